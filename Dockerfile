@@ -14,7 +14,7 @@ RUN python -m venv /opt/build && python -m venv /opt/portolan
 COPY requirements-build.lock requirements-api.lock ./
 RUN /opt/build/bin/pip install --require-hashes -r requirements-build.lock
 RUN /opt/portolan/bin/pip install --require-hashes -r requirements-api.lock
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md LICENSE ./
 COPY app app
 COPY mediator mediator
 COPY portolan portolan

@@ -62,12 +62,10 @@ def main() -> None:
 
 
 def is_here(name: str) -> bool:
-    """Whether a command is installed."""
     return name not in OF_CHECKOUT or find_spec(COMMANDS[name].partition(".")[0]) is not None
 
 
 def _start() -> None:
-    """Begin to log, and warn of unknown settings."""
     from app.settings.known import unknown_settings  # noqa: PLC0415 - help has no time for it
     from app.settings.telemetry import TelemetrySettings  # noqa: PLC0415 - as above
     from app.telemetry.log import start_logging  # noqa: PLC0415 - as above
@@ -85,7 +83,6 @@ def _is_about_settings(error: ValueError) -> bool:
 
 
 def command_line(names: Iterable[str] = COMMANDS) -> typer.Typer:
-    """Return a command line with the commands of these names."""
     app = typer.Typer(
         no_args_is_help=True,
         add_completion=False,

@@ -19,7 +19,7 @@ from typing import Any, Final
 from audit.outcome import Outcome
 from mediator.embedded.programs import programs_in_wheel
 
-__all__ = ["FixedList", "audit_bundled", "judge_bundled", "read_list"]
+__all__ = ["FixedList", "assess_bundled", "audit_bundled", "read_list"]
 
 STALE_AFTER: Final = timedelta(days=90)
 """After that nobody can be said to have looked."""
@@ -79,7 +79,7 @@ def _read_entry(entry: dict[str, Any]) -> Fixed:
     return Fixed(versions=versions, accepted=accepted, **entry)
 
 
-def judge_bundled(bundled: Iterable[tuple[str, str]], known: FixedList, today: date) -> Outcome:
+def assess_bundled(bundled: Iterable[tuple[str, str]], known: FixedList, today: date) -> Outcome:
     """Hold names and versions against the list.
 
     Args:
@@ -129,7 +129,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def audit_bundled(root: Path, today: date) -> Outcome:
     """Hold the jars that are pinned, and the servers that are installed, against the list."""
-    return judge_bundled((*jars_in(root), *bundled_servers()), read_list(LIST.read_text()), today)
+    return assess_bundled((*jars_in(root), *bundled_servers()), read_list(LIST.read_text()), today)
 
 
 def jars_in(root: Path) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from audit.outcome import Outcome
 
-__all__ = ["audit_go", "judge_go"]
+__all__ = ["assess_go", "audit_go"]
 
 WITHIN_S: Final = 300
 _ABOUT: Final = "Modules of Go"
@@ -24,7 +24,7 @@ without files of Go; one of packages names vulnerable modules all the same."""
 _DATABASE: Final = "https://vuln.go.dev"
 
 
-def judge_go(printed: str) -> Outcome:
+def assess_go(printed: str) -> Outcome:
     """Judge what govulncheck printed: a row of JSON objects.
 
     Raises:
@@ -79,7 +79,7 @@ def audit_go(root: Path, database: str = _DATABASE) -> Outcome:
             timeout=WITHIN_S,
             check=True,
         )
-        return judge_go(done.stdout)
+        return assess_go(done.stdout)
     except subprocess.TimeoutExpired:
         return Outcome(_ABOUT, unknown=(f"govulncheck took longer than {WITHIN_S} s",))
     except subprocess.CalledProcessError as error:

@@ -23,7 +23,6 @@ class Outcome:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What it comes to, for people."""
         summary = "care is needed" if self.wrong else "nothing is known against them"
         if self.unknown and not self.wrong:
             summary = "not all could be looked up"

@@ -61,7 +61,6 @@ def _wrong(root: Path, path: str, heading: str | None) -> str | None:
 
 @cache
 def _headings(file: Path) -> frozenset[str]:
-    """Return its headings, and what paragraphs begin with in bold."""
     found = re.findall(r"^(?:#+ (.+)$|\*\*(.+?)\.?\*\*)", file.read_text(), re.MULTILINE)
     return frozenset(heading or bold for heading, bold in found)
 

@@ -60,12 +60,10 @@ class Report:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the service knew all of them."""
         return self.known == self.looked_up
 
     @property
     def summary(self) -> str:
-        """What it comes to, in a line."""
         if self.wrong:
             return "Dependencies need care:\n" + "\n".join(self.wrong)
         if not self.known:

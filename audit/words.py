@@ -18,7 +18,7 @@ __all__ = ["INSTEAD", "main", "unwanted_words"]
 ROOT: Final = Path(__file__).parents[1]
 PACKAGES: Final = (
     *("app", "audit", "benchmarks", "examples", "helm", "mediator", "portolan", "sketch"),
-    *("redis_connection", "spark_jobs"),
+    *("redis_connection", "spark_jobs", "tests"),
 )
 
 INSTEAD: Final = {

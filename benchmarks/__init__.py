@@ -13,8 +13,9 @@ What they build on:
   gives a `Service`: clients of both APIs, `declare`, `set_schema`, `create`, `versions`; `succeed`
   awaits a request that must not be refused.
 - `app.commands.demo.load`: `LoadProcess` is a generator in a process of its own. Its `drive(plan)`
-  sends what the `Lane`s of a `Plan` say for some seconds and returns a `Tally` for each lane: rate,
-  percentiles, acknowledged requests. Requests are rendered beforehand (`http1.render`).
+  sends what the `LoadLane`s of a `LoadPlan` say for some seconds and returns a `LoadResult` for
+  each lane: rate, percentiles, acknowledged requests. Requests are rendered beforehand
+  (`http1.render`).
 - `app.commands.demo.rounds`: `interleaved(rounds, measures)` measures A B A B …, so that a noisy
   machine disturbs figure and baseline alike; take medians.
 - `app.commands.demo.workload`: also draws with Zipf's distribution.

@@ -14,7 +14,7 @@ from typing import Final
 import redis.asyncio
 import uvloop
 
-from app.commands.demo.load import Lane, LoadProcess, Plan, SeparateProcess
+from app.commands.demo.load import LoadLane, LoadProcess, SeparateProcess
 from benchmarks.harness.report import Measured, Options, Result, medians
 from benchmarks.harness.shared_servers import (
     BATCH,
@@ -52,12 +52,10 @@ async def _compare(
     at_once: int,
 ) -> Result:
     seconds = 0.5 if options.quick else 2.0
-    lane = Lane(updates(database_on("redis"), _OBJECTS), at_once, operations=BATCH)
-    plan = Plan(running.service.host, running.service.port, [lane], seconds)
+    lane = LoadLane(updates(database_on("redis"), _OBJECTS), at_once, operations=BATCH)
 
     async def mediated() -> float:
-        (tally,) = await load.drive(plan)
-        return tally.rate
+        return (await running.drive(load, lane, seconds)).rate
 
     bare = partial(direct.call, _direct, running.servers["redis"].url, at_once, seconds)
     rates = await medians(5 if options.quick else 15, {"mediated": mediated, "bare": bare})

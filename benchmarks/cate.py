@@ -20,9 +20,9 @@ from typing import Final, NamedTuple
 
 from app.commands.demo.failed import Failed
 from benchmarks.harness.report import Measured, Options, Result
-from sketch.instruments.simulate.comparison import Comparison, Question, compare
-from sketch.instruments.simulate.run import Prepared
-from sketch.instruments.simulate.workload import WORKLOADS, Mix, Workload
+from sketch.instruments.simulate.comparison import Question, SimulationReport, compare
+from sketch.instruments.simulate.engine import Prepared
+from sketch.instruments.simulate.workload import WORKLOADS, Mix, YcsbWorkload
 from sketch.instruments.simulate.world import World
 from sketch.ttl.port import Weights
 
@@ -74,14 +74,14 @@ def _world(case: _Case, options: Options) -> World:
     operations = _FULL_OPERATIONS if options.full else operations
     mix, _ = _WORKLOADS[case.name]
     warm_up = operations if case.in_use else 0
-    return World(Workload(mix, operations, warm_up=warm_up), seed=options.seed)
+    return World(YcsbWorkload(mix, operations, warm_up=warm_up), seed=options.seed)
 
 
-def _compared(world: World, starts: int) -> Comparison:
+def _compared(world: World, starts: int) -> SimulationReport:
     return compare(Prepared.of(world), Question(_WEIGHTS, starts=starts))
 
 
-def _results(case: _Case, found: Comparison, options: Options) -> Iterator[Result]:
+def _results(case: _Case, found: SimulationReport, options: Options) -> Iterator[Result]:
     costs: dict[str, float] = {entry.name: entry.cost for entry in found.entries}
     settings = {entry.name: entry.settings for entry in found.entries}
     name = f"workload {case.name}{'' if case.in_use else ', from the first access on'}"

@@ -60,7 +60,6 @@ class _Part:
 
     @property
     def name(self) -> str:
-        """What it is called."""
         where = f"{self.round_trip_s * 1000:g} ms from the origin" if self.round_trip_s else "near"
         return f"YCSB {self.workload.name} {where}"
 
@@ -251,7 +250,6 @@ class Blind(Wire):
     """A wire on which every filter arrives empty: no client would find a key in it."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request of httpx."""
         answer = await super().handle_async_request(request)
         if request.url.path.endswith("/sketch") and answer.is_success:
             sketch = decode(answer.content)

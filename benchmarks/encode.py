@@ -30,7 +30,6 @@ _BAR_MILLION_S: Final = 300.0
 
 
 async def run(options: Options) -> Measured:
-    """Measure both in turn."""
     with TemporaryDirectory(prefix="portolan-bench-") as scratch:
         results = [await asyncio.to_thread(_compare_with_competitor, Path(scratch), options)]
         if not options.quick:
@@ -72,11 +71,5 @@ def _million(scratch: Path, options: Options) -> Result:
     started = perf_counter()
     encode_file(source, scratch / "encoded.csv", encoding, _KEYS, lambda _: None)
     seconds = perf_counter() - started
-    return Result(
-        "a file of a million people, 2 cores",
-        "s",
-        seconds,
-        None,
-        _BAR_MILLION_S,
-        small_is_good=True,
-    )
+    name = "a file of a million people, 2 cores"
+    return Result(name, "s", seconds, bar=_BAR_MILLION_S, small_is_good=True)

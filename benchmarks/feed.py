@@ -1,4 +1,4 @@
-"""The change feed: how fast it takes and gives changes, and how late it tells of a write.
+"""The change feed: how many changes it takes and delivers in a second, and how late it delivers.
 
 Throughput is held against XADD and XREAD of the same documents, in pipelines of the same size: what
 the feed does beyond that (cursors, fencing, partitions, documents made and read) is what it costs.
@@ -20,7 +20,7 @@ from redis.asyncio import Redis
 
 from app.commands.demo.failed import Failed
 from app.commands.demo.http1 import render
-from app.commands.demo.load import Lane, LoadProcess, Plan
+from app.commands.demo.load import LoadLane, LoadProcess
 from benchmarks.harness.report import Measured, Options, Result, medians
 from benchmarks.harness.shared_servers import (
     CLASS,
@@ -32,7 +32,7 @@ from benchmarks.harness.shared_servers import (
 from benchmarks.harness.subscriber import ListenerProcess
 from mediator.base.lease import Lease
 from mediator.changes.document import change_from, document_of
-from mediator.changes.feed import BEGINNING, PARTITIONS, LogBatch, Source
+from mediator.changes.feed import BEGINNING, PARTITIONS, LogBatch, LogSource
 from mediator.coordination.connecting import client_of
 from mediator.coordination.feed import RedisFeed
 from mediator.coordination.leases import Leases
@@ -45,7 +45,7 @@ _BAR: Final = 0.5
 _BATCH: Final = 500
 _OBJECTS: Final = 1_000
 _BEYOND_S: Final = 3.0
-"""Who listens hears the last changes as well."""
+"""How long listeners wait beyond the load, so that they receive its last changes as well."""
 _JSON: Final = {"Content-Type": "application/vnd.portolan.update+json"}
 
 
@@ -81,7 +81,7 @@ async def _through_feed(redis: Any, feed: RedisFeed, changes: Sequence[Change]) 
     database = f"bench_{uuid4().hex[:8]}"
     lease = Lease(f"bench:{database}", "token")
     await Leases(redis).acquire(lease.name, lease.token, 60.0)
-    source, after, read = Source("redis", "0"), "", 0
+    source, after, read = LogSource("redis", "0"), "", 0
     reached = [BEGINNING] * PARTITIONS
     started = perf_counter()
     for start in range(0, len(changes), _BATCH):
@@ -144,21 +144,19 @@ async def _lag(
     listener: ListenerProcess,
     kind: Kind,
 ) -> Result:
-    """Measure how late a subscriber hears of updates, while as many come as can."""
+    """Measure how late a subscriber receives updates, at the highest rate of updates."""
     database = database_on(kind)
     await running.service.create(
         database, {CLASS: {f"a{n}": some_object(n) for n in range(_OBJECTS)}}
     )
     body = orjson.dumps({"hits": {"inc": 1}})
     hits = [render("PATCH", f"/v1/{database}/{CLASS}/a{n}", body, _JSON) for n in range(_OBJECTS)]
-    plan = Plan(
-        running.service.host, running.service.port, [Lane(hits, 4)], 3.0 if options.quick else 20.0
-    )
-    path = f"/v1/{database}/changes"
+    seconds = 3.0 if options.quick else 20.0
+    service, path = running.service, f"/v1/{database}/changes"
     listening = asyncio.create_task(
-        listener.lags(running.service.host, running.service.port, path, plan.seconds + _BEYOND_S)
+        listener.lags(service.host, service.port, path, seconds + _BEYOND_S)
     )
-    (tally,) = await load.drive(plan)
+    tally = await running.drive(load, LoadLane(hits, 4), seconds)
     lags = await listening
     if not lags:
         raise Failed(f"no update on {kind} was delivered")

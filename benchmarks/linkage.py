@@ -54,7 +54,6 @@ _SPEC: Final[Mapping[str, Any]] = {
 
 
 async def run(options: Options) -> Measured:
-    """Measure accuracy on what is there, then time."""
     return await asyncio.to_thread(_measure, options)
 
 

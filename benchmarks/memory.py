@@ -14,7 +14,7 @@ from typing import Any, Final
 import psutil
 import redis.asyncio
 
-from app.commands.demo.load import Lane, LoadProcess, Plan
+from app.commands.demo.load import LoadLane, LoadProcess
 from benchmarks.harness.report import Measured, Options, Result
 from benchmarks.harness.shared_servers import (
     BATCH,
@@ -65,14 +65,12 @@ async def _create(running: SharedService, objects: int) -> None:
 async def _points(
     options: Options, running: SharedService, load: LoadProcess, objects: int, operations: int
 ) -> list[_Point]:
-    lane = Lane(updates(database_on("redis"), objects), _CONNECTIONS, operations=BATCH)
-    plan = Plan(running.service.host, running.service.port, [lane], seconds=0.5)
+    lane = LoadLane(updates(database_on("redis"), objects), _CONNECTIONS, operations=BATCH)
     points: list[_Point] = []
     done = 0
     for step in range(1, _STEPS + 1):
         while done < operations * step // _STEPS:
-            (tally,) = await load.drive(plan)
-            done += tally.acknowledged
+            done += (await running.drive(load, lane, 0.5)).acknowledged
         gc.collect()
         points.append(_Point(done, psutil.Process().memory_info().rss))
         options.say(f"{done:,} operations: {points[-1].resident / _MIB:,.1f} MiB resident")
@@ -82,14 +80,9 @@ async def _points(
 def _results(points: list[_Point]) -> list[Result]:
     half, last = points[len(points) // 2], points[-1]
     grown = (last.resident - half.resident) / (last.operations - half.operations)
+    name = "growth of the service in the second half"
     return [
-        Result(
-            "growth of the service in the second half",
-            "bytes/operation",
-            grown,
-            bar=_GROWTH_BAR,
-            small_is_good=True,
-        ),
+        Result(name, "bytes/operation", grown, bar=_GROWTH_BAR, small_is_good=True),
         Result("resident memory of the service at the end", "MiB", last.resident / _MIB),
     ]
 

@@ -9,33 +9,28 @@ are namespaces of two servers, since deciding depends on their number only.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from pathlib import Path
 from random import Random
 from statistics import median
 from typing import Any, Final, TypeAlias
 
 import orjson
 
-from app.commands.demo.load import LoadProcess, Plan, Tally
+from app.commands.demo.load import LoadProcess, LoadResult
 from app.commands.demo.rounds import interleaved
-from app.commands.demo.service import RequestRefused, Service
+from app.commands.demo.service import RequestFailed, Service, serving_here
 from app.service.container import on_embedded
-from app.service.interruption import interruptible
-from app.service.serving import serving
-from app.settings.main import HttpSettings, MediatorSettings, SystemSettings
+from app.settings.main import MediatorSettings, SystemSettings
 from benchmarks.harness.comparison import Target
 from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.shared_servers import ARTICLE_FIELDS, CLASS
+from benchmarks.harness.shared_servers import ARTICLE_FIELDS, CLASS, embedded_fleet
 from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.port import Kind
 
 __all__ = ["run"]
 
-_Read: TypeAlias = Callable[[], Coroutine[Any, Any, tuple[Tally, int]]]
+_Read: TypeAlias = Callable[[], Coroutine[Any, Any, tuple[LoadResult, int]]]
 
 _BAR: Final = 1.5
 _SYSTEMS: Final = 10
@@ -52,9 +47,13 @@ async def run(options: Options) -> Measured:
     """Compare latencies of reads with decisions beside them, and without."""
     rounds, seconds = (3, 2.0) if options.quick else (9, 5.0)
     schema = orjson.dumps(_schema(Random(options.seed)))
-    async with LoadProcess() as load, _service() as service:
+    async with (
+        LoadProcess() as load,
+        embedded_fleet() as (fleet, _),
+        serving_here(_on_ten(fleet)) as (_, service),
+    ):
         await service.set_schema(_DATABASE, {"classes": {CLASS: {"fields": ARTICLE_FIELDS}}})
-        target = Target(service.host, service.port, f"/v1/{_DATABASE}/{CLASS}")
+        target = Target.of(service, _DATABASE)
         await target.fill()
         read = partial(_read, load, target, seconds)
         measures = {_ALONE: read, _WITH_DECISIONS: partial(_with_decisions, service, schema, read)}
@@ -72,19 +71,16 @@ def _held(p99_ms: Mapping[str, float]) -> Result:
     return Result(name, "ms", p99_ms[_WITH_DECISIONS], p99_ms[_ALONE], _BAR, small_is_good=True)
 
 
-def _p99_ms(tallies: list[Tally]) -> float:
+def _p99_ms(tallies: list[LoadResult]) -> float:
     return 1_000 * median(tally.percentile(_SHARE) for tally in tallies)
 
 
-async def _read(load: LoadProcess, target: Target, seconds: float) -> tuple[Tally, int]:
+async def _read(load: LoadProcess, target: Target, seconds: float) -> tuple[LoadResult, int]:
     """Read for a while; nothing is placed meanwhile."""
-    [tally] = await load.drive(
-        Plan(target.host, target.port, [target.lane("GET", _CONNECTIONS)], seconds)
-    )
-    return tally, 0
+    return await target.drive(load, "GET", _CONNECTIONS, seconds), 0
 
 
-async def _with_decisions(service: Service, schema: bytes, read: _Read) -> tuple[Tally, int]:
+async def _with_decisions(service: Service, schema: bytes, read: _Read) -> tuple[LoadResult, int]:
     """Read for a while, and place schemas until it is over; returns how many there were, too."""
     reading = asyncio.create_task(read())
     placed = 0
@@ -99,7 +95,7 @@ async def _place(service: Service, schema: bytes) -> None:
     path, headers = "schemas/placed?dry_run=true", {"content-type": "application/json"}
     answer = await service.admin.put(path, content=schema, headers=headers)
     if answer.is_error:
-        raise RequestRefused(answer)
+        raise RequestFailed(answer)
 
 
 def _schema(draw: Random) -> dict[str, Any]:
@@ -111,23 +107,6 @@ def _schema(draw: Random) -> dict[str, Any]:
 
     fields = {f"f{n}": {"type": "string", "annotations": goals()} for n in range(_FIELDS)}
     return {"classes": {"wide": {"fields": fields}}}
-
-
-@contextlib.asynccontextmanager
-async def _service() -> AsyncIterator[Service]:
-    """Run the service over ten systems while the block runs."""
-    http = HttpSettings(port=0, admin_port=0, log_level="warning")
-    with tempfile.TemporaryDirectory(prefix="portolan-bench-") as scratch:
-        fleet = await asyncio.to_thread(EmbeddedFleet(Path(scratch)).__enter__)
-        try:
-            async with (
-                serving(http, _on_ten(fleet)) as running,
-                interruptible(running.ended),
-                Service.at(running.addresses.data, running.addresses.admin) as service,
-            ):
-                yield service
-        finally:
-            await asyncio.to_thread(fleet.stop)
 
 
 def _on_ten(fleet: EmbeddedFleet) -> MediatorSettings:

@@ -15,10 +15,10 @@ from statistics import median
 from typing import Final, Literal
 
 from app.commands.demo.failed import Failed
-from app.commands.demo.load import Lane, LoadProcess, Tally
+from app.commands.demo.load import LoadLane, LoadProcess, LoadResult
 from app.commands.demo.newspaper import DECLARED, SCHEMA, affordable, objects, wholly_on
 from app.commands.demo.rounds import interleaved
-from app.commands.demo.service import RequestRefused, Service, portolan
+from app.commands.demo.service import RequestFailed, Service, portolan
 from app.commands.demo.workload import batched_hits, drive, single_hits, top_ten, total_hits
 from benchmarks.harness.report import Measured, Options, Result
 
@@ -40,7 +40,7 @@ class _Work:
     """One way of counting hits, and the bar of the issue for it."""
 
     name: str
-    lane: Callable[[str, int], Lane]
+    lane: Callable[[str, int], LoadLane]
     bar: float
 
 
@@ -56,7 +56,7 @@ class _Harness:
     load: LoadProcess
     durability: Literal["second", "full"]
 
-    async def rate(self, lane: Lane) -> Tally:
+    async def rate(self, lane: LoadLane) -> LoadResult:
         seconds = 0.8 if self.options.quick else 3.0
         await self.service.caught_up()
         (tally,) = await drive(self.load, self.service, [lane], seconds)
@@ -114,7 +114,7 @@ async def _set_up(harness: _Harness) -> list[str]:
     for database, document in {_MIXED: mixed, **tied}.items():
         try:
             change = await harness.service.set_schema(database, document)
-        except RequestRefused as refused:
+        except RequestFailed as refused:
             if database in (_MIXED, _BASELINE):
                 raise
             harness.options.say(f"{database} is not measured: {refused.detail}")
@@ -153,7 +153,7 @@ def _result(harness: _Harness, work: _Work, other: str, rates: Mapping[str, floa
     return Result(name, "updates/s", rates[_MIXED], rates[other], work.bar if barred else None)
 
 
-async def _check(service: Service, database: str, before: int, tallies: list[Tally]) -> None:
+async def _check(service: Service, database: str, before: int, tallies: list[LoadResult]) -> None:
     """Fail if a counter lost or doubled an acknowledged hit: then its rate means nothing."""
     counted = await total_hits(service, database) - before
     acknowledged = sum(tally.acknowledged for tally in tallies)

@@ -29,14 +29,14 @@ from spark_jobs.linkage.private.blocks import (
     BY_LENGTH,
     BlockComparison,
     BlockMatches,
+    PairCounts,
     RecordBlock,
-    Tally,
 )
 from spark_jobs.linkage.private.clk import Clk, ClkShape, Keys
 from spark_jobs.linkage.private.gpu.hybrid import execute_all, gpu_for, in_turns
 from spark_jobs.linkage.private.limits import ThresholdTables
 from spark_jobs.linkage.private.spec import Filters
-from spark_jobs.linkage.private.vectors import Order, frequencies
+from spark_jobs.linkage.private.vectors import BitOrder, frequencies
 
 __all__ = ["run"]
 
@@ -83,14 +83,14 @@ class _Pairs:
 
     pairs: NDArray[np.int64]
     seconds: float
-    tally: Tally
+    tally: PairCounts
 
 
 def _ours(case: _Case, cores: int, filters: Filters = BY_LENGTH, *, gpu: bool = False) -> _Pairs:
     """Count, reorder, sort, cut and compare: all that is done with vectors."""
     started = perf_counter()
     total = len(case.left) + len(case.right)
-    order = Order(frequencies(case.left) + frequencies(case.right), total)
+    order = BitOrder(frequencies(case.left) + frequencies(case.right), total)
     limits = ThresholdTables.of(_THRESHOLD, order.words * 64)
     comparison = BlockComparison(limits, order.by_selectivity, filters)
     blocks = [_cut(order, vectors) for vectors in (case.left, case.right)]
@@ -100,7 +100,7 @@ def _ours(case: _Case, cores: int, filters: Filters = BY_LENGTH, *, gpu: bool = 
     opened = gpu_for(comparison) if gpu else None
     done = execute_all(jobs, lambda job: comparison.compare(*job), cores, opened)
     pairs = np.concatenate([_pairs(*each) for each in zip(work, done, strict=True)])
-    tally = Tally()
+    tally = PairCounts()
     for each in done:
         tally.add(each.tally)
     return _Pairs(pairs, perf_counter() - started, tally)
@@ -109,7 +109,7 @@ def _ours(case: _Case, cores: int, filters: Filters = BY_LENGTH, *, gpu: bool = 
 _Cut = tuple[RecordBlock, NDArray[np.int64]]
 
 
-def _cut(order: Order, vectors: Vectors) -> list[_Cut]:
+def _cut(order: BitOrder, vectors: Vectors) -> list[_Cut]:
     whole, ranks = RecordBlock.of(order.rewritten(vectors))
     return [
         (RecordBlock(whole.words[at], whole.sizes[at], whole.ranks[at]), ranks[at])
@@ -167,7 +167,7 @@ def _anonlink(case: _Case, cores: int) -> _Pairs:
         left, right, found = map(str, paths)
         arguments: dict[str, Any] = {"left": left, "right": right, "found": found}
         timing = run_competitor("compare", threshold=_DICE - 1e-9, cores=cores, **arguments)
-        return _Pairs(np.load(found), timing["seconds"], Tally())
+        return _Pairs(np.load(found), timing["seconds"], PairCounts())
 
 
 def _exact(case: _Case, pairs: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -21,15 +21,7 @@ import orjson
 from app.commands.demo.failed import Failed
 from app.commands.demo.http1 import render
 from benchmarks.harness.native_queries import HARDER, LIMIT, NATIVE, Native
-from benchmarks.harness.profiles import (
-    CLASSES,
-    QUERIED,
-    QUERIES,
-    ProfileQuery,
-    Profiles,
-    generate,
-    placed,
-)
+from benchmarks.harness.profiles import CLASSES, QUERIES, ProfileQuery, Profiles, generate, placed
 from benchmarks.harness.report import Measured, Options, Result, medians
 from benchmarks.harness.shared_servers import (
     SharedService,
@@ -39,7 +31,7 @@ from benchmarks.harness.shared_servers import (
 )
 from benchmarks.harness.wire import Wire
 from mediator.embedded.port import Kind
-from mediator.query.execution import Answer
+from mediator.query.execution import QueryResult
 from mediator.query.parser import parse_query_document
 
 __all__ = ["run"]
@@ -167,20 +159,19 @@ async def _measure_split(options: Options, running: SharedService, data: Profile
 async def _fill(
     running: SharedService, database: str, data: Profiles, systems: tuple[Kind, ...]
 ) -> None:
-    queried = {name: CLASSES[name] for name in QUERIED}
-    classes = placed(queried, systems, field_on)
+    classes = placed(CLASSES, systems, field_on)
     await running.service.set_schema(database, {"mode": "mixed", "classes": classes})
-    await running.service.create(database, {name: data.objects[name] for name in QUERIED})
+    await running.service.create(database, data.objects)
     await running.service.caught_up()  # else the relay is at the same records
 
 
 def _querying(
     running: SharedService, database: str, query: ProfileQuery
-) -> Callable[[], Awaitable[Answer]]:
+) -> Callable[[], Awaitable[QueryResult]]:
     schema = running.plane.model.databases[database].schema
     body = {**query.body, "limit": LIMIT, "allow_scan": True}
 
-    async def execute() -> Answer:
+    async def execute() -> QueryResult:
         # Parsing the query is part of the mapping.
         read = parse_query_document(body, schema, query.class_name)
         return await running.plane.query(read.query)
@@ -211,7 +202,7 @@ async def _medians(
     return times["ours"], times["bare"]
 
 
-def _check(query: ProfileQuery, data: Profiles, answer: Answer) -> None:
+def _check(query: ProfileQuery, data: Profiles, answer: QueryResult) -> None:
     expected: Sequence[Any] = query.answers(data)[:LIMIT]
     if [item.outcome.id for item in answer.items] != [item["id"] for item in expected]:
         raise Failed(f"query {query.number}: the answer is wrong")

@@ -18,7 +18,8 @@ from random import Random
 from time import perf_counter, thread_time
 from typing import Final
 
-from app.coherence.layouts import Layouts
+from app.coherence.cached_leases import CachedLeases
+from app.coherence.layouts import ClassLayouts
 from app.coherence.query_registry import QueryRegistry
 from app.coherence.write_guard import SketchGuard
 from app.commands.demo.failed import Failed
@@ -160,8 +161,9 @@ def _guard(sketch: RedisSketch) -> SketchGuard:
     database = DatabaseRoute(_SCHEMA, {_PARTITION.class_name: route})
     model = RoutingModel(1, {_PARTITION.database: database})
     queries = QueryRegistry(sketch, lambda: model)
-    layouts = Layouts(sketch, lambda: model, queries)
-    return SketchGuard(sketch, Static(), queries, layouts, lambda _: None, None, SystemClock())
+    layouts, clock = ClassLayouts(sketch, lambda: model, queries), SystemClock()
+    leases = CachedLeases(sketch, clock)
+    return SketchGuard(sketch, Static(), queries, layouts, leases, lambda _: None, clock)
 
 
 def _nothing(_: bool) -> Mapping[str, list[Effect]]:
@@ -183,7 +185,6 @@ def _queries(draw: Random, count: int) -> Iterator[tuple[str, RegisteredQuery]]:
 
 
 def _asked(draw: Random, number: int) -> dict[str, str]:
-    """Return the conditions of a query."""
     low = draw.randrange(_PRICES)
     if number % _LOOSE == 0:
         return {"name.like": f"%{draw.randrange(_MAKERS)}%"}

@@ -71,7 +71,6 @@ def _in_short(report: Mapping[str, Any]) -> str:
 
 
 def bars_met(report: Mapping[str, Any]) -> str:
-    """Say how many of a report's bars are met."""
     judged = [result["met"] for result in report["results"] if result["bar"] is not None]
     return f"{sum(judged)} of {len(judged)}" if judged else "none is set"
 
@@ -117,7 +116,6 @@ def _measured_on(report: Mapping[str, Any]) -> str:
 
 
 def main() -> None:
-    """Bring the README up to date."""
     README.write_text(renewed(README.read_text(), reports_in(FIGURES)))
 
 

@@ -1,7 +1,7 @@
-"""Mixed load for as long as is wished, with a fault every minute: nothing lost, nothing gathered.
+"""Mixed load for as long as required, with a fault every minute: nothing is lost, nothing leaks.
 
 Two replicas share embedded servers that lose nothing in a crash. One replica is killed and
-restarted, the other never, so that what a service gathers shows there. After the warm-up, its
+restarted, the other never, so that a leak of the service shows there. After the warm-up, its
 memory and descriptors, the connections to stores, the keys of Redis and the rows of the catalogue
 stay within 5 %. `--minutes` says for how long (20 by default; quick: 1, with a fault every ten
 seconds).
@@ -10,27 +10,22 @@ seconds).
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, Final
 
 from app.commands.demo.failed import Failed
 from app.commands.demo.service import Service
 from app.service.container import on_embedded
-from app.service.draining import Signals
-from app.service.interruption import interruptible
 from app.settings.main import CacheSettings, MediatorSettings
 from benchmarks.harness.faults import Faults, Stage
 from benchmarks.harness.footprint import Footprint, Watcher
-from benchmarks.harness.instances import Instance
+from benchmarks.harness.instances import Instance, started
 from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.shared_servers import REQUIREMENT, declare_requirements
+from benchmarks.harness.shared_servers import REQUIREMENT, declare_requirements, embedded_fleet
 from benchmarks.harness.soak_load import DATABASE, Load
 from mediator.base.concurrency import end
-from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.port import Kind
 
 __all__ = ["run"]
@@ -44,7 +39,6 @@ _UNITS: Final = {"resident": "MiB"}
 
 
 async def run(options: Options) -> Measured:
-    """Soak the service."""
     minutes = options.minutes or (1.0 if options.quick else _MINUTES)
     turn_s = min(_TURN_S, minutes * 60 / _LEAST_TURNS)
     turns = round(minutes * 60 / turn_s)
@@ -58,7 +52,7 @@ async def run(options: Options) -> Measured:
             await load.begin()
             table = await _soak(stage, load, turns, turn_s, options)
             await load.end()
-            wrong = await _wrong(load)
+            wrong = await load.lost()
         finally:
             await load.close()
     options.say(f"refused: {dict(load.refused.most_common())}")
@@ -69,20 +63,12 @@ async def run(options: Options) -> Measured:
 
 @asynccontextmanager
 async def _staged() -> AsyncIterator[Stage]:
-    with ExitStack() as servers:
-        scratch = Path(servers.enter_context(tempfile.TemporaryDirectory(prefix="portolan-bench-")))
-        fleet = EmbeddedFleet(scratch, "full")
-        await asyncio.to_thread(servers.enter_context, fleet)
+    async with embedded_fleet("full") as (fleet, directory):
         settings = on_embedded(MediatorSettings(durability="full"), fleet.endpoints)
         caching = CacheSettings(sketch="redis", cache_longest_s=10.0)
-        async with AsyncExitStack() as started:
-            kept, shaken = (Instance(settings, {}, 0.0, caching) for _ in range(2))
-            for instance in (kept, shaken):  # one makes the catalogue's tables
-                await started.enter_async_context(instance)
-            signals = Signals()
-            signals.listen()
-            async with interruptible(signals.ended):
-                yield Stage(scratch, fleet, kept, shaken)
+        kept, shaken = (Instance(settings, caching=caching) for _ in range(2))
+        async with started((kept, shaken)):
+            yield Stage(directory, fleet, kept, shaken)
 
 
 async def _set_up(service: Service) -> dict[str, str]:
@@ -143,11 +129,6 @@ def _row(turn: int, broken: str, load: Load, seen: Footprint) -> str:
         f" {seen.resident:8.1f} {seen.descriptors:5.0f} {seen.connections:6.0f}"
         f" {seen.keys:6.0f} {seen.rows:5.0f}"
     )
-
-
-async def _wrong(load: Load) -> list[str]:
-    await load.wait_for_feed()
-    return await load.lost()
 
 
 def _grown(table: Sequence[Footprint]) -> list[Result]:

@@ -26,7 +26,7 @@ from uuid import uuid4
 import orjson
 
 from app.commands.demo.http1 import render
-from app.commands.demo.load import Lane, LoadProcess, Plan
+from app.commands.demo.load import LoadLane, LoadProcess
 from benchmarks.harness.report import Measured, Options, Result, medians
 from benchmarks.harness.shared_servers import (
     BATCH,
@@ -129,23 +129,19 @@ class _Target:
     imports: Iterator[int] = field(default_factory=itertools.count)
 
     async def measure(self) -> float:
-        """Return objects per second."""
         if self.kind == "put in process":
             return await self._put_in_process()
-        service = self.running.service
         lane = getattr(self, f"_{self.kind}")()
-        plan = Plan(service.host, service.port, [lane], self.seconds)
-        (tally,) = await self.load.drive(plan)
-        return tally.rate
+        return (await self.running.drive(self.load, lane, self.seconds)).rate
 
-    def _batch(self) -> Lane:
+    def _batch(self) -> LoadLane:
         puts = [
             {"op": "put", "class": self.name, "id": f"o{n}", "body": _object(n)}
             for n in range(_OBJECTS)
         ]
-        return Lane(batches(_DATABASE, puts), 1, operations=BATCH)
+        return LoadLane(batches(_DATABASE, puts), 1, operations=BATCH)
 
-    def _import(self) -> Lane:
+    def _import(self) -> LoadLane:
         """Import objects that were not there before, as long as they last."""
         number = next(self.imports)
         requests = []
@@ -154,14 +150,14 @@ class _Target:
             lines = [orjson.dumps({"id": id_, **_object(n)}) for n, id_ in enumerate(ids)]
             target = f"/v1/{_DATABASE}/{self.name}/import"
             requests.append(render("POST", target, b"\n".join(lines), _NDJSON))
-        return Lane(requests, 1, operations=_IMPORTED)
+        return LoadLane(requests, 1, operations=_IMPORTED)
 
-    def _put(self) -> Lane:
+    def _put(self) -> LoadLane:
         requests = [
             render("PUT", f"/v1/{_DATABASE}/{self.name}/o{n}", orjson.dumps(_object(n)), _JSON)
             for n in range(_OBJECTS)
         ]
-        return Lane(requests)
+        return LoadLane(requests)
 
     async def _put_in_process(self) -> float:
         plane, numbers = self.running.plane, itertools.count()

@@ -9,21 +9,17 @@ switch off, and write their logs as JSON.
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
-import signal
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from multiprocessing.connection import Connection
+from collections.abc import Mapping
 from typing import Final
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from app.commands.demo.load import LoadProcess, Tally
+from app.commands.demo.load import LoadProcess, LoadResult, SeparateProcess
 from app.commands.demo.service import Service
 from benchmarks.harness.comparison import Harness, Target, median_rates
-from benchmarks.harness.instances import Instance, instances
-from benchmarks.harness.otlp_sink import OtlpSink, attributes_of, otlp_sink
+from benchmarks.harness.instances import instances, port_of
+from benchmarks.harness.otlp_sink import OtlpSink, attributes_of
 from benchmarks.harness.report import Measured, Options, Result
 from benchmarks.harness.shared_servers import ARTICLE_FIELDS, CLASS
 
@@ -48,8 +44,9 @@ async def run(options: Options) -> Measured:
     """Compare reads and writes of the instances, in turn."""
     results: list[Result] = []
     requests: Counter[str] = Counter()
-    with _sink() as receiver:
-        sent = {"PORTOLAN_OTLP_ENDPOINT": receiver.url, "PORTOLAN_OTLP_EVERY_S": f"{_EVERY_S:g}"}
+    async with _Receiver() as receiver:
+        url = await receiver.call(_listen)
+        sent = {"PORTOLAN_OTLP_ENDPOINT": url, "PORTOLAN_OTLP_EVERY_S": f"{_EVERY_S:g}"}
         environments = {
             name: {"PORTOLAN_LOG_FORMAT": "json", "OTEL_SERVICE_NAME": name, **more}
             for name, more in {
@@ -67,7 +64,10 @@ async def run(options: Options) -> Measured:
                 }
                 await service.set_schema(_DATABASE, schema)
                 versions = await service.versions()
-            targets = {name: _target(instance) for name, instance in made.items()}
+            targets = {
+                name: Target("127.0.0.1", port_of(instance.data), f"/v1/{_DATABASE}/{CLASS}")
+                for name, instance in made.items()
+            }
             await targets[_WITHOUT].fill()
             for method in ("GET", "PATCH"):
                 harness = Harness(options, load, _EVERY_S)
@@ -75,8 +75,8 @@ async def run(options: Options) -> Measured:
                 results += _compare(options, tallies, method)
                 for name, of in tallies.items():
                     requests[name] += sum(tally.acknowledged for tally in of)
-                receiver.received()  # decodes what came, while nothing is measured
-        received = receiver.received()
+                await receiver.received()  # decodes what came, while nothing is measured
+        received = await receiver.received()
     results += [
         _arrived(_TENTH, received, requests[_TENTH] * _SAMPLED, _COMPLETE),
         _arrived(_ALL, received, requests[_ALL], None),
@@ -84,12 +84,9 @@ async def run(options: Options) -> Measured:
     return Measured(results, versions)
 
 
-def _target(instance: Instance) -> Target:
-    host, _, port = instance.data.removeprefix("http://").rpartition(":")
-    return Target(host, int(port), f"/v1/{_DATABASE}/{CLASS}")
-
-
-def _compare(options: Options, tallies: Mapping[str, list[Tally]], method: str) -> list[Result]:
+def _compare(
+    options: Options, tallies: Mapping[str, list[LoadResult]], method: str
+) -> list[Result]:
     rates = median_rates(tallies)
     options.say(f"{method}: " + ", ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items()))
     return [
@@ -102,48 +99,27 @@ def _arrived(name: str, received: Mapping[str, int], expected: float, bar: float
     return Result(f"traces that arrived, {name}", "requests", received[name], expected, bar)
 
 
-class _Receiver:
+class _Receiver(SeparateProcess):
     """The receiver's process."""
 
-    def __init__(self, way: Connection) -> None:
-        self._way = way
-        self.url: str = way.recv()
-
-    def received(self) -> Counter[str]:
+    async def received(self) -> Counter[str]:
         """Return of how many requests spans have come, by the name of who answered them."""
-        self._way.send("how many")
-        requests: Counter[str] = self._way.recv()
-        return requests
+        return await self.call(_received)
 
 
-@contextlib.contextmanager
-def _sink() -> Iterator[_Receiver]:
-    spawn = multiprocessing.get_context("spawn")
-    ours, theirs = spawn.Pipe()
-    process = spawn.Process(target=_receive, args=(theirs,))
-    process.start()
-    theirs.close()
-    try:
-        yield _Receiver(ours)
-    finally:
-        ours.close()
-        process.join()
+_SINK: Final = OtlpSink()
+_REQUESTS: Final = Counter[str]()
+"""What the receiver's process has received and counted."""
 
 
-def _receive(way: Connection) -> None:
-    """Receive until the other end of the pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    requests: Counter[str] = Counter()
-    with otlp_sink() as sink, contextlib.suppress(EOFError):
-        way.send(sink.url)
-        while True:
-            way.recv()
-            _count(sink, requests)
-            way.send(requests)
+def _listen() -> str:
+    _SINK.start()
+    return _SINK.url
 
 
-def _count(sink: OtlpSink, requests: Counter[str]) -> None:
-    for traces in sink.traces():
+def _received() -> Counter[str]:
+    for traces in _SINK.traces():
         name = attributes_of(traces.resource.attributes)["service.name"]
         for scope in traces.scope_spans:
-            requests[name] += sum(span.kind == Span.SPAN_KIND_SERVER for span in scope.spans)
+            _REQUESTS[name] += sum(span.kind == Span.SPAN_KIND_SERVER for span in scope.spans)
+    return _REQUESTS

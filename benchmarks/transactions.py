@@ -51,12 +51,10 @@ class _Tally:
 
     @property
     def abort_rate(self) -> float:
-        """The share of them that were aborted."""
         return self.aborted / max(self.committed + self.aborted, 1)
 
     @property
     def rate(self) -> float:
-        """Those committed per second."""
         return self.committed / self.seconds
 
 
@@ -117,8 +115,8 @@ async def _prepare(service: Service, seed: int) -> list[tuple[str, str]]:
         classes = {kind: _class(kind, cache) for kind in kinds}
         await service.set_schema(database, {"mode": "mixed", "classes": classes})
         for kind in kinds:
-            made: dict[str, dict[str, Any]] = {id_: {"n": 0} for k, id_ in locations if k == kind}
-            await service.create(database, {kind: made})
+            own: dict[str, dict[str, Any]] = {id_: {"n": 0} for k, id_ in locations if k == kind}
+            await service.create(database, {kind: own})
     Random(seed).shuffle(locations)
     return locations
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -36,10 +37,10 @@ from mediator.model.operators import APPLICABLE, Operator
 from mediator.schema.annotations import LEVELS, Metric
 from mediator.schema.types import FieldType
 
-__all__ = ["NO_PROSE", "TABLES", "FactsTable", "Row", "with_problem_sections"]
+__all__ = ["NO_PROSE", "TABLES", "FactsTable", "Row", "metric_families", "with_problem_sections"]
 
 _METHODS: Final = ("get", "head", "put", "post", "patch", "delete")
-NO_PROSE: Final = "\nNobody has said yet what it means.\n\n"
+NO_PROSE: Final = "\nNot documented yet.\n\n"
 """What the section of a new type of problem has until somebody writes it."""
 _CELL: Final = re.compile(r"(?<!\\)\|")
 
@@ -85,8 +86,7 @@ class FactsTable:
         yield _line(self.columns)
         yield "|" + "---|" * len(self.columns)
         for row in self.rows:
-            told = prose.get(row.name, [row.meaning])
-            cells = [row.name, *row.facts, *told]
+            cells = [row.name, *row.facts, *prose.get(row.name, [row.meaning])]
             yield _line([*cells, *[""] * (len(self.columns) - len(cells))])
 
     def _prose(self, written: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
@@ -130,19 +130,18 @@ def _about(field: FieldInfo) -> str:
     return about[:1].lower() + about[1:]
 
 
+def metric_families() -> Iterator[tuple[Any, tuple[str, ...]]]:
+    """Yield each metric family that the service shows, and its labels."""
+    # The registry yields samples; a metric without samples shows its labels nowhere else.
+    for collector in Metrics().registry._collector_to_names:  # noqa: SLF001
+        labels = tuple(getattr(collector, "_labelnames", ()))
+        yield from ((family, labels) for family in collector.collect())
+
+
 def _metrics() -> Iterator[Row]:
-    registry = Metrics().registry
-    for collector in _collectors(registry):
-        labels = getattr(collector, "_labelnames", ())
-        for family in collector.collect():
-            name = family.name + ("_total" if family.type == "counter" else "")
-            facts = family.type, ", ".join(map(_code, labels))
-            yield Row(_code(name), facts, family.documentation)
-
-
-def _collectors(registry: CollectorRegistry) -> Iterable[Any]:
-    # The registry gives samples, and those of a metric that has none yet tell no labels.
-    return registry._collector_to_names  # noqa: SLF001
+    for family, labels in metric_families():
+        name = family.name + ("_total" if family.type == "counter" else "")
+        yield Row(_code(name), (family.type, ", ".join(map(_code, labels))), family.documentation)
 
 
 def _data_routes() -> Iterator[Row]:
@@ -155,11 +154,15 @@ def _data_routes() -> Iterator[Row]:
             yield Row(_code(f"{', '.join(methods)} {path}"), (), summary)
 
 
-def _admin_routes(tag: str) -> Iterator[Row]:
+@cache
+def _admin_paths() -> Mapping[str, Any]:
     control: Any = SimpleNamespace(readiness=None)
-    for path, operations in (
-        create_admin_app(control, CollectorRegistry()).openapi()["paths"].items()
-    ):
+    paths: Mapping[str, Any] = create_admin_app(control, CollectorRegistry()).openapi()["paths"]
+    return paths
+
+
+def _admin_routes(tag: str) -> Iterator[Row]:
+    for path, operations in _admin_paths().items():
         for method, operation in operations.items():
             if tag in operation["tags"]:
                 yield Row(_code(f"{method.upper()} {path}"), (), operation["summary"])
@@ -179,7 +182,7 @@ def _operators() -> Iterator[Row]:
 
 def _annotated_metrics() -> Iterator[Row]:
     for metric in Metric:
-        yield Row(_code(metric), ("small" if metric.small_is_good else "large",))
+        yield Row(_code(metric), ("smaller" if metric.small_is_good else "larger",))
 
 
 _SETTINGS: Final[Mapping[str, type[BaseModel]]] = {
@@ -219,14 +222,14 @@ TABLES: Final[Sequence[FactsTable]] = (
     ),
     FactsTable(
         "schema.md",
-        "### What a system must be able to do: `require`",
+        "### Required capabilities: `require`",
         ("capability", "field", "class", "database", "means"),
         [*_capabilities()],
     ),
     FactsTable(
         "schema.md",
-        "### How well it must do it: `metric`",
-        ("metric", "good is", "unit"),
+        "### Metrics: `metric`",
+        ("metric", "better", "unit"),
         [*_annotated_metrics()],
     ),
     FactsTable(

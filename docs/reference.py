@@ -68,8 +68,10 @@ def _help(name: str) -> str:
     words = name.split()[1:]
     app = command_line()
     app.rich_markup_mode = None  # boxes are for terminals
-    told = CliRunner().invoke(app, [*words, "--help"], prog_name="portolan", terminal_width=_WIDTH)
-    lines = (line.rstrip() for line in told.output.strip().splitlines())
+    result = CliRunner().invoke(
+        app, [*words, "--help"], prog_name="portolan", terminal_width=_WIDTH
+    )
+    lines = (line.rstrip() for line in result.output.strip().splitlines())
     return "\n".join(lines) + "\n"
 
 

@@ -11,14 +11,14 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from sketch.protocol.port import Partition
-from sketch.ttl import Static
+from sketch.ttl import TtlEstimator
 
 __all__ = ["ByAge"]
 
 _KEYS: Final = 10_000
 
 
-class ByAge(Static):
+class ByAge(TtlEstimator):
     """Estimates the TTL of a response by the age of the youngest record in it.
 
     Replicas exchange nothing: each estimates by what it sees. A record whose write it has not seen
@@ -31,7 +31,6 @@ class ByAge(Static):
     """
 
     def __init__(self, share: float = 0.5, keys: int = _KEYS) -> None:
-        super().__init__()
         self._share = share
         self._keys = keys
         self._since_s: OrderedDict[tuple[Partition, str], float] = OrderedDict()
@@ -46,7 +45,7 @@ class ByAge(Static):
         partition: Partition,
         keys: Sequence[str],
         now_s: float,
-        life_s: float | None = None,  # noqa: ARG002 - the port: what was granted does not matter
+        ttl_s: float | None = None,  # noqa: ARG002 - the port: what was granted does not matter
     ) -> None:
         """Begin to count the age of what is new."""
         for key in keys:

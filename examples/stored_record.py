@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from mediator.model.apply import Refused, apply_operator
+from mediator.model.apply import OperatorFailed, apply_operator
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Values, projected
 from mediator.stores.port import Record, RememberedOperation, Status, Write, WriteKind, WriteResult
@@ -68,7 +68,7 @@ def apply_write(record: StoredRecord, call: Write, token: str, clock_us: int) ->
         return refusal
     try:
         values = _new_values(record, call, clock_us)
-    except Refused as refused:
+    except OperatorFailed as refused:
         return WriteResult(Status.REFUSED, failure=refused.failure)
     result = _applied(record, call, values, clock_us)
     if call.remember is not None:

@@ -33,7 +33,7 @@ from mediator.catalogue.transaction_log import CatalogueTransactions
 from mediator.changes.service import ChangeService
 from mediator.changes.writers import LeasedAcknowledging, Writers
 from mediator.control.clearing import Clearing
-from mediator.control.evaluation import Hysteresis, PlacementEvaluation
+from mediator.control.evaluation import PlacementEvaluation
 from mediator.control.follower import Follower
 from mediator.control.membership import Membership
 from mediator.control.plane import ControlPlane
@@ -97,8 +97,8 @@ class MediatorOptions:
         alone: Whether there must be no other replica, as it keeps state that others would need.
         migrate: Whether the tables of the catalogue are upgraded at the start.
         energy: What the operator states of powers.
-        decorate_control: Returns the control plane that everybody uses, around the one given; the
-            second argument is `CatalogueSystems.secret`.
+        decorate_control: Returns the control plane that is used, around the one given; the second
+            argument is `CatalogueSystems.secret`.
     """
 
     catalogue_url: str
@@ -141,7 +141,6 @@ class Mediator:
         self.scheduler = Scheduler(self._periodic_tasks())
 
     def _build_catalogue(self, factory: StoreFactory) -> None:
-        """Build what keeps its state in the catalogue, and the systems that it lists."""
         self.catalogue = Catalogue(self._options.catalogue_url, migrate=self._options.migrate)
         self.runs = CatalogueRuns(self.catalogue)
         self.queue = RunQueue(self.catalogue)
@@ -156,7 +155,6 @@ class Mediator:
         )
 
     def _build_shared(self) -> None:
-        """Build what replicas share in the coordination Redis, if there is one."""
         url = self._options.coordination_url or None
         self._exchange = MetricsExchange(url)
         self.coordination = shared = Coordination(url, self._options.retention) if url else None
@@ -230,7 +228,8 @@ class Mediator:
             self.data,
             events,
             CatalogueProposals(self.catalogue),
-            Hysteresis(options.proposal_margin, options.proposal_dwell_s),
+            options.proposal_margin,
+            options.proposal_dwell_s,
             self._observe,
             self._clock,
         )
@@ -292,23 +291,22 @@ class Mediator:
         await self.schemas.refresh()
 
     async def start(self) -> None:
-        """Open everything, and start the periodic tasks.
+        """Open everything, and start the periodic tasks; raises what `open` does, and `NotAlone`.
 
-        Raises:
-            CatalogueMismatch: The tables of the catalogue are not those of this code.
-            Unavailable: The catalogue does not answer.
-            NotAlone: There is another replica, and one of the two must be alone.
+        Then there is another replica, and one of the two must be alone.
         """
         await self.open()
         if self._options.relaying != "only":
             await self._presence.hold()
+            # Before the first write: others wait for this replica only once it has joined
+            # (docs/replicas.md).
             await self.membership.renew()
             await self.changes.register()
             await self.transactions.resolver.recover()
         self.scheduler.start()
 
     async def stop(self) -> None:
-        """Stop the periodic tasks and release every connection."""
+        # Tasks first: they use what is closed below.
         await self.scheduler.stop()
         await self.transactions.resolver.close()
         await self.views.close()
@@ -320,13 +318,13 @@ class Mediator:
         await asyncio.gather(self.registry.close(), self.catalogue.close(), self._exchange.close())
 
     def _on_event(self, event: Observation) -> None:
-        self.changes.on_event(event)
+        if self.changes.logs is not None:
+            self.changes.logs.on_event(event)
 
     async def _refresh(self) -> None:
         await self.schemas.refresh()
 
     async def share_metrics(self) -> None:
-        """Publish the metrics of this replica, and take over those of the others."""
         own = {**self._metrics.snapshot(), **self._advisor.shared()}
         await self._exchange.publish(self.replica, own)
         others = await self._exchange.others(self.replica)
@@ -334,13 +332,13 @@ class Mediator:
         self._advisor.merge(others)
 
     async def _reap(self) -> None:
+        await self.membership.reap()
         await self.transactions.log.reap(REAPED_AT_ONCE)
         for guarded in self.systems:
             if isinstance(guarded.store, Reapable):
                 await guarded.guarded(partial(guarded.store.reap, REAPED_AT_ONCE))
 
     async def read_clocks(self) -> None:
-        """Read the clocks of all systems, and of the coordination Redis."""
         for guarded in tuple(self.systems):
             with suppress(StoreError):  # it is tried again; what was read last goes on meanwhile
                 await guarded.read_clock()

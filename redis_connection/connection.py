@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether what is sent now goes out at once."""
+        """Whether what is sent now need not wait for other exchanges."""
         return not self._exchanges and not self.lost and not self._transport.is_closing()
 
     def request(self, commands: Sequence[bytes], deadline: float) -> asyncio.Future[list[Any]]:
@@ -104,7 +104,7 @@ class Connection(asyncio.Protocol):
         Args:
             commands: What is sent in one piece.
             deadline: When the replies must be there, by `time.monotonic`.
-            on_replies: May send at once.
+            on_replies: May send itself.
 
         Raises:
             ConnectionLost: It is lost already.
@@ -134,7 +134,6 @@ class Connection(asyncio.Protocol):
             self._fail("the server does not speak the Redis protocol")
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the base's shape
-        """Fail the exchanges that are under way."""
         self._fail("the connection was lost")
 
     def _flush(self) -> None:
@@ -146,6 +145,7 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():
             return  # `connection_lost` is called in a moment
         self._transport.write(commands[0] if len(commands) == 1 else b"".join(commands))
+        # Commands are written in the order of their exchanges, and these are the last.
         self._sent = len(self._exchanges)
         if self._timer is None:
             self._start_timer()
@@ -178,6 +178,7 @@ class Connection(asyncio.Protocol):
             self._fail("the server did not answer in time", ReplyTimeout)
 
     def _fail(self, reason: str, kind: type[ConnectionLost] = ConnectionLost) -> None:
+        # Before any callback: one that sends again is refused.
         self.lost = True
         if self._timer is not None:
             self._timer.cancel()
@@ -187,6 +188,7 @@ class Connection(asyncio.Protocol):
         exchanges, self._exchanges = self._exchanges, deque()
         self._unsent.clear()
         for position, exchange in enumerate(exchanges):
+            # They were written in this order; the server may have executed the first `_sent`.
             exchange.on_replies(kind(reason, sent=position < self._sent))
 
 

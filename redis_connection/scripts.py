@@ -29,13 +29,11 @@ end"""
 
 @dataclass(frozen=True)
 class Script:
-    """A script by its text."""
-
     text: str
 
     @cached_property
     def sha(self) -> str:
-        """The name by which the server calls it; Redis asks for SHA-1."""
+        """The name by which the server calls it; Redis requires SHA-1."""
         return sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
     @cached_property
@@ -44,7 +42,6 @@ class Script:
         return command("SCRIPT", "LOAD", self.text)
 
     def call(self, keys: Iterable[str], *arguments: Any) -> bytes:
-        """Pack a call."""
         named = tuple(keys)
         return command("EVALSHA", self.sha, len(named), *named, *arguments)
 

@@ -23,6 +23,8 @@ def atomic_file(target: Path) -> Iterator[BinaryIO]:
     try:
         with temporary.open("wb") as file:
             yield file
+            # On the disk before it has the name: else a crash of the machine may leave an empty
+            # file.
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)

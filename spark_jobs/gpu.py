@@ -15,10 +15,10 @@ if TYPE_CHECKING:  # looking for a GPU needs no Spark
 __all__ = ["ON_GPU", "GpuUnavailable", "GpuUse", "has_gpu", "is_here", "look_for_gpu", "uses_gpu"]
 
 GpuUse: TypeAlias = Literal["auto", "never", "always"]
-"""If there is one; not even then; or else nothing is done."""
+"""Use a GPU if there is one; never; or fail without one."""
 
 ON_GPU: Final = "spark.portolan.gpu"
-"""The setting of a session that says so; never, unless it is set."""
+"""The setting of a session for it; `never`, unless it is set."""
 
 _DRIVER: Final = "install the driver of NVIDIA, and let this process see the device"
 _EXTRA: Final = 'install it: pip install "portolan[spark,gpu]"'
@@ -34,10 +34,10 @@ class GpuUnavailable(Exception):
 
 
 def look_for_gpu() -> str:
-    """Name the GPU that a kernel would run on; nothing is reserved there.
+    """Return the name of the GPU that a kernel would run on; nothing is reserved there.
 
     Raises:
-        GpuUnavailable: There is none, or CUDA is not there.
+        GpuUnavailable: There is none, or CUDA is missing.
     """
     try:
         cuda: Any = import_module("numba.cuda")
@@ -59,7 +59,6 @@ def _name(cuda: Any) -> str:
 
 @cache
 def has_gpu() -> bool:
-    """Whether there is a GPU here; looked for once."""
     try:
         look_for_gpu()
     except GpuUnavailable:
@@ -73,9 +72,9 @@ def is_here(master: str) -> bool:
 
 
 def uses_gpu(spark: SparkSession) -> bool:
-    """Whether what a session does may be done on a GPU: on that of this machine, and nowhere else.
+    """Whether a session may use a GPU: that of this machine, and no other.
 
-    Where tasks run elsewhere, nobody knows what is there, nor who else uses it.
+    Where tasks run elsewhere, it is unknown which GPUs exist there, and who uses them.
     """
     from pyspark.sql.utils import is_remote  # noqa: PLC0415 - looking needs no Spark
 

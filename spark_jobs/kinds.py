@@ -1,4 +1,4 @@
-"""The kinds of job there are: ours, and those that installed packages bring along."""
+"""The kinds of job there are: ours, and those of installed packages."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ _OURS: Final[Mapping[str, str]] = {
 
 
 def kind_names() -> tuple[str, ...]:
-    """Return the names of all kinds, sorted."""
     return tuple(sorted({*_OURS, *(point.name for point in entry_points(group=ENTRY_POINTS))}))
 
 
 def example_of(name: str) -> dict[str, Any]:
-    """Return a job of a kind to begin with: its ``example``, if it has one, as specification.
+    """Return a specification to begin with: the ``example`` of a kind, if it has one, as a job.
 
     Raises:
         SpecInvalid: There is no such kind.
@@ -39,11 +38,7 @@ def example_of(name: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def find_kind(name: str) -> Kind[Any]:
-    """Find a kind by its name.
-
-    Raises:
-        SpecInvalid: There is none; the pointer counts from the job.
-    """
+    """Find a kind by its name; raises `SpecInvalid` with a pointer into the job."""
     if name in _OURS:
         module, _, member = _OURS[name].partition(":")
         kind: Kind[Any] = getattr(import_module(module), member)()

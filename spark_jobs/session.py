@@ -1,6 +1,6 @@
 """The one Spark session of a process: on this machine, on a cluster, or over Spark Connect.
 
-A JVM of ours keeps its settings, its scratch files and its ports from other users.
+A JVM of ours is closed to other users: its settings, its scratch files and its ports.
 """
 
 from __future__ import annotations
@@ -24,14 +24,7 @@ from spark_jobs.gpu import ON_GPU, GpuUnavailable, GpuUse, is_here, look_for_gpu
 if TYPE_CHECKING:  # looking for Java needs no Spark
     from pyspark.sql import SparkSession
 
-__all__ = [
-    "OLDEST_JAVA",
-    "SessionDied",
-    "SparkOptions",
-    "SparkUnavailable",
-    "look_for_spark",
-    "open_session",
-]
+__all__ = ["SessionDied", "SparkOptions", "SparkUnavailable", "look_for_spark", "open_session"]
 
 OLDEST_JAVA: Final = 17
 _CONNECT: Final = "sc://"
@@ -101,7 +94,7 @@ def look_for_spark(options: SparkOptions) -> str:
     """Say what a session would run on, without starting it.
 
     Raises:
-        SparkUnavailable: PySpark or Java is not there.
+        SparkUnavailable: PySpark or Java is missing.
     """
     try:
         from pyspark import __version__  # noqa: PLC0415 - the extra may not be installed
@@ -120,8 +113,8 @@ def open_session(options: SparkOptions) -> SparkSession:
     """Open the session of this process; it takes some seconds.
 
     Raises:
-        SparkUnavailable: There is no Java, what the options name does not answer, or a GPU must
-            take part and there is none.
+        SparkUnavailable: There is no Java, the server does not answer, or a GPU is required and
+            there is none.
     """
     look_for_spark(options)
     if options.gpu == "always":
@@ -136,7 +129,7 @@ def open_session(options: SparkOptions) -> SparkSession:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         if options.remote:
-            return _configured(builder.remote(options.master), _settings(options)).getOrCreate()
+            return builder.remote(options.master).config(map={**_settings(options)}).getOrCreate()
         with _settings_file(_settings(options)):
             return builder.master(options.master).getOrCreate()
     except (PySparkException, PySparkRuntimeError, OSError) as error:
@@ -147,12 +140,6 @@ def open_session(options: SparkOptions) -> SparkSession:
 def _settings(options: SparkOptions) -> dict[str, str]:
     own = {} if options.remote else {**_OWN_CONF, **_closed_settings(options.master)}
     return {**_CONF, **own, ON_GPU: options.gpu, **options.conf}
-
-
-def _configured(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession.Builder:
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder
 
 
 def _demand_gpu(options: SparkOptions) -> None:
@@ -170,9 +157,9 @@ def _demand_gpu(options: SparkOptions) -> None:
 def _closed_settings(master: str) -> dict[str, str]:
     """Return settings that close a session on this machine to its other users.
 
-    Scratch files go to a directory of the session's own, which ends with the process. Ports
-    require a secret. A cluster has workers that must know the same secret, and disks of its own: it
-    keeps its settings.
+    Scratch files are in a directory of the session's own, which ends with the process. Ports
+    require a secret. A cluster keeps its settings: its workers must know the same secret, and have
+    disks of their own.
     """
     if not master.startswith("local"):
         return {}
@@ -187,9 +174,9 @@ def _closed_settings(master: str) -> dict[str, str]:
 
 @contextmanager
 def _settings_file(settings: Mapping[str, str]) -> Iterator[None]:
-    """Have a JVM that is started in this block read its settings from a file.
+    """Make a JVM that is started in this block read its settings from a file.
 
-    PySpark would put them on its command line, which everybody on the machine can read, and there
+    PySpark would put them on its command line, which every user of the machine can read, and there
     may be passwords among them.
     """
     before = os.environ.get(_ARGUMENTS)
@@ -208,7 +195,7 @@ def _settings_file(settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def _escaped(text: str) -> str:
-    """A name or a value as java.util.Properties reads it, whatever it holds."""
+    """Encode a name or a value for java.util.Properties, whatever characters it has."""
     units = text.encode("utf-16-be")
     codes = (int.from_bytes(units[i : i + 2]) for i in range(0, len(units), 2))
     return "".join(f"\\u{code:04x}" for code in codes)

@@ -8,6 +8,7 @@ servers that are running already; otherwise the embedded ones are started in a s
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -54,6 +55,13 @@ def pytest_configure() -> None:
 
 def _has_room(directory: Path) -> bool:
     return os.access(directory, os.W_OK) and shutil.disk_usage(directory).free > ROOM_BYTES
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _unclosed_is_found_where_it_was_opened() -> Iterator[None]:
+    """Collect garbage after each module, so that its warnings fail this module and no later one."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")

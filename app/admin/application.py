@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from app.admin.api import (
+    health,
     integrity,
     placements,
     probes,
@@ -18,7 +19,6 @@ from app.admin.api import (
     tenants,
     views,
 )
-from app.admin.api.health import health_routes
 from app.admin.api.responses import PROBLEM
 from app.admin.context import AdminContext
 from app.admin.pages.site import mount_pages
@@ -46,7 +46,6 @@ _ROUTERS: Final = {
 def create_admin_app(
     control: ControlPlane, metrics: CollectorRegistry, context: AdminContext | None = None
 ) -> FastAPI:
-    """Make the admin application."""
     context = context or AdminContext()
     app = FastAPI(
         title="Portolan admin",
@@ -63,20 +62,16 @@ def create_admin_app(
     app.state.metrics = metrics
     for member in fields(context):
         setattr(app.state, member.name, getattr(context, member.name))
-    guarded = context.security is not None
-    health = health_routes(
-        control.readiness, context.lifecycle, metrics, context.refresh, guarded=guarded
-    )
-    app.include_router(health, tags=["health"])
+    app.include_router(health.router, tags=["health"])
     for tag, router in _ROUTERS.items():
         app.include_router(router, prefix="/admin/v1", tags=[tag])
     mount_pages(app)
     if context.security is not None:
         app.add_middleware(
             AdminAuthoriser,
-            authenticator=context.security.authenticator,
-            access_cache=context.security.access_cache,
-            limiter=context.security.limiter(),
+            context.security.authenticator,
+            context.security.access_cache,
+            context.security.limiter(),
             metrics_open=context.security.metrics_open,
         )
     app.add_middleware(BrowserGuard, only_loopback=context.only_loopback)

@@ -23,13 +23,13 @@ DataAsgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class AdminContext:
-    """What the admin application needs beside the control plane; routes of what is missing say so.
+    """What the admin application needs beside the control plane; routes of what is missing refuse.
 
     Attributes:
         caches: What keeps caches coherent; None: there is no sketch.
         lifecycle: Whether the process has started, and whether it drains.
         refresh: Looks up the metrics that no event carries, before ``/metrics`` shows them.
-        security: Authenticates requests; None: nobody is authenticated.
+        security: Authenticates requests; None: they are not authenticated.
         data: The data API, which pages call in the process; None: they show no data and no jobs.
         recent_events: The latest events; None: none are kept.
         integrity: Finds writes that bypassed us.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import FastAPI
@@ -51,6 +52,7 @@ def create_app() -> FastAPI:
     return app
 
 
+@dataclass(eq=False)
 class DataApp:
     """Sends data requests past the framework, straight to the data API.
 
@@ -58,13 +60,11 @@ class DataApp:
     is an authoriser.
     """
 
-    def __init__(self, data: DataApi, authoriser: RequestAuthoriser | None = None) -> None:
-        self._data = data
-        self._authoriser = authoriser
-        self._rest = create_app()
+    _data: DataApi
+    _authoriser: RequestAuthoriser | None = None
+    _rest: FastAPI = field(default_factory=create_app, init=False)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Answer one request."""
         if scope["type"] == "http" and scope["path"].startswith(_PREFIX):
             return self._data(scope, receive, send)
         return self._answer_rest(scope, receive, send)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import orjson
 
 from app.api.conditions import if_match_condition
-from app.api.models.operations import (
-    BatchItem,
-    parse_batch,
-    parse_operation,
-)
+from app.api.models.operations import BatchItem, parse_batch, parse_operation
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory
 from app.api.responses import JSON_TYPE, NO_STORE
@@ -60,16 +57,14 @@ _BUILDERS: Final[dict[str, Builder]] = {
 }
 
 
+@dataclass(eq=False)
 class Batches:
-    """Carries out batches."""
-
-    def __init__(self, directory: Directory, options: DataOptions, ids: OperationIds) -> None:
-        self._directory = directory
-        self._options = options
-        self._ids = ids
+    _directory: Directory
+    _options: DataOptions
+    _ids: OperationIds
 
     async def post(self, routed: RoutedRequest) -> Response:
-        """Do every operation; those that are wrong do not keep the others from being done."""
+        """Execute every operation; a malformed one does not prevent the others."""
         routed.media_type(JSON)
         parse_query(routed.request.query, frozenset())
         raw = await read_body(routed.request, self._options.max_body_bytes)
@@ -118,7 +113,7 @@ class Batches:
     async def _find(
         self, routed: RoutedRequest, name: str, *, reads: bool
     ) -> tuple[ClassResource, str | None]:
-        """Find a class that the request may read, or write; and whose its new objects are."""
+        """Return a class that the request may read, or write, and the owner of its new objects."""
         routed.access.require(Scope.READ if reads else Scope.WRITE, routed.database, name)
         resource = await self._directory.find(routed.database, name)
         return resource, routed.access.owner_of(routed.database, name)
@@ -147,15 +142,7 @@ def plan_item(
     index: int,
     owner: str | None = None,
 ) -> PlannedOperation:
-    """Plan one operation of a batch.
-
-    Args:
-        resource: Its class.
-        identity: Of the request.
-        item: The operation as it came.
-        index: Its position in the request.
-        owner: The subject that owns a new object whose body names none.
-    """
+    """`index` is the position in the request; `owner` owns a new object whose body names none."""
     id_, selection = check_id(item["id"], "/id"), resource.full_selection
     if item["op"] == "get":
         tags = item.get("if_none_match")

@@ -12,10 +12,10 @@ from typing import Final
 
 from app.api.models.reads import ChangesParameters
 from app.api.resources import Directory
-from app.api.responses import JSON_TYPE, NO_STORE
+from app.api.responses import JSON_TYPE, NO_STORE, answer_events
 from app.api.routed_request import RoutedRequest
 from app.http.message import Request, Response, disconnected, forbid_body
-from app.http.negotiation import EVENT_STREAM, asks_for
+from app.http.negotiation import EVENT_STREAM, accepts_by_name
 from app.http.validation import parse_parameters
 from mediator.access.authorisation import Access
 from mediator.access.former_owners import was_made_after
@@ -25,7 +25,7 @@ from mediator.changes.feed import Event, PositionGone
 from mediator.changes.position import FeedPosition
 from mediator.changes.subscriptions import Subscription, Subscriptions
 
-__all__ = ["Changes"]
+__all__ = ["ChangesRoute"]
 
 _BEGINNING: Final = "beginning"
 _LONGEST_SEARCH_S: Final = 5.0
@@ -38,8 +38,6 @@ _POLL_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Subscriber:
-    """Who follows which changes, from where."""
-
     directory: Directory
     access: Access
     database: str
@@ -52,9 +50,9 @@ class _Subscriber:
     async def shown(
         self, events: Sequence[tuple[Event, FeedPosition]]
     ) -> list[tuple[Event, FeedPosition]]:
-        """Return those of some events that are requested and may be seen.
+        """Return the events that are requested and may be seen.
 
-        Raises `Unavailable` if it cannot be found out whether a class is there.
+        Raises `Unavailable` if it cannot be found out whether a class exists.
         """
         names = {event.class_name for event, _ in events}
         if self.class_name is not None:
@@ -73,20 +71,17 @@ class _Subscriber:
         ]
 
     def _allowed(self, names: AbstractSet[str]) -> set[str]:
-        """Return the classes whose changes may be shown: one may be gone, or have got owners."""
+        """Return the classes whose changes may be shown; others may be gone, or have got owners."""
         permitted = partial(self.access.may_read_all, self.database, by_anybody=False)
         return {name for name in names if permitted(name)}
 
 
-class Changes:
-    """Lets clients follow the feed, if there are `subscriptions`."""
-
-    def __init__(self, directory: Directory, subscriptions: Subscriptions | None) -> None:
-        self._directory = directory
-        self._subscriptions = subscriptions
+@dataclass(eq=False)
+class ChangesRoute:
+    _directory: Directory
+    _subscriptions: Subscriptions | None
 
     async def get(self, routed: RoutedRequest) -> Response:
-        """Answer with events for as long as the client stays, or with what there is."""
         forbid_body(routed.request)
         parameters = parse_parameters(ChangesParameters, routed.request.query)
         # The feed shows what was, and not only what is: that a class is public is not enough.
@@ -101,12 +96,8 @@ class Changes:
         routed.request.phases.end("parse")
         # A position that is gone, or a feed without an answer, is noticed before a status is sent.
         subscription = await subscriptions.open(subscriber.database_id, subscriber.position)
-        accept = routed.request.headers.get(b"accept", "")
-        if asks_for(accept, EVENT_STREAM):
-            chunks = _events(subscriptions, subscription, subscriber, routed)
-            headers = [(b"content-type", EVENT_STREAM.encode()), NO_STORE]
-            headers.append((b"x-accel-buffering", b"no"))
-            return Response(200, headers, chunks=chunks)
+        if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
+            return answer_events(_events(subscriptions, subscription, subscriber, routed))
         try:
             return await _page(subscription, subscriber, routed.request)
         finally:

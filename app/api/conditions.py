@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from app.api.resources import Selection
+from app.api.resources import FieldSelection
 from app.api.routed_request import RoutedRequest
 from app.http.preconditions import Preconditions, Tags, binding_versions, format_tag
 from mediator.base.errors import NotFound, PreconditionFailed
@@ -18,12 +18,12 @@ _Versions: TypeAlias = Mapping[str, int | None]
 
 
 async def condition_of(
-    plane: DataPlane, routed: RoutedRequest, selection: Selection, preconditions: Preconditions
+    plane: DataPlane, routed: RoutedRequest, selection: FieldSelection, preconditions: Preconditions
 ) -> Condition:
     """Translate If-Match and If-None-Match in the order of RFC 9110, section 13.2.2.
 
-    If-None-Match with tags allows every version but some; a store only binds to given ones. So what
-    is there now is read, compared, and the write bound to just that.
+    If-None-Match with tags allows every version but some; a store only binds to given ones. So the
+    current versions are read and compared, and the write is bound to exactly these.
 
     Raises:
         NotFound: If-None-Match on a method that does not create, and no object.
@@ -46,7 +46,7 @@ async def condition_of(
     return _exactly(versions, match, none, selection)
 
 
-def if_match_condition(match: Tags, selection: Selection) -> Condition:
+def if_match_condition(match: Tags, selection: FieldSelection) -> Condition:
     """Bind a write to the groups of its own resource; raises `PreconditionFailed` if no tag can."""
     if match.any:
         return Condition(present=True)
@@ -57,7 +57,7 @@ def if_match_condition(match: Tags, selection: Selection) -> Condition:
 
 
 def _exactly(
-    versions: _Versions, match: Tags | None, none: Tags, selection: Selection
+    versions: _Versions, match: Tags | None, none: Tags, selection: FieldSelection
 ) -> Condition:
     tag = format_tag(selection.schema_version, selection.groups, versions)
     if none.match_weakly(tag) or not (match is None or match.match_strongly(tag)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -30,15 +31,12 @@ _VARIANT = 0b10 << 62
 _LOW = (1 << 62) - 1
 
 
+@dataclass(eq=False)
 class Creation:
-    """Creates objects, under ids of the client or of the server."""
-
-    def __init__(self, options: DataOptions, ids: OperationIds) -> None:
-        self._options = options
-        self._ids = ids
+    _options: DataOptions
+    _ids: OperationIds
 
     async def post(self, routed: RoutedRequest) -> Response:
-        """Create what the body holds."""
         routed.media_type(JSON)
         parse_query(routed.request.query, frozenset())
         raw = await read_body(routed.request, self._options.max_body_bytes)
@@ -95,13 +93,12 @@ def _plan(
 
 
 def given_id(body: dict[str, Any]) -> str | None:
-    """Return the id that an object carries, if any; raises `Invalid` if it cannot be one."""
+    """Return the id in the body, if any; raises `Invalid` if it is no valid id."""
     if "id" not in body:
         return None
     if not isinstance(body["id"], str):
-        raise Invalid(
-            "The id is not a string.", locations=[Location("/id", "a string is expected")]
-        )
+        location = Location("/id", "a string is expected")
+        raise Invalid("The id is not a string.", locations=[location])
     return check_id(body["id"], "/id")
 
 
@@ -109,6 +106,7 @@ def new_id() -> str:
     """Return an id that sorts after those of earlier milliseconds (RFC 9562, section 5.7)."""
     random = int.from_bytes(os.urandom(10), "big")
     milliseconds = time.time_ns() // 1_000_000
+    # 48 bits of time, version 7 and 12 random bits; below them the variant and 62 random bits.
     high = milliseconds << 80 | 7 << 76 | (random >> 64 & 0xFFF) << 64
     return str(uuid.UUID(int=high | _VARIANT | random & _LOW))
 
@@ -116,6 +114,7 @@ def new_id() -> str:
 def derived_id(digest: str) -> str:
     """Return the id that belongs to 32 hexadecimal digits (RFC 9562, section 5.8)."""
     number = int(digest, 16)
+    # The digits themselves, but for the 4 bits of version 8 and the 2 bits of the variant.
     high = number >> 80 << 80 | 8 << 76 | (number >> 64 & 0xFFF) << 64
     return str(uuid.UUID(int=high | _VARIANT | number & _LOW))
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from dataclasses import dataclass
 
 from app.api.conditions import condition_of
-from app.api.options import DataOptions
-from app.api.resources import Selection
+from app.api.resources import FieldSelection
 from app.api.responses import answer_absence, answer_read, answer_write
 from app.api.routed_request import RoutedRequest
 from app.api.submission import submit
@@ -41,21 +41,15 @@ PATCH_TYPES: dict[str, Builder] = {
 }
 
 
+@dataclass(eq=False)
 class Objects:
-    """The methods of one object."""
+    """The methods of one object; `_limit` is the largest body, in bytes."""
 
-    def __init__(
-        self,
-        options: DataOptions,
-        ids: OperationIds,
-        reads: CachedReads | None = None,
-    ) -> None:
-        self._reads = reads
-        self._limit = options.max_body_bytes
-        self._ids = ids
+    _limit: int
+    _ids: OperationIds
+    _reads: CachedReads | None
 
     async def get(self, routed: RoutedRequest) -> Response:
-        """Read an object; the sketch grants the TTL of the answer before the read."""
         forbid_body(routed.request)
         (selection, max_age_s), preference = routed.reading(), routed.preference()
         routed.request.phases.end("parse")
@@ -63,6 +57,8 @@ class Objects:
         if max_age_s is not None:
             return await self._read_dated(routed, selection, preference, max_age_s)
         conditional = routed.preconditions().if_none_match is not None
+        # Before the store is read: a write in between would not know of a copy that is reported
+        # later.
         grant = reads and await reads.grant_object(
             Partition(routed.database, routed.class_name),
             routed.resource.route,
@@ -82,7 +78,7 @@ class Objects:
     def _read_dated(
         self,
         routed: RoutedRequest,
-        selection: Selection,
+        selection: FieldSelection,
         preference: ReadPreference,
         max_age_s: int,
     ) -> Awaitable[Response]:
@@ -99,7 +95,7 @@ class Objects:
     async def _read(
         self,
         routed: RoutedRequest,
-        selection: Selection,
+        selection: FieldSelection,
         preference: ReadPreference,
         grant: ReadGrant | None = None,
     ) -> Response:
@@ -120,16 +116,13 @@ class Objects:
         return answer_read(routed, planned, outcome, self._reads.cache_headers(grant))
 
     def put(self, routed: RoutedRequest) -> Awaitable[Response]:
-        """Make it what the body says."""
         routed.media_type(JSON)
         return self._write(routed, build_put)
 
     def patch(self, routed: RoutedRequest) -> Awaitable[Response]:
-        """Change it, in one of three formats."""
         return self._write(routed, PATCH_TYPES[routed.media_type(*PATCH_TYPES)])
 
     def delete(self, routed: RoutedRequest) -> Awaitable[Response]:
-        """Delete it."""
         forbid_body(routed.request)
         return self._write(routed, build_delete, has_body=False)
 

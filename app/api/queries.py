@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ import orjson
 
 from app.api.cursors import Cursors
 from app.api.options import DataOptions
-from app.api.resources import ClassResource, Selection
+from app.api.resources import ClassResource, FieldSelection
 from app.api.responses import (
     JSON_TYPE,
     NO_STORE,
@@ -33,7 +33,7 @@ from mediator.base.offload import offload
 from mediator.model.operations import Freshness, Get, Outcome
 from mediator.model.query import Join, Position
 from mediator.query.aggregation import Row
-from mediator.query.execution import Answer, Item
+from mediator.query.execution import QueryResult
 from mediator.query.explain import explanation
 from mediator.query.parameters import parse_parameters
 from mediator.query.parser import ParsedQuery, parse_query_document
@@ -60,18 +60,16 @@ LARGEST: Final = 2**17
 
 _SMALL: Final = 2**12
 """Bytes of a query that is read in a millisecond or two."""
-_ONLY_IDS: Final = Selection((), (), 0)
+_ONLY_IDS: Final = FieldSelection((), (), 0)
 
 
+@dataclass(eq=False)
 class Queries:
-    """Reads of a class."""
-
-    def __init__(self, options: DataOptions, reads: CachedReads | None = None) -> None:
-        self._reads = reads
-        self._options = options
-        self._cursors = Cursors(options.cursor_key)
-        self._known: dict[tuple[Any, ...], ParsedQuery] = {}
-        self._known_by: RoutingModel | None = None
+    _options: DataOptions
+    _cursors: Cursors
+    _reads: CachedReads | None
+    _known: dict[tuple[Any, ...], ParsedQuery] = field(default_factory=dict, init=False)
+    _known_by: RoutingModel | None = field(default=None, init=False)
 
     async def get(self, routed: RoutedRequest) -> Response:
         """Answer ``?ids=``, or the query that the parameters make up."""
@@ -93,7 +91,6 @@ class Queries:
         return await self._answer(routed, read, selection, grant)
 
     async def post(self, routed: RoutedRequest) -> Response:
-        """Answer the query in the body."""
         parse_query(routed.request.query, frozenset())
         routed.media_type(JSON)
         raw = await read_body(routed.request, min(self._options.max_body_bytes, LARGEST))
@@ -113,14 +110,14 @@ class Queries:
         parse: Callable[[], Any],
         reader: Callable[..., ParsedQuery],
     ) -> ParsedQuery:
-        """Read a query; the same few come again and again, until the schema changes.
+        """Parse a query, or reuse the one that was parsed from the same text under the same schema.
 
-        What was sent, as it was sent, is the key of a query; one of too great
-        a `length` is not kept.
+        A query that is long (`length` is in bytes), or that has a cursor, is not cached.
         """
         resource, model = routed.resource, routed.plane.model
         if self._known_by is not model or len(self._known) >= _MOST_CACHED:
             self._known_by, self._known = model, {}
+        # The cache of this model: a newer model may replace it during the await.
         known, key = self._known, (resource.database, resource.name, *key_parts)
         read = known.get(key)
         if read is None:
@@ -136,7 +133,7 @@ class Queries:
         self,
         routed: RoutedRequest,
         read: ParsedQuery,
-        selection: Selection,
+        selection: FieldSelection,
         grant: ReadGrant | None = None,
         *,
         cacheable: bool = True,
@@ -184,7 +181,11 @@ class Queries:
         return self._cursors.seal(_bound(resource, read), _database_id(resource), sealed)
 
     async def _shown(
-        self, routed: RoutedRequest, selection: Selection, read: ParsedQuery, answer: Answer
+        self,
+        routed: RoutedRequest,
+        selection: FieldSelection,
+        read: ParsedQuery,
+        answer: QueryResult,
     ) -> list[dict[str, Any]]:
         width = len(routed.resource.schema.fields) * (1 + len(read.query.joins))
         documents = answer.documents
@@ -199,15 +200,21 @@ class Queries:
         return await offload(is_large, self._items, routed, selection, read, answer)
 
     def _items(
-        self, routed: RoutedRequest, selection: Selection, read: ParsedQuery, answer: Answer
+        self,
+        routed: RoutedRequest,
+        selection: FieldSelection,
+        read: ParsedQuery,
+        answer: QueryResult,
     ) -> list[dict[str, Any]]:
         if read.query.aggregate is not None:
             return [_row(read.results, row) for row in answer.rows]
-        if not read.query.joins:
-            return _all_shown(routed.resource, selection, [item.outcome for item in answer.items])
-        codecs = {join.alias: _codec(routed, join.class_name) for join in read.query.joins}
-        shown = {join.alias: join.fields for join in read.query.joins}
-        return [_item(routed.resource, selection, item, codecs, shown) for item in answer.items]
+        documents = _all_shown(routed.resource, selection, [it.outcome for it in answer.items])
+        for join in read.query.joins:
+            codec = _codec(routed, join.class_name)
+            for document, item in zip(documents, answer.items, strict=True):
+                outcome = item.joined[join.alias]
+                document[join.alias] = None if outcome is None else _joined(codec, join, outcome)
+        return documents
 
     async def _by_ids(self, routed: RoutedRequest) -> Response:
         parameters = _only_ids(routed)
@@ -245,7 +252,7 @@ def _represented(
 ) -> Response:
     """Answer a query; its tag is a digest of what it shows.
 
-    The answer to a POST has none: no cache keeps it, so nobody revalidates it.
+    The answer to a POST has none: no cache keeps it, so it is never revalidated.
     """
     headers: Headers = [*cache_headers]
     add_freshness(headers, freshness)
@@ -267,33 +274,15 @@ def _database_id(resource: ClassResource) -> str:
     return resource.route.anchor.database_id
 
 
-def _shown(resource: ClassResource, selection: Selection, outcome: Outcome) -> dict[str, Any]:
-    values = projected(outcome.values or {}, selection.fields)
-    return document_of(resource.codec, outcome.id, values)
-
-
 def _all_shown(
-    resource: ClassResource, selection: Selection, found: Sequence[Outcome]
+    resource: ClassResource, selection: FieldSelection, found: Sequence[Outcome]
 ) -> list[dict[str, Any]]:
     codec, names = resource.codec, selection.fields
     return [document_of(codec, o.id, projected(o.values or {}, names)) for o in found]
 
 
-def _item(
-    resource: ClassResource,
-    selection: Selection,
-    item: Item,
-    codecs: dict[str, Codec],
-    shown: dict[str, tuple[str, ...] | None],
-) -> dict[str, Any]:
-    document = _shown(resource, selection, item.outcome)
-    for alias, outcome in item.joined.items():
-        if outcome is None:
-            document[alias] = None
-            continue
-        values = projected(outcome.values or {}, shown[alias])
-        document[alias] = {"id": outcome.id, **codecs[alias].encode(values)}
-    return document
+def _joined(codec: Codec, join: Join, outcome: Outcome) -> dict[str, Any]:
+    return {"id": outcome.id, **codec.encode(projected(outcome.values or {}, join.fields))}
 
 
 def _encode(
@@ -318,7 +307,7 @@ def _row(results: dict[str, ResolvedPath], row: Row) -> dict[str, Any]:
 
 
 def _number(value: Any) -> Any:
-    """Let integers through that are beyond 64 bits: a sum may be."""
+    """Pass integers beyond 64 bits, which orjson refuses: a sum may be one."""
     if isinstance(value, int) and not INTEGER_MIN <= value <= INTEGER_MAX:
         return orjson.Fragment(str(value).encode())
     return value
@@ -329,7 +318,6 @@ def _codec(routed: RoutedRequest, class_name: str) -> Codec:
 
 
 def _only_ids(routed: RoutedRequest) -> dict[str, str]:
-    """Return the parameters of a read by ids."""
     pairs = parse_pairs(routed.request.query)
     beyond = sorted({name for name, _ in pairs} - _BY_ID)
     if beyond:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from mediator.operations.patch import FieldChanges, parse_update
 from mediator.routing.fragments import resource_groups
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 
-__all__ = ["NAME", "ClassResource", "Directory", "Selection"]
+__all__ = ["NAME", "ClassResource", "Directory", "FieldSelection"]
 
 NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
 _MOST_CACHED = 256
@@ -26,7 +26,7 @@ _SCALARS: Final = frozenset({int, float, str, bool, Decimal, type(None)})
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class FieldSelection:
     """The part of an object that is the resource of a request.
 
     Attributes:
@@ -63,17 +63,16 @@ class ClassResource:
         self.schema = route.schema
         self.codec = route.codec
         groups = resource_groups(route, None)
-        self.full_selection = Selection(None, groups, route.schema_version)
-        self._selections: dict[str, Selection] = {}
+        self.full_selection = FieldSelection(None, groups, route.schema_version)
+        self._selections: dict[str, FieldSelection] = {}
         self._updates: dict[bytes, FieldChanges] = {}
 
-    def select(self, fields: str | None) -> Selection:
-        """Find the selection of a ``fields`` parameter; the whole object if there is none."""
+    def select(self, fields: str | None) -> FieldSelection:
         if fields is None:
             return self.full_selection
         return self._selections.get(fields) or self._select(fields)
 
-    def _select(self, fields: str) -> Selection:
+    def _select(self, fields: str) -> FieldSelection:
         names = fields.split(",")
         unknown = [name for name in names if name not in self.schema.fields]
         if unknown:
@@ -85,13 +84,13 @@ class ClassResource:
         groups = resource_groups(self.route, selected)
         version = self.full_selection.schema_version
         if selected != tuple(names):
-            return Selection(selected, groups, version, canonical=False)
+            return FieldSelection(selected, groups, version, canonical=False)
         if len(self._selections) >= _MOST_CACHED:
             self._selections.clear()
-        return self._selections.setdefault(fields, Selection(selected, groups, version))
+        return self._selections.setdefault(fields, FieldSelection(selected, groups, version))
 
     def parse_update(self, body: Any, pointer: str) -> FieldChanges:
-        """Read an operator patch: most equal an earlier one, such as those that count."""
+        """Parse an operator patch; most equal an earlier one, such as those that count."""
         encoded = orjson.dumps(body)
         changes = self._updates.get(encoded)
         if changes is None:
@@ -104,17 +103,17 @@ class ClassResource:
 
 
 def _is_constant(parts: FieldChanges) -> bool:
-    """Whether nobody could change what has been read."""
+    """Whether it holds no mutable value, so that requests may share it."""
     return not parts.values and all(type(call.argument) in _SCALARS for call in parts.operators)
 
 
+@dataclass(eq=False)
 class Directory:
     """Finds classes and databases; its cache lasts as long as the routing model."""
 
-    def __init__(self, plane: DataPlane) -> None:
-        self._plane = plane
-        self._model: RoutingModel | None = None
-        self._resources: dict[tuple[str, str], ClassResource] = {}
+    _plane: DataPlane
+    _model: RoutingModel | None = field(default=None, init=False)
+    _resources: dict[tuple[str, str], ClassResource] = field(default_factory=dict, init=False)
 
     def present(self, database: str, name: str) -> ClassResource | None:
         """Return a class of the routing model in force; None: a newer model may have it."""
@@ -150,7 +149,6 @@ class Directory:
                 await self._plane.route(database, missing[0])
 
     async def database(self, name: str) -> DatabaseRoute:
-        """Find a database, also one that only a newer routing model has; or raise `NotFound`."""
         if name not in self._plane.model.databases:
             with suppress(NotFound):  # which is said only after a look for a newer model
                 await self._plane.route(name, "")

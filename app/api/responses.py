@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
 import orjson
 
 from app.api.cursors import position_of
-from app.api.resources import Selection
+from app.api.resources import FieldSelection
 from app.api.routed_request import RoutedRequest
 from app.api.writes import PlannedOperation
 from app.http.caching import NO_STORE
 from app.http.message import Header, Headers, Response
-from app.http.negotiation import JSON
+from app.http.negotiation import EVENT_STREAM, JSON
 from app.http.preconditions import format_tag
 from app.http.prefer import Preferences
 from app.http.problems import PROBLEM_JSON, problem_of
@@ -26,10 +26,12 @@ from mediator.schema.values import Codec
 __all__ = [
     "JSON_TYPE",
     "NO_STORE",
+    "REPLAYED",
     "REVALIDATE",
     "add_freshness",
     "add_preference_headers",
     "answer_absence",
+    "answer_events",
     "answer_read",
     "answer_write",
     "document_of",
@@ -41,11 +43,12 @@ __all__ = [
 
 JSON_TYPE: Final = (b"content-type", JSON.encode())
 REVALIDATE: Final = (b"cache-control", b"no-cache")
-_REPLAYED: Final = (b"idempotency-replayed", b"true")
+REPLAYED: Final = (b"idempotency-replayed", b"true")
+# Ids that are names of routes as well: a route is found by the raw path, in which these differ.
 _ESCAPED_IDS: Final = {"query": "%71uery", "import": "%69mport", "export": "%65xport"}
 
 
-def tag_of(selection: Selection, outcome: Outcome) -> str | None:
+def tag_of(selection: FieldSelection, outcome: Outcome) -> str | None:
     """Return the strong tag of a resource; None if a write does not know all of its versions."""
     versions = outcome.versions
     for group in selection.groups:
@@ -55,7 +58,6 @@ def tag_of(selection: Selection, outcome: Outcome) -> str | None:
 
 
 def location_of(planned: PlannedOperation) -> str:
-    """Return the address of an object."""
     resource, id_ = planned.resource, planned.operation.id
     segment = _ESCAPED_IDS.get(id_) or quote(id_, safe="")
     return f"/v1/{resource.database}/{resource.name}/{segment}"
@@ -106,6 +108,12 @@ def answer_read(
     return Response(200, headers, orjson.dumps(represent(planned, outcome)))
 
 
+def answer_events(events: AsyncIterator[bytes]) -> Response:
+    """Answer with server-sent events (HTML, section 9.2), which no proxy is to gather."""
+    headers = [(b"content-type", EVENT_STREAM.encode()), NO_STORE, (b"x-accel-buffering", b"no")]
+    return Response(200, headers, chunks=events)
+
+
 def answer_absence(
     routed: RoutedRequest, error: NotFound, cache_headers: Sequence[Header]
 ) -> Response:
@@ -119,7 +127,6 @@ def answer_absence(
 
 
 def answer_write(routed: RoutedRequest, planned: PlannedOperation, outcome: Outcome) -> Response:
-    """Answer a write: its status, the new tag, its position, and the representation if wanted."""
     preferences = routed.preferences
     status = _status(planned, outcome, minimal=preferences.minimal)
     headers = [NO_STORE, (b"portolan-position", position_of(planned, outcome).encode())]
@@ -128,7 +135,7 @@ def answer_write(routed: RoutedRequest, planned: PlannedOperation, outcome: Outc
     if tag is not None:
         headers.append((b"etag", tag.encode()))
     if outcome.replayed:
-        headers.append(_REPLAYED)
+        headers.append(REPLAYED)
     add_preference_headers(
         headers, preferences, outcome.partial, is_full=_is_representation(planned, outcome)
     )
@@ -139,14 +146,11 @@ def answer_write(routed: RoutedRequest, planned: PlannedOperation, outcome: Outc
 
 
 def result_of(planned: PlannedOperation, outcome: Outcome, *, minimal: bool) -> dict[str, Any]:
-    """Return the result of one operation of a batch."""
     read = isinstance(planned.operation, Get)
     deleted = isinstance(planned.operation, Delete)
     minimal = minimal and not read
-    result: dict[str, Any] = {
-        "status": _status(planned, outcome, minimal=minimal),
-        "id": outcome.id,
-    }
+    status = _status(planned, outcome, minimal=minimal)
+    result: dict[str, Any] = {"status": status, "id": outcome.id}
     tag = None if deleted else tag_of(planned.selection, outcome)
     if tag is not None:
         result["etag"] = tag

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from app.api.cursors import seen_at
-from app.api.resources import ClassResource, Selection
+from app.api.resources import ClassResource, FieldSelection
 from app.http.idempotency import Identity, OperationIds, fingerprint_of, parse_key
 from app.http.message import Request, Response
 from app.http.negotiation import JSON, media_type
 from app.http.paths import parse_integer, parse_query
 from app.http.preconditions import NO_PRECONDITIONS, Preconditions, parse_tags
-from app.http.prefer import NO_PREFERENCES, parse_prefer
+from app.http.prefer import NO_PREFERENCES, Preferences, parse_prefer
 from app.http.problems import UNSUPPORTED_MEDIA_TYPE, HttpError
 from mediator.access.authorisation import EVERYTHING, Access
 from mediator.access.model import Scope
@@ -54,7 +54,6 @@ class Route:
 
     @property
     def allow(self) -> str:
-        """The value of the Allow field."""
         return ", ".join([*self.handlers, "OPTIONS"])
 
 
@@ -71,6 +70,7 @@ class Address(NamedTuple):
     id: str = ""
 
 
+@dataclass(eq=False, slots=True)
 class RoutedRequest:
     """A request, the route it goes to, and what is known of both: all that a handler gets.
 
@@ -83,43 +83,26 @@ class RoutedRequest:
         owner: The subject whose objects of the class alone are there; None: everybody's.
     """
 
-    __slots__ = (
-        "access",
-        "class_name",
-        "database",
-        "id",
-        "owner",
-        "plane",
-        "preferences",
-        "request",
-        "resource",
-        "route",
-    )
-
+    request: Request
     plane: DataPlane
     """Does the operations; the only one in reach of a handler, so that none sees more than the
     sender may."""
 
-    resource: ClassResource
+    resource: ClassResource = field(init=False)
     """The class with its `ClassRoute`; set on all routes that name one, and looked up only once."""
 
-    def __init__(self, request: Request, plane: DataPlane) -> None:
-        self.request = request
-        self.route: Route = UNROUTED
-        self.database = ""
-        self.class_name = ""
-        self.id = ""
-        self.access: Access = EVERYTHING
-        self.owner: str | None = None
-        self.plane = plane
-        self.preferences = NO_PREFERENCES
+    route: Route = field(default=UNROUTED, init=False)
+    database: str = field(default="", init=False)
+    class_name: str = field(default="", init=False)
+    id: str = field(default="", init=False)
+    access: Access = field(default=EVERYTHING, init=False)
+    owner: str | None = field(default=None, init=False)
+    preferences: Preferences = field(default=NO_PREFERENCES, init=False)
 
     def go_to(self, address: Address) -> None:
-        """Take the route that was found."""
         self.route, self.database, self.class_name, self.id = address
 
     def read_preferences(self) -> None:
-        """Read the Prefer field."""
         field = self.request.headers.get(b"prefer")
         if field is not None:
             self.preferences = parse_prefer(field)
@@ -131,7 +114,6 @@ class RoutedRequest:
         return found.id if found else self.database
 
     def preference(self) -> ReadPreference:
-        """Return what a read requires of freshness."""
         preferences = self.preferences
         if (
             preferences.consistency is None
@@ -143,14 +125,13 @@ class RoutedRequest:
         whole = preferences.consistency == "strong"
         return ReadPreference(preferences.consistency, preferences.max_staleness_s, seen, whole)
 
-    def selection(self) -> Selection:
-        """Return the part of the object that the query names."""
+    def selection(self) -> FieldSelection:
         query = self.request.query
         if not query:
             return self.resource.full_selection
         return self.resource.select(parse_query(query, FIELDS).get("fields"))
 
-    def reading(self) -> tuple[Selection, int | None]:
+    def reading(self) -> tuple[FieldSelection, int | None]:
         """Return what a read shows, and for how long caches may keep an answer that is dated."""
         query = self.request.query
         if not query:
@@ -162,7 +143,6 @@ class RoutedRequest:
         return selection, parse_integer(age, "max_age", least=1, most=LONGEST_AGE_S)
 
     def preconditions(self) -> Preconditions:
-        """Return If-Match and If-None-Match."""
         headers = self.request.headers
         match, none = headers.get(b"if-match"), headers.get(b"if-none-match")
         if match is None and none is None:
@@ -189,7 +169,6 @@ class RoutedRequest:
         )
 
     def identity(self, ids: OperationIds, body: bytes = b"") -> Identity:
-        """Identify this request, by its Idempotency-Key if it has one."""
         headers = self.request.headers
         key = headers.get(b"idempotency-key")
         if key is None:

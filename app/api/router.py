@@ -16,7 +16,7 @@ from app.api.jobs.runs import JobBackend
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory
 from app.api.routed_request import Route, RoutedRequest
-from app.api.routes import Table
+from app.api.routes import RouteTable
 from app.coherence.caches import Caches
 from app.http.caching import confined
 from app.http.cors import CrossOrigin
@@ -32,12 +32,7 @@ from app.http.message import (
     forbid_body,
 )
 from app.http.negotiation import check_accept
-from app.http.problems import (
-    INTERNAL,
-    METHOD_NOT_ALLOWED,
-    HttpError,
-    problem_of,
-)
+from app.http.problems import INTERNAL, METHOD_NOT_ALLOWED, HttpError, problem_of
 from app.security.data_port import RequestAuthoriser
 from mediator.access.authorisation import EVERYTHING
 from mediator.access.metered_plane import Transact
@@ -59,12 +54,9 @@ Validity: TypeAlias = Callable[[], Awaitable[bool]]
 
 
 class DataApi:
-    """The data API; the parts that are None are not there, as `Table` says.
+    """The data API; the parts that are None are absent, as `RouteTable` says.
 
-    Args:
-        plane: Does the operations.
-        observe: Gets each request that was answered.
-        authoriser: Authorises requests; None: nobody is authenticated, and everything is allowed.
+    Without an authoriser requests are not authenticated, and everything is allowed.
     """
 
     def __init__(
@@ -80,7 +72,9 @@ class DataApi:
     ) -> None:
         self._plane = plane
         self._directory = Directory(plane)
-        self._table = Table(self._directory, options, subscriptions, caches, transact, job_backend)
+        self._table = RouteTable(
+            self._directory, options, subscriptions, caches, transact, job_backend
+        )
         self._authoriser = authoriser
         self._cors = CrossOrigin(options.origins)
         self._observe = observe
@@ -88,7 +82,6 @@ class DataApi:
 
     @property
     def routes(self) -> Iterable[Route]:
-        """All routes."""
         return self._table.routes
 
     @property
@@ -97,7 +90,6 @@ class DataApi:
         return self._active
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one HTTP request."""
         if scope["type"] != "http":
             raise ValueError(f"the data API does not speak {scope['type']}")
         request = Request(scope, receive)
@@ -116,7 +108,7 @@ class DataApi:
                 self._authoriser.release(routed.access)
 
     async def _serve(self, routed: RoutedRequest, send: Send) -> int:
-        """Answer a request; returns the status."""
+        """Return the status that was sent."""
         request = routed.request
         try:
             response = await self._answer(routed)
@@ -134,7 +126,6 @@ class DataApi:
         return response.status
 
     def _validity(self, routed: RoutedRequest) -> Validity | None:
-        """Return what checks whether the credentials of a request are still valid."""
         if self._authoriser is None or routed.access is EVERYTHING:
             return None
         field = routed.request.headers.get(b"authorization")
@@ -143,7 +134,6 @@ class DataApi:
         )
 
     async def _answer(self, routed: RoutedRequest) -> Response:
-        """Take a request through its stages: route, preferences, access, class, handler."""
         request = routed.request
         routed.go_to(self._table.find(request.path))
         route = routed.route
@@ -170,7 +160,6 @@ class DataApi:
         return response
 
     async def _class(self, routed: RoutedRequest, scope: Permission) -> ClassResource:
-        """Find the class of a request, once for all stages, and what may be done with it."""
         database, name = routed.database, routed.class_name
         resource = self._directory.present(database, name)
         if resource is None:
@@ -183,7 +172,7 @@ class DataApi:
 
     @staticmethod
     async def _admit(authoriser: RequestAuthoriser, routed: RoutedRequest) -> None:
-        """Find out who sends a request, before any store is queried."""
+        """Authenticate the sender, before any store is queried."""
         request = routed.request
         access = await authoriser.authorise(request.headers.get(b"authorization"))
         routed.access = access
@@ -205,7 +194,6 @@ class DataApi:
         return Response(204, headers_)
 
     def _observe_limit(self, routed: RoutedRequest, error: Exception) -> None:
-        """Report a request that went beyond a limit of its tenant."""
         if routed.access is not EVERYTHING:
             meter = routed.access.meter
             limit = meter.limit_of(error)
@@ -221,7 +209,6 @@ def _refuse(request: Request, error: Exception) -> Response:
 
 
 def _complete(request: Request, response: Response) -> None:
-    """Add the fields that all answers have."""
     headers = response.headers
     request.phases.end("respond")
     headers += (
@@ -243,7 +230,6 @@ def _sent_directly(request: Request, response: Response) -> bool:
 
 
 async def _send(request: Request, response: Response, send: Send, valid: Validity | None) -> None:
-    """Send an answer by messages."""
     start = {"type": "http.response.start", "status": response.status, "headers": response.headers}
     await send(start)
     if response.chunks is None or request.method == "HEAD":

@@ -9,9 +9,11 @@ from itertools import chain
 from typing import Final
 
 from app.api.batch import Batches
-from app.api.changes import Changes
+from app.api.changes import ChangesRoute
 from app.api.creation import Creation
+from app.api.cursors import Cursors
 from app.api.jobs.results import RunResults
+from app.api.jobs.rights import RunRights
 from app.api.jobs.runs import JobBackend, Jobs
 from app.api.objects import PATCH_TYPES, Objects
 from app.api.options import DataOptions
@@ -32,7 +34,7 @@ from mediator.base.errors import NotFound
 from mediator.changes.subscriptions import Subscriptions
 from mediator.schema.ids import check_id
 
-__all__ = ["Table"]
+__all__ = ["RouteTable"]
 
 _READS: Final = {"GET": Scope.READ, "HEAD": Scope.READ}
 _WRITES: Final = dict.fromkeys(("POST", "PUT", "PATCH", "DELETE"), Scope.WRITE)
@@ -51,16 +53,14 @@ _PLAIN_ID: Final = re.compile(rb"[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,511}")
 _decode_name = lru_cache(maxsize=1024)(decode_segment)
 
 
-class Table:
+class RouteTable:
     """The routes of the data API.
 
     Args:
-        directory: Finds databases and classes.
-        options: Bounds and keys.
-        subscriptions: Follows the change feed; None: there is no feed.
-        caches: Keeps caches coherent; None: nothing may be cached.
-        transact: Carries out transactions; None: there are none.
-        job_backend: What jobs need; None: there are none.
+        subscriptions: None: there is no change feed.
+        caches: None: nothing may be cached.
+        transact: None: there are no transactions.
+        job_backend: None: there are no jobs.
     """
 
     def __init__(
@@ -72,56 +72,38 @@ class Table:
         transact: Transact | None,
         job_backend: JobBackend | None,
     ) -> None:
-        ids = OperationIds()
-        reads = caches.reads if caches else None
-        queries = Queries(options, reads)
-        self._object = _object(Objects(options, ids, reads))
-        self._collection = Route(
-            "/v1/{database}/{class}",
-            {"GET": queries.get, "HEAD": queries.get, "POST": Creation(options, ids).post},
-            {**_READS, **_WRITES},
+        ids, cursors, limit = OperationIds(), Cursors(options.cursor_key), options.max_body_bytes
+        reads, sketch = (caches.reads, caches.sketch) if caches else (None, None)
+        queries, creation = Queries(options, cursors, reads), Creation(options, ids)
+        self._object = _object(Objects(limit, ids, reads))
+        methods = {"GET": queries.get, "HEAD": queries.get, "POST": creation.post}
+        self._collection = Route("/v1/{database}/{class}", methods, {**_READS, **_WRITES})
+        exports = Exports(options.chunk_lines)
+        self._below_class = _below_class(queries, Imports(options, ids), exports)
+        rights = RunRights(directory)
+        jobs = Jobs(directory, rights, job_backend, cursors, ids, limit)
+        self._below_database = _below_database(
+            Batches(directory, options, ids),
+            TransactionRoute(transact, directory, limit, ids),
+            ChangesRoute(directory, subscriptions),
+            Sketches(directory, sketch, round(options.sketch_valid_s * 1000)),
+            jobs,
         )
-        self._below_class = _below_class(queries, Imports(options, ids), Exports(options))
-        jobs = Jobs(directory, job_backend, options, ids)
-        self._below_database = {
-            b"batch": Route(
-                "/v1/{database}/batch", {"POST": Batches(directory, options, ids).post}, None
-            ),
-            b"transactions": Route(
-                "/v1/{database}/transactions",
-                {"POST": TransactionRoute(transact, directory, options, ids).post},
-                None,
-            ),
-            b"changes": Route(
-                "/v1/{database}/changes",
-                {"GET": Changes(directory, subscriptions).get},
-                None,
-                streams=(EVENT_STREAM,),
-            ),
-            b"sketch": _sketch(
-                Sketches(directory, caches.sketch if caches else None, options.sketch_valid_s)
-            ),
-            b"jobs": Route("/v1/{database}/jobs", {"POST": jobs.post, "GET": jobs.list}, _JOBS),
-        }
-        self._run = Route(
-            "/v1/{database}/jobs/{run}",
-            {"GET": jobs.get, "DELETE": jobs.delete},
-            _JOBS,
-            streams=(EVENT_STREAM,),
-        )
-        self._below_run = _below_run(jobs, RunResults(directory, job_backend, options))
+        methods = {"GET": jobs.get, "DELETE": jobs.delete}
+        self._run = Route("/v1/{database}/jobs/{run}", methods, _JOBS, streams=(EVENT_STREAM,))
+        results = RunResults(directory, rights, job_backend, cursors, options.page_limit)
+        self._below_run = _below_run(jobs, results)
 
     @property
     def routes(self) -> Iterable[Route]:
-        """All routes."""
         below = (self._below_class, self._below_database, self._below_run)
         return (self._object, self._collection, self._run, *chain(*map(dict.values, below)))
 
     def find(self, path: bytes) -> Address:
         """Find the route of a raw path, or raise `HttpError`.
 
-        ``query``, ``import`` and ``export`` are routes only when they are spelled plainly: an
-        object of such an id is reached by escaping a letter.
+        ``query``, ``import`` and ``export`` are routes only when they are written plainly: an
+        object with such an id is reached by percent-encoding a letter.
         """
         parts = path.split(b"/")
         count = len(parts)
@@ -140,7 +122,7 @@ class Table:
         return self._of_class(database, _decode_name(name, "class"), parts[4])
 
     def _of_run(self, database: str, parts: list[bytes]) -> Address:
-        """Find a route of a run, which has its id where others have that of their object."""
+        """Find a route of a run, whose id is where others have that of their object."""
         name, run, *rest = parts
         route = self._below_run.get(rest[0]) if rest else self._run
         if name != b"jobs" or route is None:
@@ -183,9 +165,22 @@ def _below_class(queries: Queries, imports: Imports, exports: Exports) -> dict[b
     }
 
 
-def _sketch(sketches: Sketches) -> Route:
-    methods = {"GET": sketches.get, "HEAD": sketches.get}
-    return Route("/v1/{database}/sketch", methods, None, offers=SKETCH, streams=(JSON,))
+def _below_database(
+    batches: Batches,
+    transactions: TransactionRoute,
+    changes: ChangesRoute,
+    sketches: Sketches,
+    jobs: Jobs,
+) -> dict[bytes, Route]:
+    path, stream = "/v1/{database}/", (EVENT_STREAM,)
+    sketch = {"GET": sketches.get, "HEAD": sketches.get}
+    return {
+        b"batch": Route(f"{path}batch", {"POST": batches.post}, None),
+        b"transactions": Route(f"{path}transactions", {"POST": transactions.post}, None),
+        b"changes": Route(f"{path}changes", {"GET": changes.get}, None, streams=stream),
+        b"sketch": Route(f"{path}sketch", sketch, None, offers=SKETCH, streams=(JSON,)),
+        b"jobs": Route(f"{path}jobs", {"POST": jobs.post, "GET": jobs.list}, _JOBS),
+    }
 
 
 def _below_run(jobs: Jobs, results: RunResults) -> dict[bytes, Route]:

@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import dataclass
 
 from app.api.models.reads import SketchParameters
 from app.api.resources import Directory
 from app.api.routed_request import RoutedRequest
 from app.http.caching import NO_STORE
 from app.http.message import Headers, Response, forbid_body
-from app.http.negotiation import JSON, SKETCH, accepts_gzip, asks_for
+from app.http.negotiation import JSON, SKETCH, accepts_by_name, accepts_gzip
 from app.http.validation import parse_parameters
 from mediator.access.model import Scope
 from mediator.base.errors import Unavailable
 from mediator.routing.model import DatabaseRoute
-from sketch.protocol.port import Partition, ServerSketch, SketchUnavailable, Snapshot
-from sketch.protocol.wire import ClientFilter, encode, encode_json
+from sketch.protocol.port import FilterSnapshot, Partition, ServerSketch, SketchUnavailable
+from sketch.protocol.wire import FilterDocument, encode, encode_json
 
 __all__ = ["Sketches"]
 
 
+@dataclass(eq=False)
 class Sketches:
-    """Delivers client filters; without a sketch nothing is cached here."""
-
-    def __init__(
-        self, directory: Directory, sketch: ServerSketch | None, valid_for_s: float
-    ) -> None:
-        self._directory = directory
-        self._sketch = sketch
-        self._valid_for_ms = round(valid_for_s * 1000)
+    _directory: Directory
+    _sketch: ServerSketch | None
+    _valid_for_ms: int
 
     async def get(self, routed: RoutedRequest) -> Response:
-        """Answer with the filter of a database, or of some of its classes."""
         forbid_body(routed.request)
         class_names = self._class_names(routed)
         if self._sketch is None:
@@ -66,11 +62,11 @@ class Sketches:
     def _answer(
         self,
         routed: RoutedRequest,
-        snapshot: Snapshot,
+        snapshot: FilterSnapshot,
         groups: dict[str, dict[str, tuple[str, ...]]],
     ) -> Response:
-        client_filter = ClientFilter.of(snapshot, self._valid_for_ms, groups)
-        as_json = asks_for(routed.request.headers.get(b"accept", ""), JSON)
+        client_filter = FilterDocument.of(snapshot, self._valid_for_ms, groups)
+        as_json = accepts_by_name(routed.request.headers.get(b"accept", ""), JSON)
         tag = f'"{snapshot.generation}-{snapshot.revision}-{client_filter.map_digest}'
         tag += '-j"' if as_json else '-b"'
         headers: Headers = [

@@ -1,4 +1,4 @@
-"""Handing operations to the data plane: single ones and many at once."""
+"""Handing operations to the data plane: single ones and many together."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def plan_or_refuse(
 
 
 def submit(plane: DataPlane, planned: PlannedOperation) -> Awaitable[Outcome]:
-    """Carry out a write; one that came before, under a key, gets its first answer again."""
+    """Execute a write; a retry under the same key gets the response of the first."""
     operation = planned.operation
     assert not isinstance(operation, Get)
     if operation.fingerprint is None:
@@ -50,27 +50,20 @@ async def _submit_once(plane: DataPlane, operation: WriteOperation) -> Outcome:
 async def submit_all(
     plane: DataPlane, items: Sequence[Item], *, whole: bool = False
 ) -> list[Outcome | MediatorError | HttpError]:
-    """Carry out those items that are operations, in few round trips; the answers in their order."""
+    """Execute the items that are operations, in few round trips; the answers are in their order."""
     operations = [item.operation for item in items if isinstance(item, PlannedOperation)]
     outcomes = iter(await plane.batch(operations, whole=whole) if operations else [])
     return [next(outcomes) if isinstance(item, PlannedOperation) else item for item in items]
 
 
 async def render_items(
-    items: Sequence[Item],
-    answers: Sequence[Outcome | MediatorError | HttpError],
-    *,
-    minimal: bool,
+    items: Sequence[Item], answers: Sequence[Outcome | MediatorError | HttpError], *, minimal: bool
 ) -> list[dict[str, Any]]:
-    """Return the results of a batch."""
     return await offload(len(items) > _MANY, _render_all, items, answers, minimal=minimal)
 
 
 def _render_all(
-    items: Sequence[Item],
-    answers: Sequence[Outcome | MediatorError | HttpError],
-    *,
-    minimal: bool,
+    items: Sequence[Item], answers: Sequence[Outcome | MediatorError | HttpError], *, minimal: bool
 ) -> list[dict[str, Any]]:
     return [_render(*pair, minimal=minimal) for pair in zip(items, answers, strict=True)]
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
 
 import orjson
 
 from app.api.batch import plan_item
 from app.api.models.operations import ObjectVersion, WriteItem, parse_transaction
-from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory
-from app.api.responses import JSON_TYPE, NO_STORE
+from app.api.responses import JSON_TYPE, NO_STORE, REPLAYED
 from app.api.routed_request import RoutedRequest
 from app.api.submission import render_items
 from app.api.writes import PlannedOperation
@@ -29,30 +27,19 @@ from mediator.base.errors import Invalid, Location, MediatorError
 from mediator.base.offload import offload
 from mediator.model.operations import Get, WriteOperation
 from mediator.schema.ids import check_id
-from mediator.transactions.model import ReadSetEntry, Transaction
+from mediator.transactions.model import CommitRequest, ReadSetEntry
 
 __all__ = ["TransactionRoute"]
 
-_REPLAYED: Final = (b"idempotency-replayed", b"true")
 
-
+@dataclass(eq=False)
 class TransactionRoute:
-    """Carries out transactions; without `transact` there is no such route."""
-
-    def __init__(
-        self,
-        transact: Transact | None,
-        directory: Directory,
-        options: DataOptions,
-        ids: OperationIds,
-    ) -> None:
-        self._transact = transact
-        self._directory = directory
-        self._limit = options.max_body_bytes
-        self._ids = ids
+    _transact: Transact | None
+    _directory: Directory
+    _limit: int
+    _ids: OperationIds
 
     async def post(self, routed: RoutedRequest) -> Response:
-        """Do all of it, or nothing."""
         if self._transact is None:
             raise HttpError(ROUTE_NOT_FOUND, "No route of the data API has this path.")
         routed.media_type(JSON)
@@ -77,7 +64,7 @@ class TransactionRoute:
         results = await render_items(items, outcomes, minimal=routed.preferences.minimal)
         headers: Headers = [JSON_TYPE, NO_STORE]
         if any(outcome.replayed for outcome in outcomes):
-            headers.append(_REPLAYED)
+            headers.append(REPLAYED)
         return Response(200, headers, orjson.dumps({"results": results}))
 
     async def _items(
@@ -88,7 +75,6 @@ class TransactionRoute:
         *,
         is_large: bool,
     ) -> list[PlannedOperation]:
-        """Plan the writes, each on a class that the request may write."""
         classes: dict[str, ClassResource] = {}
         items = []
         for index, operation in enumerate(operations):
@@ -100,7 +86,10 @@ class TransactionRoute:
                     classes[name] = await self._directory.find(routed.database, name)
                 item = await offload(is_large, plan_item, classes[name], identity, operation, index)
             except (MediatorError, HttpError) as error:
-                error.locations = tuple(_below(f"/operations/{index}", error.locations))
+                error.locations = tuple(
+                    Location(f"/operations/{index}{at.pointer}", at.detail)
+                    for at in error.locations
+                )
                 raise
             items.append(_of_transaction(item))
         return items
@@ -136,14 +125,10 @@ def _transaction(
     reads: Sequence[ReadSetEntry],
     items: Sequence[PlannedOperation],
     ids: OperationIds,
-) -> Transaction:
+) -> CommitRequest:
     name = ids.fresh() if identity.key is None else identity.derive("transaction")
     writes: list[WriteOperation] = []
     for item in items:
         assert not isinstance(item.operation, Get)
         writes.append(item.operation)
-    return Transaction(database, name, tuple(reads), tuple(writes), identity.fingerprint)
-
-
-def _below(pointer: str, locations: Sequence[Location]) -> list[Location]:
-    return [Location(f"{pointer}{location.pointer}", location.detail) for location in locations]
+    return CommitRequest(database, name, tuple(reads), tuple(writes), identity.fingerprint)

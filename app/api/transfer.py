@@ -17,7 +17,7 @@ import orjson
 from app.api.creation import given_id, object_id
 from app.api.models.reads import ExportParameters, ImportParameters
 from app.api.options import DataOptions
-from app.api.resources import ClassResource, Selection
+from app.api.resources import ClassResource, FieldSelection
 from app.api.responses import JSON_TYPE, NO_STORE, document_of
 from app.api.routed_request import RoutedRequest
 from app.api.submission import Item, plan_or_refuse, submit_all
@@ -33,7 +33,7 @@ from mediator.base.errors import MediatorError, StorageFull, TooManyRequests, Un
 from mediator.base.offload import offload
 from mediator.model.operations import ANYTHING, Outcome
 from mediator.model.query import Position, Query
-from mediator.query.execution import Answer
+from mediator.query.execution import QueryResult
 from mediator.routing.freshness import WHOLE
 from mediator.schema.ids import check_id
 
@@ -45,8 +45,6 @@ _CHUNK_BYTES: Final = 4 * 2**20
 
 @dataclass(slots=True)
 class _Progress:
-    """How far an import is."""
-
     imported: int = 0
     failed: int = 0
     done: int = 0
@@ -58,20 +56,14 @@ class _Progress:
             self.problems.append({"line": line, **problem_of(error).document()})
 
     def summary(self) -> dict[str, Any]:
-        return {
-            "imported": self.imported,
-            "failed": self.failed,
-            "next": self.done,
-            "problems": self.problems,
-        }
+        counts = {"imported": self.imported, "failed": self.failed, "next": self.done}
+        return {**counts, "problems": self.problems}
 
 
+@dataclass(eq=False)
 class Imports:
-    """Imports classes."""
-
-    def __init__(self, options: DataOptions, ids: OperationIds) -> None:
-        self._options = options
-        self._ids = ids
+    _options: DataOptions
+    _ids: OperationIds
 
     async def post(self, routed: RoutedRequest) -> Response:
         """Put every line; a system that stops answering ends it with what is done so far."""
@@ -87,7 +79,6 @@ class Imports:
         return Response(200, [JSON_TYPE, NO_STORE], orjson.dumps(progress.summary()))
 
     async def _chunks(self, routed: RoutedRequest, skip: int) -> AsyncIterator[list[Line]]:
-        """Gather lines, bounded by number and by size."""
         chunk: list[Line] = []
         size = 0
         lines = split_lines(stream_body(routed.request), self._line_limit(routed))
@@ -122,7 +113,10 @@ class Imports:
                 progress.fail(line.number, answer)
             progress.done = line.number
         if routed.access.meter.is_over(perf_counter() - routed.request.phases.started):
-            raise _too_long(progress)
+            why = "the import has taken too long; go on with the line `next`."
+            error = refusal("stream_seconds", why)
+            error.extra |= progress.summary()
+            raise error
 
     def _items(self, routed: RoutedRequest, identity: Identity, chunk: list[Line]) -> list[Item]:
         return [plan_or_refuse(self._plan, routed, identity, line) for line in chunk]
@@ -141,20 +135,13 @@ class Imports:
         return build_put(target, document)
 
 
-def _too_long(progress: _Progress) -> TooManyRequests:
-    error = refusal("stream_seconds", "the import has taken too long; go on with the line `next`.")
-    error.extra |= progress.summary()
-    return error
-
-
+@dataclass(eq=False)
 class Exports:
-    """Exports classes."""
+    """`_size` objects are read at a time."""
 
-    def __init__(self, options: DataOptions) -> None:
-        self._size = options.chunk_lines
+    _size: int
 
     async def get(self, routed: RoutedRequest) -> Response:
-        """Stream every object beyond the id `after`."""
         forbid_body(routed.request)
         parameters = parse_parameters(ExportParameters, routed.request.query)
         selection = routed.resource.select(parameters.fields)
@@ -166,7 +153,9 @@ class Exports:
         headers = [(b"content-type", NDJSON.encode()), NO_STORE]
         return Response(200, headers, chunks=self._stream(routed, selection, first))
 
-    async def _page(self, routed: RoutedRequest, selection: Selection, after: str | None) -> Answer:
+    async def _page(
+        self, routed: RoutedRequest, selection: FieldSelection, after: str | None
+    ) -> QueryResult:
         resource = routed.resource
         query = Query(
             resource.database,
@@ -178,7 +167,7 @@ class Exports:
         return await routed.plane.query(query, WHOLE)
 
     async def _stream(
-        self, routed: RoutedRequest, selection: Selection, page: Answer
+        self, routed: RoutedRequest, selection: FieldSelection, page: QueryResult
     ) -> AsyncIterator[bytes]:
         resource = routed.resource
         while True:
@@ -188,8 +177,10 @@ class Exports:
                 return
             page = await self._following(routed, selection, page.next.id)
 
-    async def _following(self, routed: RoutedRequest, selection: Selection, after: str) -> Answer:
-        """Read a page once the tenant has made good what it spent: a stream can wait."""
+    async def _following(
+        self, routed: RoutedRequest, selection: FieldSelection, after: str
+    ) -> QueryResult:
+        """Read a page as soon as the tenant's limits allow it: a stream can wait."""
         while True:
             try:
                 return await self._page(routed, selection, after)
@@ -197,7 +188,7 @@ class Exports:
                 await asyncio.sleep(error.retry_after_s)
 
 
-def _lines(resource: ClassResource, page: Answer) -> bytes:
+def _lines(resource: ClassResource, page: QueryResult) -> bytes:
     return b"".join(
         orjson.dumps(
             document_of(resource.codec, o.id, o.values or {}),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from app.api.resources import ClassResource, Selection
+from app.api.resources import ClassResource, FieldSelection
 from app.http.jsonbody import require_object
 from app.http.preconditions import Tags
 from mediator.base.errors import Invalid, Location
@@ -50,7 +50,7 @@ class WriteTarget:
     """
 
     resource: ClassResource
-    selection: Selection
+    selection: FieldSelection
     id: str
     operation: str
     condition: Condition
@@ -72,7 +72,7 @@ class PlannedOperation:
 
     operation: Operation
     resource: ClassResource
-    selection: Selection
+    selection: FieldSelection
     touched: tuple[str, ...] | None = None
     client_tags: Tags | None = None
 
@@ -81,7 +81,6 @@ Builder: TypeAlias = Callable[[WriteTarget, Any], PlannedOperation]
 
 
 def build_create(target: WriteTarget, body: Any) -> PlannedOperation:
-    """Create an object."""
     members = _owned(_without_id(body, target), target)
     values = target.resource.codec.decode_object(members, target.pointer)
     return _plan(target, Create(*_head(target), values))
@@ -106,7 +105,6 @@ def build_delete(target: WriteTarget, body: Any) -> PlannedOperation:  # noqa: A
 
 
 def build_update(target: WriteTarget, body: Any) -> PlannedOperation:
-    """Apply operators."""
     return _update(target, target.resource.parse_update(body, target.pointer))
 
 

@@ -96,13 +96,11 @@ class CachedLeases:
         return PeriodicTask("releasing cached write leases", _ROUND_S, self.release_due)
 
     async def stop(self) -> None:
-        """Cache no more leases, and release those that stand."""
         self._started = False
         await self.release_all()
 
     @property
     def tokens(self) -> Sequence[WriteToken]:
-        """The tokens of the writes whose leases are cached."""
         return tuple(self._leases)
 
     def acquire(self, partition: Partition, key: str, route: object) -> WriteToken | None:
@@ -114,6 +112,7 @@ class CachedLeases:
         if lease is None:
             return None
         now_s = self._clock.monotonic()
+        # Of another layout; or it might end before this write reaches its store.
         if lease.route is not route or now_s - lease.begun_s >= self.usable_s:
             self._close(lease)
             return None
@@ -180,11 +179,9 @@ class CachedLeases:
             del self._avoided[next(iter(self._avoided))]
 
     def is_avoided(self, partition: Partition, key: str) -> bool:
-        """Whether no lease of a key is cached for now."""
         return self._clock.monotonic() < self._avoided.get((partition, key), 0.0)
 
     async def release_all(self) -> None:
-        """Release all leases; those in use end with their writes."""
         await self._release_all(list(self._leases.values()))
 
     async def release_due(self) -> None:
@@ -203,6 +200,7 @@ class CachedLeases:
 
     def _idle_s(self) -> float:
         """Return how long an idle lease may stay: keys written once must not fill the cache."""
+        # In full until half of the leases are taken, then less and less, down to nothing.
         return self.idle_s * min(1.0, 2 * (1 - len(self._leases) / MOST_LEASES))
 
     def _is_due(self, lease: _Lease, now_s: float, idle_s: float) -> bool:
@@ -217,6 +215,7 @@ class CachedLeases:
 
     async def _release_all(self, leases: Sequence[_Lease]) -> None:
         """Release leases, those in use when their last writes are done."""
+        # All are closed before the first await: no write can acquire one that is being released.
         for lease in leases:
             self._close(lease)
         await self._release([lease for lease in leases if not lease.writes])

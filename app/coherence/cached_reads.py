@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from app.coherence.cached_leases import CachedLeases
 from app.coherence.grants import GrantCache, UncoveredQueries
-from app.coherence.layouts import Layouts, schema_of
-from app.http.caching import NO_STORE, CachePolicy
+from app.coherence.layouts import ClassLayouts, schema_of
+from app.http.caching import NO_STORE, cache_headers
 from app.http.message import Headers
 from app.http.paths import parse_pairs
 from app.http.preconditions import Preconditions, format_tag
@@ -23,14 +23,14 @@ from mediator.routing.freshness import ANY, STRONG, WHOLE, ReadPreference
 from mediator.routing.model import ClassRoute
 from sketch.protocol.bounds import granted_us
 from sketch.protocol.keys import LONGEST, canonical_query, key_of_query, tag_of
-from sketch.protocol.port import Grant, Partition, ServerSketch, SketchUnavailable
+from sketch.protocol.port import CacheGrant, Partition, ServerSketch, SketchUnavailable
 from sketch.ttl import TtlEstimator
 from sketch.ttl.port import TtlGranted
 
 __all__ = ["CachedReads", "ReadGrant"]
 
 _CACHEABLE: Final = (ANY, STRONG, WHOLE)
-_NONE: Final = Grant(0)
+_NONE: Final = CacheGrant(0)
 _log = logging.getLogger("portolan.coherence")
 
 
@@ -47,7 +47,7 @@ class ReadGrant:
     partition: Partition
     keys: Mapping[str, str]
     visibility: Literal["public", "private"]
-    grant: Grant
+    grant: CacheGrant
     requested_s: float
     is_dated: bool = False
 
@@ -62,39 +62,29 @@ class ReadGrant:
         return known if len(known) == len(self.keys) else None
 
 
+@dataclass(eq=False)
 class CachedReads:
     """Makes answers cacheable.
 
-    Args:
-        layouts: Has the sketch know what keys stand for.
-        leases: Released before their keys are read.
-        answer_s: Within how many seconds an answer must leave after its grant was requested: its
+    Attributes:
+        _layouts: Has the sketch know what keys stand for.
+        _leases: Released before their keys are read.
+        _answer_s: Within how many seconds an answer must leave after its grant was requested: its
             part of the margin M.
-        sketch_time_us: Returns a time that the sketch's clock has shown by now, if it is known.
+        _sketch_time_us: Returns a time that the sketch's clock has shown by now, if it is known.
     """
 
-    def __init__(
-        self,
-        sketch: ServerSketch,
-        layouts: Layouts,
-        leases: CachedLeases,
-        estimator: TtlEstimator,
-        answer_s: float,
-        clock: Clock,
-        on_granted: Callable[[TtlGranted], None],
-        sketch_time_us: Callable[[], int | None],
-    ) -> None:
-        self._sketch_time_us = sketch_time_us
-        self._on_granted = on_granted
-        self._sketch = sketch
-        self._layouts = layouts
-        self._leases = leases
-        self._estimator = estimator
-        self._answer_s = answer_s
-        self._clock = clock
-        self._fills: set[asyncio.Task[None]] = set()
-        self._grants = GrantCache()
-        self._uncovered = UncoveredQueries()
+    _sketch: ServerSketch
+    _layouts: ClassLayouts
+    _leases: CachedLeases
+    _estimator: TtlEstimator
+    _answer_s: float
+    _clock: Clock
+    _on_granted: Callable[[TtlGranted], None]
+    _sketch_time_us: Callable[[], int | None]
+    _fills: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    _grants: GrantCache = field(default_factory=GrantCache, init=False)
+    _uncovered: UncoveredQueries = field(default_factory=UncoveredQueries, init=False)
 
     async def grant_object(
         self,
@@ -117,7 +107,7 @@ class CachedReads:
         keys = _keys(partition, id_, groups)
         names = tuple(keys.values())
 
-        async def report(ttl_s: float) -> Grant:
+        async def report(ttl_s: float) -> CacheGrant:
             grant_key = (*partition, id_, tuple(groups))
             requested_s = self._clock.monotonic()
             if not conditional:
@@ -125,6 +115,7 @@ class CachedReads:
                 reused = self._grants.reuse(grant_key, route, ttl_us, requested_s)
                 if reused is not None:
                     return reused
+            # A lease that is cached here is a pending write: the sketch would grant no TTL.
             await self._leases.release(partition, names)
             grant = await self._sketch.report_read(partition, names, ttl_s)
             self._grants.put(grant_key, route, grant, requested_s)
@@ -153,7 +144,7 @@ class CachedReads:
             return None
         keys = _keys(partition, id_, groups)
         self._estimator.missed(partition, tuple(keys.values()), now_s, 0.0)
-        grant = Grant(date_us, max_age_s * 1_000_000)
+        grant = CacheGrant(date_us, max_age_s * 1_000_000)
         return ReadGrant(partition, keys, "public", grant, self._clock.monotonic(), is_dated=True)
 
     async def _granted(
@@ -161,7 +152,7 @@ class CachedReads:
         partition: Partition,
         route: ClassRoute,
         keys: Mapping[str, str],
-        report: Callable[[float], Awaitable[Grant]],
+        report: Callable[[float], Awaitable[CacheGrant]],
     ) -> ReadGrant:
         cache = route.schema.cache
         assert cache.visibility != "none"
@@ -201,41 +192,39 @@ class CachedReads:
         if not self._uncovered.admit(partition, key, filter_, now_s, longest_s):
             return None
 
-        async def report(ttl_s: float) -> Grant:
+        async def report(ttl_s: float) -> CacheGrant:
             await self._leases.release_class(partition)
             return await self._sketch.report_query(partition, key, ttl_s, schema)
 
         return await self._granted(partition, route, {"": key}, report)
 
     def current_tag(
-        self, read_grant: ReadGrant, schema_version: int, wanted: Preconditions
+        self, read_grant: ReadGrant, schema_version: int, preconditions: Preconditions
     ) -> str | None:
         """Return the tag to answer 304 with, if the sketch knows that the client has the object.
-
-        Of a deletion the sketch knows the version, too. Nobody ever got a tag of that, but
-        ``*`` would match it.
 
         Raises:
             PreconditionFailed: If-Match does not match.
         """
-        if wanted.if_none_match is None or wanted.if_none_match.any:
+        # The sketch knows versions of deletions, too, but these have no tags; `*` would match them.
+        if preconditions.if_none_match is None or preconditions.if_none_match.any:
             return None
         if (versions := read_grant.versions) is None:
             return None
         tag = format_tag(schema_version, tuple(read_grant.keys), versions)
-        return tag if wanted.not_modified(tag) else None
+        return tag if preconditions.not_modified(tag) else None
 
     def cache_headers(self, read_grant: ReadGrant, *, hit: bool = False) -> Headers:
-        """Return the header fields that say who may keep an answer that is about to leave."""
+        """Return who may keep an answer that is about to leave; `no-store` if it is too late."""
         grant = read_grant.grant
+        # Later than its part of the margin M, a copy could outlive the expiry that the sketch has.
         if grant.ttl_us <= 0 or self._clock.monotonic() - read_grant.requested_s > self._answer_s:
             return [NO_STORE]
         tags = [tag_of(read_grant.partition.database, key) for key in read_grant.keys.values()]
         end_us = grant.now_us + grant.ttl_us
         date_us = grant.now_us if read_grant.is_dated else None
-        return CachePolicy(
-            read_grant.visibility, grant.ttl_us, end_us, tags, hit, date_us
-        ).headers()
+        visibility, ttl_us = read_grant.visibility, grant.ttl_us
+        return cache_headers(visibility, ttl_us, end_us, tags, hit=hit, date_us=date_us)
 
     def record_versions(self, read_grant: ReadGrant, outcome: Outcome) -> None:
         """Record the versions that were read in the sketch, so that it can answer next time."""
@@ -247,6 +236,7 @@ class CachedReads:
             if (version := outcome.versions.get(group)) is not None
         }
         task = asyncio.create_task(self._fill(read_grant, versions))
+        # The event loop has only a weak reference to a task.
         self._fills.add(task)
         task.add_done_callback(self._fills.discard)
 

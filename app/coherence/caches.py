@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
@@ -14,12 +14,8 @@ from app.coherence.cached_leases import CachedLeases
 from app.coherence.cached_reads import CachedReads
 from app.coherence.clock_watch import LOOKED_EVERY_S, ClockWatch
 from app.coherence.control_plane import CoherentControlPlane, FirstProposal
-from app.coherence.estimator_updates import (
-    EXCHANGE_KEY,
-    EstimatorUpdates,
-    make_estimator,
-)
-from app.coherence.layouts import Layouts
+from app.coherence.estimator_updates import EXCHANGE_KEY, EstimatorUpdates, make_estimator
+from app.coherence.layouts import ClassLayouts
 from app.coherence.orphans import Recovery, ResolvesWrites, partitions_in
 from app.coherence.overview import MOST_PARTITIONS, describe
 from app.coherence.query_registry import OnResultsChanged, QueryRegistry
@@ -37,29 +33,22 @@ from sketch.memory.server import MemorySketch
 from sketch.protocol.port import (
     Inspectable,
     Partition,
-    PartitionState,
     PurgeQueue,
     ServerSketch,
     SketchLimits,
+    SketchPartitionState,
     SketchUnavailable,
-)
-from sketch.purging import (
-    Purger,
-    Purging,
-    TagApi,
-    TagPurger,
-    UrlPurger,
-    cloudflare,
-    fastly,
-    varnish,
 )
 from sketch.purging.port import (
     PurgeEvent,
     PurgeEvents,
     PurgeQueueUnanswered,
+    Purger,
     PurgerChanged,
     PurgesFailed,
 )
+from sketch.purging.purgers import TagApi, TagPurger, UrlPurger, cloudflare, fastly, varnish
+from sketch.purging.worker import Purging
 from sketch.redis.server import RedisSketch
 from sketch.ttl import TtlEstimator
 from sketch.ttl.port import TtlGranted
@@ -72,6 +61,12 @@ _MEASURED_EVERY_S = 10.0
 
 _log = logging.getLogger("portolan.purging")
 
+_TAG_APIS: Final[Mapping[str, Callable[[str, str, str], TagApi]]] = {
+    "varnish": varnish,
+    "fastly": fastly,
+    "cloudflare": cloudflare,
+}
+
 Connect: TypeAlias = Callable[[], httpx.AsyncBaseTransport | None]
 """Makes what sends the requests to one cache; None: what the HTTP client has of its own."""
 
@@ -82,24 +77,16 @@ def make_purgers(targets: Sequence[PurgeTarget], connect: Connect = lambda: None
 
 
 def _purger(target: PurgeTarget, transport: httpx.AsyncBaseTransport | None) -> Purger:
-    token = target.token.get_secret_value()
-    match target.kind:
-        case "varnish":
-            return TagPurger(varnish(target.name, target.at, token), transport)
-        case "fastly":
-            return TagPurger(fastly(target.name, target.at, token), transport)
-        case "cloudflare":
-            return TagPurger(cloudflare(target.name, target.at, token), transport)
-        case "tags":
-            assert target.request is not None  # PurgeTarget demands it
-            request = target.request.model_dump()
-            return TagPurger(TagApi(target.name, target.at, token, **request), transport)
-        case "nginx":
-            return UrlPurger(target.name, target.at, token, transport=transport)
+    address = target.name, target.at, target.token.get_secret_value()
+    if target.kind == "nginx":
+        return UrlPurger(*address, transport=transport)
+    if target.request is not None:  # as PurgeTarget requires of the kind `tags`
+        return TagPurger(TagApi(*address, **target.request.model_dump()), transport)
+    return TagPurger(_TAG_APIS[target.kind](*address), transport)
 
 
 def log_purging(event: PurgeEvent) -> None:
-    """Write what operators want to read; what goes well is left to the metrics."""
+    """Log what operators act on; successes are left to the metrics."""
     match event:
         case PurgerChanged(down=True) | PurgeQueueUnanswered():
             _log.warning("%s", event)
@@ -134,7 +121,7 @@ class CacheEvents(NamedTuple):
     purging: PurgeEvents = log_purging
     granted: Callable[[TtlGranted], None] = _ignore
     results: OnResultsChanged = _ignore
-    measured: Callable[[Sequence[PartitionState]], None] | None = None
+    measured: Callable[[Sequence[SketchPartitionState]], None] | None = None
 
 
 LOGGED: Final = CacheEvents()
@@ -169,7 +156,6 @@ class Caches:
         self._purging = (
             Purging(sketch, purgers, self._partitions, events.purging) if purgers else None
         )
-        self._purger: asyncio.Task[None] | None = None
         clock = clock or SystemClock()
         answer_s = settings.cache_margin_s - _MARGIN_OF_A_LAYER_S * settings.cache_layers
         self.sketch = sketch
@@ -177,12 +163,12 @@ class Caches:
         exchange = exchange or MetricsExchange()
         self.updates = EstimatorUpdates(estimator, sketch, exchange, self._routing, clock)
         queries = QueryRegistry(sketch, self._routing)
-        layouts = Layouts(sketch, self._routing, queries)
+        layouts = ClassLayouts(sketch, self._routing, queries)
         self.leases = CachedLeases(sketch, clock)
         first = self._purge_first if self._purging and settings.purge_first else None
         wake = self._purging.wake if self._purging else None
         self.guard = SketchGuard(
-            sketch, estimator, queries, layouts, events.results, first, clock, wake, self.leases
+            sketch, estimator, queries, layouts, self.leases, events.results, clock, first, wake
         )
         self.clock_watch = ClockWatch(sketch, self.guard.invalidate_class, self._partitions, clock)
         time_us = self.clock_watch.earliest_us
@@ -191,7 +177,7 @@ class Caches:
         )
         self._scheduler = Scheduler([])
         self._merging: asyncio.Task[None] | None = None
-        self._listening: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def alone(self) -> bool:
@@ -199,13 +185,11 @@ class Caches:
         return self.sketch.kept_in == "memory"
 
     def coherent(self, control: ControlPlane, first_proposal: FirstProposal) -> ControlPlane:
-        """Return a control plane whose changes of schemas keep caches coherent."""
         plane = CoherentControlPlane(control, self.sketch, self.guard, first_proposal)
         # What `__getattr__` passes through, mypy does not see.
         return cast("ControlPlane", plane)
 
     def start(self, orphan_resolver: ResolvesWrites, model: Callable[[], RoutingModel]) -> None:
-        """Begin what goes on in the background."""
         self._model = model
         recovery = Recovery(self.sketch, self.guard, orphan_resolver, model)
         periodic_tasks = [
@@ -219,23 +203,20 @@ class Caches:
         self._scheduler = Scheduler([*periodic_tasks, *self.updates.periodic_tasks()])
         self._scheduler.start()
         self._merging = asyncio.create_task(self.updates.merge())
-        self._listening = asyncio.create_task(self.leases.listen())
+        self._tasks = [asyncio.create_task(self.leases.listen())]
         if self._purging is not None:
-            self._purger = asyncio.create_task(self._purging.run())
+            self._tasks.append(asyncio.create_task(self._purging.run()))
 
     async def stop(self) -> None:
-        """End what goes on in the background; purges that are left are the sketch's to keep.
+        """Stop the background tasks; the sketch keeps the purges that are left.
 
         No write lease is cached from then on.
         """
         await self.leases.stop()
         await self._scheduler.stop()
-        if self._listening is not None:
-            await end([self._listening])
+        await end(self._tasks)
         if self._merging is not None:
             await self._merging
-        if self._purger is not None:
-            await end([self._purger])
 
     async def close(self) -> None:
         """Release every connection; there are no more writes."""
@@ -257,19 +238,22 @@ class Caches:
             partition for partition in self._partitions() if database in (None, partition.database)
         ][:MOST_PARTITIONS]
         try:
-            states = await self.sketch.states(partitions)
-            items = [await self._describe(state) for state in states]
+            items = [
+                describe(
+                    state,
+                    self.sketch.shape,
+                    await self.sketch.snapshot([state.partition]),
+                    self.sketch.limits.lease_s,
+                )
+                for state in await self.sketch.states(partitions)
+            ]
         except SketchUnavailable as error:
             raise Unavailable(str(error), system=SYSTEM) from error
         standing = self._purging.standing if self._purging else {}
         purgers = [{"name": name, "failing": not works} for name, works in standing.items()]
         return {"kept_in": self.sketch.kept_in, "items": items, "purgers": purgers}
 
-    async def _describe(self, state: PartitionState) -> dict[str, Any]:
-        snapshot = await self.sketch.snapshot([state.partition])
-        return describe(state, self.sketch.shape, snapshot, self.sketch.limits.lease_s)
-
-    async def _measure(self, measured: Callable[[Sequence[PartitionState]], None]) -> None:
+    async def _measure(self, measured: Callable[[Sequence[SketchPartitionState]], None]) -> None:
         try:
             measured(await self.sketch.states(self._partitions()[:MOST_PARTITIONS]))
         except SketchUnavailable as error:
@@ -279,7 +263,8 @@ class Caches:
         return partitions_in(self._routing())
 
     async def _purge_first(self, partition: Partition, keys: Sequence[str]) -> None:
-        if self._purging is not None and "/".join(partition) in self._settings.purge_first:
+        assert self._purging is not None
+        if "/".join(partition) in self._settings.purge_first:
             await self._purging.purge_now(partition.database, keys, self._settings.purge_first_s)
 
 

@@ -2,14 +2,14 @@
 
 The sketch holds for each key until when copies of it may be used, by its own clock. One that jumps
 forward passes these times too early, and a write would not add the key to the filter. So every
-class is invalidated then. A clock that is set back does no harm:
-keys stay in the filter for longer; and clients judge answers that carry its time by what it showed
-before (`sketch.client.clock`).
+class is invalidated then. A clock that is set back does no harm: keys stay in the filter longer,
+and clients judge answers that carry its time by what it showed before (`sketch.client.clock`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from mediator.base.clock import DRIFT, Clock
@@ -30,28 +30,21 @@ class _Look(NamedTuple):
     answered_at: float
 
 
+@dataclass(eq=False)
 class ClockWatch:
     """Compares the sketch's clock with this process's monotonic clock.
 
-    Args:
-        invalidate: Invalidates a class (database, class); raises `Unavailable`.
-        partitions: Returns all partitions.
-        clock: Its monotonic time is used.
+    Attributes:
+        _invalidate: Invalidates a class (database, class); raises `Unavailable`.
+        _partitions: Returns all partitions.
     """
 
-    def __init__(
-        self,
-        sketch: ServerSketch,
-        invalidate: Callable[[str, str], Awaitable[None]],
-        partitions: Callable[[], Iterable[Partition]],
-        clock: Clock,
-    ) -> None:
-        self._sketch = sketch
-        self._invalidate = invalidate
-        self._partitions = partitions
-        self._clock = clock
-        self._last: _Look | None = None
-        self._due: set[Partition] = set()
+    _sketch: ServerSketch
+    _invalidate: Callable[[str, str], Awaitable[None]]
+    _partitions: Callable[[], Iterable[Partition]]
+    _clock: Clock
+    _last: _Look | None = field(default=None, init=False)
+    _due: set[Partition] = field(default_factory=set, init=False)
 
     async def look(self) -> None:
         """Read the sketch's clock; if it was set forward since, invalidate all classes.
@@ -79,6 +72,7 @@ class ClockWatch:
         look, now = self._last, self._clock.monotonic()
         if look is None or now - look.sent_at > LATE_S:
             return None
+        # A lower bound: since the answer arrived, by a clock that may be fast.
         return look.shown_us + int((now - look.answered_at) * (1 - DRIFT) * 1_000_000)
 
     def _latest_us(self) -> float:
@@ -86,5 +80,6 @@ class ClockWatch:
         look = self._last
         if look is None:
             return float("inf")
+        # An upper bound: since the request was sent, by a clock that may be slow.
         passed_s = self._clock.monotonic() - look.sent_at
         return look.shown_us + passed_s * (1 + DRIFT) * 1_000_000

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from app.coherence.write_guard import SketchGuard
@@ -27,6 +28,7 @@ FirstProposal: TypeAlias = Callable[[str, str], Awaitable[str]]
 _log = logging.getLogger("portolan.coherence")
 
 
+@dataclass(eq=False)
 class CoherentControlPlane:
     """Implements `ControlPlane`: changes of schemas reach the sketch, all else is passed through.
 
@@ -34,25 +36,17 @@ class CoherentControlPlane:
     class that was not announced begins as if it were lost, and the next read or write of a class
     that has changed adopts its layout.
 
-    Args:
-        first_proposal: Decides which replica creates a class in the sketch.
+    Attributes:
+        _first_proposal: Decides which replica creates a class in the sketch.
     """
 
-    def __init__(
-        self,
-        control: ControlPlane,
-        sketch: ServerSketch,
-        guard: SketchGuard,
-        first_proposal: FirstProposal,
-    ) -> None:
-        self._control = control
-        self._sketch = sketch
-        self._guard = guard
-        self._first_proposal = first_proposal
-        self._created: set[Partition] = set()
+    _control: ControlPlane
+    _sketch: ServerSketch
+    _guard: SketchGuard
+    _first_proposal: FirstProposal
+    _created: set[Partition] = field(default_factory=set, init=False)
 
     def __getattr__(self, name: str) -> Any:
-        """Pass through what changes no schema."""
         return getattr(self._control, name)
 
     async def set_schema(
@@ -64,7 +58,6 @@ class CoherentControlPlane:
         version: int | None = None,
         before: BeforeChange | None = None,
     ) -> SchemaChange:
-        """Set a schema; see `ControlPlane.set_schema`."""
         if dry_run:
             return await self._control.set_schema(database, document, dry_run=True, version=version)
         present = await self._classes(database)
@@ -82,7 +75,6 @@ class CoherentControlPlane:
         return change
 
     async def delete_schema(self, database: str, *, dry_run: bool = False) -> dict[str, Any]:
-        """Drop a database; see `ControlPlane.delete_schema`."""
         present = await self._classes(database)
         deletion = await self._control.delete_schema(database, dry_run=dry_run)
         if not dry_run:

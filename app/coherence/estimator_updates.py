@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 from uuid import uuid4
 
@@ -20,7 +21,7 @@ from mediator.base.periodic_tasks import PeriodicTask
 from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.routing.model import RoutingModel
 from sketch.filter.bloom import BloomFilter
-from sketch.protocol.port import Partition, ServerSketch, SketchUnavailable, Snapshot
+from sketch.protocol.port import FilterSnapshot, Partition, ServerSketch, SketchUnavailable
 from sketch.ttl import (
     Cate,
     CateSettings,
@@ -46,7 +47,6 @@ _log = logging.getLogger("portolan.coherence")
 
 
 def make_estimator(settings: CacheSettings) -> TtlEstimator:
-    """Make the estimator that the settings name."""
     constraints = Constraints(settings.cache_false_positives, settings.cache_invalidations_per_s)
     memory = Memory(margin_s=settings.cache_margin_s)
     longest_s = settings.cache_longest_s
@@ -59,27 +59,17 @@ def make_estimator(settings: CacheSettings) -> TtlEstimator:
             return Learner(LearnerSettings(longest_s, constraints=constraints), memory)
 
 
+@dataclass(eq=False)
 class EstimatorUpdates:
-    """Keeps an estimator informed."""
-
-    def __init__(
-        self,
-        estimator: TtlEstimator,
-        sketch: ServerSketch,
-        exchange: MetricsExchange,
-        model: Callable[[], RoutingModel],
-        clock: Clock,
-    ) -> None:
-        self._estimator = estimator
-        self._sketch = sketch
-        self._exchange = exchange
-        self._model = model
-        self._clock = clock
-        self._updated: RoutingModel | None = None
-        self._replica = uuid4().hex
+    _estimator: TtlEstimator
+    _sketch: ServerSketch
+    _exchange: MetricsExchange
+    _model: Callable[[], RoutingModel]
+    _clock: Clock
+    _updated: RoutingModel | None = field(default=None, init=False)
+    _replica: str = field(default_factory=lambda: uuid4().hex, init=False)
 
     def periodic_tasks(self) -> list[PeriodicTask]:
-        """Return what is to be done again and again."""
         return [
             PeriodicTask("updating the TTL limits of classes", _TERMS_S, self.update_terms),
             PeriodicTask("exchanging rates with other replicas", _EXCHANGE_S, self.exchange),
@@ -87,14 +77,12 @@ class EstimatorUpdates:
         ]
 
     async def update_terms(self) -> None:
-        """Give the estimator the terms of classes, if they have changed."""
         model = self._model()
         if model is not self._updated:
             self._estimator.set_terms(_terms(model, self._sketch.limits.longest_ttl_s))
             self._updated = model
 
     async def exchange(self) -> None:
-        """Publish what was seen, and merge what the other replicas have."""
         entries = []
         for entry in self._estimator.share(self._clock.now()):
             entries.append(entry)
@@ -104,12 +92,11 @@ class EstimatorUpdates:
         await self.merge()
 
     async def merge(self) -> None:
-        """Merge what the other replicas have seen, and one before this that is no more."""
+        """Merge what the other replicas have seen, and what an earlier run of this one had."""
         others = await self._exchange.others(self._replica)
         self._estimator.merge([other.get("classes") for other in others], self._clock.now())
 
     async def measure_filters(self) -> None:
-        """Give the estimator the false positive rates of filters."""
         try:
             for partition in self._estimator.regrets:
                 snapshot = await self._sketch.snapshot([partition])
@@ -118,7 +105,6 @@ class EstimatorUpdates:
             _log.debug("filters were not measured: %s", error)
 
     async def close(self) -> None:
-        """Release every connection."""
         await self._exchange.close()
 
 
@@ -134,7 +120,7 @@ def _terms(model: RoutingModel, longest_s: float) -> Mapping[Partition, Terms]:
     }
 
 
-def _false_positives(snapshot: Snapshot) -> float:
+def _false_positives(snapshot: FilterSnapshot) -> float:
     if snapshot.revalidate_all:
         return 0.0  # says nothing of TTLs
     return BloomFilter.from_bits(snapshot.shape, snapshot.bits).false_positive_rate

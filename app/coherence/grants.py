@@ -1,9 +1,9 @@
 """Grants that reads got a moment ago, reused without a call of the sketch.
 
-A report moves the latest expiry of a key's copies. Who hands out a further copy that expires
-no later changes nothing of what the sketch knows: a write that begins meanwhile has every copy up
-to that end in the filter, the further ones too. So a replica that reads a key again uses what is
-left of its last grant, as long as most of the TTL it wants is left (docs/coherence.md).
+A report moves the latest expiry of a key's copies. A further copy that expires no later changes
+nothing of what the sketch knows: a write that begins meanwhile has every copy up to that end in the
+filter. So a replica that reads a key again uses what is left of its last grant, as long as most of
+the TTL it requests is left (docs/coherence.md).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from mediator.model.filters import Filter
 from mediator.query.invalidation.access_predicates import access_predicates_of
 from mediator.routing.model import ClassRoute
-from sketch.protocol.port import Grant, Partition
+from sketch.protocol.port import CacheGrant, Partition
 
 __all__ = ["MOST_UNCOVERED", "GrantCache", "GrantKey", "UncoveredQueries"]
 
@@ -31,7 +31,7 @@ _ENOUGH: Final = 0.75
 class _Entry:
     route: ClassRoute
     requested_s: float
-    grant: Grant
+    grant: CacheGrant
 
 
 class GrantCache:
@@ -41,15 +41,18 @@ class GrantCache:
         self._most = most
         self._entries: dict[GrantKey, _Entry] = {}
 
-    def put(self, key: GrantKey, route: ClassRoute, grant: Grant, requested_s: float) -> None:
+    def put(self, key: GrantKey, route: ClassRoute, grant: CacheGrant, requested_s: float) -> None:
         """Keep a grant that was requested at `requested_s` or later, by the monotonic clock."""
+        # Removed first, so that it goes to the end: the first entry is the oldest grant.
         self._entries.pop(key, None)
         if grant.ttl_us > 0:
             self._entries[key] = _Entry(route, requested_s, grant)
             if len(self._entries) > self._most:
                 del self._entries[next(iter(self._entries))]
 
-    def reuse(self, key: GrantKey, route: ClassRoute, ttl_us: int, now_s: float) -> Grant | None:
+    def reuse(
+        self, key: GrantKey, route: ClassRoute, ttl_us: int, now_s: float
+    ) -> CacheGrant | None:
         """Return what is left of a grant, if it is enough and of the same layout."""
         entry = self._entries.get(key)
         if entry is None or entry.route is not route:
@@ -59,7 +62,7 @@ class GrantCache:
         left_us = min(entry.grant.ttl_us - passed_us, ttl_us)
         if left_us <= 0 or left_us < _ENOUGH * ttl_us:
             return None
-        return Grant(entry.grant.now_us + passed_us, left_us)
+        return CacheGrant(entry.grant.now_us + passed_us, left_us)
 
 
 MOST_UNCOVERED: Final = 100
@@ -75,7 +78,7 @@ class UncoveredQueries:
     def admit(
         self, partition: Partition, key: str, filter_: Filter | None, now_s: float, ttl_s: float
     ) -> bool:
-        """Whether the result of a query may be kept."""
+        """Whether the result of a query may be cached; then an uncovered one counts for `ttl_s`."""
         if access_predicates_of(filter_) is not None:
             return True
         known = self._until_s.setdefault(partition, {})

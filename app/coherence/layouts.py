@@ -2,15 +2,15 @@
 
 The sketch keeps with each partition the layout that its keys are of. A replica whose routing model
 says something else adopts its own before it reads or writes anything of the class: it replaces the
-    old
-layout, if that is still there, and invalidates the class if copies that were made under the old one
-could be missed under the new one. The first replica does it, so one that dies between
-the change of a schema and this leaves nothing undone.
+old layout, if that is still there, and invalidates the class if copies that were made under the old
+one could be missed under the new one. The first replica does it, so one that dies between the
+change of a schema and this leaves nothing undone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
@@ -19,7 +19,7 @@ from app.coherence.query_registry import QueryRegistry
 from mediator.routing.model import ClassRoute, RoutingModel
 from sketch.protocol.port import Partition, ServerSketch, SketchUnavailable
 
-__all__ = ["Layouts", "adoption", "layout_of", "schema_of"]
+__all__ = ["ClassLayouts", "adoption", "layout_of", "schema_of"]
 
 _ATTEMPTS: Final = 20
 
@@ -30,7 +30,7 @@ def schema_of(route: ClassRoute) -> str:
 
 
 def layout_of(route: ClassRoute) -> dict[str, Any]:
-    """Return the layout of a class: `groups` by field, all `partitions`, `visibility`, `schema`."""
+    """Return the layout of a class: `groups` by field, and the groups that whole objects have."""
     return {
         "groups": dict(route.group_of),
         "object_groups": sorted(route.groups),
@@ -55,19 +55,15 @@ def adoption(known: dict[str, Any], wanted: dict[str, Any]) -> tuple[dict[str, A
     return {**wanted, "groups": {**before, **after}}, False
 
 
-class Layouts:
-    """Has the sketch know the layouts of classes."""
-
-    def __init__(
-        self, sketch: ServerSketch, model: Callable[[], RoutingModel], queries: QueryRegistry
-    ) -> None:
-        self._sketch = sketch
-        self._model = model
-        self._queries = queries
-        self._adopted: dict[Partition, ClassRoute] = {}
+@dataclass(eq=False)
+class ClassLayouts:
+    _sketch: ServerSketch
+    _model: Callable[[], RoutingModel]
+    _queries: QueryRegistry
+    _adopted: dict[Partition, ClassRoute] = field(default_factory=dict, init=False)
 
     async def adopt(self, partition: Partition) -> ClassRoute | None:
-        """See to it that the sketch has a class's layout, once for each that comes into force.
+        """Announce a class's layout to the sketch, once for each that comes into force.
 
         Returns:
             The route of the class that is in force, if there is one.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from mediator.base.errors import MediatorError, Unavailable
@@ -24,8 +25,6 @@ _log = logging.getLogger("portolan.coherence")
 
 
 class ResolvesWrites(Protocol):
-    """Finds out what a write came to."""
-
     async def resolve(
         self, database: str, keys: Sequence[CacheKey], token: str
     ) -> Mapping[CacheKey, int]:
@@ -33,7 +32,6 @@ class ResolvesWrites(Protocol):
 
 
 def partitions_in(model: RoutingModel) -> list[Partition]:
-    """List the partitions of the sketch: one for each class."""
     return [
         Partition(database, name)
         for database, route in model.databases.items()
@@ -41,20 +39,14 @@ def partitions_in(model: RoutingModel) -> list[Partition]:
     ]
 
 
+@dataclass(eq=False)
 class Recovery:
     """Recovers orphaned writes of all replicas."""
 
-    def __init__(
-        self,
-        sketch: ServerSketch,
-        guard: WriteGuard,
-        resolver: ResolvesWrites,
-        model: Callable[[], RoutingModel],
-    ) -> None:
-        self._sketch = sketch
-        self._guard = guard
-        self._resolver = resolver
-        self._model = model
+    _sketch: ServerSketch
+    _guard: WriteGuard
+    _resolver: ResolvesWrites
+    _model: Callable[[], RoutingModel]
 
     async def run(self) -> None:
         """Recover what is orphaned now; raises `Unavailable` if the sketch does not answer.
@@ -80,6 +72,8 @@ class Recovery:
         try:
             keys = [CacheKey.parse(key) for key in orphan.keys]
             versions = await self._resolver.resolve(database, keys, orphan.token)
+            # What it changed is not known: any result may be stale. Its keys are pending until
+            # `end`.
             await self._guard.invalidate_results(*orphan.partition)
             known = {str(key): version for key, version in versions.items()}
             await self._sketch.end(orphan.partition, orphan.token, known)

@@ -32,15 +32,15 @@ def cache_readers(urls: Collection[str]) -> CacheReaders:
         if url not in known:
             return None
         if request.delta_s is None:
-            return _anyone(url, request.database, request.class_name)
+            return _any_client(url, request.database, request.class_name)
         return _our_client(url, request.database, request.class_name, request.delta_s)
 
     return reader_of
 
 
 @asynccontextmanager
-async def _anyone(url: str, database: str, class_name: str) -> AsyncIterator[Reader]:
-    """Read as those do who know nothing of the filter."""
+async def _any_client(url: str, database: str, class_name: str) -> AsyncIterator[Reader]:
+    """Read as clients do that know nothing of the filter."""
     async with httpx.AsyncClient(trust_env=False, timeout=_TIMEOUT_S) as client:
 
         async def read(id_: str) -> Versions | None:

@@ -78,14 +78,12 @@ class _Known:
     sequence: int = 0
 
 
+@dataclass(eq=False)
 class QueryRegistry:
-    """The registered queries of all classes, as this replica knows them."""
-
-    def __init__(self, sketch: ServerSketch, model: Callable[[], RoutingModel]) -> None:
-        self._sketch = sketch
-        self._model = model
-        self._known: dict[Partition, _Known] = {}
-        self._locks: dict[Partition, asyncio.Lock] = {}
+    _sketch: ServerSketch
+    _model: Callable[[], RoutingModel]
+    _known: dict[Partition, _Known] = field(default_factory=dict, init=False)
+    _locks: dict[Partition, asyncio.Lock] = field(default_factory=dict, init=False)
 
     def depends_on(self, partition: Partition, touched: Collection[str] | None) -> bool:
         """Whether results may depend on these fields; None: on objects as a whole."""
@@ -96,7 +94,6 @@ class QueryRegistry:
         return self._of(partition).sequence
 
     def count(self, partition: Partition) -> int:
-        """Return how many queries of a class are known."""
         return len(self._of(partition).index)
 
     def affected(
@@ -126,7 +123,7 @@ class QueryRegistry:
                 known.index.discard(name)
 
     async def invalidate_all(self, partition: Partition) -> AffectedQueries:
-        """Take all results of a class for changed; raises `SketchUnavailable`."""
+        """Treat all results of a class as changed; raises `SketchUnavailable`."""
         await self.catch_up(partition)
         affected = self.affected(partition, lambda: None)
         await self._sketch.invalidate_results(partition, tuple(affected.numbers))
@@ -134,13 +131,15 @@ class QueryRegistry:
         return affected
 
     async def catch_up(self, partition: Partition) -> None:
-        """Learn what was registered; raises `SketchUnavailable`."""
+        """Fetch what was registered since; raises `SketchUnavailable`."""
         known = self._of(partition)
         since = known.sequence
         news = await self._sketch.registrations(partition, since)
+        # The sketch does not say which registrations have ended: too many, and all are read anew.
         if len(known.index) > _GONE_SHARE * news.count + _GONE:
             news = await self._sketch.registrations(partition, 0)
         if news.complete or news.sequence != since:
+            # `_add` yields to the loop: two of them must not fill one index at the same time.
             async with self._locks.setdefault(partition, asyncio.Lock()):
                 await self._add(partition, news, since)
 
@@ -154,6 +153,7 @@ class QueryRegistry:
             known.numbers[key] = max(number, known.numbers.get(key, 0))
             if not count % _BATCH:
                 await asyncio.sleep(0)
+        # Last: until all are in the index, writes must count as behind.
         known.sequence = max(news.sequence, known.sequence)
         if news.complete:
             self._known[partition] = known

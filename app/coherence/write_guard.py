@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from os import urandom
 from typing import Final, TypeAlias, TypeVar
 
 from app.coherence.cached_leases import CachedLeases
-from app.coherence.layouts import Layouts
+from app.coherence.layouts import ClassLayouts
 from app.coherence.query_registry import (
     AffectedQueries,
     OnResultsChanged,
@@ -48,48 +49,32 @@ _partition: Final = lru_cache(maxsize=4096)(Partition)
 PurgeFirst: TypeAlias = Callable[[Partition, Sequence[str]], Awaitable[object]]
 
 
+@dataclass(eq=False)
 class SketchGuard:
     """Implements `mediator.model.guard.WriteGuard`.
 
-    Args:
-        sketch: The server's sketch.
-        estimator: Learns how often keys are written.
-        queries: The registered queries.
-        layouts: Has the sketch know what keys stand for.
-        on_results_changed: Called with results that may have changed.
+    Attributes:
+        _estimator: Learns how often keys are written.
+        _layouts: Has the sketch know what keys stand for.
+        _leases: Caches write leases, once it is started.
         purge_first: Purges keys from caches before their write is acknowledged, as far as that is
             possible in time; None: no write waits for that.
-        clock: The time.
-        on_end: Called when writes have ended and purges may be due; None: nothing is purged.
-        leases: Caches write leases; None: every write is ended before it is acknowledged.
+        _on_end: Called when writes have ended and purges may be due; None: nothing is purged.
     """
 
     wants_versions = True
 
-    def __init__(
-        self,
-        sketch: ServerSketch,
-        estimator: TtlEstimator,
-        queries: QueryRegistry,
-        layouts: Layouts,
-        on_results_changed: OnResultsChanged,
-        purge_first: PurgeFirst | None,
-        clock: Clock,
-        on_end: Callable[[], None] | None = None,
-        leases: CachedLeases | None = None,
-    ) -> None:
-        self._leases = leases or CachedLeases(sketch, clock)
-        self._on_end = on_end
-        self.purge_first = purge_first
-        self._sketch = sketch
-        self._estimator = estimator
-        self.queries = queries
-        self._layouts = layouts
-        self._on_results_changed = on_results_changed
-        self._clock = clock
+    _sketch: ServerSketch
+    _estimator: TtlEstimator
+    queries: QueryRegistry
+    _layouts: ClassLayouts
+    _leases: CachedLeases
+    _on_results_changed: OnResultsChanged
+    _clock: Clock
+    purge_first: PurgeFirst | None = None
+    _on_end: Callable[[], None] | None = None
 
     async def begin(self, database: str, keys: Sequence[CacheKey]) -> WriteToken:
-        """Announce a write to the sketch; raises `Unavailable`: the write must not be done."""
         if len(keys) == 1:
             return await self._begin_one(_partition(database, keys[0].class_name), str(keys[0]))
         names = _by_partition(database, keys)
@@ -120,12 +105,12 @@ class SketchGuard:
     ) -> BeginResult:
         await self._layouts.adopt(partition)
         result = await self._sketch.begin(partition, keys, token.text)
+        # Before the write; for queries that are registered later `end` is refused.
         if result.sequence != self.queries.sequence(partition):
             await self.queries.catch_up(partition)
         return result
 
     def depends_on(self, database: str, class_name: str, touched: Collection[str] | None) -> bool:
-        """Whether results of queries may depend on what these fields were."""
         return self.queries.depends_on(_partition(database, class_name), touched)
 
     async def end(
@@ -136,10 +121,6 @@ class SketchGuard:
         effects: Effects | None = None,
         created: Collection[CacheKey] = (),
     ) -> None:
-        """End a write in the sketch; raises `Unavailable`: it must not be acknowledged.
-
-        A cached lease stays for now: there is nothing to purge, and no result to be found.
-        """
         written = {_partition(database, name): dict[str, int]() for name in token.classes}
         for key, version in versions.items():
             written.setdefault(_partition(database, key.class_name), {})[str(key)] = version
@@ -147,6 +128,7 @@ class SketchGuard:
         for partition, known in written.items():
             if known:
                 self._estimator.wrote(partition, tuple(known), now_s, new)
+        # The lease stays: no cache holds the key, so there is nothing to purge or to invalidate.
         if await self._leases.finish(token):
             return
         changed = await _done(
@@ -159,25 +141,19 @@ class SketchGuard:
             await _purge(self.purge_first, {p: [*own, *more] for (p, own), more in results})
 
     async def invalidate_results(self, database: str, class_name: str) -> None:
-        """Take all results of a class for changed; raises `Unavailable`: there may be others."""
         partition = Partition(database, class_name)
-        [queries] = await _done([self._invalidate_results(partition)])
+        # A query that is registered from here on reads what was written before.
+        [affected] = await _done([self.queries.invalidate_all(partition)])
+        self._report(partition, affected)
         if self.purge_first is not None:
-            await _purge(self.purge_first, {partition: queries})
+            await _purge(self.purge_first, {partition: tuple(affected.numbers)})
 
     async def adopt_layout(self, database: str, class_name: str) -> None:
-        """Have the sketch know a class as it is now; raises `Unavailable`: the next call will."""
+        """Announce the layout of a class; raises `Unavailable`: the next call does it."""
         await _done([self._layouts.adopt(Partition(database, class_name))])
 
     async def invalidate_class(self, database: str, class_name: str) -> None:
-        """Take every copy of a class for stale; raises `Unavailable`: they still count."""
         await _done([self._sketch.invalidate(Partition(database, class_name))])
-
-    async def _invalidate_results(self, partition: Partition) -> Sequence[str]:
-        # A query that is registered from here on reads what was written before.
-        affected = await self.queries.invalidate_all(partition)
-        self._report(partition, affected)
-        return tuple(affected.numbers)
 
     async def _end(
         self,
@@ -239,7 +215,6 @@ def _effects_on(
 
 
 async def _purge(purge_first: PurgeFirst, keys: Mapping[Partition, Sequence[str]]) -> None:
-    """Purge keys from caches, before their write is acknowledged."""
     await asyncio.gather(*(purge_first(*each) for each in keys.items() if each[1]))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,7 +33,18 @@ DataDir = Annotated[
 
 def backup(directory: Directory, *, database: Databases = None, data_dir: DataDir = None) -> None:
     """Save databases and the catalogue in a new directory, while they are in use."""
-    _run(partial(_backup, directory, database or None), data_dir)
+
+    async def save(settings: MediatorSettings) -> None:
+        from app.service.container import reading
+        from mediator.archive.backup import Backup
+
+        async with reading(settings) as mediator:
+            with _shown() as notify:
+                archive = Backup(mediator.installation, notify)
+                manifest = await archive.write(directory, database or None)
+        console.print(_summary(manifest))
+
+    _run(save, data_dir)
 
 
 def restore(
@@ -50,36 +60,22 @@ def restore(
     data_dir: DataDir = None,
 ) -> None:
     """Bring back what a backup holds. Nothing else should write to its databases meanwhile."""
-    _run(partial(_restore, directory, database or None, dry_run, force), data_dir)
 
+    async def bring_back(settings: MediatorSettings) -> None:
+        from app.service.container import writing
+        from app.settings.main import CacheSettings
+        from mediator.archive.restore import Restoration
 
-async def _backup(directory: Path, databases: list[str] | None, settings: MediatorSettings) -> None:
-    from app.service.container import reading
-    from mediator.archive.backup import Backup
+        async with writing(settings, CacheSettings()) as mediator:
+            with _shown() as notify:
+                restoration = Restoration(mediator.installation, notify)
+                done = await restoration.run(
+                    directory, database or None, dry_run=dry_run, force=force
+                )
+        for line in _outcome(done, dry_run=dry_run):
+            console.print(line)
 
-    async with reading(settings) as mediator:
-        with _shown() as notify:
-            manifest = await Backup(mediator.installation, notify).write(directory, databases)
-    console.print(_summary(manifest))
-
-
-async def _restore(
-    directory: Path,
-    databases: list[str] | None,
-    dry_run: bool,
-    force: bool,
-    settings: MediatorSettings,
-) -> None:
-    from app.service.container import writing
-    from app.settings.main import CacheSettings
-    from mediator.archive.restore import Restoration
-
-    async with writing(settings, CacheSettings()) as mediator:
-        with _shown() as notify:
-            restoration = Restoration(mediator.installation, notify)
-            done = await restoration.run(directory, databases, dry_run=dry_run, force=force)
-    for line in _outcome(done, dry_run=dry_run):
-        console.print(line)
+    _run(bring_back, data_dir)
 
 
 def _summary(manifest: Manifest) -> str:

@@ -27,7 +27,7 @@ Sql = Annotated[bool, typer.Option("--sql", help="Only print the statements.")]
 @catalogue.command()
 def upgrade(*, sql: Sql = False) -> None:
     """Bring the tables to the newest revision, as `portolan serve` does at its start."""
-    _run(partial(_upgrade, only_sql=sql))
+    _run(partial(_revise, to=None, only_sql=sql))
 
 
 @catalogue.command()
@@ -37,7 +37,7 @@ def downgrade(
     sql: Sql = False,
 ) -> None:
     """Bring the tables back to an older revision. What later ones have added is lost."""
-    _run(partial(_downgrade, revision=revision, only_sql=sql))
+    _run(partial(_revise, to=revision, only_sql=sql))
 
 
 @catalogue.command()
@@ -52,21 +52,13 @@ def history() -> None:
     _run(_history)
 
 
-async def _upgrade(opened: Catalogue, *, only_sql: bool) -> None:
+async def _revise(opened: Catalogue, *, to: str | None, only_sql: bool) -> None:
+    revisions = opened.revisions
     if only_sql:
-        revision = await opened.run_sync(opened.revisions.current)
-        typer.echo(opened.revisions.sql(revision), nl=False)
+        present = await opened.run_sync(revisions.current)
+        typer.echo(revisions.sql(present, to), nl=False)
         return
-    await opened.migrate(opened.revisions.upgrade)
-    await _current(opened)
-
-
-async def _downgrade(opened: Catalogue, *, revision: str, only_sql: bool) -> None:
-    if only_sql:
-        present = await opened.run_sync(opened.revisions.current)
-        typer.echo(opened.revisions.sql(present, revision), nl=False)
-        return
-    await opened.migrate(partial(opened.revisions.downgrade, to=revision))
+    await opened.migrate(revisions.upgrade if to is None else partial(revisions.downgrade, to=to))
     await _current(opened)
 
 

@@ -19,7 +19,8 @@ from pydantic import SecretStr
 
 from app.settings.access import bearer
 from sketch.client import CoherentClient, PortolanError, Source
-from sketch.protocol.wire import ClientFilter, WireError, decode
+from sketch.client.resources import ObjectResource
+from sketch.protocol.wire import FilterDocument, WireError, decode
 
 __all__ = ["Incoherent", "Proof"]
 
@@ -109,7 +110,7 @@ class Proof:
         _must(await _filter_names(plain), True, "whether the filter names it after the write")
         self.notify("written again: the filter names it")
         if self.cached:
-            # Before anybody revalidates through the cache, for that would renew its copy.
+            # Before anything is revalidated through the cache, which would renew its copy.
             await self._until("the purge arrived: the cache forgot it", lambda: _shows(plain))
         await reader.refresh_filter()
         seen = await reader.get(CLASS, "it")
@@ -140,7 +141,6 @@ class Proof:
                 await admin.delete(path)
 
     async def _until(self, what: str, holds: Callable[[], Awaitable[bool]]) -> None:
-        """Wait until something holds many times in a row."""
         in_a_row = 0
         try:
             async with asyncio.timeout(self.within_s):
@@ -180,8 +180,8 @@ async def _shows(plain: httpx.AsyncClient) -> bool:
 
 
 async def _filter_names(plain: httpx.AsyncClient) -> bool:
-    filter_: ClientFilter = decode(_check(await plain.get("sketch")).content)
-    return any(filter_.contains(key) for key in filter_.keys_of(CLASS, "it"))
+    filter_: FilterDocument = decode(_check(await plain.get("sketch")).content)
+    return any(filter_.contains(key) for key in ObjectResource.of(CLASS, "it").keys(filter_.map))
 
 
 def _check(answer: httpx.Response) -> httpx.Response:

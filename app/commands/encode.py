@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -13,16 +13,12 @@ from app.commands.consoles import errors
 from app.commands.running import readable_errors
 from spark_jobs.linkage.private.clk import Hardening
 
-if TYPE_CHECKING:
-    from spark_jobs.linkage.private.owner import Encoding
-
 __all__ = ["encode"]
-
 
 Harden = Annotated[
     list[Hardening] | None, typer.Option(help="Hardening; may be given several times.")
 ]
-Normalise = Annotated[bool, typer.Option(help="Take away case, accents and marks before.")]
+Normalise = Annotated[bool, typer.Option(help="Remove case and diacritics before.")]
 Salt = Annotated[str | None, typer.Option(help="A field that never changes for a person.")]
 Source = Annotated[Path | None, typer.Argument(help="People: CSV, or NDJSON (.ndjson, .jsonl).")]
 Target = Annotated[Path | None, typer.Argument(help="Where ids and encodings go: CSV or NDJSON.")]
@@ -52,8 +48,8 @@ def encode(
     encoding protects against, and what it does not.
     """
     from spark_jobs.linkage.private.clk import ClkShape
-    from spark_jobs.linkage.private.key_file import BadKeyFile, make_keys
-    from spark_jobs.linkage.private.owner import BadRecords, Encoding
+    from spark_jobs.linkage.private.key_file import BadKeyFile, make_keys, read_keys
+    from spark_jobs.linkage.private.owner import BadRecords, Encoding, encode_file
 
     failures = (BadKeyFile, BadRecords, OSError, ValueError)
     with readable_errors("Nothing was encoded", *failures):
@@ -66,26 +62,11 @@ def encode(
             raise typer.BadParameter("SOURCE, TARGET and --fields are needed to encode.")
         shape, hardening = ClkShape(bits, hashes), tuple(harden or ())
         processes = workers or os.cpu_count() or 1
-        _encode(
-            source,
-            target,
-            keys,
-            Encoding(names, id_field, shape, hardening, salt, normalise, processes),
-        )
-
-
-def _encode(source: Path, target: Path, keys: Path, encoding: Encoding) -> None:
-    from spark_jobs.linkage.private.key_file import read_keys
-    from spark_jobs.linkage.private.owner import encode_file
-
-    with _progress() as progress:
-        task = progress.add_task("Encoding", total=None)
-        count = encode_file(
-            source, target, encoding, read_keys(keys), lambda done: progress.advance(task, done)
-        )
-    errors.print(f"{count:,} records, {encoding.bits} bits each: {target}")
-
-
-def _progress() -> Progress:
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    return Progress(*columns, TimeElapsedColumn(), console=errors)
+        encoding = Encoding(names, id_field, shape, hardening, salt, normalise, processes)
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+        with Progress(*columns, TimeElapsedColumn(), console=errors) as progress:
+            task = progress.add_task("Encoding", total=None)
+            count = encode_file(
+                source, target, encoding, read_keys(keys), lambda done: progress.advance(task, done)
+            )
+        errors.print(f"{count:,} records, {encoding.bits} bits each: {target}")

@@ -99,7 +99,7 @@ def run(
         if out is not None:
             check_target(out)
         elif not dry_run:
-            raise typer.BadParameter("--out says where the result goes; or ask for a --dry-run.")
+            raise typer.BadParameter("--out or --dry-run is required: where does the result go?")
         if run_dir is None:
             scratch = tempfile.TemporaryDirectory(prefix="portolan-run-")
             run_dir = Path(stack.enter_context(scratch))
@@ -109,7 +109,7 @@ def run(
 def _execute(job_: Job, path: Path, out: Path | None, *, dry_run: bool) -> int:
     from app.settings.main import JobSettings
     from spark_jobs.runner import local
-    from spark_jobs.runner.attempt import Attempt
+    from spark_jobs.runner.attempt import RunAttempt
     from spark_jobs.runner.control import Control
     from spark_jobs.runner.run_directory import RunDirectory
     from spark_jobs.session import open_session
@@ -120,7 +120,7 @@ def _execute(job_: Job, path: Path, out: Path | None, *, dry_run: bool) -> int:
         starting = progress.add_task("Starting Spark", total=None)
         spark = open_session(JobSettings().spark_options())
         progress.remove_task(starting)
-        attempt = Attempt(job_, directory, spark, read_input, control, dry_run=dry_run)
+        attempt = RunAttempt(job_, directory, spark, read_input, control, dry_run=dry_run)
         ending = local.run_to_end(
             attempt, control, lambda: show(progress, control.snapshot()["stages"])
         )
@@ -240,7 +240,7 @@ def _follow(runs: RemoteRuns, run: str) -> dict[str, Any]:
 def _runs(
     url: str | None, database: str, key_file: Path | None, out: Path | None = None
 ) -> Iterator[RemoteRuns]:
-    """Connect to a service, once the result has a place; what fails ends with a sentence."""
+    """Connect to a service, if the target can be written; failures end with a sentence."""
     from app.commands.remote_runs import RemoteRuns, ServiceRefused
     from app.settings.main import HttpSettings
 

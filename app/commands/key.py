@@ -5,9 +5,7 @@ The first key cannot be made over HTTP, which needs one.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +16,6 @@ from mediator.access.model import OPERATOR
 from mediator.base.clock import SystemClock
 
 if TYPE_CHECKING:
-    from app.settings.main import MediatorSettings
     from mediator.control.tenancy import Tenancy
 
 __all__ = ["key"]
@@ -83,6 +80,7 @@ def revoke(
 def _run(
     do: Callable[[Tenancy], Awaitable[None]], *, embedded: bool, data_dir: Path | None
 ) -> None:
+    from app.service.serving import on_stores
     from app.settings.main import MediatorSettings
     from mediator.catalogue.connection import Catalogue
     from mediator.catalogue.tenants import CatalogueTenants
@@ -91,8 +89,8 @@ def _run(
     settings = overridden(MediatorSettings(), embedded=embedded or None, data_dir=data_dir)
 
     async def with_tenancy() -> None:
-        async with _catalogue_url(settings) as url:
-            catalogue = Catalogue(url)
+        async with on_stores(settings) as (ready, _):
+            catalogue = Catalogue(ready.required_catalogue_url)
             try:
                 await catalogue.open()
                 await do(Tenancy(CatalogueTenants(catalogue), SystemClock()))
@@ -100,21 +98,6 @@ def _run(
                 await catalogue.close()
 
     run(with_tenancy())
-
-
-@asynccontextmanager
-async def _catalogue_url(settings: MediatorSettings) -> AsyncIterator[str]:
-    from mediator.embedded.fleet import EmbeddedFleet
-
-    if not settings.embedded:
-        yield settings.required_catalogue_url
-        return
-    fleet = EmbeddedFleet(settings.data_dir, settings.durability)
-    state = await asyncio.to_thread(fleet.start)
-    try:
-        yield state.endpoints["postgresql"].url
-    finally:
-        await asyncio.to_thread(fleet.stop)
 
 
 def _print(document: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from uuid import uuid4
 import httpx
 from pydantic import SecretStr
 
+from app.commands.running import json_object
 from app.http.negotiation import FILES
 from app.settings.access import bearer
 from spark_jobs.atomic_file import atomic_file
@@ -34,7 +35,7 @@ _TIMEOUT_S: Final = 30.0
 _SILENCE_S: Final = 60.0
 _TYPES: Final = {format_: type_ for type_, format_ in FILES.items()}
 
-Run = dict[str, Any]
+RunDocument = dict[str, Any]
 
 
 class ServiceRefused(Exception):
@@ -46,7 +47,7 @@ class ServiceRefused(Exception):
 
 
 class RemoteRuns:
-    """The runs of a database at a service, whose methods raise `ServiceRefused`."""
+    """The runs of a database at a service; every method raises `ServiceRefused`."""
 
     def __init__(self, url: str, database: str, key: SecretStr | None) -> None:
         base = f"{url.rstrip('/')}/v1/{quote(database, safe='')}"
@@ -64,37 +65,33 @@ class RemoteRuns:
     ) -> None:
         self._http.close()
 
-    def submit(self, document: Mapping[str, Any], *, dry_run: bool) -> Run:
+    def submit(self, document: Mapping[str, Any], *, dry_run: bool) -> RunDocument:
         """Submit a job; a key keeps a retry from submitting it twice."""
         parameters = {"dry_run": str(dry_run).lower()}
         key = {"Idempotency-Key": uuid4().hex}
         send = partial(self._request, "POST", _JOBS, json=document, params=parameters, headers=key)
         try:
-            return dict(send())
+            return send()
         except ServiceRefused as refused:
             if not refused.transient:
                 raise
-        return dict(send())
+        return send()
 
-    def newest(self, limit: int) -> list[Run]:
-        """List runs, newest first."""
-        items: list[Run] = self._request("GET", _JOBS, params={"limit": limit})["items"]
+    def newest(self, limit: int) -> list[RunDocument]:
+        items: list[RunDocument] = self._request("GET", _JOBS, params={"limit": limit})["items"]
         return items
 
-    def find(self, run: str) -> Run:
-        """Return a run as it is now."""
-        return dict(self._request("GET", _path(run)))
+    def find(self, run: str) -> RunDocument:
+        return self._request("GET", _path(run))
 
-    def cancel(self, run: str) -> Run:
-        """Cancel a run."""
-        return dict(self._request("DELETE", _path(run)))
+    def cancel(self, run: str) -> RunDocument:
+        return self._request("DELETE", _path(run))
 
-    def resume(self, run: str) -> Run:
-        """Queue a run again."""
-        return dict(self._request("POST", f"{_path(run)}/resume"))
+    def resume(self, run: str) -> RunDocument:
+        return self._request("POST", f"{_path(run)}/resume")
 
-    def follow(self, run: str, look: Callable[[Run], None]) -> Run:
-        """Return a run when it has ended; `look` is shown what it was meanwhile."""
+    def follow(self, run: str, look: Callable[[RunDocument], None]) -> RunDocument:
+        """Return a run when it has ended; `look` gets each of its states until then."""
         answered_at = monotonic()
         while True:
             try:
@@ -117,14 +114,18 @@ class RemoteRuns:
             self._http.stream("GET", f"{_path(run)}/results", headers=accept) as answer,
         ):
             if answer.is_error:
+                # The body of a stream is not there until it is read, and `_check` needs it.
                 answer.read()
             _check(answer)
             with atomic_file(target) as file:
                 file.writelines(answer.iter_bytes())
 
-    def _request(self, method: str, path: str, **sent: Any) -> Any:
+    def _request(self, method: str, path: str, **sent: Any) -> dict[str, Any]:
         with self._translated_errors():
-            return _check(self._http.request(method, path, **sent)).json()
+            document = json_object(_check(self._http.request(method, path, **sent)))
+        if document is None:
+            raise ServiceRefused(f"The answer from {self._url} is no JSON: is it a proxy's?")
+        return document
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
@@ -144,10 +145,7 @@ def _check(answer: httpx.Response) -> httpx.Response:
     if answer.is_success:
         return answer
     transient = answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR
-    try:
-        problem = dict(answer.json())
-    except ValueError:
-        problem = {}
+    problem = json_object(answer) or {}
     locations = [f"{each['pointer']}: {each['detail']}." for each in problem.get("errors", ())]
     detail = problem.get("detail", f"The service answered {answer.status_code}.")
     raise ServiceRefused(" ".join([detail, *locations]), transient=transient)

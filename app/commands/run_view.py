@@ -28,7 +28,6 @@ EXIT: Final = {"done": 0, "stopped": 3, "failed": 1, "cancelled": 130}
 
 
 def read_job_file(path: Path) -> dict[str, Any]:
-    """Read a job from a file, which has to be a JSON object."""
     import orjson
 
     if path.stat().st_size > _MAX_BYTES:
@@ -65,14 +64,12 @@ def show(progress: Progress, stages: Iterable[dict[str, Any]]) -> None:
 
 
 def print_reasons(state: str, reasons: Iterable[str]) -> None:
-    """Print why a run was stopped or failed."""
     ending = "was stopped" if state == "stopped" else "failed"
     for reason in reasons:
         errors.print(f"The run {ending}: {reason}", markup=False)
 
 
 def check_target(out: Path) -> None:
-    """Refuse a file that no result could be written to."""
     from spark_jobs.runner.results import FORMATS
 
     if out.suffix.lower() not in FORMATS:
@@ -82,7 +79,6 @@ def check_target(out: Path) -> None:
 
 
 def print_document(document: Any) -> None:
-    """Print indented JSON."""
     import orjson
 
     typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())

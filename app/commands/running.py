@@ -20,6 +20,7 @@ from mediator.embedded.directories import DataDirectoryBusy
 from mediator.embedded.port import EmbeddedStartError
 
 if TYPE_CHECKING:
+    import httpx
     from pydantic import SecretStr
 
     from app.settings.main import HttpSettings, MediatorSettings
@@ -29,6 +30,7 @@ __all__ = [
     "DataDir",
     "KeyFile",
     "Port",
+    "json_object",
     "key_in",
     "overridden",
     "readable_errors",
@@ -56,12 +58,12 @@ S = TypeVar("S", "HttpSettings", "MediatorSettings")
 
 
 def run(task: Coroutine[Any, Any, None], *failures: type[Exception], who: str = "Portolan") -> None:
-    """Carry a command out; what it cannot do ends it with a sentence instead of a traceback.
+    """Run a command; what it cannot do ends it with a sentence instead of a traceback.
 
     Args:
         task: The command.
-        failures: What ends it like that besides what may end any.
-        who: What cannot run then, as the sentence begins.
+        failures: Further exceptions that end it like that.
+        who: The subject of the sentence: what cannot run then.
     """
     import uvloop
 
@@ -74,6 +76,15 @@ def run(task: Coroutine[Any, Any, None], *failures: type[Exception], who: str = 
         uvloop.run(_ended_for_certain(task, report))
     except expected as error:
         raise typer.Exit(report(error)) from None
+
+
+def json_object(response: httpx.Response) -> dict[str, Any] | None:
+    """Return the object that a response holds; None if it holds none, as a proxy's page."""
+    try:
+        body = response.json()
+    except ValueError:
+        return None
+    return body if isinstance(body, dict) else None
 
 
 def _report(who: str, expected: tuple[type[Exception], ...], error: BaseException | None) -> int:

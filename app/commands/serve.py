@@ -51,7 +51,6 @@ async def _serve(http: HttpSettings, settings: MediatorSettings) -> None:
 
 
 def _announce(service: Serving) -> None:
-    """Print where the service listens, and what it runs without."""
     for missing in service.missing:
         errors.print(f"Without {missing.kind}: {missing.reason} {missing.remedy}")
     console.print(f"Data API   {service.addresses.data}/v1/   ({service.addresses.data}/docs)")

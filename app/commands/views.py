@@ -10,7 +10,7 @@ from urllib.parse import quote
 import typer
 
 from app.commands.consoles import console
-from app.commands.running import run
+from app.commands.running import json_object, run
 
 if TYPE_CHECKING:
     import httpx
@@ -62,7 +62,6 @@ def _run(url: str | None, database: str, what: str) -> None:
 
 
 async def _maintain(url: str, database: str, what: str) -> None:
-    """Run a maintenance task of a view; end with 1 if something is wrong by now."""
     import httpx
 
     from app.settings.access import AccessSettings, bearer
@@ -83,7 +82,6 @@ async def _maintain(url: str, database: str, what: str) -> None:
 
 
 async def _follow(admin: httpx.AsyncClient, path: str, run: Any) -> Any:
-    """Show the progress of a run; return its last report."""
     from rich.progress import Progress
 
     id_ = run["id"]
@@ -101,9 +99,11 @@ async def _follow(admin: httpx.AsyncClient, path: str, run: Any) -> Any:
 
 
 def _body(response: httpx.Response) -> Any:
-    body = response.json()
+    body = json_object(response)
     if response.is_error:
-        raise RunFailed(body.get("detail", f"The answer was {response.status_code}."))
+        raise RunFailed((body or {}).get("detail", f"The answer was {response.status_code}."))
+    if body is None:
+        raise RunFailed(f"The answer from {response.url.host} is no JSON: is it a proxy's?")
     return body
 
 

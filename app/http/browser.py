@@ -1,17 +1,17 @@
 """What keeps browsers from being used against the admin port.
 
-Nothing but this decides by cookies, yet a browser that has got a key from its user (Basic), or
-that runs on the machine itself, sends requests for any page. So requests that
-change something are refused if they come from another site: `Sec-Fetch-Site` (W3C Fetch Metadata)
-says so, and `Origin` for browsers that do not know it. Programs send neither.
+A browser that has got a key from its user (Basic), or that runs on the machine itself, sends
+requests for any page. So requests that change something are refused if they come from another site:
+`Sec-Fetch-Site` (W3C Fetch Metadata) says so, and `Origin` for browsers that do not know it.
 
-Where nobody is authenticated, a page may also have its own name made to point at this machine (DNS
+Without authentication, a page may also have its own name made to point at this machine (DNS
 rebinding), and then counts as the same site. So the name in the request must be this machine's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -19,20 +19,14 @@ from app.http.message import Receive, Scope, Send, request_id
 from app.http.problems import CROSS_SITE, HttpError, problem_of
 from app.settings.access import is_loopback
 
-__all__ = [
-    "CONTENT_POLICY",
-    "BrowserGuard",
-    "from_same_site",
-    "host_of",
-    "send_problem",
-]
+__all__ = ["CONTENT_POLICY", "BrowserGuard", "from_same_site", "host_of", "send_problem"]
 
 CONTENT_POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     b"font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
     b"frame-ancestors 'none'"
 )
-"""Everything of a page comes from us; an answer that needs more says so itself."""
+"""Everything of a page comes from us; an answer that needs more has a policy of its own."""
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN: Final = frozenset({b"same-origin", b"none"})
@@ -46,18 +40,17 @@ _ALWAYS: Final = {
 }
 
 
+@dataclass(eq=False)
 class BrowserGuard:
     """Refuses what other sites send, and adds to answers how browsers are to treat them.
 
     With `only_loopback` requests must be addressed to this machine by a name of its own.
     """
 
-    def __init__(self, app: Any, *, only_loopback: bool = False) -> None:
-        self._app = app
-        self._only_loopback = only_loopback
+    _app: Any
+    only_loopback: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -71,7 +64,7 @@ class BrowserGuard:
         headers = dict(scope["headers"])
         if not from_same_site(scope["method"], headers):
             detail = "A page of another site must not change anything here."
-        elif self._only_loopback and not is_loopback(host_of(headers)):
+        elif self.only_loopback and not is_loopback(host_of(headers)):
             detail = "Without authentication this is answered as localhost or 127.0.0.1 only."
         else:
             await self._app(scope, receive, guarded)
@@ -101,13 +94,8 @@ def host_of(headers: Mapping[bytes, bytes]) -> str:
 
 
 async def send_problem(error: Exception, id_: str, send: Send) -> None:
-    """Answer the request of this id with a problem, outside of any framework."""
-    problem = problem_of(error)
-    body = problem.body(id_)
-    own = ((b"content-length", b"%d" % len(body)), (b"x-request-id", id_.encode()))
-    headers = [*problem.fields, *own]
-    start = {"type": "http.response.start", "status": problem.type.status, "headers": headers}
-    await send(start)
+    status, headers, body = problem_of(error).answer(id_)
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 

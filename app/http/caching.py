@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from app.http.message import Headers
 from mediator.schema.tree import Visibility
 
-__all__ = ["NO_STORE", "CachePolicy", "confined"]
+__all__ = ["NO_STORE", "cache_headers", "confined"]
 
 NO_STORE: Final = (b"cache-control", b"no-store")
 _PRIVATE: Final = (b"cache-control", b"private, max-age=0, must-revalidate")
 _US: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class CachePolicy:
-    """For how long an answer may be kept, and by whom.
+def cache_headers(
+    visibility: Literal["public", "private"],
+    ttl_us: int,
+    end_us: int,
+    tags: Sequence[str],
+    *,
+    hit: bool,
+    date_us: int | None,
+) -> Headers:
+    """Return the fields of an answer that say for how long it may be kept, and by whom.
 
-    Attributes:
+    Browsers without our client find ``max-age=0`` and revalidate; shared caches keep the answer for
+    whole seconds, rounded down; our clients may keep it until ``Portolan-Expires``.
+
+    Args:
         visibility: ``public``: by every cache; ``private``: by the client alone.
         ttl_us: Its TTL, in microseconds, from the moment that it was promised.
         end_us: When it expires by the sketch's clock, in microseconds since 1970.
@@ -29,45 +38,30 @@ class CachePolicy:
         date_us: By the sketch's clock, a time at which the answer was not outdated yet; None:
             filters show whether it is.
     """
-
-    visibility: Literal["public", "private"]
-    ttl_us: int
-    end_us: int
-    tags: Sequence[str]
-    hit: bool = False
-    date_us: int | None = None
-
-    def headers(self) -> Headers:
-        """Return the fields of the answer.
-
-        Browsers without our client find ``max-age=0`` and revalidate; shared caches keep the answer
-        for whole seconds, rounded down; our clients may keep it until ``Portolan-Expires``.
-        """
-        ttl_s = self.ttl_us // _US
-        status = "hit" if self.hit else "fwd=miss"
-        headers: Headers = [
-            (b"portolan-expires", b"%d" % self.end_us),
-            (b"cache-status", f"Portolan; {status}; ttl={ttl_s}".encode()),
-        ]
-        if self.date_us is not None:
-            headers.append((b"portolan-as-of", b"%d" % self.date_us))
-        if self.visibility == "private":
-            return [_PRIVATE, *headers]
-        tags = " ".join(self.tags).encode()
-        groups = ", ".join([f'"{tag}"' for tag in self.tags]).encode()
-        # Varnish serves what has expired unless this forbids it, whatever must-revalidate says;
-        # nginx adds its own time to that of the cache before it unless the end is absolute.
-        control = f"public, max-age=0, s-maxage={ttl_s}, must-revalidate, stale-while-revalidate=0"
-        return [
-            (b"cache-control", control.encode()),
-            (b"cdn-cache-control", b"max-age=%d" % ttl_s),
-            (b"x-accel-expires", b"@%d" % (self.end_us // _US)),
-            (b"cache-groups", groups),
-            (b"xkey", tags),
-            (b"surrogate-key", tags),
-            (b"cache-tag", tags.replace(b" ", b",")),
-            *headers,
-        ]
+    ttl_s = ttl_us // _US
+    status = "hit" if hit else "fwd=miss"
+    headers: Headers = [
+        (b"portolan-expires", b"%d" % end_us),
+        (b"cache-status", f"Portolan; {status}; ttl={ttl_s}".encode()),
+    ]
+    if date_us is not None:
+        headers.append((b"portolan-as-of", b"%d" % date_us))
+    if visibility == "private":
+        return [_PRIVATE, *headers]
+    joined = " ".join(tags).encode()
+    # Varnish serves what has expired unless this forbids it, whatever must-revalidate says; nginx
+    # adds its own time to that of the cache before it unless the end is absolute.
+    control = f"public, max-age=0, s-maxage={ttl_s}, must-revalidate, stale-while-revalidate=0"
+    return [
+        (b"cache-control", control.encode()),
+        (b"cdn-cache-control", b"max-age=%d" % ttl_s),
+        (b"x-accel-expires", b"@%d" % (end_us // _US)),
+        (b"cache-groups", ", ".join([f'"{tag}"' for tag in tags]).encode()),
+        (b"xkey", joined),
+        (b"surrogate-key", joined),
+        (b"cache-tag", joined.replace(b" ", b",")),
+        *headers,
+    ]
 
 
 def confined(headers: Headers, visibility: Visibility) -> Headers:

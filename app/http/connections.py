@@ -13,7 +13,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from mediator.base.periodic_tasks import PeriodicTask
 
-__all__ = ["BODY_PROGRESS", "Awaited", "Connection", "Connections", "PortLimits", "Wait"]
+__all__ = ["BODY_PROGRESS", "Awaited", "Connections", "PortConnection", "PortLimits", "Wait"]
 
 BODY_PROGRESS: Final = 4096
 """Bytes of a body that have to come within its timeout, unless it ends before."""
@@ -49,12 +49,11 @@ class PortLimits:
     idle: int = 75
 
     def timeout(self, wait: Wait) -> int:
-        """Return how many seconds are waited."""
         seconds: int = getattr(self, wait)
         return seconds
 
 
-class Connection(Protocol):
+class PortConnection(Protocol):
     """A connection, as a sweep sees it."""
 
     def awaited(self) -> Awaited | None:
@@ -65,15 +64,13 @@ class Connection(Protocol):
 
 
 class Connections:
-    """The connections of a port."""
-
     def __init__(self, limits: PortLimits) -> None:
         self.limits = limits
         self._per_peer: Counter[str] = Counter()
-        self._open: dict[Connection, str] = {}
-        self._sweeps: dict[Connection, tuple[Awaited, int]] = {}
+        self._open: dict[PortConnection, str] = {}
+        self._sweeps: dict[PortConnection, tuple[Awaited, int]] = {}
 
-    def admit(self, connection: Connection, peer: str) -> bool:
+    def admit(self, connection: PortConnection, peer: str) -> bool:
         """Count a connection, until `leave`; False if there are too many."""
         limits = self.limits
         if len(self._open) >= limits.connections:
@@ -84,8 +81,7 @@ class Connections:
         self._per_peer[peer] += 1
         return True
 
-    def leave(self, connection: Connection) -> None:
-        """Forget a connection, if it was taken in."""
+    def leave(self, connection: PortConnection) -> None:
         self._sweeps.pop(connection, None)
         peer = self._open.pop(connection, None)
         if peer is not None:
@@ -94,7 +90,6 @@ class Connections:
                 del self._per_peer[peer]
 
     def sweep(self) -> None:
-        """Check every connection once, and close those that have waited too long."""
         before, self._sweeps = self._sweeps, {}
         for connection in tuple(self._open):
             awaited = connection.awaited()
@@ -102,14 +97,14 @@ class Connections:
                 seen, sweeps = before.get(connection, (awaited, 0))
                 self._count(connection, awaited, sweeps + 1 if seen == awaited else 1)
 
-    def _count(self, connection: Connection, awaited: Awaited, sweeps: int) -> None:
+    def _count(self, connection: PortConnection, awaited: Awaited, sweeps: int) -> None:
+        # More than: only then have so many seconds passed, as the first sweep came at some moment.
         if sweeps > self.limits.timeout(awaited[0]):
             connection.time_out(awaited[0])
         else:
             self._sweeps[connection] = awaited, sweeps
 
     def periodic_task(self) -> PeriodicTask:
-        """Return the task that a scheduler is to run."""
         return PeriodicTask("ending connections that wait too long", _SWEEP_EVERY_S, self._swept)
 
     async def _swept(self) -> None:

@@ -29,7 +29,7 @@ class CrossOrigin:
     """Which origins may read which database.
 
     `EVERY_DATABASE` stands for all databases, and an origin ``*`` for all origins. Where nothing
-    `shares`, no database is shared with anybody.
+    `shares`, no database is shared.
     """
 
     def __init__(self, origins: Mapping[str, tuple[str, ...]]) -> None:
@@ -37,7 +37,7 @@ class CrossOrigin:
         self._origins = {name: frozenset(of) for name, of in origins.items() if of}
 
     def headers(self, database: str, origin: str | None) -> Headers:
-        """Return the fields of an answer; empty where the database is shared with nobody."""
+        """Return the fields of an answer; empty where the database is not shared."""
         allowed = self._origins.get(database) or self._origins.get(EVERY_DATABASE)
         if not allowed:
             return []
@@ -45,12 +45,12 @@ class CrossOrigin:
             # Alike for all, with an Origin or without: a shared cache keeps one copy for everyone.
             return [(b"access-control-allow-origin", b"*"), _EXPOSING]
         if origin not in allowed:
+            # Varies all the same: a shared cache must not answer an allowed origin with this.
             return [_BY_ORIGIN]
         shared = (b"access-control-allow-origin", origin.encode("latin-1"))
         return [shared, _BY_ORIGIN, _EXPOSING]
 
     def preflight(self, methods: str) -> Headers:
-        """Return what a preflight answer adds for an origin that is allowed."""
         return [
             (b"access-control-allow-methods", methods.encode()),
             (b"access-control-allow-headers", _ALLOWED),

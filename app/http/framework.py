@@ -43,7 +43,6 @@ _UNREADABLE: Final = (INVALID, "The body cannot be read.")
 
 
 def answer_problems(app: FastAPI) -> None:
-    """Make every error of an application a problem+json."""
     for kind in _ERRORS:
         app.add_exception_handler(kind, _answer)
 
@@ -57,7 +56,6 @@ class SmallBodies(APIRoute):
     """A route whose body the framework parses: it sees none larger than `SMALL_BODY_LIMIT`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler, behind the limit."""
         handle = super().get_route_handler()
 
         async def limited(request: Request) -> Response:
@@ -72,7 +70,6 @@ class SmallBodies(APIRoute):
 
 
 async def read_limited(request: Request, limit: int) -> bytes:
-    """Read a body of at most `limit` bytes."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -91,7 +88,6 @@ async def _answer(request: Request, error: Exception) -> Response:
 
 
 def _translated(error: Exception) -> Exception:
-    """Translate the framework's own errors."""
     match error:
         case RequestValidationError():
             locations = [Location(_pointer(e["loc"]), str(e["msg"])) for e in error.errors()[:100]]

@@ -30,7 +30,7 @@ def check_head(
     """Refuse a head that must not be served; the sentence says why.
 
     Args:
-        version: The version of HTTP, for example ``1.1``.
+        version: Such as ``1.1``.
         target: The request's target, as it came.
         fields: Names, in lower case, and values of its fields.
         switches: Whether it requests another protocol: then the parser takes it to have no body.

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from hashlib import blake2b
 
 from app.http.problems import IDEMPOTENCY_KEY_IN_USE, INVALID, HttpError
@@ -49,11 +50,10 @@ class OperationIds:
         self._running: set[str] = set()
 
     def fresh(self) -> str:
-        """Return an id that no other write has."""
         return f"{self._prefix}-{next(self._numbers):x}"
 
     def claim(self, identity: Identity) -> AbstractContextManager[None]:
-        """Hold the key of a request, if it has one, while it runs, unless another one does."""
+        """Hold the key of a request, if it has one, while it runs; a second one is refused then."""
         return _NOTHING_HELD if identity.key is None else self._hold(identity.derive("claim"))
 
     @contextmanager
@@ -68,6 +68,7 @@ class OperationIds:
             self._running.discard(claimed)
 
 
+@dataclass(eq=False, slots=True)
 class Identity:
     """How the writes of one request are distinguished, and recognised when they come again.
 
@@ -75,21 +76,11 @@ class Identity:
     because each is remembered with its own object.
     """
 
-    __slots__ = ("_database_id", "_ids", "_sender", "fingerprint", "key")
-
-    def __init__(
-        self,
-        ids: OperationIds,
-        database_id: str,
-        key: str | None,
-        fingerprint: str | None,
-        sender: tuple[str, ...] = (),
-    ) -> None:
-        self._sender = sender
-        self._ids = ids
-        self._database_id = database_id
-        self.key = key
-        self.fingerprint = fingerprint
+    _ids: OperationIds
+    _database_id: str
+    key: str | None
+    fingerprint: str | None
+    _sender: tuple[str, ...] = ()
 
     def operation(self, class_name: str, id_: str, index: int | None = None) -> str:
         """Name a write, the one at `index` of a request that carries many."""

@@ -40,14 +40,16 @@ def parse_json(body: bytes) -> Any:
 
 
 def _check_values(body: bytes) -> None:
-    """Count what values follow: openings of arrays and objects, and commas, outside of strings."""
+    """Count openings of arrays and objects, and commas, outside of strings: one for each value."""
     codes = np.frombuffer(body, np.uint8)
     structural = (codes == ord(",")) | (codes == ord("[")) | (codes == ord("{"))
+    # An upper bound, and cheap: it counts those within strings as well.
     if np.count_nonzero(structural) <= MOST_VALUES:
         return
     # What is escaped ends no string.
     plain = body.replace(rb"\\", b"  ").replace(rb"\"", b"  ")
     quotes = np.frombuffer(plain, np.uint8) == ord('"')
+    # Whatever follows an odd number of quotes is within a string.
     within = np.logical_xor.accumulate(quotes)
     if np.count_nonzero(structural & ~within) > MOST_VALUES:
         detail = f"at most {MOST_VALUES} values are allowed"
@@ -55,11 +57,7 @@ def _check_values(body: bytes) -> None:
 
 
 def require_object(body: Any, pointer: str = "") -> dict[str, Any]:
-    """Return the body if it is a JSON object, or refuse it."""
     if isinstance(body, dict):
         return body
-    raise HttpError(
-        INVALID,
-        "A JSON object is expected.",
-        locations=[Location(pointer, "an object is expected")],
-    )
+    locations = [Location(pointer, "an object is expected")]
+    raise HttpError(INVALID, "A JSON object is expected.", locations=locations)

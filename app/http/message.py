@@ -18,13 +18,13 @@ __all__ = [
     "ClientGone",
     "Header",
     "Headers",
-    "Phases",
     "Receive",
     "Request",
     "Response",
     "Scope",
     "Send",
     "SendResponse",
+    "ServerTiming",
     "TakeBody",
     "bounded",
     "disconnected",
@@ -82,7 +82,7 @@ class ClientGone(Exception):
     """The client went away before its request was complete."""
 
 
-class Phases:
+class ServerTiming:
     """How long the stages of a request took, for Server-Timing (W3C).
 
     Attributes:
@@ -135,7 +135,7 @@ class Request:
     """How many bytes the sender's body may have; None: as many as anybody's."""
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
-        self.phases = Phases()
+        self.phases = ServerTiming()
         self.body_limit = None
         self.method: str = scope["method"]
         self.path: bytes = scope["raw_path"]
@@ -151,7 +151,6 @@ class Request:
 
 
 def new_request_id() -> str:
-    """Return an id that no other request has."""
     return f"{_PREFIX}-{next(_NUMBERS):x}"
 
 
@@ -190,13 +189,12 @@ def _declared_length(request: Request) -> int:
 
 
 def too_large(limit: int, what: str = "body") -> HttpError:
-    """Return the refusal of a body, or of a part of it, that has more than `limit` bytes."""
     detail = f"A {what} may have at most {limit} bytes."
     return HttpError(BODY_TOO_LARGE, detail, extra={"limit_bytes": limit})
 
 
 def bounded(request: Request, limit: int) -> int:
-    """Return how many bytes a sender may send where anybody may send `limit`."""
+    """Return how many bytes this sender may send, where `limit` holds for all."""
     return limit if request.body_limit is None else min(limit, request.body_limit)
 
 

@@ -21,8 +21,8 @@ __all__ = [
     "PARQUET",
     "SKETCH",
     "UPDATE",
+    "accepts_by_name",
     "accepts_gzip",
-    "asks_for",
     "check_accept",
     "media_type",
 ]
@@ -70,8 +70,8 @@ def check_accept(accept: str, *offered: str) -> None:
 
 
 @lru_cache(maxsize=256)
-def asks_for(accept: str, type_: str) -> bool:
-    """Whether Accept names a media type in so many words."""
+def accepts_by_name(accept: str, type_: str) -> bool:
+    """Whether Accept names a media type itself, and not by a wildcard."""
     ranges = [match for part in accept.split(",") if (match := _RANGE.fullmatch(part))]
     return any(m[1].lower() == type_ for m in ranges) and _accepts(accept, type_)
 

@@ -55,6 +55,7 @@ def parse_pairs(raw: bytes) -> list[tuple[str, str]]:
         raise HttpError(INVALID, f"A query may have at most {_LONGEST_QUERY} bytes.")
     if raw.count(b"&") >= _MOST_PARAMETERS:
         raise HttpError(INVALID, f"A query may have at most {_MOST_PARAMETERS} parameters.")
+    # Before anything is decoded: an escaped plus (%2B) stays a plus.
     pairs = [pair.partition(b"=") for pair in raw.replace(b"+", b"%20").split(b"&") if pair]
     return [
         ((name := decode_text(raw_name, "query")), decode_text(value, name))
@@ -63,7 +64,6 @@ def parse_pairs(raw: bytes) -> list[tuple[str, str]]:
 
 
 def parse_integer(text: str, name: str, *, least: int, most: int = _LARGEST) -> int:
-    """Read a whole number, or refuse it."""
     if _DIGITS.fullmatch(text) and least <= (number := int(text)) <= most:
         return number
     locations = [Location(name, f"a whole number from {least} to {most} is expected")]

@@ -64,7 +64,7 @@ class Preconditions:
             PreconditionFailed: If-Match does not match.
         """
         if self.if_match is not None and not self.if_match.match_strongly(tag):
-            raise PreconditionFailed("The object has another version than If-Match asks for.")
+            raise PreconditionFailed("The object has another version than If-Match requires.")
         return self.if_none_match is not None and self.if_none_match.match_weakly(tag)
 
 
@@ -106,8 +106,6 @@ def binding_versions(
 
 @dataclass(frozen=True, slots=True)
 class VersionTag:
-    """What a tag says."""
-
     schema_version: int
     versions: Mapping[str, int | None]
 

@@ -54,7 +54,6 @@ class ProblemType:
 
     @property
     def uri(self) -> str:
-        """The type URI."""
         return _BASE + self.slug
 
 
@@ -154,7 +153,6 @@ class HttpError(Exception):
 
     @property
     def fields(self) -> list[tuple[bytes, bytes]]:
-        """The header fields of an answer that is this problem."""
         named = {"content-type": PROBLEM_JSON, "cache-control": "no-store", **dict(self.headers)}
         return [(name.lower().encode(), value.encode()) for name, value in named.items()]
 
@@ -175,8 +173,13 @@ class HttpError(Exception):
             ]
         return {**self.extra, **document}
 
+    def answer(self, id_: str) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+        """Return status, fields and body of the answer to a request of this id."""
+        body = self.body(id_)
+        own = ((b"content-length", b"%d" % len(body)), (b"x-request-id", id_.encode()))
+        return self.type.status, [*self.fields, *own], body
+
     def body(self, instance: str | None = None) -> bytes:
-        """Return the document as JSON."""
         # What a mediator error carries may be of any type: a problem must not fail to print.
         return orjson.dumps(self.document(instance), default=str)
 

@@ -35,7 +35,7 @@ def serve_reference(app: FastAPI) -> None:
         loader=FileSystemLoader(_HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["json"] = lambda value, indent=None: json.dumps(value, indent=indent)
-    environment.filters["last_of"] = _last_of
+    environment.filters["last_of"] = lambda reference: reference.rpartition("/")[2]
     template = environment.get_template("reference.html")
 
     @cache
@@ -88,7 +88,3 @@ def _resolved(document: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
     kind, name = node["$ref"].split("/")[-2:]
     found: dict[str, Any] = document["components"][kind][name]
     return found
-
-
-def _last_of(reference: str) -> str:
-    return reference.rpartition("/")[2]

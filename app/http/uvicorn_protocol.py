@@ -29,7 +29,6 @@ from app.http.problems import (
     REQUEST_TIMEOUT,
     TOO_MANY_CONNECTIONS,
     HttpError,
-    problem_of,
 )
 
 __all__ = ["HEAD_LIMIT", "PIPELINED_LIMIT", "Http1Protocol", "protocol_of"]
@@ -67,7 +66,6 @@ class Http1Protocol(HttpToolsProtocol):
     """What of `_received` had come at the last beginning of a head, or piece of a body."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take in a connection, unless there are too many."""
         super().connection_made(transport)
         if not self.port.admit(self, self.client[0] if self.client else ""):
             headers = [("Retry-After", "1")]
@@ -75,12 +73,10 @@ class Http1Protocol(HttpToolsProtocol):
             self._refuse(HttpError(TOO_MANY_CONNECTIONS, detail, headers=headers))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget a connection."""
         self.port.leave(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what came; there is an end to what is no body."""
         if self._reading_ended:
             return
         self._received += len(data)
@@ -90,12 +86,10 @@ class Http1Protocol(HttpToolsProtocol):
             self._refuse(HttpError(HEAD_TOO_LARGE, detail))
 
     def on_message_begin(self) -> None:
-        """Begin a head."""
         self._phase, self._progress = _HEAD, self._received
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """End a head, which must be good: what follows is a body, which has a limit of its own."""
         if len(self.pipeline) >= PIPELINED_LIMIT:
             self._stop(HttpError(INVALID, "Too many requests wait in the connection."))
         parser = self.parser
@@ -107,16 +101,14 @@ class Http1Protocol(HttpToolsProtocol):
         super().on_headers_complete()
         self._phase = _BODY
         self.scope["extensions"] = DirectExchange(self.cycle).extension()
-        # Trailers are fields that nobody has checked (RFC 9110, section 6.5.1).
+        # Trailers are fields that are not checked (RFC 9110, section 6.5.1).
         self.headers = _DISCARD
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of a body."""
         self._progress = self._received
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """End a request."""
         self._phase = _IDLE
         super().on_message_complete()
 
@@ -133,7 +125,6 @@ class Http1Protocol(HttpToolsProtocol):
             self._start_asgi_task(*self.pipeline.pop())
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what could not be parsed, and close the connection."""
         if not self._reading_ended:
             # The sentence of uvicorn says less than the error that is being handled.
             detail = f"The request is no HTTP/1.1 (RFC 9112): {sys.exception() or msg}."
@@ -145,7 +136,6 @@ class Http1Protocol(HttpToolsProtocol):
         self.cycle.keep_alive = False
 
     def awaited(self) -> Awaited | None:
-        """Return what is waited for; see `app.http.connections`."""
         unsent = self.transport.get_write_buffer_size()
         if unsent:
             return "response", unsent
@@ -158,7 +148,6 @@ class Http1Protocol(HttpToolsProtocol):
         return None if self._answering() else ("idle", self._progress)
 
     def time_out(self, wait: Wait) -> None:
-        """End the connection, as what it waits for does not come."""
         if wait != "idle":
             _log.info("a connection timed out: its %s made no progress", wait)
         if wait == "response":
@@ -173,7 +162,7 @@ class Http1Protocol(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _stop(self, error: HttpError) -> None:
-        """Refuse a head, and have the parser read no further."""
+        """Refuse a head; the exception keeps the parser from reading further."""
         self._refuse(error)
         raise error
 
@@ -192,6 +181,7 @@ class Http1Protocol(HttpToolsProtocol):
         cycle = self.cycle
         if self.pipeline:
             cycle.keep_alive = False
+            # uvicorn has the newest request at the left, and it is the one that is being read.
             self.pipeline[0] = cycle, partial(_answer, error)
             return
         cycle.disconnected = True
@@ -202,16 +192,9 @@ class Http1Protocol(HttpToolsProtocol):
             self._write_refusal(error)
 
     def _write_refusal(self, error: HttpError) -> None:
-        problem, id_ = problem_of(error), new_request_id()
-        status, body = problem.type.status, problem.body(id_)
-        fields = [
-            *problem.fields,
-            (b"content-length", b"%d" % len(body)),
-            (b"x-request-id", id_.encode()),
-            (b"connection", b"close"),
-        ]
-        head = b"".join([STATUS_LINE[status], *map(_LINE, fields)])
-        self.transport.write(b"%b\r\n%b" % (head, body))
+        status, fields, body = error.answer(new_request_id())
+        lines = map(_LINE, [*fields, (b"connection", b"close")])
+        self.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[status], b"".join(lines), body))
         self.transport.close()
 
 
@@ -219,7 +202,7 @@ class DirectExchange:
     """Takes the body of a request, and answers it, past the messages of ASGI.
 
     uvicorn takes an answer as messages, checks each field of its head, and writes head and body one
-    after the other. This takes a body that came with its head, and writes an answer at once.
+    after the other. This takes a body that came with its head, and writes an answer in one piece.
     """
 
     __slots__ = ("_cycle",)
@@ -229,11 +212,9 @@ class DirectExchange:
         self._cycle = ref(cycle)
 
     def extension(self) -> dict[str, Any]:
-        """Return the extension as it stands in the scope of a request."""
         return {DIRECT_EXTENSION: {"send": self.send, "take": self.take}}
 
     def take(self) -> bytes | None:
-        """Take the body; see `TakeBody`."""
         cycle = self._cycle()
         if cycle is None or cycle.more_body or cycle.disconnected or cycle.response_complete:
             return None
@@ -244,8 +225,8 @@ class DirectExchange:
         return body
 
     def send(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
-        """Answer the request; see `SendResponse`."""
         cycle = self._cycle()
+        # Messages wait for a client that does not read, and are logged; an answer from here is not.
         if cycle is None or cycle.flow.write_paused or cycle.access_log or cycle.response_started:
             return False
         if not cycle.disconnected:
@@ -266,6 +247,7 @@ def _head(cycle: RequestResponseCycle, status: int, headers: list[tuple[bytes, b
     if not cycle.keep_alive:
         fields.append((b"connection", b"close"))
     lines = b"".join(map(_LINE, fields))
+    # Each field ends with the only CR and LF that it has; with more, it would be several fields.
     if not lines.count(b"\r") == lines.count(b"\n") == len(fields) or b"\0" in lines:
         raise ValueError("a field of the answer has what no field may have")
     return b"%b%b\r\n" % (STATUS_LINE[status], lines)
@@ -282,7 +264,6 @@ def _write(transport: asyncio.Transport, head: bytes, body: bytes) -> None:
 
 
 def protocol_of(port: Connections) -> type[Http1Protocol]:
-    """Return the protocol of a port's connections."""
     return type("Http1Protocol", (Http1Protocol,), {"port": port})
 
 

@@ -13,9 +13,9 @@ from mediator.base.errors import Invalid, Location
 
 __all__ = [
     "STRICT",
-    "Answer",
     "Body",
     "Parameters",
+    "ResponseModel",
     "WholeNumber",
     "parse_body",
     "parse_parameters",
@@ -46,7 +46,7 @@ class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Answer(BaseModel):
+class ResponseModel(BaseModel):
     """A body of a response, as it is documented; later versions may add members."""
 
 

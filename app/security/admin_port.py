@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -37,35 +38,26 @@ class Sees(Protocol):
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
+@dataclass(eq=False)
 class AdminAuthoriser:
     """Passes on the requests that are permitted, and refuses the others.
 
-    Args:
+    Attributes:
         metrics_open: Whether `/metrics` needs no key.
     """
 
-    def __init__(
-        self,
-        app: App,
-        authenticator: Authenticator,
-        access_cache: AccessCache,
-        limiter: TenantLimiter,
-        *,
-        metrics_open: bool,
-    ) -> None:
-        self._limiter = limiter
-        self._app = app
-        self._authenticator = authenticator
-        self._access_cache = access_cache
-        self._metrics_open = metrics_open
+    _app: App
+    _authenticator: Authenticator
+    _access_cache: AccessCache
+    _limiter: TenantLimiter
+    metrics_open: bool
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] != "http":
             raise ValueError(f"the admin port does not speak {scope['type']}")
         permission, variables = permission_of(scope["method"], scope["path"])
         if permission.extent is Extent.NOTHING or (
-            scope["path"] == "/metrics" and self._metrics_open
+            scope["path"] == "/metrics" and self.metrics_open
         ):
             # Neither probes nor figures may fail because somebody else sends too much.
             await self._app(scope, receive, send)
@@ -89,6 +81,7 @@ class AdminAuthoriser:
             field = _field(scope, b"authorization")
             return await self._authenticator.principal(field, basic=True)
         except Unauthenticated:
+            # Charged to an account of their own, whose limits bound guesses.
             with self._limiter.held(UNKNOWN):
                 raise
 
@@ -117,7 +110,7 @@ def visible(request: HTTPConnection) -> Sees:
 
 
 def _all(_database: str, _class_name: str | None = None, /) -> bool:
-    """Show everything, where nobody is authenticated."""
+    """Show everything, where requests are not authenticated."""
     return True
 
 

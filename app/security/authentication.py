@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode
+from dataclasses import dataclass
 from typing import Final
 
 from app.security.tokens import Tokens
@@ -22,28 +23,26 @@ _LONGEST: Final = 16_384
 _BAD_KEY: Final = "The key is not known, has ended or was revoked."
 
 
+@dataclass(eq=False)
 class Authenticator:
     """Finds out who sends a request.
 
-    Args:
-        tokens: Verifies tokens; None: there are only keys.
+    Attributes:
+        _tokens: Verifies tokens; None: there are only keys.
     """
 
-    def __init__(self, access_cache: AccessCache, tokens: Tokens | None, clock: Clock) -> None:
-        self._access_cache = access_cache
-        self._tokens = tokens
-        self._clock = clock
+    _access_cache: AccessCache
+    _tokens: Tokens | None
+    _clock: Clock
 
     async def principal(self, field: str | None, *, basic: bool = False) -> Principal | None:
         """Return who sends a request; None if it does not say.
 
-        Args:
-            field: The Authorization field.
-            basic: Whether a key may also come as the password of Basic (RFC 7617), which is what
-                browsers can prompt for.
+        With `basic` a key may also come as the password of Basic (RFC 7617), which is what browsers
+        can prompt for.
 
         Raises:
-            Unauthenticated: What it says is not good. It is never taken for anonymous then.
+            Unauthenticated: The credentials are not good. They never count as anonymous.
             Unavailable: It is not known any more which keys hold.
         """
         if field is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import perf_counter
 
 from app.security.authentication import Authenticator
@@ -15,39 +16,31 @@ from mediator.routing.model import RoutingModel
 __all__ = ["RequestAuthoriser"]
 
 
+@dataclass(eq=False)
 class RequestAuthoriser:
-    """Authenticates the requests of the data API, and says what each may do."""
-
-    def __init__(
-        self,
-        authenticator: Authenticator,
-        access_cache: AccessCache,
-        limiter: TenantLimiter,
-        model: Callable[[], RoutingModel],
-    ) -> None:
-        self._authenticator = authenticator
-        self._access_cache = access_cache
-        self._limiter = limiter
-        self._model = model
+    _authenticator: Authenticator
+    _access_cache: AccessCache
+    _limiter: TenantLimiter
+    _model: Callable[[], RoutingModel]
 
     async def authorise(self, authorization: str | None) -> Access:
         """Let a request in; `release` is to follow.
 
         Raises:
-            Unauthenticated: Its credentials are no good.
+            Unauthenticated: Its credentials are not good.
             TooManyRequests: There are too many requests.
             Unavailable: It is not known any more which keys hold.
         """
         try:
             principal = await self._authenticator.principal(authorization)
         except Unauthenticated:
+            # Charged to an account of their own, whose limits bound guesses.
             self._limiter.leave(self._limiter.enter(UNKNOWN))
             raise
         meter = self._limiter.enter(ANONYMOUS if principal is None else principal.tenant)
         return Access(principal, self._access_cache, self._model, meter)
 
     def release(self, access: Access) -> None:
-        """Note that the request was answered."""
         self._limiter.leave(access.meter)
 
     async def is_valid(self, access: Access, authorization: str | None, started_s: float) -> bool:

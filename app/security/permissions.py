@@ -92,6 +92,9 @@ def permission_of(method: str, path: str) -> tuple[Permission, Mapping[str, str]
 
 
 def database_of(variables: Mapping[str, str], query: bytes) -> str | None:
-    """Return the database that a path or a query names; of two the route might take the other."""
+    """Return the database that a path or a query names.
+
+    None if the query names several: the route might take another of them.
+    """
     given = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("database", [])
     return variables.get("database") or (given[0] if len(given) == 1 else None)

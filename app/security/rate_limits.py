@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Final
 
-from mediator.access.metering import Meter, Storage, TenantLimits
+from mediator.access.metering import Meter, TenantLimits
+from mediator.access.stored_objects import StoredObjects
 from mediator.base.clock import Clock
 from mediator.base.errors import TooManyRequests
 from mediator.base.observation import Observer, RequestRefused
@@ -24,21 +26,13 @@ UNKNOWN: Final = "(unknown)"
 """The account of requests whose credentials are no good."""
 
 
+@dataclass(eq=False)
 class TenantLimiter:
-    """Lets requests in, or answers when to come again."""
-
-    def __init__(
-        self,
-        limits: Callable[[str], TenantLimits],
-        storage: Storage,
-        clock: Clock,
-        observe: Observer,
-    ) -> None:
-        self._limits = limits
-        self._storage = storage
-        self._clock = clock
-        self._observe = observe
-        self._meters: dict[str, Meter] = {}
+    _limits: Callable[[str], TenantLimits]
+    _stored: StoredObjects
+    _clock: Clock
+    _observe: Observer
+    _meters: dict[str, Meter] = field(default_factory=dict, init=False)
 
     def enter(self, tenant: str) -> Meter:
         """Let a request in; returns the tenant's account. `leave` is to follow.
@@ -49,7 +43,7 @@ class TenantLimiter:
         limits = self._limits(tenant)
         meter = self._meters.get(tenant)
         if meter is None:
-            meter = self._meters[tenant] = Meter(tenant, limits, self._clock, self._storage)
+            meter = self._meters[tenant] = Meter(tenant, limits, self._clock, self._stored)
         elif meter.limits is not limits:
             meter.adopt(limits)
         try:
@@ -61,7 +55,6 @@ class TenantLimiter:
 
     @staticmethod
     def leave(meter: Meter) -> None:
-        """Note that a request was answered."""
         meter.in_flight -= 1
 
     @contextmanager

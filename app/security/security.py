@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Final
 
@@ -29,8 +29,6 @@ _LOOK_S: Final = 5.0
 
 
 class Security:
-    """Authenticates requests, and knows who owns what."""
-
     def __init__(
         self,
         settings: AccessSettings,
@@ -49,17 +47,11 @@ class Security:
         self._clock = clock
         self._keys = KeySet(settings.jwt_keys, clock) if settings.jwt_keys else None
         self.authenticator = Authenticator(access_cache, self._tokens(settings), clock)
-        periodic_tasks = [
-            *access_cache.periodic_tasks(),
-            *(self._keys.periodic_tasks() if self._keys else ()),
-        ]
-        periodic_tasks.append(
-            PeriodicTask("counting the objects of tenants", _LOOK_S, self._count_objects)
-        )
-        self._scheduler = Scheduler(periodic_tasks)
+        counting = PeriodicTask("counting the objects of tenants", _LOOK_S, self._count_objects)
+        fetching = self._keys.periodic_tasks() if self._keys else ()
+        self._scheduler = Scheduler([*access_cache.periodic_tasks(), *fetching, counting])
 
     def authoriser(self, model: Callable[[], RoutingModel]) -> RequestAuthoriser:
-        """Return what authorises the requests of the data API."""
         return RequestAuthoriser(self.authenticator, self.access_cache, self.limiter(), model)
 
     def limiter(self) -> TenantLimiter:
@@ -78,7 +70,6 @@ class Security:
         self._scheduler.start()
 
     async def stop(self) -> None:
-        """Look no more."""
         await self._scheduler.stop()
 
     def _tokens(self, settings: AccessSettings) -> Tokens | None:
@@ -107,13 +98,9 @@ class Security:
         return limits
 
     async def _count_objects(self) -> None:
-        await self.stored.measure(self._bounded())
-
-    def _bounded(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the databases of tenants whose objects are bounded."""
-        tenants = self.access_cache.current.tenants
-        return {
+        bounded = {
             name: tenant.databases
-            for name, tenant in tenants.items()
+            for name, tenant in self.access_cache.current.tenants.items()
             if self._limits_of(name).objects is not None
         }
+        await self.stored.measure(bounded)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -49,22 +49,20 @@ _UNREADABLE: Final = (jwt.PyJWTError, ValueError, TypeError, OverflowError, Recu
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What a token must say."""
-
     issuer: str
     audience: str
     leeway_s: float
 
 
+@dataclass(eq=False)
 class Tokens:
     """Verifies tokens; what was found good is remembered until it ends, or the keys change."""
 
-    def __init__(self, keys: KeySet, rules: TokenRules, clock: Clock) -> None:
-        self.keys = keys
-        self._rules = rules
-        self._clock = clock
-        self._good: dict[bytes, tuple[Principal, float]] = {}
-        self._generation = keys.generation
+    keys: KeySet
+    _rules: TokenRules
+    _clock: Clock
+    _good: dict[bytes, tuple[Principal, float]] = field(default_factory=dict, init=False)
+    _generation: int = field(default=0, init=False)
 
     async def principal(self, token: str) -> Principal:
         """Return whom a token stands for.
@@ -154,22 +152,22 @@ _MOST_KEYS: Final = 64
 _log = logging.getLogger("portolan.access")
 
 
+@dataclass(eq=False)
 class KeySet:
     """Keys by their ids, fetched anew from time to time and when an id is not known.
 
     While the issuer does not answer, the keys that were fetched last stay good.
 
-    Args:
-        location: A file, or an ``https`` address.
+    Attributes:
+        _location: A file, or an ``https`` address.
     """
 
-    def __init__(self, location: str, clock: Clock) -> None:
-        self._location = location
-        self._clock = clock
-        self.keys: Mapping[str, PyJWK] = {}
-        self.fetched_s = float("-inf")
-        self._turn = asyncio.Lock()
-        self.generation = 0
+    _location: str
+    _clock: Clock
+    keys: Mapping[str, PyJWK] = field(default_factory=dict, init=False)
+    fetched_s: float = field(default=float("-inf"), init=False)
+    generation: int = field(default=0, init=False)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def find(self, key_id: str | None) -> PyJWK | None:
         """Return a key; without an id, the only one there is."""
@@ -181,10 +179,11 @@ class KeySet:
 
     async def refresh(self) -> None:
         """Fetch the keys, unless that was done a moment ago."""
-        async with self._turn:
+        async with self._lock:
             now_s = self._clock.monotonic()
             if now_s - self.fetched_s < FLOOR_S:
                 return
+            # Before the fetch: after one that fails there is a pause as well.
             self.fetched_s = now_s
             try:
                 self.keys = _read(await self._fetch())
@@ -193,7 +192,6 @@ class KeySet:
                 _log.warning("the keys of the token issuer were not read: %s", type(error).__name__)
 
     def periodic_tasks(self) -> list[PeriodicTask]:
-        """Return the task that a scheduler is to run."""
         return [PeriodicTask("fetching the keys of the token issuer", _REFRESHED_S, self.refresh)]
 
     def _look(self, key_id: str | None) -> PyJWK | None:

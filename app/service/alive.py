@@ -19,7 +19,6 @@ _OK: Final = 200
 
 
 def is_alive(port: int, *, tls: bool) -> bool:
-    """Whether the admin API answers on a port of this machine."""
     connection = _secured(port) if tls else HTTPConnection("127.0.0.1", port, timeout=WITHIN_S)
     try:
         connection.request("GET", "/live")

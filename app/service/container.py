@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -20,6 +20,7 @@ from app.api.options import DataOptions
 from app.api.router import DataApi
 from app.coherence.caches import Caches, make_caches
 from app.coherence.probe_readers import cache_readers
+from app.security.data_port import RequestAuthoriser
 from app.security.security import Security
 from app.service.relays import RelayProcess
 from app.settings.access import AccessSettings
@@ -34,6 +35,7 @@ from app.settings.main import (
 from app.settings.systems_file import SystemsFile, read_systems
 from app.settings.telemetry import TelemetrySettings
 from app.telemetry.log import log_observation
+from app.telemetry.metrics import Metrics
 from app.telemetry.recent_events import KEPT, RecentEvents
 from app.telemetry.telemetry import Telemetry
 from app.telemetry.traces import Application, traced
@@ -57,8 +59,6 @@ EMBEDDED_NAMES: dict[Kind, str] = {"redis": "redis", "postgresql": "postgres", "
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """Everything that serves, started and stopped together."""
-
     mediator: Mediator
     data: Application
     admin: FastAPI
@@ -70,23 +70,24 @@ class Container:
     scheduler: Scheduler
 
     async def reread(self) -> None:
-        """Look at once whether the file of systems has changed."""
+        """Apply the file of systems now, if it has changed."""
         if self.systems_file is not None:
             await self.systems_file.look()
 
     def end_streams(self) -> None:
         """End answers that have no end of their own, so that requests can be finished."""
-        self.mediator.changes.end_streams()
+        if self.mediator.changes.subscriptions is not None:
+            self.mediator.changes.subscriptions.end()
         self.job_backend.streams.end()
 
     async def stop(self) -> None:
-        """Release every connection."""
         await self.scheduler.stop()
         context, caches = self.context, self.context.caches
         for part in (context.probes, context.security, self.relays, caches, self.mediator):
             if part is not None:
                 await part.stop()
         if caches is not None:
+            # After the mediator: its last writes still call the sketch.
             await caches.close()
         await self.telemetry.close()
 
@@ -99,36 +100,31 @@ async def build(
 ) -> Container:
     """Build and start the service.
 
-    Nothing is cached without `caching`, and nobody is authenticated without `access`.
+    Without `caching` nothing is cached, and without `access` requests are not authenticated.
 
     Raises:
         MissingSetting: There is no catalogue.
         Unavailable: The catalogue does not answer.
     """
     recent_events, telemetry = RecentEvents(), Telemetry(TelemetrySettings())
-    observers: tuple[Observer, ...] = (
-        *telemetry.observers,
-        FilteredObserver(recent_events.observe, KEPT),
-    )
+    kept = FilteredObserver(recent_events.observe, KEPT)
+    observers: list[Observer] = [*telemetry.observers, kept]
+    observe = broadcast(*observers)
     caches = _caches(settings, caching, telemetry)
-    mediator = _mediator(settings, caches, observers)
+    options = _options(settings, caches, alone=caches is not None and caches.alone)
+    mediator = Mediator(options, make_store, observers)
     await _start(mediator, caching)
-    security = await _secure(mediator, access, broadcast(*observers))
-    relays = _relays(settings, broadcast(*observers))
-    _keep_coherent(caches, mediator, telemetry)
-    job_backend = _job_backend(mediator, settings)
+    security = await _secure(mediator, access, observe)
+    relays = _relays(settings, observe)
+    if caches is not None:
+        caches.start(mediator.orphan_resolver, lambda: mediator.data.model)
+    directory = JobSettings().directory(settings.data_dir)
+    streams = RunStreams(mediator.runs)
+    job_backend = JobBackend(mediator.runs, mediator.workers, directory, streams)
     authoriser = security.authoriser(lambda: mediator.data.model) if security else None
-    data = DataApi(
-        mediator.data,
-        await _options_of_data(http, caching, mediator),
-        broadcast(*observers),
-        mediator.changes.subscriptions,
-        caches,
-        mediator.transactions.run,
-        job_backend,
-        authoriser,
-    )
-    _connect_metrics(telemetry, mediator, data, security)
+    data_options = await _options_of_data(http, caching, mediator)
+    data = _data_api(mediator, data_options, observe, caches, job_backend, authoriser)
+    _connect_metrics(telemetry.metrics, mediator, data, security, caches)
     refresh = telemetry.job_refresher(mediator).refresh
     probes = _probes(mediator, caching)
     context = _admin_context(mediator, caches, security, data, recent_events, probes, refresh)
@@ -152,24 +148,18 @@ def _caches(
     return make_caches(caching, url, events, telemetry.connect)
 
 
-def _mediator(
-    settings: MediatorSettings, caches: Caches | None, observers: Sequence[Observer]
-) -> Mediator:
-    options = _coherent(_options(settings, alone=caches is not None and caches.alone), caches)
-    return Mediator(options, make_store, observers)
-
-
-def _coherent(options: MediatorOptions, caches: Caches | None) -> MediatorOptions:
-    """Return options of a mediator that keeps caches coherent, whatever it writes or changes."""
-    if caches is None:
-        return options
-    return replace(options, guard=caches.guard, decorate_control=caches.coherent)
-
-
-def _keep_coherent(caches: Caches | None, mediator: Mediator, telemetry: Telemetry) -> None:
-    if caches is not None:
-        telemetry.metrics.caches.regrets = lambda: caches.estimator.regrets
-        caches.start(mediator.orphan_resolver, lambda: mediator.data.model)
+def _data_api(
+    mediator: Mediator,
+    options: DataOptions,
+    observe: Observer,
+    caches: Caches | None,
+    job_backend: JobBackend,
+    authoriser: RequestAuthoriser | None,
+) -> DataApi:
+    subscriptions, transact = mediator.changes.subscriptions, mediator.transactions.run
+    return DataApi(
+        mediator.data, options, observe, subscriptions, caches, transact, job_backend, authoriser
+    )
 
 
 def _admin_context(
@@ -181,7 +171,6 @@ def _admin_context(
     probes: StalenessProbes,
     refresh: Refresh,
 ) -> AdminContext:
-    """Return what the admin application needs beside the control plane."""
     return AdminContext(
         views=mediator.views,
         probes=probes,
@@ -194,11 +183,6 @@ def _admin_context(
         integrity=mediator.integrity,
         only_loopback=security is None,
     )
-
-
-def _job_backend(mediator: Mediator, settings: MediatorSettings) -> JobBackend:
-    directory = JobSettings().directory(settings.data_dir)
-    return JobBackend(mediator.runs, mediator.workers, directory, RunStreams(mediator.runs))
 
 
 async def _options_of_data(
@@ -215,18 +199,22 @@ async def _options_of_data(
 
 def _probes(mediator: Mediator, caching: CacheSettings | None) -> StalenessProbes:
     readers = cache_readers(caching.probe_caches) if caching else None
-    return StalenessProbes(mediator.data, SystemClock(), readers, leases=mediator.leases)
+    return StalenessProbes(mediator.data, SystemClock(), readers, mediator.leases)
 
 
 def _connect_metrics(
-    telemetry: Telemetry, mediator: Mediator, data: DataApi, security: Security | None
+    metrics: Metrics,
+    mediator: Mediator,
+    data: DataApi,
+    security: Security | None,
+    caches: Caches | None,
 ) -> None:
-    """Connect the gauges that no event carries."""
-    metrics = telemetry.metrics
     subscriptions = mediator.changes.subscriptions
     metrics.subscribers.set_function(lambda: subscriptions.count if subscriptions else 0)
     metrics.connect(metrics.active, lambda: data.active)
     metrics.connect(metrics.view_ages, mediator.views.ages)
+    if caches is not None:
+        metrics.caches.regrets = lambda: caches.estimator.regrets
     if security is not None:
         stored = security.stored
         metrics.connect(
@@ -239,8 +227,8 @@ async def _secure(
 ) -> Security | None:
     if access is None:
         return None
-    count = mediator.schemas.count
-    security = Security(access, mediator.tenancy.cache, SystemClock(), count, observe)
+    cache, count = mediator.tenancy.cache, mediator.schemas.count
+    security = Security(access, cache, SystemClock(), count, observe)
     await security.start()
     return security
 
@@ -256,8 +244,7 @@ async def writing(settings: MediatorSettings, caching: CacheSettings) -> AsyncIt
     if caching.sketch == "memory":
         raise MissingSetting("A sketch in memory is one process's own: set PORTOLAN_SKETCH=redis.")
     caches = make_caches(caching, _revealed(settings.coordination_url))
-    options = _coherent(_options(settings, alone=False), caches)
-    mediator = Mediator(options, make_store, [log_observation])
+    mediator = Mediator(_options(settings, caches), make_store, [log_observation])
     async with AsyncExitStack() as rest:
         if caches is not None:
             rest.push_async_callback(caches.close)
@@ -278,7 +265,7 @@ async def reading(settings: MediatorSettings) -> AsyncIterator[Mediator]:
         Conflict: The catalogue is of another version.
         Unavailable: The catalogue does not answer.
     """
-    options = replace(_options(settings, alone=False), migrate=False)
+    options = replace(_options(settings), migrate=False)
     mediator = Mediator(options, make_store, [log_observation])
     try:
         await mediator.open()
@@ -325,8 +312,11 @@ async def _start(mediator: Mediator, caching: CacheSettings | None) -> None:
         ) from error
 
 
-def _options(settings: MediatorSettings, *, alone: bool) -> MediatorOptions:
-    return MediatorOptions(
+def _options(
+    settings: MediatorSettings, caches: Caches | None = None, *, alone: bool = False
+) -> MediatorOptions:
+    """Return the options of a mediator that keeps caches coherent, whatever it writes."""
+    options = MediatorOptions(
         catalogue_url=settings.required_catalogue_url,
         migrate=settings.catalogue_migrate == "auto",
         coordination_url=_revealed(settings.coordination_url),
@@ -335,10 +325,13 @@ def _options(settings: MediatorSettings, *, alone: bool) -> MediatorOptions:
         proposal_dwell_s=settings.proposal_dwell_s,
         retention=Retention(settings.feed_changes, settings.feed_hours * 3600),
         query_limits=Limits(rows=settings.query_rows, seconds=settings.query_seconds),
-        energy=settings.energy.stated() if settings.energy else Energy(),
+        energy=settings.energy or Energy(),
         alone=alone,
         relaying="elsewhere" if _has_relay_process(settings) else "here",
     )
+    if caches is None:
+        return options
+    return replace(options, guard=caches.guard, decorate_control=caches.coherent)
 
 
 def _systems(settings: MediatorSettings) -> list[SystemSettings]:

@@ -59,7 +59,6 @@ class Signals:
         self.drain = False
 
     def listen(self) -> None:
-        """Begin to listen."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._end, True)
         loop.add_signal_handler(signal.SIGINT, self._end, False)
@@ -75,9 +74,10 @@ class Signals:
 async def drain(
     server: uvicorn.Server, lifecycle: Lifecycle, seconds: float, hurried: asyncio.Event
 ) -> None:
-    """Say that we go, and answer on for so many seconds, or until we are hurried."""
+    """Turn readiness off, and go on answering for so many seconds, or until `hurried` is set."""
     lifecycle.draining = True
-    server.config.encoded_headers.append(_CLOSE)  # taken over once a second,
+    # uvicorn takes over the headers of its configuration only once a second.
+    server.config.encoded_headers.append(_CLOSE)
     server.server_state.default_headers = [*server.server_state.default_headers, _CLOSE]
     _log.info("draining for %g s", seconds)
     try:
@@ -93,6 +93,7 @@ async def stop_accepting(listener: socket.socket) -> None:
     Where that cannot be, the listener is closed as it is.
     """
     program = ctypes.create_string_buffer(_DROP_ALL, len(_DROP_ALL))
+    # struct sock_fprog: the number of instructions, and their address.
     reference = struct.pack("HL", 1, ctypes.addressof(program))
     try:
         listener.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, reference)

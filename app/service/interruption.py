@@ -69,4 +69,5 @@ async def interruptible(ended: asyncio.Event) -> AsyncIterator[None]:
 
 async def _interrupt(ended: asyncio.Event, limit: asyncio.Timeout) -> None:
     await ended.wait()
+    # A deadline of now: the timeout cancels the block.
     limit.reschedule(asyncio.get_running_loop().time())

@@ -53,8 +53,6 @@ _FORWARDED: Final[dict[str, type[Any]]] = {
 
 
 class RelayProcess:
-    """Keeps the process alive."""
-
     def __init__(self, settings: MediatorSettings, observe: Observer) -> None:
         self._options = orjson.dumps(_settings_of(settings)) + b"\n"
         self._observe = observe
@@ -62,11 +60,9 @@ class RelayProcess:
         self._keeping: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start it, and see to it that it runs."""
         self._keeping = asyncio.create_task(keep("the process of the relays", self._run))
 
     async def stop(self) -> None:
-        """End it, and wait until it is gone."""
         if self._keeping is not None:
             await end([self._keeping])
         if self._process is not None:
@@ -120,14 +116,9 @@ def _send(event: Observation) -> None:
 
 
 async def _relay(options: dict[str, Any], gone: asyncio.StreamReader) -> None:
-    mediator_options = MediatorOptions(
-        catalogue_url=options["catalogue_url"],
-        coordination_url=options["coordination_url"],
-        retention=Retention(**options["retention"]),
-        relaying="only",
-        migrate=False,
-    )
-    mediator = Mediator(mediator_options, make_store, [_send])
+    retention = Retention(**options.pop("retention"))
+    only = MediatorOptions(**options, retention=retention, relaying="only", migrate=False)
+    mediator = Mediator(only, make_store, [_send])
     try:
         await mediator.start()
         spare_the_collector()

@@ -81,6 +81,7 @@ class Certificate:
     async def reread(self) -> None:
         """Use what is in the files now, if it has changed and can be used."""
         try:
+            # Before the files are read: what changes meanwhile is then found the next time.
             versions = self._file_versions()
             if versions == self._seen:
                 return
@@ -93,7 +94,6 @@ class Certificate:
         self._warn(ends)
 
     def periodic_task(self) -> PeriodicTask:
-        """Return what is to be done again and again."""
         return PeriodicTask(
             f"looking for a renewed certificate of the {self.port} port", REREAD_S, self.reread
         )
@@ -106,7 +106,6 @@ class Certificate:
             connection.context = self._newest
 
     def load(self) -> ssl.SSLContext:
-        """Read the files anew."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])

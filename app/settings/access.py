@@ -40,7 +40,7 @@ class AccessSettings(BaseSettings):
         None, gt=0, description="Requests in a second that a replica takes of one tenant."
     )
     tenant_burst: int = Field(
-        100, ge=1, le=1_000_000, description="Requests of one tenant at once, after a pause."
+        100, ge=1, le=1_000_000, description="Requests of one tenant in a burst, after a pause."
     )
     tenant_in_flight: int | None = Field(
         None, ge=1, description="Requests of one tenant that are being answered at the same time."
@@ -80,7 +80,6 @@ class AccessSettings(BaseSettings):
 
     @property
     def limits(self) -> TenantLimits:
-        """Limits of a tenant that has none of its own."""
         names = [field.name for field in fields(TenantLimits)]
         return TenantLimits(**{name: getattr(self, f"tenant_{name}") for name in names})
 
@@ -111,7 +110,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_trusted(location: str) -> bool:
-    """Whether nobody on the way can put in keys of his own."""
+    """Whether keys that are read there cannot be replaced on the way."""
     parts = urlsplit(location)
     if "@" in parts.netloc:
         return False

@@ -18,8 +18,8 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from app.settings.energy import EnergySettings
 from mediator.control.port import SystemRegistration
+from mediator.scaling.energy import Energy
 from mediator.schema.annotations import Capability
 from mediator.stores.kinds import store_kinds
 from mediator.stores.port import SystemConfig
@@ -118,7 +118,6 @@ class HttpSettings(BaseSettings):
 
     @property
     def admin_url(self) -> str:
-        """Address of the admin API, likewise."""
         return f"{_scheme(self.admin_tls_certificate)}://{self.admin_host}:{self.admin_port}"
 
 
@@ -148,7 +147,6 @@ class SystemSettings(BaseModel):
     declared: list[Capability] = Field(default_factory=list)
 
     def registration(self) -> SystemRegistration:
-        """Return what the mediator registers."""
         config = SystemConfig(
             url=self.url.get_secret_value(),
             **self.model_dump(exclude={"url", "declared"}),
@@ -178,7 +176,7 @@ class MediatorSettings(BaseSettings):
     )
     relays: Literal["process", "here"] = Field(
         "process",
-        description="Where changes are brought to the feed and to views: in a `process` of its"
+        description="Where changes are relayed to the feed and to views: in a `process` of its"
         " own, so that requests do not wait for it, or `here`, in the one that serves.",
     )
     feed_changes: int = Field(
@@ -206,7 +204,7 @@ class MediatorSettings(BaseSettings):
         100_000, gt=0, description="Records that stores may send for one query."
     )
     query_seconds: float = Field(10.0, gt=0, description="Time that one query may take.")
-    energy: EnergySettings | None = Field(
+    energy: Energy | None = Field(
         None,
         description="Powers in watts, for the energy-delay product in scaling advice, as JSON:"
         ' {"service": {"idle_w": 20, "peak_w": 60, "edp_goal_js": 0.001}, "systems": {"redis":'
@@ -280,16 +278,16 @@ class CacheSettings(BaseSettings):
         60.0, gt=0, le=86_400, description="For how many seconds a client may use a filter at most."
     )
     cache_longest_s: float = Field(
-        600.0, gt=0, le=86_400, description="Longest life of a cached answer, in seconds."
+        600.0, gt=0, le=86_400, description="Longest TTL of a cached answer, in seconds."
     )
     cache_margin_s: float = Field(
         5.0,
         ge=3,
-        description="Seconds that pass at most from asking the sketch to the receipt of the answer"
-        " by the last cache.",
+        description="Seconds that pass at most from a call of the sketch to the receipt of the"
+        " answer by the last cache.",
     )
     cache_layers: int = Field(
-        1, ge=1, le=8, description="Shared caches in a row that do not tell how old a copy is."
+        1, ge=1, le=8, description="Shared caches in a row that do not say how old a copy is."
     )
     cache_queries: int = Field(
         10_000,
@@ -299,20 +297,19 @@ class CacheSettings(BaseSettings):
     )
     cache_estimator: Literal["static", "cate", "learner"] = Field(
         "static",
-        description="How lives of cached answers are chosen: `static`, the longest that the class"
+        description="How TTLs of cached answers are chosen: `static`, the longest that the class"
         " allows; `cate`, by the rates of misses and writes; `learner`, by cost.",
     )
     cache_false_positives: float = Field(
         0.1,
         gt=0,
         le=1,
-        description="Lives become shorter while a class's filter finds a larger share of keys"
+        description="TTLs become shorter while a class's filter finds a larger share of keys"
         " wrongly.",
     )
     cache_invalidations_per_s: PositiveFloat | None = Field(
         None,
-        description="Lives become shorter while more copies of a class are invalidated in a"
-        " second.",
+        description="TTLs become shorter while more copies of a class are invalidated in a second.",
     )
     purge: list[PurgeTarget] = Field(
         default_factory=list, description="Caches that are purged, as a JSON list."
@@ -391,9 +388,7 @@ class JobSettings(BaseSettings):
     )
 
     def directory(self, data_dir: Path) -> Path:
-        """Return where runs are kept."""
         return (self.jobs_dir or data_dir / "jobs").resolve()
 
     def spark_options(self) -> SparkOptions:
-        """Return what a session is opened with."""
         return SparkOptions(self.spark, self.spark_conf, self.gpu)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -45,45 +46,36 @@ def read_systems(path: Path) -> list[SystemSettings]:
         raise MissingSetting(f"PORTOLAN_SYSTEMS_FILE: {path}: {', '.join(locations)}.") from None
 
 
+@dataclass(eq=False)
 class SystemsFile:
     """A file that is applied when it changes.
 
-    Args:
-        path: The file.
-        applied: What was read of it at the start.
-        apply: Has the systems reached as they say; returns the names of those that changed.
+    Attributes:
+        _applied: What was read of it at the start.
+        _apply: Reconfigures the systems; returns the names of those that changed.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        applied: Sequence[SystemSettings],
-        apply: Callable[[Sequence[SystemRegistration]], Awaitable[list[str]]],
-    ) -> None:
-        self._path = path
-        self._applied = list(applied)
-        self._apply = apply
-        self._trouble = ""
-        self._looking = asyncio.Lock()
+    _path: Path
+    _applied: list[SystemSettings]
+    _apply: Callable[[Sequence[SystemRegistration]], Awaitable[list[str]]]
+    _failure: str = field(default="", init=False)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     def periodic_task(self) -> PeriodicTask:
-        """Return what is to be done in the background."""
         return PeriodicTask("reading the file of systems", _EVERY_S, self.look)
 
     async def look(self) -> None:
         """Apply the file if it has changed; what cannot be applied is tried again the next time."""
-        async with self._looking:
+        # SIGHUP may call this while the periodic task is at it.
+        async with self._lock:
             try:
                 systems = await asyncio.to_thread(read_systems, self._path)
                 if systems != self._applied:
                     changed = await self._apply([system.registration() for system in systems])
                     self._applied = systems
                     _log.info("systems that are reached in another way: %s", ", ".join(changed))
-                self._trouble = ""
+                self._failure = ""
             except (MissingSetting, MediatorError) as error:
-                self._note(str(error))
-
-    def _note(self, trouble: str) -> None:
-        if trouble != self._trouble:
-            _log.warning("%s What was applied before holds.", trouble)
-        self._trouble = trouble
+                if str(error) != self._failure:
+                    _log.warning("%s What was applied before holds.", error)
+                self._failure = str(error)

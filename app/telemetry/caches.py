@@ -27,48 +27,26 @@ class CacheMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._ttls = histogram(
-            registry,
-            "portolan_cache_ttl_seconds",
-            "TTLs that answers were granted.",
-            _TTLS_S,
-            *OF_CLASS,
-        )
+        about = "TTLs that answers were granted."
+        self._ttls = histogram(registry, "portolan_cache_ttl_seconds", about, _TTLS_S, *OF_CLASS)
         self._ttl_timers: dict[Partition, Histogram] = {}
-        self._fates = counter(
-            registry, "portolan_cache_copies", "What became of copies.", *OF_CLASS, "fate"
-        )
-        self._ttl_error = gauge(
-            registry,
-            "portolan_cache_ttl_error",
-            "Share of the copies that were invalidated, less the share that was expected.",
-            *OF_CLASS,
-        )
-        self._results = counter(
-            registry,
-            "portolan_query_results_changed",
-            "Cached results of queries that writes may have changed.",
-            *OF_CLASS,
-        )
-        self._queries = gauge(
-            registry,
-            "portolan_registered_queries",
-            "Queries whose results may be cached, as this replica knew them at the last change.",
-            *OF_CLASS,
-        )
+        about = "What became of copies."
+        self._fates = counter(registry, "portolan_cache_copies", about, *OF_CLASS, "fate")
+        about = "Share of the copies that were invalidated, less the share that was expected."
+        self._ttl_error = gauge(registry, "portolan_cache_ttl_error", about, *OF_CLASS)
+        about = "Cached results of queries that writes may have changed."
+        self._results = counter(registry, "portolan_query_results_changed", about, *OF_CLASS)
+        about = "Queries whose results may be cached, as this replica knew them at the last change."
+        self._queries = gauge(registry, "portolan_registered_queries", about, *OF_CLASS)
         self.regrets: Callable[[], Mapping[Partition, Regret]] = dict
         self._regretted: dict[Partition, Regret] = {}
-        self.handlers: Handlers = {
-            TtlGranted: self._granted,
-            ResultsChanged: self._results_changed,
-        }
+        self.handlers: Handlers = {TtlGranted: self._granted, ResultsChanged: self._results_changed}
 
     def refresh(self) -> None:
-        """Count what became of copies since the last refresh."""
         regrets = self.regrets()
         for partition, regret in regrets.items():
             self._count(partition, regret)
-        # An estimator that has forgotten a class counts it from nought again.
+        # An estimator that has forgotten a class counts it from zero again.
         self._regretted = {partition: replace(regret) for partition, regret in regrets.items()}
 
     def _count(self, partition: Partition, regret: Regret) -> None:

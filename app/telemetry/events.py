@@ -31,23 +31,15 @@ __all__ = [
 ]
 
 _REQUESTS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-_OF_REQUEST: Final = (
-    "http_request_method",
-    "http_route",
-    "http_response_status_code",
-    "url_scheme",
-)
+_OF_REQUEST = "http_request_method", "http_route", "http_response_status_code", "url_scheme"
 _STALENESS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
 def request_handlers(registry: CollectorRegistry) -> Handlers:
     """Measure requests, by the semantic conventions for HTTP (OpenTelemetry, stable)."""
+    about = "Time to answer a request."
     durations = histogram(
-        registry,
-        "http_server_request_duration_seconds",
-        "Time to answer a request.",
-        _REQUESTS_S,
-        *_OF_REQUEST,
+        registry, "http_server_request_duration_seconds", about, _REQUESTS_S, *_OF_REQUEST
     )
     # Finding a child by its labels takes longer than counting.
     timers: dict[tuple[str, str, int, str], Histogram] = {}
@@ -63,17 +55,13 @@ def request_handlers(registry: CollectorRegistry) -> Handlers:
 
 
 def placement_handlers(registry: CollectorRegistry) -> Handlers:
-    """Count placements by the reason for them, and what speaks against them since."""
-    decided = counter(
-        registry, "portolan_placements", "Nodes placed with a schema.", "database", "reason"
-    )
+    about = "Nodes placed with a schema."
+    decided = counter(registry, "portolan_placements", about, "database", "reason")
     of_node = ("database", "node")
-    violations = counter(
-        registry, "portolan_violations", "Violations of annotations.", *of_node, "metric"
-    )
-    proposals = counter(
-        registry, "portolan_proposals", "Recorded proposals to move a node.", *of_node
-    )
+    about = "Violations of annotations."
+    violations = counter(registry, "portolan_violations", about, *of_node, "metric")
+    about = "Recorded proposals to move a node."
+    proposals = counter(registry, "portolan_proposals", about, *of_node)
 
     def placed(event: PlacementDecided) -> None:
         for reason in event.reasons.values():
@@ -87,20 +75,11 @@ def placement_handlers(registry: CollectorRegistry) -> Handlers:
 
 
 def view_handlers(registry: CollectorRegistry) -> Handlers:
-    """Count reads that were tried at a view."""
-    tried = counter(
-        registry,
-        "portolan_view_reads",
-        "Reads that a view could have answered, by what became of it.",
-        *OF_CLASS,
-        "decision",
-    )
+    about = "Reads that a view could have answered, by what became of it."
+    tried = counter(registry, "portolan_view_reads", about, *OF_CLASS, "decision")
+    about = "How old answers of a view were at most, as measured."
     staleness = histogram(
-        registry,
-        "portolan_answer_staleness_seconds",
-        "How old answers of a view were at most, as measured.",
-        _STALENESS_S,
-        *OF_CLASS,
+        registry, "portolan_answer_staleness_seconds", about, _STALENESS_S, *OF_CLASS
     )
 
     def finished(event: ViewReadFinished) -> None:
@@ -112,21 +91,13 @@ def view_handlers(registry: CollectorRegistry) -> Handlers:
 
 
 def feed_handlers(registry: CollectorRegistry) -> Handlers:
-    """Show how complete the change feed is."""
     relayed = counter(registry, "portolan_feed_changes", "Changes relayed to the feed.", "system")
-    fallbacks = counter(
-        registry, "portolan_feed_fallbacks", "Times that the feed lost what it had.", "system"
-    )
-    gaps = counter(
-        registry, "portolan_feed_gaps", "Times that changes were missing for good.", "system"
-    )
-    lag = gauge(
-        registry,
-        "portolan_feed_lag_seconds",
-        "For how long the feed may have lacked changes of a system.",
-        "database",
-        "system",
-    )
+    about = "Times that the feed lost what it had."
+    fallbacks = counter(registry, "portolan_feed_fallbacks", about, "system")
+    about = "Times that changes were missing for good."
+    gaps = counter(registry, "portolan_feed_gaps", about, "system")
+    about = "For how long the feed may have lacked changes of a system."
+    lag = gauge(registry, "portolan_feed_lag_seconds", about, "database", "system")
     return {
         ChangesRelayed: lambda e: relayed.labels(e.system).inc(e.count),
         FeedLagMeasured: lambda e: lag.labels(e.database, e.system).set(e.seconds),
@@ -136,21 +107,12 @@ def feed_handlers(registry: CollectorRegistry) -> Handlers:
 
 
 def purge_handlers(registry: CollectorRegistry) -> Handlers:
-    """Count what became of purges."""
-    purges = counter(
-        registry, "portolan_purges", "Keys that caches were sent purges of.", "purger", "outcome"
-    )
-    down = gauge(
-        registry,
-        "portolan_purger_down",
-        "Whether a cache does not take purges, and is left alone for a while.",
-        "purger",
-    )
-    oldest = gauge(
-        registry,
-        "portolan_purges_oldest_seconds",
-        "For how long the oldest purge waits that some cache has not confirmed.",
-    )
+    about = "Keys that caches were sent purges of."
+    purges = counter(registry, "portolan_purges", about, "purger", "outcome")
+    about = "Whether a cache does not take purges, and is left alone for a while."
+    down = gauge(registry, "portolan_purger_down", about, "purger")
+    about = "For how long the oldest purge waits that some cache has not confirmed."
+    oldest = gauge(registry, "portolan_purges_oldest_seconds", about)
     return {
         PurgesSent: lambda e: purges.labels(e.purger, "sent").inc(e.keys),
         PurgesFailed: lambda e: purges.labels(e.purger, "failed").inc(e.keys),
@@ -160,12 +122,6 @@ def purge_handlers(registry: CollectorRegistry) -> Handlers:
 
 
 def tenant_handlers(registry: CollectorRegistry) -> Handlers:
-    """Count what was refused to tenants."""
-    refused = counter(
-        registry,
-        "portolan_tenant_refusals",
-        "Requests beyond a limit of their tenant.",
-        "tenant",
-        "limit",
-    )
+    about = "Requests beyond a limit of their tenant."
+    refused = counter(registry, "portolan_tenant_refusals", about, "tenant", "limit")
     return {RequestRefused: lambda e: refused.labels(e.tenant, e.limit).inc()}

@@ -83,7 +83,6 @@ class JsonLines(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record, without its end."""
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, Any] = {
             "timestamp": at,
@@ -106,7 +105,6 @@ def _message(record: logging.LogRecord) -> Mapping[str, Any]:
 
 
 def _event_of(record: logging.LogRecord) -> Any:
-    """Return the event that is all there is to say."""
     args = record.args
     if record.msg != "%s" or not isinstance(args, tuple) or len(args) != 1:
         return None

@@ -21,14 +21,12 @@ def counter(registry: CollectorRegistry, name: str, about: str, *labels: str) ->
 
 
 def gauge(registry: CollectorRegistry, name: str, about: str, *labels: str) -> Gauge:
-    """Make a gauge."""
     return Gauge(name, about, labels, registry=registry)
 
 
 def histogram(
     registry: CollectorRegistry, name: str, about: str, buckets: tuple[float, ...], *labels: str
 ) -> Histogram:
-    """Make a histogram."""
     return Histogram(name, about, labels, buckets=buckets, registry=registry)
 
 

@@ -19,9 +19,9 @@ from app.telemetry.events import (
     view_handlers,
 )
 from app.telemetry.metric_group import OF_CLASS, gauge, show
-from app.telemetry.stores import store_handlers
+from app.telemetry.stores import call_handlers, system_handlers
 from mediator.base.observation import RequestFinished, StoreCallFinished, ViewReadFinished
-from sketch.protocol.port import PartitionState
+from sketch.protocol.port import SketchPartitionState
 from sketch.ttl.port import TtlGranted
 
 __all__ = ["Metrics"]
@@ -30,6 +30,13 @@ MOST_WAITING: Final = 128
 """Events that wait to be counted, at most."""
 
 _FREQUENT: Final = frozenset({RequestFinished, StoreCallFinished, TtlGranted, ViewReadFinished})
+_OF_SKETCH: Final = {
+    "keys": ("keys", "Keys in the filter."),
+    "bits_set": ("bits_set", "Bits of the filter that are set."),
+    "pending": ("pending_writes", "Writes that are pending."),
+    "purges_due": ("purges_due", "Purges that nobody sends yet."),
+}
+"""Names and descriptions of the gauges of the sketch, by the member of `SketchPartitionState`."""
 
 
 class Metrics(Collector):
@@ -44,48 +51,30 @@ class Metrics(Collector):
         registry = self.registry = CollectorRegistry()
         registry.register(self)  # before the others: they are collected in this order
         requests = request_handlers(registry)
-        self.active = gauge(
-            registry,
-            "http_server_active_requests",
-            "Requests under way.",
-            "http_request_method",
-            "url_scheme",
-        )
-        self.subscribers = gauge(
-            registry, "portolan_feed_subscribers", "Clients that follow a feed."
-        )
+        of_request = "http_request_method", "url_scheme"
+        about = "Requests under way."
+        self.active = gauge(registry, "http_server_active_requests", about, *of_request)
+        about = "Clients that follow a feed."
+        self.subscribers = gauge(registry, "portolan_feed_subscribers", about)
         self.caches = CacheMetrics(registry)
         self._sketch = {
-            "keys": gauge(registry, "portolan_sketch_keys", "Keys in the filter.", *OF_CLASS),
-            "bits_set": gauge(
-                registry, "portolan_sketch_bits_set", "Bits of the filter that are set.", *OF_CLASS
-            ),
-            "pending": gauge(
-                registry, "portolan_sketch_pending_writes", "Writes that are pending.", *OF_CLASS
-            ),
-            "purges_due": gauge(
-                registry, "portolan_sketch_purges_due", "Purges that nobody sends yet.", *OF_CLASS
-            ),
+            member: gauge(registry, f"portolan_sketch_{name}", about, *OF_CLASS)
+            for member, (name, about) in _OF_SKETCH.items()
         }
         views = view_handlers(registry)
-        self.view_ages = gauge(
-            registry,
-            "portolan_view_staleness_seconds",
-            "How old the copies of a class in its view may be.",
-            *OF_CLASS,
-        )
-        self.runs = gauge(
-            registry, "portolan_runs", "Runs that the catalogue keeps.", "database", "state"
-        )
+        about = "How old the copies of a class in its view may be."
+        self.view_ages = gauge(registry, "portolan_view_staleness_seconds", about, *OF_CLASS)
+        about = "Runs that the catalogue keeps."
+        self.runs = gauge(registry, "portolan_runs", about, "database", "state")
         self.workers = gauge(registry, "portolan_workers", "Workers that carry out runs.")
         tenants = tenant_handlers(registry)
-        self.tenant_objects = gauge(
-            registry, "portolan_tenant_objects", "Objects that a tenant keeps.", "tenant"
-        )
+        about = "Objects that a tenant keeps."
+        self.tenant_objects = gauge(registry, "portolan_tenant_objects", about, "tenant")
         self._sources: list[tuple[Gauge, Callable[[], Mapping[Any, float]]]] = []
         self._handlers = {
             **requests,
-            **store_handlers(registry),
+            **call_handlers(registry),
+            **system_handlers(registry),
             **placement_handlers(registry),
             **views,
             **feed_handlers(registry),
@@ -96,7 +85,6 @@ class Metrics(Collector):
         self._waiting: list[Any] = []
 
     def observe(self, event: Any) -> None:
-        """Count an event: an observation, or an event of caches and purging."""
         kind = event.__class__
         if kind in _FREQUENT:
             self._waiting.append(event)
@@ -109,8 +97,7 @@ class Metrics(Collector):
         """Have a gauge show what a source returns, by labels, whenever the registry is read."""
         self._sources.append((shown, source))
 
-    def measure_sketch(self, states: Sequence[PartitionState]) -> None:
-        """Show how the partitions of the sketch are."""
+    def measure_sketch(self, states: Sequence[SketchPartitionState]) -> None:
         for name, shown in self._sketch.items():
             show(shown, {state.partition: getattr(state, name) for state in states})
 

@@ -54,7 +54,7 @@ class OtlpExport:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, refresh: Callable[[], Awaitable[None]]) -> None:
-        """Begin to export metrics; `refresh` looks up before each export what nobody observes."""
+        """Begin to export metrics; `refresh` updates before each export what no event carries."""
         self._task = asyncio.create_task(self._export_metrics(refresh))
 
     async def close(self) -> None:

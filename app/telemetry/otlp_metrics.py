@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 from typing import Final
@@ -56,13 +57,13 @@ _Labels = tuple[tuple[str, str], ...]
 def metrics_data(
     families: Iterable[Family], resource: Resource, started_ns: int, now_ns: int
 ) -> MetricsData:
-    """Translate metrics.
+    """Translate metrics of the semantic conventions to their own names.
 
-    Metrics of the semantic conventions go by their own names; all others keep the names under
-    which they are scraped, without what the text format adds to them.
+    All others keep the names under which they are scraped, without what the text format adds to
+    them.
     """
-    point = _Points(started_ns, now_ns)
-    metrics = [_metric(family, point) for family in families if family.samples]
+    points = _Points((started_ns, now_ns))
+    metrics = [_metric(family, points) for family in families if family.samples]
     scope = ScopeMetrics(_SCOPE, metrics, "")
     return MetricsData([ResourceMetrics(resource, [scope], "")])
 
@@ -80,11 +81,9 @@ def _metric(family: Family, points: _Points) -> Metric:
     return Metric(name, family.documentation, unit, data)
 
 
+@dataclass(frozen=True)
 class _Points:
-    """Makes data points of samples."""
-
-    def __init__(self, started_ns: int, now_ns: int) -> None:
-        self._times = (started_ns, now_ns)
+    _times: tuple[int, int]
 
     def numbers(self, samples: Sequence[Sample], ending: str) -> list[NumberDataPoint]:
         return [
@@ -110,6 +109,7 @@ class _Points:
             for bound, count in values.items()
             if bound not in ("count", "sum", "created")
         )
+        # Prometheus cumulates the counts of buckets, and OTLP does not.
         cumulated = [0.0, *(count for _, count in below)]
         counts = [int(b - a) for a, b in pairwise(cumulated)]
         bounds = [bound for bound, _ in below if bound != inf]

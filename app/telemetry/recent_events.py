@@ -42,11 +42,9 @@ class RecentEvents:
         self._events: deque[RecordedEvent] = deque(maxlen=_MOST)
 
     def observe(self, event: Observation) -> None:
-        """Keep it if it is of a kind that is kept."""
         if event.__class__ in KEPT:
             self._events.appendleft(RecordedEvent(time(), event))
 
     @property
     def events(self) -> list[RecordedEvent]:
-        """The events, newest first."""
         return list(self._events)

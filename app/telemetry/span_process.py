@@ -69,7 +69,7 @@ class SpanProcess:
         self._keeping: asyncio.Task[None] | None = None
 
     def put(self, make: MakeSpans) -> None:
-        """Take what makes spans; returns at once."""
+        """Take what makes spans, without waiting."""
         waiting = self._waiting
         if len(waiting) == MOST_WAITING and not self._dropping:
             self._dropping = True  # logged once, until nothing waits

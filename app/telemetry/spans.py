@@ -57,7 +57,7 @@ def record_span(
     *,
     failed: bool,
 ) -> SpanRecord:
-    """Return a record of a span whose parent may be invalid, which is to have none."""
+    """Return a record of a span; an invalid parent stands for none."""
     return SpanRecord(
         name,
         kind,
@@ -73,7 +73,6 @@ def record_span(
 
 
 def readable_span(record: SpanRecord, resource: Resource) -> ReadableSpan:
-    """Return the span that the SDK exports."""
     trace_id = int(record.trace_id, 16)
     state = TraceState.from_header([record.trace_state])
 

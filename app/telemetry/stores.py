@@ -15,7 +15,7 @@ from mediator.base.observation import (
     SystemRegistered,
 )
 
-__all__ = ["UNKNOWN_KIND", "error_type", "store_handlers"]
+__all__ = ["UNKNOWN_KIND", "call_handlers", "error_type", "system_handlers"]
 
 UNKNOWN_KIND: Final = "other"
 """The kind of a system whose registration has not been observed yet."""
@@ -36,37 +36,13 @@ def error_type(event: StoreCallFinished) -> str:
     return "" if event.outcome == "ok" else event.outcome
 
 
-def store_handlers(registry: CollectorRegistry) -> Handlers:
-    """Measure round trips to stores, and show how the systems are."""
+def call_handlers(registry: CollectorRegistry) -> Handlers:
+    about = "Time of a round trip to a store."
     durations = histogram(
-        registry,
-        "db_client_operation_duration_seconds",
-        "Time of a round trip to a store.",
-        _BUCKETS_S,
-        *_LABELS,
+        registry, "db_client_operation_duration_seconds", about, _BUCKETS_S, *_LABELS
     )
-    operations = counter(
-        registry,
-        "portolan_store_operations",
-        "Operations sent to a store.",
-        "system",
-        "operation",
-    )
-    circuits = gauge(
-        registry, "portolan_circuit_open", "Whether calls to a system are held back.", "system"
-    )
-    skews = gauge(
-        registry,
-        "portolan_clock_skew_seconds",
-        "By how much the clock of a system is ahead of this replica's.",
-        "system",
-    )
-    redone = counter(
-        registry,
-        "portolan_redo",
-        "Writes over several systems recovered after a crash.",
-        "outcome",
-    )
+    about = "Operations sent to a store."
+    operations = counter(registry, "portolan_store_operations", about, "system", "operation")
     kinds: dict[str, str] = {}
     children: dict[tuple[str, ...], tuple[Histogram, Counter]] = {}
 
@@ -93,11 +69,20 @@ def store_handlers(registry: CollectorRegistry) -> Handlers:
     def registered(event: SystemRegistered) -> None:
         if kinds.get(event.system) != event.kind:
             kinds[event.system] = event.kind
+            # They have the earlier kind among their labels.
             children.clear()
 
+    return {StoreCallFinished: called, SystemRegistered: registered}
+
+
+def system_handlers(registry: CollectorRegistry) -> Handlers:
+    about = "Whether calls to a system are held back."
+    circuits = gauge(registry, "portolan_circuit_open", about, "system")
+    about = "By how much the clock of a system is ahead of this replica's."
+    skews = gauge(registry, "portolan_clock_skew_seconds", about, "system")
+    about = "Writes over several systems recovered after a crash."
+    redone = counter(registry, "portolan_redo", about, "outcome")
     return {
-        StoreCallFinished: called,
-        SystemRegistered: registered,
         CircuitChanged: lambda e: circuits.labels(e.system).set(e.open),
         ClockSkewMeasured: lambda e: skews.labels(e.system).set(e.seconds),
         RedoRecovered: lambda e: redone.labels(e.outcome).inc(),

@@ -46,21 +46,18 @@ _NO_TRACE: Final = Context()
 _REQUEST: Final = create_key("portolan-request")
 """Where a context has the `_Request` that it is part of."""
 
-Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+HeaderFields: TypeAlias = Sequence[tuple[bytes, bytes]]
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-class _HeaderGetter(Getter[Headers]):
-    """Reads the header fields of an ASGI request."""
-
-    def get(self, carrier: Headers, key: str) -> list[str] | None:
+class _HeaderGetter(Getter[HeaderFields]):
+    def get(self, carrier: HeaderFields, key: str) -> list[str] | None:
         """Return the values of a field; several `traceparent` are as good as none (section 3.2)."""
         name = key.encode()
         values = [value.decode("latin-1") for field, value in carrier if field == name]
         return None if key == "traceparent" and len(values) > 1 else values or None
 
-    def keys(self, carrier: Headers) -> list[str]:
-        """Return the names of all fields."""
+    def keys(self, carrier: HeaderFields) -> list[str]:
         return [name.decode("latin-1") for name, _ in carrier]
 
 
@@ -87,7 +84,6 @@ class _Request:
             self.left_out += 1
 
     def spans(self) -> list[SpanRecord]:
-        """Return its span, after those of its calls."""
         event = self.event
         assert event is not None
         attributes: dict[str, str | int] = {
@@ -150,24 +146,24 @@ def _child_of(parent: SpanContext) -> SpanContext:
     )
 
 
+@dataclass(eq=False)
 class Traces:
     """Decides what is sampled, and makes the spans of it.
 
-    Args:
-        export: Takes what makes spans, and returns at once.
-        ratio: Share of the requests that are sampled, of those whose callers do not decide.
+    Attributes:
+        _export: Takes what makes spans, without waiting.
+        _ratio: Share of the requests that are sampled, of those whose callers do not decide.
     """
 
-    def __init__(self, export: Callable[[MakeSpans], None], ratio: float) -> None:
-        self._export = export
-        self._ratio = ratio
-        self._kinds: dict[str, str] = {}
+    _export: Callable[[MakeSpans], None]
+    _ratio: float
+    _kinds: dict[str, str] = field(default_factory=dict, init=False)
 
-    def start_request(self, headers: Headers) -> None:
+    def start_request(self, headers: HeaderFields) -> None:
         """Attach the context of a request to this task: it stays until the next one."""
         attach(self._request_context(headers))
 
-    def _request_context(self, headers: Headers) -> Context:
+    def _request_context(self, headers: HeaderFields) -> Context:
         caller = INVALID_SPAN_CONTEXT
         if b"traceparent" in dict(headers):
             caller = get_current_span(W3C.extract(headers, _NO_TRACE, _GETTER)).get_span_context()
@@ -257,7 +253,6 @@ class TracedTransport(httpx.AsyncBaseTransport):
         self._inner = inner or httpx.AsyncHTTPTransport(trust_env=False)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """See `httpx.AsyncBaseTransport`."""
         attributes: dict[str, str | int] = {
             "http.request.method": request.method,
             "server.address": request.url.host,
@@ -277,5 +272,4 @@ class TracedTransport(httpx.AsyncBaseTransport):
             return response
 
     async def aclose(self) -> None:
-        """Release every connection."""
         await self._inner.aclose()

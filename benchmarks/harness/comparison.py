@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import Final
+from typing import Final, Self
 
 import httpx
 import orjson
 import uvloop
 
 from app.commands.demo.http1 import render
-from app.commands.demo.load import Lane, LoadProcess, Plan, Tally
+from app.commands.demo.load import LoadLane, LoadPlan, LoadProcess, LoadResult
 from app.commands.demo.rounds import interleaved
 from app.commands.demo.service import Service, succeed
 from benchmarks.harness.bare_handlers import KIND_OF, serve
@@ -40,25 +40,36 @@ class Target:
     port: int
     path: str
 
+    @classmethod
+    def of(cls, service: Service, database: str) -> Self:
+        return cls(service.host, service.port, f"/v1/{database}/{CLASS}")
+
+    async def drive(
+        self, load: LoadProcess, method: str, connections: int, seconds: float
+    ) -> LoadResult:
+        plan = LoadPlan(self.host, self.port, [self.lane(method, connections)], seconds)
+        (result,) = await load.drive(plan)
+        return result
+
     async def fill(self) -> None:
         """Write every object once, so that there is something to read and to count."""
         async with httpx.AsyncClient(base_url=f"http://{self.host}:{self.port}") as client:
             for number in range(OBJECTS):
                 await succeed(client.put(f"{self.path}/a{number}", json=some_object(number)))
 
-    def lane(self, method: str, connections: int) -> Lane:
+    def lane(self, method: str, connections: int) -> LoadLane:
         """Return the requests of one method, for all objects in turn."""
         paths = [f"{self.path}/a{number}" for number in range(OBJECTS)]
         if method == "GET":
-            return Lane([render("GET", path) for path in paths], connections)
+            return LoadLane([render("GET", path) for path in paths], connections)
         if method == "PATCH":
             hit = orjson.dumps({"hits": {"inc": 1}})
-            return Lane([render("PATCH", path, hit, _UPDATE) for path in paths], connections)
+            return LoadLane([render("PATCH", path, hit, _UPDATE) for path in paths], connections)
         bodies = [orjson.dumps(some_object(number)) for number in range(OBJECTS)]
         requests = [
             render("PUT", path, body, _JSON) for path, body in zip(paths, bodies, strict=True)
         ]
-        return Lane(requests, connections)
+        return LoadLane(requests, connections)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +86,13 @@ class Harness:
     load: LoadProcess
     seconds: float = 1.0
 
-    async def rate(self, target: Target, method: str, connections: int) -> Tally:
-        """Load a target for a while."""
+    async def rate(self, target: Target, method: str, connections: int) -> LoadResult:
         seconds = 0.25 if self.options.quick else self.seconds
-        plan = Plan(target.host, target.port, [target.lane(method, connections)], seconds)
-        (tally,) = await self.load.drive(plan)
-        return tally
+        return await target.drive(self.load, method, connections, seconds)
 
     async def tallies(
         self, targets: Mapping[str, Target], method: str, connections: int, times: int = 1
-    ) -> dict[str, list[Tally]]:
+    ) -> dict[str, list[LoadResult]]:
         """Load targets in turn, `times` as often as other comparisons do."""
         measures = {
             name: partial(self.rate, target, method, connections)
@@ -93,14 +101,13 @@ class Harness:
         return await interleaved(times * (3 if self.options.quick else 7), measures)
 
 
-def median_rates(tallies: Mapping[str, Sequence[Tally]]) -> dict[str, float]:
-    """Return the median rate of each target."""
+def median_rates(tallies: Mapping[str, Sequence[LoadResult]]) -> dict[str, float]:
     return {name: median(tally.rate for tally in of) for name, of in tallies.items()}
 
 
 def mediated(service: Service, kind: Kind) -> Target:
     """Return our service as a target, with its database on a kind of system."""
-    return Target(service.host, service.port, f"/v1/{database_on(kind)}/{CLASS}")
+    return Target.of(service, database_on(kind))
 
 
 @contextlib.asynccontextmanager

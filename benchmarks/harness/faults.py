@@ -45,11 +45,9 @@ class Stage:
 
     @property
     def replicas(self) -> Sequence[Instance]:
-        """Both."""
         return (self.kept, self.shaken)
 
     def processes(self, kind: Kind) -> list[psutil.Process]:
-        """Return the processes of a store."""
         (file,) = (self.directory / kind).rglob("server.pid")
         server = psutil.Process(int(file.read_text()))
         return [server, *server.children(recursive=True)]

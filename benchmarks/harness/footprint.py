@@ -47,7 +47,6 @@ class Footprint:
 
     @classmethod
     def middle(cls, of: Sequence[Self]) -> Self:
-        """Return the medians."""
         return cls(*(median(column) for column in zip(*map(astuple, of), strict=True)))
 
 

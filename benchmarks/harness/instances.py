@@ -6,8 +6,9 @@ import asyncio
 import multiprocessing
 import os
 import tempfile
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -25,47 +26,45 @@ from app.service.serving import Addresses, serving
 from app.settings.main import CacheSettings, HttpSettings, MediatorSettings
 from app.settings.telemetry import TelemetrySettings
 from app.telemetry.log import start_logging
-from mediator.embedded.fleet import EmbeddedFleet
+from benchmarks.harness.shared_servers import embedded_fleet
 
-__all__ = ["Instance", "instance_on_embedded", "instances"]
+__all__ = ["Instance", "instance_on_embedded", "instances", "port_of", "started"]
 
 _STARTS_WITHIN_S: Final = 120.0
 _SPAWN: Final = multiprocessing.get_context("spawn")
 
 
+@dataclass
 class Instance:
     """A service; ended by SIGTERM, and started again where it was.
 
-    The environment holds further settings; without `caching` nothing may be cached.
+    Attributes:
+        settings: Its settings.
+        environment: Further settings.
+        drain_s: For how long it drains.
+        caching: Without it nothing may be cached.
     """
 
-    def __init__(
-        self,
-        settings: MediatorSettings,
-        environment: Mapping[str, str],
-        drain_s: float,
-        caching: CacheSettings | None = None,
-    ) -> None:
-        self._settings = settings
-        self._caching = caching
-        self._environment = environment
-        self._http = HttpSettings(port=0, admin_port=0, drain_s=drain_s, log_level="warning")
-        self._process: BaseProcess | None = None
-        self._at = Addresses("", "")
+    settings: MediatorSettings
+    environment: Mapping[str, str] = field(default_factory=dict)
+    drain_s: float = 0.0
+    caching: CacheSettings | None = None
+    _process: BaseProcess | None = field(default=None, init=False)
+    _at: Addresses = field(default=Addresses("", ""), init=False)
+
+    def __post_init__(self) -> None:
+        self._http = HttpSettings(port=0, admin_port=0, drain_s=self.drain_s, log_level="warning")
 
     @property
     def data(self) -> str:
-        """Address of its data API."""
         return self._at.data
 
     @property
     def admin(self) -> str:
-        """Address of its admin API."""
         return self._at.admin
 
     @property
     def pid(self) -> int:
-        """Its process."""
         assert self._process is not None
         assert self._process.pid is not None
         return self._process.pid
@@ -73,22 +72,20 @@ class Instance:
     async def start(self) -> None:
         """Start it, and wait until it answers."""
         ours, theirs = _SPAWN.Pipe()
-        arguments = (theirs, self._http, self._settings, self._caching, dict(self._environment))
+        arguments = (theirs, self._http, self.settings, self.caching, dict(self.environment))
         self._process = _SPAWN.Process(target=_serve, args=arguments)
         self._process.start()
         theirs.close()
         self._at = await asyncio.to_thread(_addresses, ours)
-        ports = {"port": _port(self._at.data), "admin_port": _port(self._at.admin)}
+        ports = {"port": port_of(self._at.data), "admin_port": port_of(self._at.admin)}
         self._http = self._http.model_copy(update=ports)
 
     async def stop(self) -> None:
-        """End it as a platform does."""
         if self._process is not None:
             self._process.terminate()
             await asyncio.to_thread(self._process.join)
 
     async def kill(self) -> None:
-        """End it as a crash does."""
         assert self._process is not None
         self._process.kill()
         await asyncio.to_thread(self._process.join)
@@ -115,21 +112,30 @@ async def instances(
     Raises:
         Interrupted: SIGINT or SIGTERM came meanwhile.
     """
-    with ExitStack() as servers:
-        scratch = servers.enter_context(tempfile.TemporaryDirectory(prefix="portolan-bench-"))
-        fleet = await asyncio.to_thread(servers.enter_context, EmbeddedFleet(Path(scratch)))
+    async with embedded_fleet() as (fleet, _):
         settings = on_embedded(MediatorSettings(), fleet.endpoints)
-        async with AsyncExitStack() as started:
-            made = {
-                name: Instance(settings, environment, drain_s)
-                for name, environment in environments.items()
-            }
-            for instance in made.values():  # one makes the catalogue's tables
-                await started.enter_async_context(instance)
-            signals = Signals()
-            signals.listen()
-            async with interruptible(signals.ended):
-                yield made
+        instances = {
+            name: Instance(settings, environment, drain_s)
+            for name, environment in environments.items()
+        }
+        async with started(instances.values()):
+            yield instances
+
+
+@asynccontextmanager
+async def started(instances: Iterable[Instance]) -> AsyncIterator[None]:
+    """Start instances one after the other, for the first makes the catalogue's tables.
+
+    Raises:
+        Interrupted: SIGINT or SIGTERM came meanwhile.
+    """
+    async with AsyncExitStack() as stack:
+        for instance in instances:
+            await stack.enter_async_context(instance)
+        signals = Signals()
+        signals.listen()
+        async with interruptible(signals.ended):
+            yield
 
 
 @asynccontextmanager
@@ -138,7 +144,7 @@ async def instance_on_embedded(caching: CacheSettings) -> AsyncIterator[Service]
     with tempfile.TemporaryDirectory(prefix="portolan-bench-") as scratch:
         settings = MediatorSettings(embedded=True, data_dir=Path(scratch))
         async with (
-            Instance(settings, {}, 0.0, caching) as instance,
+            Instance(settings, caching=caching) as instance,
             Service.at(instance.data, instance.admin) as service,
         ):
             yield service
@@ -154,7 +160,7 @@ def _addresses(ours: Connection) -> Addresses:
     raise Failed("an instance did not start")
 
 
-def _port(address: str) -> int:
+def port_of(address: str) -> int:
     port = urlsplit(address).port
     assert port is not None
     return port

@@ -48,7 +48,6 @@ def synthetic(entities: int, seed: int) -> DataSet:
 
 
 def data_sets() -> Iterator[DataSet]:
-    """Those that are there."""
     folder = os.environ.get(VARIABLE)
     if folder is None:
         return

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from pymongo import ASCENDING, AsyncMongoClient
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from benchmarks.harness.profiles import QUERIED, Profiles
+from benchmarks.harness.profiles import CLASSES, Profiles
 from mediator.embedded.port import Kind
 
 __all__ = ["HARDER", "LIMIT", "NATIVE", "Native"]
@@ -60,7 +60,7 @@ class _Postgres:
         )
 
     async def load(self, data: Profiles) -> None:
-        for name in QUERIED:
+        for name in CLASSES:
             columns = self._TABLES[name]
             collated = columns.replace(" text", ' text COLLATE "C"')
             await self._connection.execute(
@@ -144,7 +144,7 @@ class _Mongo:
         self._database = self._client["native"]
 
     async def load(self, data: Profiles) -> None:
-        for name in QUERIED:
+        for name in CLASSES:
             rows = data.items(name)
             documents = [{"_id": r["id"], **{k: r[k] for k in r if k != "id"}} for r in rows]
             for at in range(0, len(documents), LIMIT):
@@ -193,7 +193,7 @@ class _Redis:
         self._client: Any = redis.asyncio.Redis.from_url(url, decode_responses=True)
 
     async def load(self, data: Profiles) -> None:
-        for name in QUERIED:
+        for name in CLASSES:
             rows = data.items(name)
             for at in range(0, len(rows), LIMIT):
                 pipeline = self._client.pipeline(transaction=False)

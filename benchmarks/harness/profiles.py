@@ -1,9 +1,9 @@
 """Profiles and their walls: the data and the eleven queries by which object mappers were examined.
 
 After Störl, Hauf, Klettke, Scherzinger, "Schemaless NoSQL Data Stores - Object-NoSQL Mappers to the
-Rescue?" (BTW 2015). Each profile has a login, five entries on its wall with two comments each on
-average, and three chats with five messages each on average. Twenty-five profiles share one last
-name, whatever the size of the data, so that query 4 always has as many answers.
+Rescue?" (BTW 2015). Each profile has a login, and five entries on its wall with two comments each
+on average. Twenty-five profiles share one last name, whatever the size of the data, so that query 4
+always has as many answers.
 """
 
 from __future__ import annotations
@@ -13,15 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, TypeAlias
 
-__all__ = [
-    "CLASSES",
-    "QUERIED",
-    "QUERIES",
-    "ProfileQuery",
-    "Profiles",
-    "generate",
-    "placed",
-]
+__all__ = ["CLASSES", "QUERIES", "ProfileQuery", "Profiles", "generate", "placed"]
 
 Json: TypeAlias = dict[str, Any]
 
@@ -50,17 +42,8 @@ CLASSES: Final[Mapping[str, Mapping[str, Json]]] = {
         "on": {"type": "reference", "to": "entries"},
         "author": {"type": "reference", "to": "profiles"},
     },
-    "chats": {"topic": {"type": "string"}, "members": {"type": "set", "items": "string"}},
-    "messages": {
-        "text": {"type": "string"},
-        "chat": {"type": "reference", "to": "chats"},
-        "author": {"type": "reference", "to": "profiles"},
-    },
 }
 """The fields of each class, in the form of a schema."""
-
-QUERIED: Final = ("profiles", "logins", "entries", "comments")
-"""The classes that the queries are about."""
 
 _FIRST: Final = (
     *("Miroslav", "Zoë", "Åsa", "José", "Ngọc", "Anna", "Bob", "Cid", "Dee", "Eve", "Łukasz"),
@@ -92,16 +75,14 @@ class Profiles:
         return None if found is None else {"id": id_, **found}
 
 
-def generate(count: int, *, walls: int | None = None, chats: int = 0, seed: int = 4711) -> Profiles:
+def generate(count: int, *, walls: int) -> Profiles:
     """Make data, the same for the same arguments.
 
     Args:
         count: Profiles; at least `RELATIVES`.
-        walls: Profiles that have something on their walls, from the first on; None: all.
-        chats: Profiles that chat, from the first on.
-        seed: Where the random numbers begin.
+        walls: Profiles that have something on their walls, from the first on.
     """
-    draw = Random(seed)
+    draw = Random(4711)
     objects: dict[str, dict[str, Json]] = {name: {} for name in CLASSES}
     relatives = set(draw.sample(range(count), RELATIVES))
     for number in range(count):
@@ -109,10 +90,8 @@ def generate(count: int, *, walls: int | None = None, chats: int = 0, seed: int 
         host = draw.choice(_HOSTS)
         login = {"mail": f"{draw.choice(_FIRST)}{number}@{host}", "count": draw.randrange(1000)}
         objects["logins"][f"l{number}"] = login
-    for number in range(count if walls is None else walls):
+    for number in range(walls):
         _add_wall(draw, objects, number, count)
-    for number in range(chats):
-        _add_chats(draw, objects, number, count)
     return Profiles(objects)
 
 
@@ -139,19 +118,6 @@ def _add_wall(draw: Random, objects: dict[str, dict[str, Json]], owner: int, cou
                 "comment": _text(draw),
                 "on": entry,
                 "author": f"p{draw.randrange(count)}",
-            }
-
-
-def _add_chats(draw: Random, objects: dict[str, dict[str, Json]], owner: int, count: int) -> None:
-    for which in range(3):
-        chat = f"h{owner}-{which}"
-        members = {f"p{owner}", f"p{draw.randrange(count)}"}
-        objects["chats"][chat] = {"topic": draw.choice(_WORDS), "members": sorted(members)}
-        for number in range(draw.randrange(11)):
-            objects["messages"][f"m{owner}-{which}-{number}"] = {
-                "text": _text(draw),
-                "chat": chat,
-                "author": draw.choice(sorted(members)),
             }
 
 

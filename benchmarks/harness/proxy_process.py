@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import tempfile
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx
 
@@ -28,12 +28,8 @@ def program(name: str) -> str:
 
 @contextmanager
 def scratch(name: str) -> Iterator[Path]:
-    """Make a directory for one run of a server."""
-    directory = Path(tempfile.mkdtemp(prefix=f"portolan-{name}-"))
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    with TemporaryDirectory(prefix=f"portolan-{name}-", ignore_cleanup_errors=True) as directory:
+        yield Path(directory)
 
 
 @asynccontextmanager

@@ -32,7 +32,6 @@ class Options:
     minutes: float | None = None
 
     def note(self, line: str) -> None:
-        """Show a line with how busy the machine is."""
         self.say(f"{line} (load average {os.getloadavg()[0]:.1f})")
 
 

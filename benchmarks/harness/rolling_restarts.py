@@ -81,7 +81,6 @@ class _Readiness:
                 await asyncio.sleep(LOOK_EVERY_S)
 
     def one(self) -> str | None:
-        """Return the address of a replica that is ready."""
         ready = [
             r.data for r, is_ready in zip(self._replicas, self._ready, strict=True) if is_ready
         ]
@@ -153,7 +152,6 @@ async def _lane(load: Load, at: Callable[[], str | None], path: str, ending: asy
 async def _succeeds(
     load: Load, base: str | None, request: Coroutine[Any, Any, httpx.Response]
 ) -> bool:
-    """Send a request, and note what becomes of it."""
     if base is None:
         request.close()
         load.failures["nobody was ready"] += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,14 +14,13 @@ import orjson
 
 from app.commands.demo.failed import Failed
 from app.commands.demo.http1 import render
-from app.commands.demo.service import RequestRefused, Service
+from app.commands.demo.load import LoadLane, LoadPlan, LoadProcess, LoadResult
+from app.commands.demo.service import RequestFailed, Service, serving_here
 from app.service.container import on_embedded
-from app.service.interruption import interruptible
-from app.service.serving import serving
-from app.settings.main import CacheSettings, HttpSettings, MediatorSettings
+from app.settings.main import CacheSettings, MediatorSettings
 from mediator.data_plane.port import DataPlane
 from mediator.embedded.fleet import EmbeddedFleet
-from mediator.embedded.port import Endpoint, Kind
+from mediator.embedded.port import Durability, Endpoint, Kind
 from mediator.embedded.redis import EmbeddedRedis
 
 __all__ = [
@@ -33,6 +32,7 @@ __all__ = [
     "batches",
     "database_on",
     "declare_requirements",
+    "embedded_fleet",
     "embedded_redis",
     "field_on",
     "shared_service",
@@ -90,6 +90,11 @@ class SharedService:
         if missing := sorted({*kinds} - self.servers.keys()):
             raise Failed(f"this machine cannot run {', '.join(missing)}")
 
+    async def drive(self, load: LoadProcess, lane: LoadLane, seconds: float) -> LoadResult:
+        plan = LoadPlan(self.service.host, self.service.port, [lane], seconds)
+        (result,) = await load.drive(plan)
+        return result
+
     async def tie(self, cache: Mapping[str, Any] | None = None) -> dict[Kind, str]:
         """Set up a database for each kind of system, wholly on it.
 
@@ -106,7 +111,7 @@ class SharedService:
         for counter in _COUNTERS:
             try:
                 await self.service.set_schema(database_on(kind), _schema(kind, counter, cache))
-            except RequestRefused:
+            except RequestFailed:
                 if counter == _COUNTERS[-1]:
                     raise
             else:
@@ -124,7 +129,6 @@ def _schema(kind: Kind, counter: str, cache: Mapping[str, Any] | None) -> dict[s
 
 
 def database_on(kind: Kind) -> str:
-    """Name the database that is wholly on systems of a kind."""
     return f"on_{kind}"
 
 
@@ -168,7 +172,6 @@ def field_on(kind: str) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def embedded_redis() -> AsyncIterator[Endpoint]:
-    """Run a Redis server while the block runs."""
     with tempfile.TemporaryDirectory(prefix="portolan-bench-") as scratch:
         server = EmbeddedRedis(Path(scratch))
         endpoint = await asyncio.to_thread(server.start)
@@ -176,6 +179,17 @@ async def embedded_redis() -> AsyncIterator[Endpoint]:
             yield endpoint
         finally:
             await asyncio.to_thread(server.stop)
+
+
+@contextlib.asynccontextmanager
+async def embedded_fleet(
+    durability: Durability = "second",
+) -> AsyncIterator[tuple[EmbeddedFleet, Path]]:
+    """Run embedded servers while the block runs; yields where they keep their data, too."""
+    with contextlib.ExitStack() as stack:
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="portolan-bench-"))
+        fleet = EmbeddedFleet(Path(scratch), durability)
+        yield await asyncio.to_thread(stack.enter_context, fleet), Path(scratch)
 
 
 @contextlib.asynccontextmanager
@@ -187,23 +201,7 @@ async def shared_service(caching: CacheSettings | None = None) -> AsyncIterator[
     Raises:
         Interrupted: SIGINT or SIGTERM came meanwhile.
     """
-    http = HttpSettings(port=0, admin_port=0, log_level="warning")
-    loop = asyncio.get_running_loop()
-    with contextlib.ExitStack() as stack:
-        servers = await loop.run_in_executor(None, stack.enter_context, _servers())
-        settings = on_embedded(MediatorSettings(), servers)
-        async with (
-            serving(http, settings, caching) as running,
-            interruptible(running.ended),
-            Service.at(running.addresses.data, running.addresses.admin) as service,
-        ):
-            yield SharedService(service, servers, running.container.mediator.data)
-
-
-@contextlib.contextmanager
-def _servers() -> Iterator[Mapping[Kind, Endpoint]]:
-    with (
-        tempfile.TemporaryDirectory(prefix="portolan-bench-") as scratch,
-        EmbeddedFleet(Path(scratch)) as fleet,
-    ):
-        yield fleet.endpoints
+    async with embedded_fleet() as (fleet, _):
+        settings = on_embedded(MediatorSettings(), fleet.endpoints)
+        async with serving_here(settings, caching) as (running, service):
+            yield SharedService(service, fleet.endpoints, running.container.mediator.data)

@@ -9,14 +9,7 @@ send in shared pipelines are reported, too.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from struct import Struct
@@ -56,15 +49,16 @@ Step = Callable[[Redis, Names, Sequence[str]], Awaitable[None]]
 async def sketch_in_redis(options: Options, url: str) -> list[Result]:
     """Measure the sketch beside what it is held against, all in each round."""
     keys = [f"articles/{number}#text" for number in range(2_000 if options.quick else 10_000)]
+    writes = (_plain_begins, _plain_ends)
     async with Redis.from_url(url) as redis:
         measures = {
             _WRITES: partial(_writes, redis, keys),
             _READS: partial(_reads, redis, keys),
             _BARE: partial(_bare, redis, keys),
-            f"{_WRITES}, separate": partial(_plain_writes, redis, keys, 1),
-            f"{_READS}, separate": partial(_plain_reads, redis, keys, 1),
-            f"{_WRITES}, shared": partial(_plain_writes, redis, keys, _BATCH),
-            f"{_READS}, shared": partial(_plain_reads, redis, keys, _BATCH),
+            f"{_WRITES}, separate": partial(_plain, redis, keys, writes, 1),
+            f"{_READS}, separate": partial(_plain, redis, keys, (_plain_reports,), 1),
+            f"{_WRITES}, shared": partial(_plain, redis, keys, writes, _BATCH),
+            f"{_READS}, shared": partial(_plain, redis, keys, (_plain_reports,), _BATCH),
         }
         seconds = await medians(3 if options.quick else 7, measures)
     calls = {name: len(keys) * (2 if _WRITES in name else 1) for name in measures}
@@ -128,23 +122,14 @@ async def _bare(redis: Redis, keys: Sequence[str]) -> float:
     return perf_counter() - began
 
 
-async def _plain_writes(redis: Redis, keys: Sequence[str], share: int) -> float:
+async def _plain(redis: Redis, keys: Sequence[str], steps: Sequence[Step], share: int) -> float:
+    """Return the seconds that steps take for each key, of keys that caches hold."""
     names = _names(_some_partition())
     await _plainly(_plain_reports, redis, names, keys, _BATCH)
     began = perf_counter()
     for batch in _cut(keys, _BATCH):
-        await _plainly(_plain_begins, redis, names, batch, share)
-        await _plainly(_plain_ends, redis, names, batch, share)
-    took = perf_counter() - began
-    await redis.delete(*names.values())
-    return took
-
-
-async def _plain_reads(redis: Redis, keys: Sequence[str], share: int) -> float:
-    names = _names(_some_partition())
-    await _plainly(_plain_reports, redis, names, keys, _BATCH)
-    began = perf_counter()
-    await _plainly(_plain_reports, redis, names, keys, share)
+        for take in steps:
+            await _plainly(take, redis, names, batch, share)
     took = perf_counter() - began
     await redis.delete(*names.values())
     return took

@@ -8,17 +8,19 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import httpx
 
 from app.commands.demo.failed import Failed
-from benchmarks.harness.ledger import Broken, Figure, Ledger
 from benchmarks.harness.staleness import Staleness
 from mediator.base.concurrency import end
 from sketch.client import CoherentClient, PortolanError
 
-__all__ = ["DATABASE", "DELTA_S", "Load", "Stock"]
+__all__ = ["DATABASE", "DELTA_S", "Broken", "Load"]
+
+Figure: TypeAlias = tuple[str, str, str]
+"""Class, object and field of a counter."""
 
 DATABASE: Final = "soaked"
 DELTA_S: Final = 1.0
@@ -39,8 +41,30 @@ _KEPT: Final = 0.7
 """Share of writes of an article that is there which do not delete it."""
 
 
+class Broken(AssertionError):
+    """What is there is not what was acknowledged; the message says where."""
+
+
 @dataclass(slots=True)
-class Stock:
+class _Ledger:
+    """Increments of counters: those that were answered well, and those that were not."""
+
+    acknowledged: Counter[Figure] = field(default_factory=Counter)
+    uncertain: Counter[Figure] = field(default_factory=Counter)
+
+    def incremented(self, *figures: Figure, known: bool) -> None:
+        (self.acknowledged if known else self.uncertain).update(figures)
+
+    def check(self, figure: Figure, value: float) -> None:
+        """Compare a counter with what was counted; raises `Broken`."""
+        least = self.acknowledged[figure]
+        most = least + self.uncertain[figure]
+        if not least <= value <= most:
+            raise Broken(f"{figure} is {value}, not from {least} to {most}")
+
+
+@dataclass(slots=True)
+class _Stock:
     """Articles that are put and deleted again and again, each by one writer.
 
     What was not answered may take effect later, while its lease lasts: it may be there as long as
@@ -58,11 +82,7 @@ class Stock:
             self.doubtful.setdefault(id_, set()).add(title)
 
     def check(self, id_: str, title: str | None) -> None:
-        """Compare an article with what it may be.
-
-        Raises:
-            Broken: It is something else.
-        """
+        """Compare an article with what it may be; raises `Broken`."""
         may_be = {self.acknowledged.get(id_), *self.doubtful.get(id_, ())}
         if title not in may_be:
             raise Broken(f"{id_} is {title!r}, and may be {may_be}")
@@ -87,7 +107,7 @@ class Load:
         self._replicas = replicas
         self._classes = classes
         self._seed = seed
-        self._ledger, self._stock = Ledger(), Stock()
+        self._ledger, self._stock = _Ledger(), _Stock()
         self._feed_counts: Counter[tuple[str, str]] = Counter()
         self._seen: set[str] = set()
         self._position = "beginning"
@@ -103,7 +123,6 @@ class Load:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def begin(self) -> None:
-        """Make what is counted, and begin."""
         for class_name in self._classes:
             some = [{"id": id_} for id_ in _ids()]
             if await self._send("POST", class_name, some) is None:
@@ -126,7 +145,6 @@ class Load:
         await asyncio.gather(*self._tasks)
 
     async def close(self) -> None:
-        """Break off."""
         await end(self._tasks)
         await self._reader.close()
         await self._http.aclose()
@@ -140,7 +158,7 @@ class Load:
     async def _increment(self, chance: Random) -> None:
         class_name, id_, _ = figure = self._figure(chance)
         answer = await self._send("PATCH", f"{class_name}/{id_}", _INC, _UPDATE)
-        self._counted(answer is not None, figure)
+        self._ledger.incremented(figure, known=answer is not None)
         if answer is not None and class_name == _CACHED:
             self.judge.known(id_, answer.json()["n"])
 
@@ -150,7 +168,7 @@ class Load:
         key = {"idempotency-key": f"soak-{chance.getrandbits(64):x}"}
         for _ in range(_INSIST):
             if await self._send("PATCH", f"{class_name}/{id_}", _INC, {**_UPDATE, **key}):
-                return self._counted(True, figure)
+                return self._ledger.incremented(figure, known=True)
             await asyncio.sleep(_AGAIN_S)
         raise Failed(f"a write was refused for {_INSIST * _AGAIN_S:g} s: {dict(self.refused)}")
 
@@ -160,7 +178,7 @@ class Load:
         answer = await self._send("POST", "batch", {"operations": operations})
         statuses = [each["status"] for each in answer.json()] if answer else [0] * len(figures)
         for figure, status in zip(figures, statuses, strict=True):
-            self._counted(status == httpx.codes.OK, figure)
+            self._ledger.incremented(figure, known=status == httpx.codes.OK)
 
     async def _transaction(self, chance: Random) -> None:
         """Increment counters of all classes, or none."""
@@ -168,7 +186,7 @@ class Load:
         figures = [(class_name, id_, "n") for class_name in self._classes]
         operations = [_operation(figure) for figure in figures]
         answer = await self._send("POST", "transactions", {"reads": [], "operations": operations})
-        self._counted(answer is not None, *figures)
+        self._ledger.incremented(*figures, known=answer is not None)
 
     async def _replace(self, chance: Random) -> None:
         id_, title = chance.choice(_ids()), f"written {chance.getrandbits(32):x}"
@@ -224,9 +242,6 @@ class Load:
     def _figure(self, chance: Random) -> Figure:
         return chance.choice(self._classes), chance.choice(_ids()), "n"
 
-    def _counted(self, known: bool, *figures: Figure) -> None:
-        self._ledger.incremented(*figures, known=known)
-
     async def _send(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> httpx.Response | None:
@@ -246,6 +261,7 @@ class Load:
 
     async def lost(self) -> list[str]:
         """Compare what there is with what was acknowledged, and with the feed; return mistakes."""
+        await self._read_feed_to_end()
         wrong = []
         for class_name in self._classes:
             for id_ in _ids():
@@ -265,7 +281,7 @@ class Load:
         class_name, id_, field_name = figure
         found = await self._found(f"{class_name}/{id_}")
         value = found[field_name] if found else -1
-        self._ledger.check_counter(figure, value)
+        self._ledger.check(figure, value)
         counted = self._feed_counts[class_name, id_]
         if counted != value:
             raise Broken(f"the feed has {counted} updates of {figure}, which is {value}")
@@ -276,8 +292,7 @@ class Load:
             return None
         return dict(answer.raise_for_status().json())
 
-    async def wait_for_feed(self) -> None:
-        """Read the feed to its end."""
+    async def _read_feed_to_end(self) -> None:
         silent = 0
         while silent < _SILENT:
             silent = 0 if await self._page() else silent + 1

@@ -29,22 +29,18 @@ class FolderContext:
         self._inputs = inputs
 
     def input(self, name: str) -> DataFrame:
-        """An input."""
         return self._inputs[name]
 
     def output(self, stage: str) -> DataFrame:
-        """What a stage gave."""
         return self.spark.read.parquet(str(self._folder / stage))
 
     def progress(self, done: int, total: int) -> None:
         """Nobody looks."""
 
     def count(self, name: str, by: int = 1) -> None:
-        """Add to a counter."""
         self.counters[name] += by
 
     def report(self, name: str, document: Mapping[str, Any]) -> None:
-        """Keep a document, as JSON."""
         self.reports[name] = json.loads(json.dumps(document))
 
     def execute(self, spec: OpenSpec, until: str | None = None) -> list[dict[str, Any]]:
@@ -60,11 +56,9 @@ class FolderContext:
         return self.rows(last)
 
     def rows(self, stage: str) -> list[dict[str, Any]]:
-        """Return what a stage gave, as rows."""
         return [row.asDict() for row in self.output(stage).collect()]
 
     def forecast(self, spec: OpenSpec) -> Forecast:
-        """What the stages would cost."""
         return OpenLinkage().forecast(spec, self)
 
 

@@ -59,30 +59,24 @@ class Exchange(asyncio.Protocol):
             raise
 
     def close(self) -> None:
-        """Close it."""
         self.usable = False
         if self._transport is not None:
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
         # uvloop's transports do not inherit from asyncio's.
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came."""
         self._parser.feed_data(data)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Note a header field."""
         self._headers.append((name, value))
 
     def on_body(self, body: bytes) -> None:
-        """Note a part of the body."""
         self._body += body
 
     def on_message_complete(self) -> None:
-        """Hand the answer over."""
         status = self._parser.get_status_code()
         self.usable = self._parser.should_keep_alive()
         self.used = monotonic()
@@ -113,7 +107,6 @@ class Wire(httpx.AsyncBaseTransport):
         return reply
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request of httpx."""
         target = request.url.raw_path
         lines = [b"%s %s HTTP/1.1" % (request.method.encode(), target)]
         lines += [b"%s: %s" % field for field in request.headers.raw]
@@ -121,7 +114,6 @@ class Wire(httpx.AsyncBaseTransport):
         return httpx.Response(reply.status, headers=reply.headers, content=reply.content)
 
     async def aclose(self) -> None:
-        """Close every connection."""
         for exchange in self._idle:
             exchange.close()
         self._idle.clear()

@@ -46,7 +46,7 @@ def _allows(principal: Principal, scope: Scope, target: AccessTarget) -> bool:
 
 
 class Access:
-    """May do what is granted to a principal (None: the request has none), or to everybody."""
+    """The permissions of a principal (None: the request has none), and what is open to all."""
 
     __slots__ = ("_access_cache", "_model", "meter", "principal")
 
@@ -63,12 +63,7 @@ class Access:
         self._model = model
 
     def require(
-        self,
-        scope: Scope,
-        database: str,
-        class_name: str | None = None,
-        *,
-        by_anybody: bool = True,
+        self, scope: Scope, database: str, class_name: str | None = None, *, by_anybody: bool = True
     ) -> None:
         """Return if the request may do that.
 
@@ -76,12 +71,12 @@ class Access:
             scope: What it needs.
             database: Where.
             class_name: In which class; None: in the whole database.
-            by_anybody: Whether what is public is open to everybody for this.
+            by_anybody: Whether a public class is open to requests without a principal.
 
         Raises:
             Unauthenticated: The request has no principal.
             Forbidden: The principal may not.
-            NotFound: There is no such database, as far as the principal may know.
+            NotFound: The database does not exist, or the principal may not know of it.
         """
         decision = self._decide(scope, database, class_name, by_anybody=by_anybody)
         if decision is not AccessDecision.ALLOWED:
@@ -99,12 +94,9 @@ class Access:
         return () if principal is None else (principal.tenant, principal.subject)
 
     def readable(self, database: str) -> tuple[str, ...] | None:
-        """Return the classes that may be read, None: all there are; raises as `require` if none."""
-        names = tuple(
-            name
-            for name in self._allowed(Scope.READ, database)
-            if self.owner_of(database, name) is None
-        )
+        """Return the classes that may be read; None: all. Raises as `require` if there are none."""
+        allowed = self._allowed(Scope.READ, database)
+        names = tuple(name for name in allowed if self.owner_of(database, name) is None)
         if not names:
             self.require(Scope.READ, database)
         return names
@@ -114,7 +106,7 @@ class Access:
         route = self._find(database, class_name)
         if route is None or route.schema.owner_field is None:
             return None
-        if self._decide(Scope.ADMIN, database, class_name) is AccessDecision.ALLOWED:
+        if self._may(Scope.ADMIN, database, class_name):
             return None
         self.require(Scope.READ, database, class_name)
         assert self.principal is not None  # no class with owners is public
@@ -127,16 +119,15 @@ class Access:
             raise Forbidden(detail, extra={"scope": Scope.ADMIN.value})
 
     def may_read_all(self, database: str, class_name: str, *, by_anybody: bool = True) -> bool:
-        """Whether every object of a class may be shown, also those that there were once.
+        """Whether every object of a class may be shown, former objects included.
 
-        The owners of objects of an unknown class are unknown: they are for its administrators, like
-        objects with owners. `by_anybody` is as in `require`.
+        `by_anybody` is as in `require`.
         """
         route = self._find(database, class_name)
         is_ownerless = route is not None and route.schema.owner_field is None
+        # A class that is gone may have had owners: what is left of it is for administrators.
         scope = Scope.READ if is_ownerless else Scope.ADMIN
-        decision = self._decide(scope, database, class_name, by_anybody=by_anybody)
-        return decision is AccessDecision.ALLOWED
+        return self._may(scope, database, class_name, by_anybody=by_anybody)
 
     def owned_until(self, database: str, class_name: str) -> datetime | None:
         """Return until when the request was confined to some objects of a class.
@@ -145,12 +136,7 @@ class Access:
         """
         route = self._model().databases.get(database)
         until = None if route is None else had_owners_until(route.owned_until, class_name)
-        if (
-            until is None
-            or self._decide(Scope.ADMIN, database, class_name) is AccessDecision.ALLOWED
-        ):
-            return None
-        return until
+        return None if until is None or self._may(Scope.ADMIN, database, class_name) else until
 
     def require_changes(self, database: str, class_name: str) -> None:
         """Return if every change to a class from now on may be shown to the request.
@@ -163,7 +149,7 @@ class Access:
         if until is not None and datetime.now(UTC) <= (open_at := changes_open_at(until)):
             detail = (
                 f"Objects of {class_name} had owners a moment ago: its changes are for"
-                f" administrators of it. Ask again after {open_at:%Y-%m-%dT%H:%M:%SZ}."
+                f" administrators of it. Try again after {open_at:%Y-%m-%dT%H:%M:%SZ}."
             )
             raise Forbidden(detail, extra={"scope": Scope.ADMIN.value})
 
@@ -175,11 +161,6 @@ class Access:
     def enter_class(
         self, scope: Scope, database: str, class_name: str, route: ClassRoute
     ) -> ClassAccess:
-        """Return what may be done with the class of a request; raises as `require`.
-
-        Shared caches give one response about a public class to every client: it never names
-        systems.
-        """
         principal, schema = self.principal, route.schema
         visibility = schema.cache.visibility
         target = AccessTarget(database, self._access_cache.owner(database), class_name, visibility)
@@ -188,6 +169,7 @@ class Access:
             raise refusal(decision, scope)
         if principal is None:
             return _PUBLIC_CLASS  # no class with owners is public
+        # Shared caches give a response about a public class to every client.
         names = visibility != "public" and _allows(principal, Scope.SCHEMA, target)
         if schema.owner_field is None or _allows(principal, Scope.ADMIN, target):
             return ClassAccess(None, names)
@@ -197,14 +179,13 @@ class Access:
         return ClassAccess(principal.subject, names)
 
     def narrow(self, plane: DataPlane) -> DataPlane:
-        """Return the data plane as the principal may see it."""
         if self.meter.bounds_operations:
             plane = MeteredPlane(plane, self.meter)
         return OwnedPlane(plane, self.owner_of)
 
     @contextmanager
     def submitting(self) -> Iterator[RunBound | None]:
-        """Note that a run is being queued; yields how many there may be, None: any number."""
+        """Count a run that is being queued; yields how many there may be, None: any number."""
         most = self.meter.limits.runs
         if most is None:
             yield None
@@ -215,31 +196,29 @@ class Access:
             yield RunBound(databases, most, pending)
 
     def transact(self, transact: Transact) -> Transact:
-        """Return `transact` within the limits of the principal's tenant."""
         if not self.meter.bounds_operations:
             return transact
         return metered(transact, self.meter, self._model())
 
     def _allowed(self, scope: Scope, database: str) -> list[str]:
-        """Return the classes of a database in which the principal may do that."""
         route = self._model().databases.get(database)
-        return [
-            name
-            for name in (route.classes if route else ())
-            if self._decide(scope, database, name) is AccessDecision.ALLOWED
-        ]
+        classes = route.classes if route else ()
+        return [name for name in classes if self._may(scope, database, name)]
+
+    def _may(
+        self, scope: Scope, database: str, class_name: str, *, by_anybody: bool = True
+    ) -> bool:
+        decision = self._decide(scope, database, class_name, by_anybody=by_anybody)
+        return decision is AccessDecision.ALLOWED
 
     def _decide(
         self, scope: Scope, database: str, class_name: str | None, *, by_anybody: bool = True
     ) -> AccessDecision:
-        visibility = self._visibility(database, class_name) if by_anybody else "none"
+        route = self._find(database, class_name) if class_name is not None and by_anybody else None
+        # Unknown classes are not public.
+        visibility: Visibility = "none" if route is None else route.schema.cache.visibility
         target = AccessTarget(database, self._access_cache.owner(database), class_name, visibility)
         return decide(self.principal, scope, target)
-
-    def _visibility(self, database: str, class_name: str | None) -> Visibility:
-        """Return who may keep answers by the model in force; unknown classes are not public."""
-        route = None if class_name is None else self._find(database, class_name)
-        return "none" if route is None else route.schema.cache.visibility
 
     def _find(self, database: str, class_name: str) -> ClassRoute | None:
         route = self._model().databases.get(database)
@@ -247,7 +226,7 @@ class Access:
 
 
 class Unrestricted(Access):
-    """May do everything, in an installation that authenticates nobody."""
+    """May do everything: the installation authenticates no request."""
 
     __slots__ = ()
 
@@ -255,13 +234,13 @@ class Unrestricted(Access):
     principal = None
 
     def __init__(self) -> None:
-        """Need neither owners nor a routing model."""
+        """Take neither owners nor a routing model."""
 
     def require(self, *_: object, **__: object) -> None:
-        """Return."""
+        """Allow it."""
 
     def require_some(self, scope: Scope, database: str) -> None:
-        """Return."""
+        """Allow it."""
 
     def readable(self, database: str) -> None:
         """Return None: all classes may be read."""
@@ -270,19 +249,15 @@ class Unrestricted(Access):
         """Return None: no class is confined."""
 
     def may_read_all(self, *_: object, **__: object) -> bool:
-        """Whether every object may be shown: always."""
         return True
 
     def owned_until(self, database: str, class_name: str) -> datetime | None:  # noqa: ARG002
-        """Return None: the request was never confined."""
         return None
 
     def enter_class(self, *_: object) -> ClassAccess:
-        """Return that everything may be done with a class."""
         return _ALL_OF_CLASS
 
     def narrow(self, plane: DataPlane) -> DataPlane:
-        """Return the data plane."""
         return plane
 
 
@@ -290,7 +265,6 @@ EVERYTHING: Final = Unrestricted()
 
 
 def refusal(decision: AccessDecision, scope: Scope) -> MediatorError:
-    """Return the error of a decision that is no permission."""
     match decision:
         case AccessDecision.UNAUTHENTICATED:
             return Unauthenticated("This needs a key or a token, in the Authorization field.")

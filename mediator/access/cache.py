@@ -1,7 +1,7 @@
 """A cache of tenants, keys and owners: a snapshot, refreshed every second.
 
 All of it is in memory, so a request costs no round trip, and neither does a key that does not
-exist: guessing ids puts no load on the catalogue. Changes of this replica are in force at once,
+exist: guessing ids puts no load on the catalogue. Changes of this replica are in force immediately,
 those of another within about a second.
 
 If the catalogue does not answer, the last snapshot is valid for `VALID_S`; then all requests are
@@ -28,7 +28,7 @@ VALID_S: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A tenant; where `limits` leaves one out, it is as the settings say."""
+    """A tenant; a limit that `limits` lacks is that of the settings."""
 
     name: str
     databases: tuple[str, ...] = ()
@@ -37,8 +37,6 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class AccessSnapshot:
-    """Tenants and keys at one version."""
-
     version: int = -1
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     keys: Mapping[str, ApiKey] = field(default_factory=dict)
@@ -56,8 +54,6 @@ class AccessSource(Protocol):
 
 
 class AccessCache:
-    """The snapshot in force."""
-
     def __init__(self, source: AccessSource, clock: Clock) -> None:
         self._source = source
         self._clock = clock
@@ -74,17 +70,15 @@ class AccessCache:
         return self._snapshot
 
     def owner(self, database: str) -> str | None:
-        """Return the tenant that owns a database, if any."""
         return self.current.owners.get(database)
 
     async def refresh(self) -> None:
-        """Read a newer snapshot, if there is one."""
         async with self._lock:
+            # The age counts from before the request: the reply may be older than its arrival.
             requested_s = self._clock.monotonic()
             if await self._source.version() != self._snapshot.version:
                 self._snapshot = await self._source.snapshot()
             self._read_s = requested_s
 
     def periodic_tasks(self) -> list[PeriodicTask]:
-        """Return the periodic tasks."""
         return [PeriodicTask("refresh access cache", REFRESH_S, self.refresh)]

@@ -3,7 +3,7 @@
 Three refusals, which disclose no more than each may:
 
 - `UNAUTHENTICATED`: the request has no principal. It is the same whether the target exists or not.
-- `HIDDEN`: the database is another tenant's, or nobody's, or nothing of it is granted. It is
+- `HIDDEN`: the database is another tenant's, or has no owner, or nothing of it is granted. It is
   answered like a database that does not exist.
 - `FORBIDDEN`: the principal has grants on the database, but not this one. It is decided by the
   grants alone, so it does not disclose whether a class exists.
@@ -30,8 +30,6 @@ __all__ = [
 
 
 class AccessDecision(Enum):
-    """The result of a decision."""
-
     ALLOWED = auto()
     UNAUTHENTICATED = auto()
     FORBIDDEN = auto()
@@ -40,13 +38,9 @@ class AccessDecision(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AccessTarget:
-    """The target of an action.
+    """The target of an action: a class, or (None) a database as a whole; `owner` is its tenant.
 
-    Attributes:
-        database: The database.
-        owner: The tenant that owns it; None: nobody.
-        class_name: The class; None: the database as a whole.
-        visibility: Who may keep answers of the class; ``public`` also means that anybody may read.
+    `visibility` is who may keep answers of the class; ``public`` also opens it to all readers.
     """
 
     database: str
@@ -82,10 +76,8 @@ def sees(
 
 
 class Extent(Enum):
-    """Over what a scope is required."""
-
     NOTHING = auto()
-    """Anybody may, without a key."""
+    """No key is required."""
 
     ANYTHING = auto()
     """Any key will do; the route shows to each what is its own."""
@@ -102,8 +94,6 @@ class Extent(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """A scope, and over what."""
-
     extent: Extent
     scope: Scope = Scope.ADMIN
 
@@ -118,10 +108,10 @@ def decide_route(
     """Decide about one request.
 
     Args:
-        principal: The principal; None: the request has none.
+        principal: None: the request has none.
         permission: What the route requires.
-        database: The database that it names.
-        tenant: The tenant that its path names.
+        database: Named by the path or the query.
+        tenant: Named by the path.
         owner_of: Returns the tenant that owns a database.
     """
     if permission.extent is Extent.NOTHING:
@@ -145,5 +135,4 @@ def _decide_tenant(principal: Principal, scope: Scope, tenant: str | None) -> Ac
 
 
 def _covers_tenant(principal: Principal, scope: Scope) -> bool:
-    """Whether a scope is granted over all databases of the tenant."""
     return any(grant.covers(scope, ANY, None) for grant in principal.grants)

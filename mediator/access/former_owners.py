@@ -32,10 +32,7 @@ MOST_CLASSES: Final = 1_000
 
 
 def owned_until(
-    known: Mapping[str, str],
-    before: Mapping[str, Any],
-    after: Mapping[str, Any],
-    now: datetime,
+    known: Mapping[str, str], before: Mapping[str, Any], after: Mapping[str, Any], now: datetime
 ) -> dict[str, str]:
     """Return for each class that has lost its owner field until when it had one, in RFC 3339.
 
@@ -57,10 +54,11 @@ def had_owners_until(times: Mapping[str, datetime], class_name: str) -> datetime
 
 
 def changes_open_at(until: datetime) -> datetime:
-    """Return from when on every new change is of a time without owners, whatever clocks say.
+    """Return from when on every new change is certainly of a time without owners.
 
     A subscriber that began earlier would miss changes: those that may be older than their times.
     """
+    # One is for `was_made_after`, the other for a system whose clock is behind ours.
     return until + 2 * CLOCKS_DIFFER
 
 

@@ -1,7 +1,7 @@
 """API keys: ``ptl_<id>_<secret>``, of which only the id and a hash of the secret are kept.
 
 A password needs a slow, salted hash, because people choose passwords that can be guessed. The
-secret is 256 random bits: nobody can try them out however fast the hash is, and no two keys share
+secret is 256 random bits: they cannot be tried out however fast the hash is, and no two keys share
 one, so a single SHA-256 is as safe, and costs a microsecond instead of a tenth of a second.
 """
 
@@ -52,7 +52,6 @@ class ApiKey:
 
 
 def mint() -> NewKey:
-    """Create a key."""
     id_ = secrets.token_hex(_ID_BYTES)
     secret = urlsafe_b64encode(secrets.token_bytes(_SECRET_BYTES)).rstrip(b"=").decode()
     return NewKey(id_, f"ptl_{id_}_{secret}", _digest(secret))

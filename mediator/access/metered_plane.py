@@ -28,15 +28,15 @@ from mediator.model.operations import (
 )
 from mediator.model.query import Query
 from mediator.query.budget import Ceiling
-from mediator.query.execution import Answer
+from mediator.query.execution import QueryResult
 from mediator.routing.freshness import ANY, ReadPreference
 from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.schema.tree import MAIN_GROUP
-from mediator.transactions.model import Transaction
+from mediator.transactions.model import CommitRequest
 
 __all__ = ["MeteredPlane", "NarrowedPlane", "Transact", "metered"]
 
-Transact: TypeAlias = Callable[[Transaction], Awaitable[list[Outcome]]]
+Transact: TypeAlias = Callable[[CommitRequest], Awaitable[list[Outcome]]]
 """Executes a transaction."""
 
 _A = TypeVar("_A", bound=Outcome | MediatorError)
@@ -50,22 +50,20 @@ _NEVER: Final = Condition(versions=({MAIN_GROUP: -1},))
 
 
 class NarrowedPlane:
-    """What a data plane passes on that narrows another one."""
+    """The methods that a narrowing data plane leaves unchanged."""
 
     def __init__(self, plane: DataPlane) -> None:
         self._plane = plane
 
     @property
     def model(self) -> RoutingModel:
-        """The routing model in force."""
         return self._plane.model
 
     async def route(self, database: str, class_name: str) -> ClassRoute:
-        """Find a class; see `DataPlane.route`."""
         return await self._plane.route(database, class_name)
 
     async def recall(self, operation: WriteOperation) -> Outcome | None:
-        """Return a remembered answer: its operation's id names the subject, so it is its own."""
+        """Return a remembered answer: the operation's id contains its subject, so it is its own."""
         return await self._plane.recall(operation)
 
 
@@ -77,11 +75,10 @@ class MeteredPlane(NarrowedPlane):
         self._meter = meter
 
     async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
-        """Read one object; see `DataPlane.read`."""
         return await self._plane.read(operation, preference)
 
     async def write(self, operation: WriteOperation) -> Outcome:
-        """Write one object; raises `StorageFull` if it would be one too many."""
+        """Raises `StorageFull` if it would create one object too many."""
 
         async def write(allowed: Sequence[Operation]) -> list[Outcome]:
             [one] = allowed
@@ -99,6 +96,7 @@ class MeteredPlane(NarrowedPlane):
         async def write(allowed: Sequence[Operation]) -> list[Outcome | MediatorError]:
             answers = await self._plane.batch(allowed, whole=whole)
             for index, (one, other) in enumerate(zip(operations, allowed, strict=True)):
+                # The caller has set no such condition: it was added because there is no room.
                 if one is not other and isinstance(answers[index], PreconditionFailed):
                     answers[index] = self._meter.full()
             return answers
@@ -107,12 +105,13 @@ class MeteredPlane(NarrowedPlane):
 
     async def query(
         self, query: Query, preference: ReadPreference = ANY, ceiling: Ceiling | None = None
-    ) -> Answer:
-        """Answer a query; `TooManyRequests` if the tenant's have examined too much lately."""
+    ) -> QueryResult:
+        """Raises `TooManyRequests` if the tenant's queries have examined too much lately."""
         limits = self._meter.limits
+        ceiling = ceiling or Ceiling(limits.query_rows, limits.query_seconds)
         await self._pause()
         try:
-            answer = await self._plane.query(query, preference, ceiling or limits.of_queries)
+            answer = await self._plane.query(query, preference, ceiling)
         except TooCostly as error:
             self._charge(error)
             raise
@@ -138,9 +137,7 @@ class MeteredPlane(NarrowedPlane):
 
 
 def metered(transact: Transact, meter: Meter, model: RoutingModel) -> Transact:
-    """Return what carries out transactions of a tenant; see `MeteredPlane`."""
-
-    async def run(transaction: Transaction) -> list[Outcome]:
+    async def run(transaction: CommitRequest) -> list[Outcome]:
         async def write(allowed: Sequence[Operation]) -> list[Outcome]:
             writes = tuple(write for write in allowed if not isinstance(write, Get))
             return await transact(replace(transaction, writes=writes))
@@ -156,11 +153,9 @@ async def _carried_out(
     operations: Sequence[Operation],
     carry_out: Callable[[Sequence[Operation]], Awaitable[list[_A]]],
 ) -> list[_A]:
-    """Carry out operations with no more creations than there is room for.
-
-    The room is taken before and given back afterwards, so that requests at the same time share it.
-    """
+    """Carry out operations with no more creations than there is room for."""
     allowed = _within(meter.room, model, operations)
+    # Taken before and given back afterwards: concurrent requests share the room.
     with meter.reserving(sum(map(_may_create, allowed))):
         try:
             answers = await carry_out(allowed)
@@ -193,7 +188,7 @@ def _may_create(operation: Operation) -> bool:
 
 
 def _bound(model: RoutingModel, operation: Operation) -> Operation:
-    """Bind a write that may create to what is there, or, if it is to create, to nothing."""
+    """Bind a write that may create to an existing object, and one that must create to none."""
     if not isinstance(operation, Create | Put):
         return operation
     database = model.databases.get(operation.database)
@@ -205,7 +200,6 @@ def _bound(model: RoutingModel, operation: Operation) -> Operation:
 
 
 def _growth(operations: Sequence[Operation], answers: Sequence[Outcome | MediatorError]) -> int:
-    """Return how many more objects there are after some operations."""
     growth = 0
     for operation, answer in zip(operations, answers, strict=True):
         if isinstance(answer, Outcome) and not answer.replayed:

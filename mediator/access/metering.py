@@ -6,20 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
-from typing import Final, Protocol
+from typing import Final
 
+from mediator.access.stored_objects import StoredObjects
 from mediator.base.clock import Clock, SystemClock
 from mediator.base.errors import StorageFull, TooManyRequests
-from mediator.query.budget import Ceiling
 
-__all__ = ["UNLIMITED", "Meter", "RunBound", "Storage", "TenantLimits", "refusal"]
+__all__ = ["UNLIMITED", "Meter", "RunBound", "TenantLimits", "refusal"]
 
 _SAVED_S: Final = 10.0
 """Seconds for which unused records accumulate."""
 
 _LONGEST_RETRY_S: Final = 86_400.0
 _RUN_RETRY_S: Final = 10.0
-_NONE: Final = (None, None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,34 +49,6 @@ class TenantLimits:
     runs: int | None = None
     objects: int | None = None
 
-    @property
-    def of_operations(self) -> bool:
-        """Whether any of them is about operations on objects."""
-        return (self.query_rows, self.query_seconds, self.rows_rate, self.objects) != _NONE
-
-    @property
-    def of_queries(self) -> Ceiling:
-        """What one query may cost."""
-        return Ceiling(self.query_rows, self.query_seconds)
-
-
-class Storage(Protocol):
-    """Knows how many objects tenants keep."""
-
-    def of(self, tenant: str) -> int:
-        """Return how many objects a tenant has."""
-
-    def grew(self, tenant: str, by: int) -> None:
-        """Note that objects were created, or (below 0) deleted."""
-
-
-class _NoStorage:
-    def of(self, tenant: str) -> int:  # noqa: ARG002 - see Storage
-        return 0
-
-    def grew(self, tenant: str, by: int) -> None:
-        """Note nothing."""
-
 
 class Meter:
     """The account of one tenant.
@@ -91,7 +62,7 @@ class Meter:
         "_clock",
         "_paid_until_s",
         "_reserved",
-        "_storage",
+        "_stored",
         "_submitting",
         "_tokens",
         "_tokens_at_s",
@@ -101,11 +72,13 @@ class Meter:
         "tenant",
     )
 
-    def __init__(self, tenant: str, limits: TenantLimits, clock: Clock, storage: Storage) -> None:
+    def __init__(
+        self, tenant: str, limits: TenantLimits, clock: Clock, stored: StoredObjects | None
+    ) -> None:
         self.tenant = tenant
         self.in_flight = 0
         self._clock = clock
-        self._storage = storage
+        self._stored = stored
         self._submitting = 0
         self._reserved = 0
         self._tokens = float(limits.burst)
@@ -113,12 +86,12 @@ class Meter:
         self.adopt(limits)
 
     def adopt(self, limits: TenantLimits) -> None:
-        """Go by other limits from now on."""
         self.limits = limits
-        self.bounds_operations = limits.of_operations
+        of_operations = (limits.query_rows, limits.query_seconds, limits.rows_rate, limits.objects)
+        self.bounds_operations = of_operations != (None, None, None, None)
 
     def enter(self) -> None:
-        """Let a request in, which is to end with one less `in_flight`; raises `TooManyRequests`."""
+        """Count a request in; the caller ends it by `in_flight -= 1`. Raises `TooManyRequests`."""
         limits = self.limits
         if limits.in_flight is not None and self.in_flight >= limits.in_flight:
             raise refusal("in_flight", f"{limits.in_flight} requests are being answered already.")
@@ -137,10 +110,10 @@ class Meter:
         self._tokens = tokens - 1
 
     def spend(self, rows: float) -> None:
-        """Charge for records that stores have sent."""
         rate = self.limits.rows_rate
         if rate is not None:
             saved_s = self._clock.monotonic() - _SAVED_S
+            # A time in the future is debt, one in the past is credit, of which `_SAVED_S` count.
             self._paid_until_s = max(self._paid_until_s, saved_s) + rows / rate
 
     @property
@@ -152,15 +125,15 @@ class Meter:
 
     @property
     def room(self) -> float:
-        """How many objects may be created still, besides those that are being created."""
+        """How many more objects may be created, besides those being created."""
         most = self.limits.objects
-        if most is None:
+        if most is None or self._stored is None:
             return float("inf")
-        return most - self._storage.of(self.tenant) - self._reserved
+        return most - self._stored.of(self.tenant) - self._reserved
 
     @contextmanager
     def reserving(self, objects: int) -> Iterator[None]:
-        """Keep room for objects while the block creates them, perhaps."""
+        """Keep room for objects that the block may create."""
         self._reserved += objects
         try:
             yield
@@ -168,26 +141,24 @@ class Meter:
             self._reserved -= objects
 
     def grew(self, by: int) -> None:
-        """Note that objects were created, or (below 0) deleted."""
-        if by and self.limits.objects is not None:
-            self._storage.grew(self.tenant, by)
+        """Count objects that were created, or (below 0) deleted."""
+        if by and self._stored is not None and self.limits.objects is not None:
+            self._stored.grew(self.tenant, by)
 
     def full(self) -> StorageFull:
-        """Return what a creation is answered for which there is no room."""
         most = self.limits.objects
         detail = (
-            f"The tenant may keep {most} objects, and does: delete some, or ask the operator for"
-            " more. Objects that are there can be changed."
+            f"The tenant may keep {most} objects, and does: delete some, or let the operator"
+            " raise the limit. Objects that are there can be changed."
         )
         return StorageFull(detail, extra={"limit": "objects", "objects": most})
 
     def is_over(self, seconds: float) -> bool:
-        """Whether a stream has taken as long as one may."""
         most = self.limits.stream_seconds
         return most is not None and seconds >= most
 
     def limit_of(self, error: Exception) -> str | None:
-        """Name the limit that an error says was reached; None: it is about something else."""
+        """Name the limit that an error is about; None: it is about something else."""
         extra = getattr(error, "extra", None) or {}
         if "limit_bytes" in extra and extra["limit_bytes"] == self.limits.body_bytes:
             return "body_bytes"
@@ -196,7 +167,7 @@ class Meter:
 
     @contextmanager
     def submitting(self) -> Iterator[int]:
-        """Count a run that is about to be queued; yields how many others are, at the same time."""
+        """Count a run that is being queued; yields how many others are at the same time."""
         self._submitting += 1
         try:
             yield self._submitting - 1
@@ -213,22 +184,15 @@ def refusal(limit: str, why: str, after_s: float = 1.0) -> TooManyRequests:
 
 @dataclass(frozen=True, slots=True)
 class RunBound:
-    """How many runs of some databases may be under way.
-
-    Attributes:
-        databases: Those of one tenant.
-        most: How many of their runs may not have ended.
-        pending: How many others are just being submitted, and count as if they were there.
-    """
+    """How many runs of a tenant's databases may be under way; `pending` are being submitted."""
 
     databases: tuple[str, ...]
     most: int
     pending: int = 0
 
     def refusal(self) -> TooManyRequests:
-        """Return the error of one too many."""
         return refusal("runs", f"{self.most} runs are under way already.", _RUN_RETRY_S)
 
 
-UNLIMITED: Final = Meter("", TenantLimits(), SystemClock(), _NoStorage())
+UNLIMITED: Final = Meter("", TenantLimits(), SystemClock(), None)
 """The meter without limits."""

@@ -72,14 +72,11 @@ _SCOPES: Final = {scope.value: scope for scope in Scope}
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A scope over the databases of a tenant, over one of them, or over one class of it."""
-
     scope: Scope
     database: str = ANY
     class_name: str = ANY
 
     def concerns(self, database: str) -> bool:
-        """Whether it is about a database."""
         return self.database in (ANY, database)
 
     def covers(self, scope: Scope, database: str, class_name: str | None) -> bool:
@@ -100,27 +97,24 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The sender of a request: a subject of a tenant, with its grants."""
-
     subject: str
     tenant: str
     grants: frozenset[Grant]
 
     @property
     def operates(self) -> bool:
-        """Whether it is of the operator's tenant."""
         return self.tenant == OPERATOR
 
 
 def is_subject(text: str) -> bool:
-    """Whether a text may name a subject: it is kept as text, compared, and shown."""
+    """Whether a text may name a subject: stores keep it, and pages show it."""
     return 0 < len(text) <= MAX_SUBJECT_LENGTH and _FORBIDDEN_CHARACTERS.search(text) is None
 
 
 def parse_grant(text: str) -> Grant | None:
-    """Parse ``scope``, ``scope:database`` or ``scope:database/class``; None if it is none of them.
+    """Parse ``scope``, ``scope:database`` or ``scope:database/class``; None: it is none of them.
 
-    A token's scopes may have values that are meant for others.
+    The scopes of a token may be values for other services.
     """
     name, colon, target = text.partition(":")
     database, slash, class_name = target.partition("/")

@@ -22,7 +22,7 @@ to create, is refused.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -39,6 +39,7 @@ from mediator.access.ownership import (
     taken,
     with_owner,
 )
+from mediator.base.concurrency import result_or_error
 from mediator.base.errors import Conflict, Forbidden, MediatorError, NotFound, PreconditionFailed
 from mediator.data_plane.port import DataPlane
 from mediator.model.filters import And, Compare, Comparison
@@ -55,7 +56,7 @@ from mediator.model.query import Query
 from mediator.operations.merge import check_if_match, if_match_error, narrow_to_creation
 from mediator.operations.read_modify_write import ATTEMPTS, alternative
 from mediator.query.budget import Ceiling
-from mediator.query.execution import Answer
+from mediator.query.execution import QueryResult
 from mediator.routing.freshness import ANY, STRONG, WHOLE, ReadPreference
 from mediator.routing.model import ClassRoute
 
@@ -75,7 +76,7 @@ class OwnedPlane(NarrowedPlane):
         self._owner_of = owner_of
 
     async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
-        """Read one object; `NotFound` if it is not there, or somebody else's."""
+        """Raises `NotFound` for another subject's object, too."""
         route, owner = await self._owner(operation.database, operation.class_name)
         if owner is None:
             return await self._plane.read(operation, preference)
@@ -83,7 +84,6 @@ class OwnedPlane(NarrowedPlane):
         return shown(route, operation, owner, outcome)
 
     async def write(self, operation: WriteOperation) -> Outcome:
-        """Write one object; see `DataPlane.write`."""
         route, owner = await self._owner(operation.database, operation.class_name)
         if owner is None:
             return await self._plane.write(operation)
@@ -94,26 +94,45 @@ class OwnedPlane(NarrowedPlane):
     ) -> list[Outcome | MediatorError]:
         """Do many operations; those on owned classes object by object, each in its order."""
         answers: dict[int, Outcome | MediatorError] = {}
-        free: list[int] = []
+        together: dict[int, Operation] = {}
+        restricted: dict[int, tuple[ClassRoute, Get, Owner]] = {}
+        owners: dict[str, tuple[ClassRoute, Owner]] = {}
         lanes: dict[tuple[str, str], list[int]] = {}
         for index, operation in enumerate(operations):
             try:
-                _, owner = await self._owner(operation.database, operation.class_name)
+                route, owner = await self._owner(operation.database, operation.class_name)
             except MediatorError as error:
                 answers[index] = error
                 continue
             if owner is None:
-                free.append(index)
+                together[index] = operation
             else:
+                owners[operation.class_name] = route, owner
                 lanes.setdefault((operation.class_name, operation.id), []).append(index)
-        for part in await self._all(operations, free, lanes, whole=whole):
-            answers.update(part)
+        for key, indices in list(lanes.items()):
+            gets = {i: get for i in indices if isinstance(get := operations[i], Get)}
+            if len(gets) == len(indices):  # objects that are only read take few round trips
+                del lanes[key]
+                route, owner = owners[key[0]]
+                together |= {i: with_owner(get, owner) for i, get in gets.items()}
+                restricted |= {i: (route, get, owner) for i, get in gets.items()}
+        slots, preference = asyncio.Semaphore(_CONCURRENCY), WHOLE if whole else ANY
+        in_turn = [[operations[i] for i in indices] for indices in lanes.values()]
+        work = [
+            self._plane.batch(list(together.values()), whole=whole),
+            *(self._in_turn(own, slots, preference) for own in in_turn),
+        ]
+        found = await asyncio.gather(*work)
+        for indices, results in zip([list(together), *lanes.values()], found, strict=True):
+            answers.update(zip(indices, results, strict=True))
+        for index, request in restricted.items():
+            answers[index] = checked(*request, answers[index])
         return [answers[index] for index in range(len(operations))]
 
     async def query(
         self, query: Query, preference: ReadPreference = ANY, ceiling: Ceiling | None = None
-    ) -> Answer:
-        """Answer a query of what is there; `Forbidden` if it joins a class that has owners."""
+    ) -> QueryResult:
+        """Raises `Forbidden` if it joins a class that has owners."""
         for join in query.joins:
             _, owner = await self._owner(query.database, join.class_name)
             if owner is not None:
@@ -132,72 +151,16 @@ class OwnedPlane(NarrowedPlane):
         subject = None if field is None else self._owner_of(database, class_name)
         return route, Owner(field, subject) if field and subject is not None else None
 
-    async def _all(
-        self,
-        operations: Sequence[Operation],
-        free: Sequence[int],
-        lanes: dict[tuple[str, str], list[int]],
-        *,
-        whole: bool,
-    ) -> Sequence[Mapping[int, Outcome | MediatorError]]:
-        reads: list[int] = []
-        for key, indices in list(lanes.items()):
-            if all(isinstance(operations[index], Get) for index in indices):
-                reads += lanes.pop(key)
-        slots, preference = asyncio.Semaphore(_CONCURRENCY), WHOLE if whole else ANY
-        return await asyncio.gather(
-            self._together(operations, free, whole=whole),
-            self._read_each(operations, reads, whole=whole),
-            *(self._in_turn(operations, own, slots, preference) for own in lanes.values()),
-        )
-
-    async def _together(
-        self, operations: Sequence[Operation], indices: Sequence[int], *, whole: bool
-    ) -> Mapping[int, Outcome | MediatorError]:
-        if not indices:
-            return {}
-        found = await self._plane.batch([operations[i] for i in indices], whole=whole)
-        return dict(zip(indices, found, strict=True))
-
-    async def _read_each(
-        self, operations: Sequence[Operation], indices: Sequence[int], *, whole: bool
-    ) -> Mapping[int, Outcome | MediatorError]:
-        """Read many objects with few round trips."""
-        reads: list[Get] = []
-        requests: list[tuple[ClassRoute, Get, Owner]] = []
-        for index in indices:
-            get = operations[index]
-            assert isinstance(get, Get)
-            route, owner = await self._owner(get.database, get.class_name)
-            assert owner is not None
-            reads.append(with_owner(get, owner))
-            requests.append((route, get, owner))
-        outcomes = await self._plane.batch(reads, whole=whole) if reads else []
-        return {
-            index: checked(*request, outcome)
-            for index, request, outcome in zip(indices, requests, outcomes, strict=True)
-        }
-
     async def _in_turn(
-        self,
-        operations: Sequence[Operation],
-        indices: Sequence[int],
-        slots: asyncio.Semaphore,
-        preference: ReadPreference,
-    ) -> Mapping[int, Outcome | MediatorError]:
-        answers: dict[int, Outcome | MediatorError] = {}
+        self, operations: Sequence[Operation], slots: asyncio.Semaphore, preference: ReadPreference
+    ) -> list[Outcome | MediatorError]:
         async with slots:
-            for index in indices:
-                operation = operations[index]
-                try:
-                    answers[index] = await (
-                        self.read(operation, preference)
-                        if isinstance(operation, Get)
-                        else self.write(operation)
-                    )
-                except MediatorError as error:
-                    answers[index] = error
-        return answers
+            return [
+                await result_or_error(self.read, operation, preference)
+                if isinstance(operation, Get)
+                else await result_or_error(self.write, operation)
+                for operation in operations
+            ]
 
     async def _write(self, route: ClassRoute, owner: Owner, operation: WriteOperation) -> Outcome:
         operation = kept(owner, operation)
@@ -216,7 +179,7 @@ class OwnedPlane(NarrowedPlane):
     async def _bound(
         self, route: ClassRoute, owner: Owner, operation: WriteOperation
     ) -> WriteOperation:
-        """Bind a write to the present version, or raise what the data plane would."""
+        """Bind a write to the present version; raises what the data plane would."""
         wanted = operation.condition
         whole = Get(operation.database, operation.class_name, operation.id)
         try:
@@ -230,7 +193,7 @@ class OwnedPlane(NarrowedPlane):
             raise PreconditionFailed(f"{name} exists.")
         if isinstance(operation, Put) and narrow_to_creation(route, operation) is not operation:
             raise if_match_error(operation)
-        matched = alternative(wanted, current)
+        matched = alternative(wanted, current.versions)
         if matched is None:
             raise PreconditionFailed(f"{name} was changed meanwhile.")
         seen = {group: current.versions.get(group) for group in binding_groups(route, operation)}

@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 ADMIN: Final = {"scope": "admin"}
-"""What an answer names that only an administrator would not have got."""
+"""In the problem of a request that only an administrator may make."""
 
 _GONE: Final = WriteResult(Status.MISSING)
 
@@ -60,7 +60,6 @@ class Owner(NamedTuple):
 
 
 def with_owner(operation: Get, owner: Owner) -> Get:
-    """Read the owner too."""
     fields = operation.fields
     if fields is None or owner.field in fields:
         return operation
@@ -68,7 +67,7 @@ def with_owner(operation: Get, owner: Owner) -> Get:
 
 
 def shown(route: ClassRoute, get: Get, owner: Owner, outcome: Outcome) -> Outcome:
-    """Return the requested fields of an object; `NotFound` if it is somebody else's."""
+    """Return the requested fields of an object; `NotFound` if it is another subject's."""
     if not is_mine(owner, outcome):
         raise NotFound(f"{get.class_name}/{get.id} does not exist.")
     if get.fields is None or owner.field in get.fields:
@@ -87,7 +86,7 @@ def shown(route: ClassRoute, get: Get, owner: Owner, outcome: Outcome) -> Outcom
 def checked(
     route: ClassRoute, get: Get, owner: Owner, outcome: Outcome | MediatorError
 ) -> Outcome | MediatorError:
-    """Return what `shown` does, or the error."""
+    """`shown`, for a result that may be an error; returns its error instead of raising it."""
     if isinstance(outcome, MediatorError):
         return outcome
     try:
@@ -97,12 +96,11 @@ def checked(
 
 
 def is_mine(owner: Owner, outcome: Outcome) -> bool:
-    """Whether an object belongs to the subject."""
     return (outcome.values or {}).get(owner.field) == owner.subject
 
 
 def kept(owner: Owner, operation: WriteOperation) -> WriteOperation:
-    """Return a write that leaves the object its owner's; `Forbidden` if it gives it away."""
+    """Return a write that does not change the owner; `Forbidden` if it would."""
     match operation:
         case Create() | Put():
             _check_value(owner, operation.values.get(owner.field))
@@ -132,7 +130,7 @@ def _check_value(owner: Owner, value: object) -> None:
 
 
 def creating(operation: WriteOperation) -> WriteOperation:
-    """Bind a write to that nothing is there; raises what it is answered if that is not enough."""
+    """Bind a write to the absence of the object; raises its answer if it cannot create it."""
     wanted = operation.condition
     if isinstance(operation, Put) and not wanted.versions and wanted.present is not True:
         return replace(operation, condition=Condition(present=False))

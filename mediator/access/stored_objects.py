@@ -27,8 +27,6 @@ CountObjects: TypeAlias = Callable[[str], Awaitable[int]]
 
 
 class StoredObjects:
-    """The objects of tenants, as this process knows them."""
-
     def __init__(self, count: CountObjects, clock: Clock) -> None:
         self._count = count
         self._clock = clock
@@ -39,7 +37,6 @@ class StoredObjects:
 
     @property
     def known(self) -> Mapping[str, int]:
-        """The objects of all tenants that are counted, by tenant."""
         return {tenant: self.of(tenant) for tenant in self._counted}
 
     def of(self, tenant: str) -> int:
@@ -47,14 +44,14 @@ class StoredObjects:
         return self._counted.get(tenant, 0) + self._grown[tenant]
 
     def grew(self, tenant: str, by: int) -> None:
-        """Note that objects of a tenant were created, or (below 0) deleted."""
+        """Count objects that were created, or (below 0) deleted."""
         self._grown[tenant] += by
 
     async def measure(self, tenants: Mapping[str, Iterable[str]]) -> None:
         """Count the objects of all bounded tenants, given with their databases, if that is due.
 
-        A tenant with a database that cannot be counted keeps its former number; in the end, the
-        error is raised.
+        A tenant with a database that cannot be counted keeps its former number; the error is raised
+        in the end.
         """
         started_s = self._clock.monotonic()
         if started_s < self.due_s:
@@ -72,6 +69,7 @@ class StoredObjects:
             raise failed
 
     async def _measure(self, tenant: str, databases: Iterable[str]) -> None:
+        # What is created during the count stays in `_grown`: it may count twice, never not at all.
         before = self._grown[tenant]
         counted = sum([await self._count(database) for database in databases])
         self._counted[tenant] = counted

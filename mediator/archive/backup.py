@@ -1,23 +1,12 @@
-"""Writing a backup while the installation is in use.
+"""Writing a backup while the installation is in use; docs/backup.md says what it then holds.
 
 Objects are read page by page in the order of ids, as the systems hold them, each group with its
-version. Nothing is stopped meanwhile, neither writes nor relays. What can come of that, for a write
-W of an object that begins and ends while the backup runs:
-
-- The object is read before W or after it: the backup has the one or the other state of each group.
-  A group is in one record of one system, which is read as a whole, so its values are those of
-  its version: a state that was.
-- W writes groups on several systems, and they are read between: they are seen not to be of one
-  write (`Outcome.partial`), and the object is read again until they are, before W or after it.
-- W creates an object whose place was passed already, or deletes one that was read: the backup lacks
-  the object, or still has it, as it was when its page was read.
-- W is part of a transaction over several objects: the backup may have some of them as of before and
-  some as of after. It is no snapshot of one moment.
-- The schema is set: the backup ends with an error, as its objects would be of two schemas.
+version. Neither writes nor relays are stopped: a backup is no snapshot of one moment.
 
 The position of the feed is taken first. Every change before it had taken effect when its object was
-read, and every change after it has a version that shows whether the object has it already: who
-loads the backup and follows the feed from there arrives at what the installation holds.
+read, and every change after it has a version that shows whether the object has it already. So a
+reader that loads the backup and follows the feed from there arrives at the state of the
+installation.
 
 A backup that is killed has no manifest, and is none.
 """
@@ -26,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,8 +41,7 @@ from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.changes.feed import Feed
 from mediator.changes.subscriptions import Subscriptions
 from mediator.control.plane import ControlPlane
-from mediator.data_plane.port import DataPlane
-from mediator.data_plane.walking import pages
+from mediator.data_plane.port import DataPlane, pages
 from mediator.model.guard import WriteGuard
 from mediator.model.operations import Get, Outcome
 from mediator.routing.freshness import STRONG
@@ -90,27 +79,23 @@ class Installation:
     clock: Clock
 
     async def position(self, database: str) -> str | None:
-        """Return the present position of a database's feed as text; None: there is no feed."""
+        """Return the present position of a database's feed; None: there is no feed."""
         if self.feed is None:
             return None
         return (await Subscriptions(self.feed).now(self.id_of(database))).text
 
     async def start_feed_generation(self, database: str) -> None:
-        """Begin another generation of a database's feed."""
         if self.feed is not None:
             await self.feed.start_generation(self.id_of(database))
 
     def id_of(self, database: str) -> str:
-        """Return the id of a database in the catalogue."""
         return self.data.model.databases[database].id
 
 
+@dataclass(eq=False)
 class Backup:
-    """Writes backups of an installation."""
-
-    def __init__(self, installation: Installation, on_progress: OnProgress) -> None:
-        self._from = installation
-        self._on_progress = on_progress
+    _from: Installation
+    _on_progress: OnProgress
 
     async def write(self, directory: Path, databases: Sequence[str] | None = None) -> Manifest:
         """Write a backup of some databases, or of all.
@@ -131,6 +116,7 @@ class Backup:
             catalogue = file.finish()
         registered = await CatalogueSystems(self._from.catalogue).load()
         systems = {system.name: _statements(system.registration) for system in registered}
+        # With another schema, what was read may lack classes.
         if await self._stored([d.name for d in stored]) != stored:
             raise Conflict("A schema was set while the backup was written; it is none.")
         manifest = Manifest(created, catalogue, systems, parts)
@@ -163,18 +149,17 @@ class Backup:
             return await asyncio.to_thread(file.finish)
 
     async def _whole(self, database: str, name: str, seen: Outcome) -> Outcome | None:
-        """Wait for the parts of an object that are still being written; None: it is gone."""
+        """Wait for a write under way to reach all fragments of an object; None: it is gone."""
         outcome = seen
         until = self._from.clock.monotonic() + _TIMEOUT_S
-        while outcome.partial:
-            if self._from.clock.monotonic() > until:
-                raise Unavailable(f"{name}/{seen.id} is not resolved.", system=name)
-            await asyncio.sleep(_PAUSE_S)
-            try:
+        with suppress(NotFound):
+            while outcome.partial:
+                if self._from.clock.monotonic() > until:
+                    raise Unavailable(f"{name}/{seen.id} is not resolved.", system=name)
+                await asyncio.sleep(_PAUSE_S)
                 outcome = await self._from.data.read(Get(database, name, seen.id), STRONG)
-            except NotFound:
-                return None
-        return outcome
+            return outcome
+        return None
 
 
 def _line(route: ClassRoute, outcome: Outcome) -> dict[str, Any]:
@@ -184,9 +169,6 @@ def _line(route: ClassRoute, outcome: Outcome) -> dict[str, Any]:
 
 
 def _statements(registration: dict[str, Any]) -> dict[str, Any]:
-    """Return an operator's statements about a system, without its address and its password."""
-    return {
-        "kind": registration["config"]["kind"],
-        "declared": registration["declared"],
-        "metrics": registration["metrics"],
-    }
+    """Return an operator's statements about a system, without address and password."""
+    stated = {name: registration[name] for name in ("declared", "metrics")}
+    return {"kind": registration["config"]["kind"], **stated}

@@ -43,7 +43,6 @@ CATALOGUE: Final = "catalogue.ndjson.gz"
 MANIFEST: Final = "manifest.json"
 _FORMAT: Final = 1
 
-
 LONGEST_LINE: Final = 64 * 2**20
 LONGEST_MANIFEST: Final = 256 * 2**20
 _LEVEL: Final = 3
@@ -56,14 +55,7 @@ class ArchiveInvalid(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A file as it was written.
-
-    Attributes:
-        lines: Objects, or rows, one a line.
-        bytes: Its length.
-        sha256: Its digest, in hexadecimal digits.
-        newest: The highest version of any group in it; 0 if it has none.
-    """
+    """A file as it was written; `newest` is the highest version of any group in it, or 0."""
 
     lines: int
     bytes: int
@@ -73,14 +65,9 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class DatabasePart:
-    """A database.
+    """A database: its schema, its layout, and the files of its classes.
 
-    Attributes:
-        document: Its schema as JSON, complete.
-        placed: Its layout: the system of each cache group of each class.
-        position: A position of its feed from before the first object was read: who loads the
-            objects and follows the feed from there misses nothing. None: there was no feed.
-        classes: The files of its classes, by name.
+    `position` is of its feed, from before the first object was read; None: there was no feed.
     """
 
     document: dict[str, Any]
@@ -91,13 +78,9 @@ class DatabasePart:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a backup holds.
+    """The contents of a backup, with its start in RFC 3339.
 
-    Attributes:
-        created: When it was begun (RFC 3339, UTC).
-        catalogue: The file with rows of the catalogue.
-        systems: What operators said of each system, without its address.
-        databases: The databases, by name.
+    `systems` are the statements of operators about each system, without its address.
     """
 
     created: str
@@ -106,7 +89,7 @@ class Manifest:
     databases: Mapping[str, DatabasePart]
 
     def files(self) -> dict[str, FilePart]:
-        """Return all files by their paths below the directory."""
+        """By their paths below the directory."""
         classes = {
             class_file(database, name): file
             for database, part in self.databases.items()
@@ -115,14 +98,13 @@ class Manifest:
         return {CATALOGUE: self.catalogue, **classes}
 
     def to_json(self) -> bytes:
-        """Return the text of the manifest."""
         members = {"format": _FORMAT, **asdict(self)}
         options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS
         return orjson.dumps({**members, "digest": _digest(members)}, option=options)
 
     @classmethod
     def from_json(cls, text: bytes) -> Manifest:
-        """Read the text of a manifest; `ArchiveInvalid` if it is none, or was changed."""
+        """Raises `ArchiveInvalid` if the text is no manifest, or was changed."""
         try:
             members = orjson.loads(text)
             digest = members.pop("digest")
@@ -144,7 +126,6 @@ _READER: Final = TypeAdapter(Manifest)
 
 
 def class_file(database: str, class_name: str) -> str:
-    """Return the path of a class's file below the directory."""
     return f"{database}/{class_name}.ndjson.gz"
 
 
@@ -153,19 +134,22 @@ def _digest(members: dict[str, Any]) -> str:
 
 
 def begin_directory(directory: Path) -> None:
-    """Make an empty directory that nobody else may read: it will hold secrets."""
+    """Create a directory, closed to other users: it will hold secrets.
+
+    Raises:
+        ArchiveInvalid: It exists and is not empty.
+    """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(directory.iterdir()):
         raise ArchiveInvalid(f"{directory} is not empty: a backup wants a directory of its own.")
 
 
 class LinesFile:
-    """A file that is being written; closed in good order it is on disk."""
-
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         self._path = path
         self._raw = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+        # Neither name nor time in the header: equal contents give equal files.
         self._packed = gzip.GzipFile("", "wb", _LEVEL, self._raw, mtime=0)
         self._lines = self._newest = 0
 
@@ -177,14 +161,14 @@ class LinesFile:
         self._raw.close()
 
     def write(self, lines: Sequence[Any], newest: int = 0) -> None:
-        """Add lines, each a value that becomes JSON; `newest` is the highest version in them."""
+        """Add lines, each a JSON value; `newest` is the highest version in them."""
         for line in lines:
             self._packed.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
         self._lines += len(lines)
         self._newest = max(self._newest, newest)
 
     def finish(self) -> FilePart:
-        """Bring all to the disk, and return what the manifest says of the file."""
+        """Synchronise the file to disk, and return its entry of the manifest."""
         self._packed.close()
         self._raw.flush()
         os.fsync(self._raw.fileno())
@@ -194,12 +178,13 @@ class LinesFile:
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """Make a backup of what is on disk already: from here on it is one, and not before."""
+    """Make the directory a backup: only the manifest, which is written last, does."""
     unnamed = directory / f".{MANIFEST}"
     with os.fdopen(os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(manifest.to_json())
         file.flush()
         os.fsync(file.fileno())
+    # The names of the files are on disk before the manifest that refers to them.
     for part in {directory / Path(name).parent for name in manifest.files()}:
         _sync(part)
     unnamed.rename(directory / MANIFEST)
@@ -207,7 +192,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Read what a backup says it holds; raises `ArchiveInvalid`."""
+    """Raises `ArchiveInvalid`."""
     path = directory / MANIFEST
     with suppress(FileNotFoundError, NotADirectoryError):
         if path.stat().st_size > LONGEST_MANIFEST:
@@ -219,7 +204,7 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def verify(directory: Path, name: str, part: FilePart) -> None:
-    """Return if a file is what was written; raises `ArchiveInvalid`."""
+    """Return if a file is as it was written; raises `ArchiveInvalid`."""
     with suppress(FileNotFoundError):
         if _measured(directory / name) == (part.bytes, part.sha256):
             return
@@ -228,10 +213,11 @@ def verify(directory: Path, name: str, part: FilePart) -> None:
 
 
 def read_lines(path: Path) -> Iterator[Any]:
-    """Read the lines of a file that was verified, one at a time; raises `ArchiveInvalid`."""
+    """Yield the lines of a file that was verified; raises `ArchiveInvalid`."""
     try:
         with gzip.open(path, "rb") as opened:
             file = cast("IO[bytes]", opened)
+            # Bounded: a small compressed file may hold a line that fills the memory.
             while line := file.readline(LONGEST_LINE + 1):
                 if len(line) > LONGEST_LINE:
                     raise ArchiveInvalid(f"{path.name} has a line that is too long.")

@@ -17,7 +17,7 @@ _AGAIN_S: Final = 1.0
 
 
 async def keep(name: str, run: Callable[[], Awaitable[None]]) -> None:
-    """Keep a process running, until cancelled; `run` starts it, and returns when it has ended."""
+    """Run a process again whenever it ends, until cancelled; `run` returns when it has ended."""
     while True:
         try:
             await run()
@@ -29,7 +29,7 @@ async def keep(name: str, run: Callable[[], Awaitable[None]]) -> None:
 
 
 async def ended(process: Process, within_s: float) -> None:
-    """Close the pipe to a process, and wait; it has its time (seconds), and no more."""
+    """Close the pipe to a process, so that it ends; kill it after `within_s` seconds."""
     if process.stdin is not None:
         process.stdin.close()
     try:

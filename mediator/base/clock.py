@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Hashable
-from typing import Final, Generic, Protocol, TypeVar
+from collections.abc import Collection
+from typing import Final, Protocol
 
 __all__ = ["DRIFT", "Clock", "ServerClock", "StabilityTimer", "SystemClock"]
 
@@ -13,12 +13,8 @@ DRIFT: Final = 500e-6
 
 _US: Final = 1_000_000
 
-_Key = TypeVar("_Key", bound=Hashable)
-
 
 class Clock(Protocol):
-    """Wall and monotonic time."""
-
     def now(self) -> float:
         """Seconds since the epoch."""
 
@@ -36,7 +32,7 @@ class SystemClock:
 class ServerClock:
     """A server's clock, as far as this process is sure of it: never ahead of it.
 
-    It is what the server showed last, and the monotonic time that has passed here since. Where the
+    It is the server's last reading, and the monotonic time that has passed here since. If the
     server's clock is set, this one follows with the next reading.
 
     Attributes:
@@ -65,14 +61,14 @@ class ServerClock:
 
     def now(self) -> float:
         """Seconds since the epoch that the server's clock shows at least; -inf: not known."""
+        # Slower than ours by `DRIFT`, as the server's clock may be.
         return self._shown_s + (self._clock.monotonic() - self._read_at) * (1 - DRIFT)
 
     def monotonic(self) -> float:
-        """Seconds on this process's clock that never goes back."""
         return self._clock.monotonic()
 
 
-class StabilityTimer(Generic[_Key]):
+class StabilityTimer:
     """Measures for how long values have not changed, by this process's monotonic clock.
 
     So the silence of another process is measured without that process's clock.
@@ -80,16 +76,16 @@ class StabilityTimer(Generic[_Key]):
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._seen: dict[_Key, tuple[object, float]] = {}
+        self._seen: dict[str, tuple[object, float]] = {}
 
-    def observe(self, key: _Key, value: object, sent_at: float) -> float:
-        """Note a value that was read; returns for how many seconds at least it is the same."""
+    def observe(self, key: str, value: object, sent_at: float) -> float:
+        """Record a value that was read; returns for how many seconds at least it is the same."""
         known, since = self._seen.get(key, (None, 0.0))
         if known != value:
             self._seen[key] = value, self._clock.monotonic()
             return 0.0
+        # From after the first reply until before this request it was certainly the same.
         return max(0.0, sent_at - since)
 
-    def retain(self, keys: Collection[_Key]) -> None:
-        """Forget all other keys."""
+    def retain(self, keys: Collection[str]) -> None:
         self._seen = {key: seen for key, seen in self._seen.items() if key in keys}

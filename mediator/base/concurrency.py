@@ -25,14 +25,14 @@ _U = TypeVar("_U")
 async def concurrently(work: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
     """Await all to their end, and then raise what the first of them raised.
 
-    The first runs in the caller's own task, so that it starts at once and needs no
-    wake-up: with `asyncio.gather` each takes a task, and two more iterations of the event loop. If
-    the caller is cancelled, so are all of them.
+    If the caller is cancelled, so are all of them.
     """
     coroutines = iter(work)
     first = next(coroutines, None)
     if first is None:
         return []
+    # The first runs in the caller's own task: with `asyncio.gather` it would take a task as well,
+    # and two more iterations of the event loop.
     tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:
         return [await first, *[await task for task in tasks]]
@@ -45,7 +45,6 @@ async def concurrently(work: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
 
 
 async def both(first: Coroutine[Any, Any, _T], second: Coroutine[Any, Any, _U]) -> tuple[_T, _U]:
-    """Await two calls that answer differently; see `concurrently`."""
     work: tuple[Coroutine[Any, Any, Any], ...] = (first, second)
     one, other = await concurrently(work)
     return one, other
@@ -55,21 +54,18 @@ _P = ParamSpec("_P")
 
 
 def result_or_raise(result: _T | MediatorError) -> _T:
-    """Return a result, or raise it if it is an error."""
     if isinstance(result, MediatorError):
         raise result
     return result
 
 
 def results_or_raise(results: Iterable[_T | MediatorError]) -> list[_T]:
-    """Return results, or raise the first error among them."""
     return [result_or_raise(result) for result in results]
 
 
 async def result_or_error(
     function: Callable[_P, Awaitable[_T]], *args: _P.args, **kwargs: _P.kwargs
 ) -> _T | MediatorError:
-    """Call a function; returns its error instead of raising it."""
     try:
         return await function(*args, **kwargs)
     except MediatorError as error:
@@ -80,25 +76,24 @@ RETRY_S: Final = 1.0
 
 
 async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel tasks until they have ended: a driver may lose a cancellation in its own timeouts."""
+    """Cancel tasks, and wait until they have ended."""
     left = set(tasks)
     while left:
+        # Repeatedly: a driver may lose a cancellation in its own timeouts.
         for task in left:
             task.cancel()
         ended, left = await asyncio.wait(left, timeout=RETRY_S)
         for task in ended:
             if not task.cancelled():
-                task.exception()  # nobody else retrieves it any more
+                task.exception()  # retrieved, or asyncio would log it
 
 
 async def ended_within(seconds: float, ending: Coroutine[Any, Any, None]) -> bool:
-    """Await a shutdown for so many seconds at most; returns whether it is done.
-
-    A late one is cancelled and left behind, as it may lose the cancellation.
-    """
+    """Await a shutdown for so many seconds at most; returns whether it has ended."""
     task = asyncio.create_task(ending)
     _, late = await asyncio.wait({task}, timeout=seconds)
     if late:
+        # Not awaited: it may lose the cancellation.
         task.cancel()
         return False
     task.result()

@@ -1,32 +1,4 @@
-"""The errors of the mediator.
-
-MediatorError
-├── Invalid           the request names or says something that cannot be (with locations)
-│   ├── SchemaInvalid     the schema itself is wrong
-│   └── OperatorRefused   the operator cannot be applied to the value that is there
-├── NeedsScan         a query for which a store would have to send all of its records
-├── TooCostly         a query that goes beyond its limits of rows or time
-├── Unauthenticated   the caller is unknown, and not everybody may
-├── Forbidden         the caller may not do that
-├── NotFound          database, class, object or system is not there
-├── Conflict          the state forbids it
-│   ├── AlreadyExists     create of an object that is there
-│   ├── Locked            a transaction is about to write the object; try again
-│   ├── TransactionAborted    what a transaction has read was changed; nothing was done
-│   ├── DataWouldMove     a schema change that would move existing data
-│   └── AdvisoryOnly      data routes of a database in advisory mode
-├── ResultGone        the result of a run is no longer kept
-├── PreconditionFailed    a version differs from what the client expected
-├── PreconditionRequired  the class requires If-Match
-├── IdempotencyReused     same key, other request
-├── TooManyRequests   a tenant requests more than it may; try again later
-├── StorageFull       a tenant keeps as many objects as it may
-├── Unplaceable       no system can serve a node of the schema
-└── Unavailable       a system that is needed does not answer; try again later
-    └── OutcomeUnknown    the deadline passed during a write
-
-HTTP status and problem type of each are given in `app.http.problems` and docs/problems.md.
-"""
+"""The errors of the mediator; docs/problems.md says how HTTP answers each."""
 
 from __future__ import annotations
 
@@ -73,11 +45,11 @@ class Location:
 
 
 class PortolanError(Exception):
-    """What may go wrong while everything works as it should: a request, a store, the network."""
+    """What may go wrong in a correct system: a request, a store, the network."""
 
 
 class MediatorError(PortolanError):
-    """Base of all; `detail` is for people, `locations` say where, `extra` is for machines."""
+    """Base of all; `detail` is for people, `locations` say where, `extra` is for programs."""
 
     def __init__(
         self,
@@ -93,7 +65,7 @@ class MediatorError(PortolanError):
 
 
 class Invalid(MediatorError):
-    """The request names or says something that cannot be."""
+    """The request names or states something impossible."""
 
 
 class SchemaInvalid(Invalid):
@@ -101,7 +73,7 @@ class SchemaInvalid(Invalid):
 
 
 class OperatorRefused(Invalid):
-    """The operator cannot be applied to the value that is there (overflow, too long)."""
+    """The operator cannot be applied to the present value (overflow, too long)."""
 
 
 class Unauthenticated(MediatorError):
@@ -117,7 +89,7 @@ class Forbidden(MediatorError):
 
 
 class NotFound(MediatorError):
-    """The database, class, object or system is not there."""
+    """The database, class, object or system does not exist."""
 
 
 class Conflict(MediatorError):
@@ -125,11 +97,11 @@ class Conflict(MediatorError):
 
 
 class AlreadyExists(Conflict):
-    """Create of an object that is there."""
+    """The object to be created exists."""
 
 
 class Locked(Conflict):
-    """A transaction is about to write the object, and did not get done with it in time."""
+    """A transaction is about to write the object, and did not end in time."""
 
 
 class TransactionAborted(Conflict):
@@ -153,7 +125,7 @@ class AdvisoryOnly(Conflict):
 
 
 class ResultGone(MediatorError):
-    """The result of a run was there, and is no longer kept."""
+    """The result of a run existed, and is no longer kept."""
 
 
 class PreconditionFailed(MediatorError):

@@ -29,7 +29,6 @@ class IdentityCache(Generic[_T]):
         self._known: dict[tuple[int, ...], tuple[tuple[Any, ...], _T]] = {}
 
     def __call__(self, *args: Any) -> _T:
-        """Return what the function returns."""
         key = tuple(map(id, args))
         known = self._known.get(key)
         if known is None:

@@ -1,4 +1,4 @@
-"""Values that nobody changes, for the paths on which every microsecond shows."""
+"""Values that are never changed, for the paths on which every microsecond shows."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ T = TypeVar("T")
 def immutable(cls: type[T]) -> type[T]:
     """Make a dataclass with slots that type checkers take for frozen.
 
-    To freeze it at run time as well would treble the time it takes to make one.
+    To freeze it at run time as well would treble the time of its creation.
     """
     return dataclass(slots=True)(cls)

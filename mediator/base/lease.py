@@ -1,4 +1,4 @@
-"""Leases: the port that grants them, and a lease as its holder shows it."""
+"""Leases: the port that grants them, and what a holder presents."""
 
 from __future__ import annotations
 
@@ -12,14 +12,11 @@ _PREFIX: Final = "portolan:lease:"
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A lease as its holder shows it: what it is for, and the holder's token."""
-
     name: str
     token: str
 
     @property
     def key(self) -> str:
-        """The key that has the token while the lease is held."""
         return _PREFIX + self.name
 
 
@@ -27,7 +24,7 @@ class Leasing(Protocol):
     """Grants leases; see `mediator.coordination.leases.Leases`."""
 
     async def acquire(self, name: str, token: str, ttl_s: float) -> bool:
-        """Take or renew a lease."""
+        """Take or renew a lease; false if another token holds it."""
 
     async def release(self, name: str, token: str) -> None:
-        """Release a lease."""
+        """Release a lease, if it has this token."""

@@ -60,8 +60,6 @@ class CircuitChanged:
 
 @dataclass(frozen=True, slots=True)
 class SystemRegistered:
-    """A system was registered, probed and calibrated."""
-
     system: str
     kind: str
     server: str
@@ -71,11 +69,7 @@ class SystemRegistered:
 class PlacementDecided:
     """The placements of a database were decided with a schema.
 
-    Attributes:
-        database: The database.
-        epoch: Of the routing model that they are in.
-        placements: The system of each node.
-        reasons: The kind of choice by which each node came there.
+    `placements` has the system of each node, `reasons` the kind of choice that led there.
     """
 
     database: str
@@ -97,8 +91,6 @@ class ProposalRecorded:
 
 @dataclass(frozen=True, slots=True)
 class ViolationDetected:
-    """An annotation's score stayed below its threshold."""
-
     database: str
     node: str
     metric: str
@@ -120,8 +112,6 @@ class RedoRecovered:
 
 @immutable
 class ChangesRelayed:
-    """A relay appended changes of a system to the feed."""
-
     system: str
     count: int
 
@@ -135,7 +125,7 @@ class FeedRollbackFound:
 
 @dataclass(frozen=True, slots=True)
 class FeedGapFound:
-    """Changes are missing from the feed for good; the feeds of these databases begin anew."""
+    """Changes are missing from the feed for good; these databases' feeds start new generations."""
 
     system: str
     databases: tuple[str, ...]
@@ -144,7 +134,7 @@ class FeedGapFound:
 
 @immutable
 class FeedLagMeasured:
-    """How long ago the feed of a database was complete, as far as a system is concerned."""
+    """How long ago the feed of a database was complete with respect to a system."""
 
     database: str
     system: str
@@ -163,13 +153,9 @@ class ClockSkewMeasured:
 class ViewReadFinished:
     """A read could have been answered by a view; what became of it.
 
-    Attributes:
-        database: The database.
-        class_name: The class.
-        decision: `answered`; or its systems are read, because the copies are too old (`stale`),
-            lack what the reader has seen (`unseen`), do not have the object (`missing`), or the
-            view does not answer (`unavailable`).
-        measured_s: How old the copies were at most; None: not known.
+    It was `answered`; or its systems are read, because the copies are too old (`stale`), lack what
+    the reader has seen (`unseen`), do not have the object (`missing`), or the view does not answer
+    (`unavailable`). `measured_s` is how old the copies were at most; None: not known.
     """
 
     database: str
@@ -180,8 +166,6 @@ class ViewReadFinished:
 
 @immutable
 class RequestFinished:
-    """One HTTP request was answered."""
-
     method: str
     route: str
     status: int
@@ -191,7 +175,7 @@ class RequestFinished:
 
 @immutable
 class RequestRefused:
-    """A request went beyond a limit of its tenant; `limit` is its name in `TenantLimits`."""
+    """A request exceeded a limit of its tenant; `limit` is its name in `TenantLimits`."""
 
     tenant: str
     limit: str
@@ -219,18 +203,12 @@ Observer: TypeAlias = Callable[[Observation], None]
 
 @dataclass(frozen=True, slots=True)
 class FilteredObserver:
-    """An observer of some kinds of events, as `broadcast` calls it; called directly, of all.
-
-    Attributes:
-        observer: The observer.
-        kinds: The kinds that it observes.
-    """
+    """An observer of some kinds of events when `broadcast` calls it; called directly: of all."""
 
     observer: Observer
     kinds: Collection[type[Any]]
 
     def __call__(self, observation: Observation) -> None:
-        """Notify the observer."""
         self.observer(observation)
 
 
@@ -239,13 +217,12 @@ def broadcast(*observers: Observer) -> Observer:
     concerned: dict[type[Any], tuple[Observer, ...]] = {}
 
     def choose(kind: type[Any]) -> tuple[Observer, ...]:
-        matching = [
-            one for one in observers if not isinstance(one, FilteredObserver) or kind in one.kinds
+        chosen = [
+            one.observer if isinstance(one, FilteredObserver) else one
+            for one in observers
+            if not isinstance(one, FilteredObserver) or kind in one.kinds
         ]
-        chosen = tuple(
-            [one.observer if isinstance(one, FilteredObserver) else one for one in matching]
-        )
-        return concerned.setdefault(kind, chosen)
+        return concerned.setdefault(kind, tuple(chosen))
 
     def notify(observation: Observation) -> None:
         kind = observation.__class__

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import local
+from time import sleep, thread_time
 from typing import Any, Final, ParamSpec, TypeVar
 
 __all__ = ["is_large", "offload", "throttle", "throttled"]
@@ -43,7 +43,7 @@ _LARGE: Final = 1_000
 async def offload(
     is_long: bool, compute: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
 ) -> _T:
-    """Return what a function computes; where that takes long, a thread does it.
+    """Return what a function computes; a thread computes it if that takes long.
 
     The interpreter runs one thread at a time, and changes to another after 5 ms at most, so that
     the event loop goes on. A single call into C is not interrupted: its argument must be bounded.
@@ -61,29 +61,27 @@ async def offload(
 
 
 def throttle() -> None:
-    """Sleep now and then, where a thread computes; to be called every hundred microseconds.
+    """Sleep now and then, if a thread computes; to be called every hundred microseconds.
 
     A thread that computes all the time gets the interpreter every other time, so that requests take
-    twice as long meanwhile. Throttled, it gets a seventh of the time. On the event loop this does
-    nothing.
+    twice as long. Throttled, it gets a seventh of the time. On the event loop this does nothing.
     """
     if _state.slept_s is None:
         return
-    used_s = time.thread_time() - _state.slept_s
+    used_s = thread_time() - _state.slept_s
     if used_s >= _SLICE_S:
-        time.sleep(_SLEEP_RATIO * used_s)
-        _state.slept_s = time.thread_time()
+        sleep(_SLEEP_RATIO * used_s)
+        _state.slept_s = thread_time()
 
 
 def throttled(items: Iterable[_T]) -> Iterator[_T]:
-    """Yield items, throttling before each of them."""
     for item in items:
         throttle()
         yield item
 
 
 def _computed(call: Callable[[], _T]) -> _T:
-    _state.slept_s = time.thread_time()
+    _state.slept_s = thread_time()
     try:
         return call()
     finally:
@@ -91,7 +89,7 @@ def _computed(call: Callable[[], _T]) -> _T:
 
 
 def is_large(value: Any) -> bool:
-    """Whether a value has many values within it; looks at no more of it than it takes to say so."""
+    """Whether a value contains many values; stops as soon as it has counted enough."""
     count, pending = 0, [value]
     while pending:
         current = pending.pop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from mediator.base.concurrency import end
@@ -20,13 +21,7 @@ GRACE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class PeriodicTask:
-    """Something that is run again and again.
-
-    Attributes:
-        name: For the log.
-        every_s: Seconds between two runs.
-        run: Does it once.
-    """
+    """A function that is run every so many seconds; the log shows its name."""
 
     name: str
     every_s: float
@@ -34,15 +29,12 @@ class PeriodicTask:
 
 
 class Scheduler:
-    """Runs periodic tasks until it is stopped."""
-
     def __init__(self, periodic_tasks: Sequence[PeriodicTask]) -> None:
         self._periodic_tasks = periodic_tasks
         self._stopped = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Start every task."""
         self._tasks = [asyncio.create_task(self._repeat(task)) for task in self._periodic_tasks]
 
     async def stop(self) -> None:
@@ -59,6 +51,7 @@ class Scheduler:
                 await task.run()
                 failing = False
             except PortolanError as error:
+                # Once for each outage, not in every run.
                 if not failing:
                     log.warning("%s: %s", task.name, error)
                 failing = True
@@ -66,8 +59,7 @@ class Scheduler:
                 log.exception("%s failed", task.name)
 
     async def _is_stopped_within(self, seconds: float) -> bool:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                return await self._stopped.wait()
-        except TimeoutError:
-            return False
+                await self._stopped.wait()
+        return self._stopped.is_set()

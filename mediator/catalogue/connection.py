@@ -87,7 +87,7 @@ class Catalogue:
             await self.run_sync(self.revisions.check)
 
     async def run_sync(self, function: Callable[[Connection], T]) -> T:
-        """Return the result of a function that runs in a transaction of its own."""
+        """Run a function in a transaction of its own."""
         async with self.begin() as connection:
             return await connection.run_sync(function)
 
@@ -104,12 +104,11 @@ class Catalogue:
                 raise Unavailable(detail, system=NAME) from error
 
     async def close(self) -> None:
-        """Release every connection."""
         await self.engine.dispose()
         await self._statements.close()
 
     async def ping(self) -> None:
-        """Return if the catalogue answers; raises `Unavailable` otherwise."""
+        """Raises `Unavailable` if the catalogue does not answer."""
         await self.execute(select(1))
 
     @asynccontextmanager
@@ -135,6 +134,7 @@ class Catalogue:
             try:
                 return await self._fetch(statement, arguments)
             except _CONNECTION_LOST:
+                # Sent again, it may run twice: only the caller knows whether that is harmless.
                 if not retry:
                     raise
             return await self._fetch(statement, arguments)
@@ -149,9 +149,10 @@ class Catalogue:
         return rows
 
     async def _connection(self) -> Any:
-        """Open a connection as SQLAlchemy does, and detach the driver's own from it."""
+        """Open a connection as SQLAlchemy does, and return the driver's own."""
         connection = await self.engine.raw_connection()
         driver_connection = connection.driver_connection
+        # Else it would go back to SQLAlchemy's pool, which would use it as well.
         connection.detach()
         return driver_connection
 
@@ -161,7 +162,6 @@ class Catalogue:
 
     @asynccontextmanager
     async def translating_errors(self) -> AsyncIterator[None]:
-        """Raise `Unavailable` for whatever the driver raises in the block."""
         try:
             yield
         except _FAILURES as error:

@@ -24,8 +24,6 @@ SHOWN = 1_000
 
 
 class CatalogueEvents:
-    """Violation events, kept for operators."""
-
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
 
@@ -38,7 +36,7 @@ class CatalogueEvents:
             await connection.execute(delete(violations).where(violations.c.id <= newest - KEPT))
 
     async def newest(self, database: str | None = None) -> list[dict[str, Any]]:
-        """List events, newest first, of all databases or one."""
+        """List up to `SHOWN` events, newest first, of all databases or one."""
         query = select(violations).order_by(violations.c.id.desc()).limit(SHOWN)
         if database is not None:
             query = query.where(violations.c.database == database)
@@ -47,7 +45,7 @@ class CatalogueEvents:
 
 
 class CatalogueProposals:
-    """Proposals by the ids of databases, with which they go. Times are the catalogue's."""
+    """Proposals by the ids of databases, and removed with them. Times are the catalogue's."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -67,11 +65,11 @@ class CatalogueProposals:
         return now.timestamp(), {id_: Proposals(by_node) for id_, by_node in found.items()}
 
     async def store(self, database_id: str, proposed: Proposals) -> None:
-        """Replace the proposals of a database."""
         rows = [_row(database_id, proposal) for proposal in proposed.by_node.values()]
         locked = select(databases.c.id).where(databases.c.id == database_id).with_for_update()
         former = delete(proposals).where(proposals.c.database_id == database_id)
         async with self._catalogue.begin() as connection:
+            # The row lock keeps a drop from coming in between, which would violate the foreign key.
             if (await connection.execute(locked)).first() is None:
                 return  # it was dropped
             await connection.execute(former)

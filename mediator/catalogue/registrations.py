@@ -17,7 +17,7 @@ __all__ = ["CatalogueSystems", "StoredSystem"]
 
 @dataclass(frozen=True, slots=True)
 class StoredSystem:
-    """One system: its registration and the findings of probe and calibration, as JSON."""
+    """One system: its registration, and the findings of probe and calibration, as JSON."""
 
     name: str
     registration: dict[str, Any]
@@ -31,31 +31,28 @@ class CatalogueSystems:
         self._catalogue = catalogue
 
     async def load(self) -> list[StoredSystem]:
-        """Read all systems in order."""
         rows = await self._catalogue.execute(select(systems).order_by(systems.c.position))
         return [StoredSystem(row.name, row.registration, row.findings) for row in rows]
 
     async def change(
         self, name: str, change: Callable[[StoredSystem | None], StoredSystem]
     ) -> None:
-        """Store what becomes of a system, at the end of the order if it is new.
+        """Replace a system by what `change` makes of it; a new one is the last in the order.
 
-        `change` gets the system as it is stored now, which nobody else changes meanwhile.
+        `change` gets the stored system, which no other replica changes meanwhile.
         """
         last = select(func.coalesce(func.max(systems.c.position), 0) + 1).scalar_subquery()
         stored = select(systems).where(systems.c.name == name).with_for_update()
         async with self._catalogue.begin() as connection:
-            row = (await connection.execute(stored)).first()
-            found = StoredSystem(name, row.registration, row.findings) if row else None
+            known = (await connection.execute(stored)).first()
+            found = StoredSystem(name, known.registration, known.findings) if known else None
             system = change(found)
             values = {"registration": system.registration, "findings": system.findings}
             new = insert(systems).values(name=name, position=last, **values)
-            await connection.execute(
-                new.on_conflict_do_update(index_elements=[systems.c.name], set_=values)
-            )
+            row = new.on_conflict_do_update(index_elements=["name"], set_=values)
+            await connection.execute(row)
 
     async def remove(self, name: str) -> None:
-        """Forget a system."""
         await self._catalogue.execute(delete(systems).where(systems.c.name == name))
 
     async def secret(self, name: str, proposal: str) -> str:
@@ -63,5 +60,6 @@ class CatalogueSystems:
         row = insert(secrets).values(name=name, value=proposal).on_conflict_do_nothing()
         async with self._catalogue.begin() as connection:
             await connection.execute(row)
+            # Read after the insert: another replica may have been first.
             found = select(secrets.c.value).where(secrets.c.name == name)
             return str((await connection.execute(found)).scalar_one())

@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
-from sqlalchemy import delete, func, select, text, update
+from sqlalchemy import Delete, delete, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -22,54 +22,56 @@ _LOCK: Final = 7_306_842_011_357
 
 
 class CatalogueReplicas:
-    """The replicas. Every method raises `Unavailable` if the catalogue does not answer."""
+    """Every method raises `Unavailable` if the catalogue does not answer."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
 
     async def join(self, name: str) -> None:
-        """Add a replica, of which nothing is known yet."""
         row = insert(replicas).values(name=name, epoch=0).on_conflict_do_nothing()
         await self._catalogue.execute(row)
 
     async def confirm(self, name: str, epoch: int) -> bool:
-        """Note that a replica has an epoch in force; False if it has been removed meanwhile."""
+        """Record that a replica has an epoch in force; false if it was removed meanwhile."""
         confirmed = update(replicas).where(replicas.c.name == name)
         confirmed = confirmed.values(epoch=epoch, seen=func.now())
         row = await self._catalogue.execute(confirmed.returning(replicas.c.name))
         return row.first() is not None
 
     async def leave(self, name: str) -> None:
-        """Remove a replica that writes no more."""
         await self._catalogue.execute(delete(replicas).where(replicas.c.name == name))
 
-    async def behind(self, name: str, epoch: int, dead_s: float) -> list[str]:
+    async def behind(self, name: str, epoch: int, expired_s: float) -> list[str]:
         """Return the replicas other than `name` that have not confirmed an epoch.
 
-        Those that have confirmed nothing for `dead_s` are removed first. A confirmation that is
-        under way is waited for by that, and counts; one that comes later finds nothing to confirm.
+        Those that have confirmed nothing for `expired_s` are removed first.
         """
-        others = replicas.c.name != name
-        dead = delete(replicas).where(
-            others, replicas.c.seen < func.now() - timedelta(seconds=dead_s)
-        )
-        late = select(replicas.c.name).where(others, replicas.c.epoch < epoch)
+        late = select(replicas.c.name).where(replicas.c.name != name, replicas.c.epoch < epoch)
         async with self._catalogue.begin() as connection:
-            await connection.execute(dead)
+            # It waits for a confirmation under way, which counts; a later one finds no row.
+            await connection.execute(_expired(name, expired_s))
             return list((await connection.execute(late)).scalars())
+
+    async def remove_expired(self, name: str, expired_s: float) -> None:
+        """Remove replicas other than `name` that have confirmed nothing for `expired_s`."""
+        await self._catalogue.execute(_expired(name, expired_s))
+
+
+def _expired(name: str, expired_s: float) -> Delete:
+    oldest = func.now() - timedelta(seconds=expired_s)
+    return delete(replicas).where(replicas.c.name != name, replicas.c.seen < oldest)
 
 
 class NotAlone(Conflict):
-    """Another replica serves the installation, and one of the two has to be the only one."""
+    """Another replica serves the installation, and one of the two must be the only one."""
 
 
 class Presence:
     """The presence of this replica among the others; `alone`: there must be no other.
 
-    Each holds a lock in the catalogue as long as its process lasts. A replica that must be alone
-    holds it exclusively, all others share it, so that either finds the other. It is the lock of a
-    PostgreSQL session: it goes with the process, however that ends. If the connection breaks, it
-    is claimed anew.
+    A replica that must be alone holds a lock of the catalogue exclusively, all others share it, so
+    that either finds the other. It is the lock of a PostgreSQL session and ends with the process,
+    however that ends; if the connection breaks, the lock is claimed again.
     """
 
     def __init__(self, catalogue: Catalogue, *, alone: bool) -> None:
@@ -79,8 +81,8 @@ class Presence:
         self.session: AsyncConnection | None = None
 
     async def hold(self) -> None:
-        """Claim the lock, unless it is held; `NotAlone` if somebody else has it."""
-        if self.session is not None and await self._lives(self.session):
+        """Claim the lock, unless it is held; `NotAlone` if another replica has it."""
+        if self.session is not None and await self._is_open(self.session):
             return
         async with self._catalogue.translating_errors():
             session = await self._catalogue.session()
@@ -95,14 +97,13 @@ class Presence:
         self.session = session
 
     async def close(self) -> None:
-        """Release the lock."""
         session, self.session = self.session, None
         if session is not None:
             with suppress(SQLAlchemyError, OSError):
                 await session.invalidate()  # back in the pool it would keep the lock
                 await session.close()
 
-    async def _lives(self, session: AsyncConnection) -> bool:
+    async def _is_open(self, session: AsyncConnection) -> bool:
         try:
             await session.execute(text("SELECT 1"))
         except (TimeoutError, SQLAlchemyError, OSError):

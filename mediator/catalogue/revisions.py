@@ -65,7 +65,7 @@ class Revision:
 class Revisions:
     """The revisions that this code knows, and those in the directories `more`.
 
-    Every method that takes a connection is to be called in a transaction of it.
+    Every method that takes a connection must be called in one of its transactions.
     """
 
     def __init__(self, *more: Path) -> None:
@@ -74,7 +74,7 @@ class Revisions:
 
     @property
     def newest(self) -> str:
-        """The revision that this code is made for."""
+        """The revision that this code needs."""
         return str(self._script.get_current_head())
 
     def known(self) -> list[Revision]:
@@ -88,7 +88,6 @@ class Revisions:
         return MigrationContext.configure(connection, opts=options).get_current_revision()
 
     def compatibility(self, connection: Connection) -> Compatibility:
-        """Compare the revision of a catalogue with those of this code."""
         current = self.current(connection)
         if current is None:
             return Compatibility.EMPTY
@@ -101,7 +100,7 @@ class Revisions:
         return Compatibility.AHEAD if compatible else Compatibility.INCOMPATIBLE
 
     def check(self, connection: Connection) -> None:
-        """Return if this code can run on a catalogue as it is; raises `CatalogueMismatch`."""
+        """Raises `CatalogueMismatch` if this code cannot run on the catalogue as it is."""
         compatibility = self.compatibility(connection)
         if compatibility is Compatibility.INCOMPATIBLE:
             raise self._too_new(connection)
@@ -112,11 +111,12 @@ class Revisions:
             )
 
     def upgrade(self, connection: Connection) -> None:
-        """Bring a catalogue to the newest revision; one that is ahead stays as it is.
+        """Upgrade a catalogue to the newest revision; one that is ahead stays as it is.
 
         Raises:
             CatalogueMismatch: It is incompatible, or its tables were created by something else.
         """
+        # Before the revision is read: another replica may be upgrading it.
         _lock(connection)
         compatibility = self.compatibility(connection)
         if compatibility is Compatibility.INCOMPATIBLE:
@@ -129,7 +129,7 @@ class Revisions:
             command.upgrade(self._config(connection), _HEAD)
 
     def downgrade(self, connection: Connection, to: str) -> None:
-        """Bring a catalogue back to an older revision; what came with the later ones is lost."""
+        """Take a catalogue back to an older revision; what came with the later ones is lost."""
         _lock(connection)
         self._check_way(self.current(connection), to)
         command.downgrade(self._config(connection), to)
@@ -172,8 +172,8 @@ class Revisions:
 
 
 def _lock(connection: Connection) -> None:
-    """Wait for other migrations, but not long for users of a table: all others would queue."""
     connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+    # A lock that waits for a user of the table makes all later users wait as well.
     connection.execute(text("SET LOCAL lock_timeout = '10s'"))
 
 

@@ -10,14 +10,7 @@ from sqlalchemy import DateTime, Table, select, text
 from sqlalchemy.dialects.postgresql import insert
 
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.tables import (
-    api_keys,
-    databases,
-    runs,
-    secrets,
-    tenant_databases,
-    tenants,
-)
+from mediator.catalogue.tables import api_keys, databases, runs, secrets, tenant_databases, tenants
 from mediator.catalogue.tenants import changed
 
 __all__ = ["KEPT", "CatalogueRows"]
@@ -27,16 +20,13 @@ KEPT: Final[tuple[Table, ...]] = (secrets, runs, tenants, tenant_databases, api_
 
 
 class CatalogueRows:
-    """Reads and adds rows, as JSON."""
-
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
 
     async def read(self) -> list[dict[str, Any]]:
         """Return the rows of all tables that are kept, as of one moment.
 
-        Runs that have not ended are left out: a restoration would start them again. So are
-        those of databases that were dropped.
+        Of the runs only those that have ended, of databases that still exist.
         """
         found: list[dict[str, Any]] = []
         async with self._catalogue.begin() as connection:
@@ -45,6 +35,7 @@ class CatalogueRows:
                 wanted = select(*_columns(table))
                 if table is runs:
                     there = runs.c.database_id.in_(select(databases.c.id))
+                    # A restoration would start a run again that has not ended.
                     wanted = wanted.where(runs.c.ended.is_not(None), there)
                 rows = (await connection.execute(wanted)).mappings()
                 found += [{"table": str(table.name), "row": _encoded(dict(row))} for row in rows]
@@ -53,14 +44,14 @@ class CatalogueRows:
     async def add(self, rows: Sequence[dict[str, Any]], ids: Mapping[str, str]) -> int:
         """Add rows that are not there; return how many were not.
 
-        Runs of databases that have no id here are left out: nobody could see them.
+        Runs of databases that have no id here are left out: no client could see them.
         """
         tables = {table.name: table for table in KEPT}
         added = 0
         async with self._catalogue.begin() as connection:
             for each in rows:
                 if (table := tables.get(each["table"])) is None:
-                    continue  # of a later version, which knows it
+                    continue  # a table that only a later version knows
                 values = _row(table, each["row"])
                 if table is runs:
                     if values["database"] not in ids:
@@ -73,7 +64,7 @@ class CatalogueRows:
 
 
 def _columns(table: Table) -> list[Any]:
-    """Leave out what the table numbers itself."""
+    """Leave out identity columns: this catalogue numbers its rows itself."""
     return [column for column in table.c if column.identity is None]
 
 

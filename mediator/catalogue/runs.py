@@ -2,18 +2,16 @@
 
 States: queued → forecasting → running → done | failed | stopped | cancelled. The run of a worker is
 leased; times are PostgreSQL's, which all share. Each worker that takes a run raises its `attempt`,
-and its updates count only under that attempt
-(`mediator.catalogue.run_queue`).
+and its updates count only under that attempt (`mediator.catalogue.run_queue`).
 
 What can happen:
 
-1. A worker dies. Its lease passes, and another one takes the run, under the next attempt.
+1. A worker fails. Its lease passes, and another one takes the run, under the next attempt; after
+   three the run has failed.
 2. A worker is slow, loses its lease, and goes on: its heartbeat and its outcome change no row, so
    it stops. What it writes meanwhile is kept apart by the attempt (`run_directory`).
-3. A worker ends a run and dies before the reply: the run has ended.
-4. A run is cancelled while a worker has it: the heartbeat's reply says so; if the worker dies
-   first, the one that takes the run over gets it then. If nobody has it, it ends at once.
-5. A run kills every worker that takes it, or the Spark of every one: after three it has failed.
+3. A run is cancelled while a worker has it: the heartbeat's reply says so, also to a worker that
+   takes it over. If none has it, it ends immediately.
 """
 
 from __future__ import annotations
@@ -39,12 +37,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mediator.access.metering import RunBound
-from mediator.base.errors import (
-    Conflict,
-    IdempotencyReused,
-    NotFound,
-    Unavailable,
-)
+from mediator.base.errors import Conflict, IdempotencyReused, NotFound, Unavailable
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import runs
 
@@ -83,7 +76,7 @@ class StoredRun:
     """A run as the catalogue has it.
 
     Attributes:
-        position: Its place in the order of submission.
+        position: In the order of submission.
         document: The job, as JSON.
         dry_run: Whether it ends with its forecast.
         version: How often the row was changed.
@@ -113,10 +106,7 @@ _STORED: Final = [runs.c[name] for name in StoredRun.__slots__]
 
 
 class CatalogueRuns:
-    """Submits, shows, cancels and resumes runs.
-
-    Runs belong to the id of a database: a later one of its name has none of them.
-    """
+    """Runs belong to the id of a database: a later one of its name has none of them."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -132,15 +122,15 @@ class CatalogueRuns:
         fingerprint: str | None,
         bound: RunBound | None = None,
     ) -> tuple[StoredRun, bool]:
-        """Add a run to the queue; return it, and whether its key had come before.
+        """Add a run to the queue; return it, and whether its key was submitted before.
 
         Args:
             run: Its id.
             database: Name and id of the database.
             document: The job.
             dry_run: Whether it ends with its forecast.
-            key: By which it is recognised if it is submitted again.
-            fingerprint: Of what was submitted under the key.
+            key: The Idempotency-Key.
+            fingerprint: Of the request with that key.
             bound: How many runs the tenant may have; None: any number.
 
         Raises:
@@ -155,9 +145,6 @@ class CatalogueRuns:
             database_id=database_id,
             document=document,
             dry_run=dry_run,
-            state="queued",
-            progress={},
-            outcome={},
             key=key,
             fingerprint=fingerprint,
         )
@@ -165,37 +152,33 @@ class CatalogueRuns:
             room = await _tenant_has_room(connection, bound)
             if room and await _has_room(connection, database_id):
                 added = await connection.execute(row.on_conflict_do_nothing().returning(*_STORED))
+                # No row: the key exists, maybe since a moment ago.
                 if found := added.first():
                     return _run(found), False
-            # Without a key nothing came before: `= null` finds nothing, `is null` would.
-            same_key = (runs.c.database_id == database_id) & (runs.c.key == literal(key, Text))
-            earlier = await connection.execute(select(*_STORED, runs.c.fingerprint).where(same_key))
-            same = earlier.mappings().first()
+            same = await _earlier(connection, database_id, key)
         if same is None and bound is not None and not room:
             raise bound.refusal()
         return _the_same(same, fingerprint), True
 
     async def find(self, database_id: str, run: str) -> StoredRun:
-        """Return a run; raises `NotFound`."""
         found = select(*_STORED).where(_is(database_id, run))
         row = (await self._catalogue.execute(found)).first()
         return _stored(row)
 
     async def newest(self, database_id: str, before: int | None, limit: int) -> list[StoredRun]:
-        """List runs, newest first, from before a position on."""
+        """List runs, newest first; with `before`, those below that position."""
         beyond = true() if before is None else runs.c.position < before
         listed = select(*_STORED).where(runs.c.database_id == database_id, beyond)
         listed = listed.order_by(runs.c.position.desc()).limit(limit)
         return [_run(row) for row in await self._catalogue.execute(listed)]
 
     async def count(self) -> dict[tuple[str, str], int]:
-        """Count the runs that are kept, by database and state."""
         of = (runs.c.database, runs.c.state)
         rows = await self._catalogue.execute(select(*of, func.count()).group_by(*of))
         return {(row.database, row.state): row[-1] for row in rows}
 
     async def cancel(self, database_id: str, run: str) -> StoredRun:
-        """End a run that nobody has, or let its worker end it; `Conflict` if it has ended."""
+        """End a run that no worker has, or have its worker end it; `Conflict` if it has ended."""
         idle = or_(runs.c.state == "queued", runs.c.leased_until < func.now())
         async with self._catalogue.begin() as connection:
             ended = change(state="cancelled", ended=func.now(), leased_until=None)
@@ -211,10 +194,10 @@ class CatalogueRuns:
         return stored
 
     async def resume(self, database_id: str, run: str, bound: RunBound | None = None) -> StoredRun:
-        """Queue a run again that failed or was cancelled; what it finished is not done again.
+        """Queue a run again that failed or was cancelled; what it has finished is not repeated.
 
         Raises:
-            NotFound: There is none of this id.
+            NotFound: It does not exist.
             TooManyRequests: There would be more than `bound` allows.
             Conflict: It is done, was stopped by its limits, or has not ended.
         """
@@ -239,6 +222,15 @@ class CatalogueRuns:
         raise Conflict(detail, extra={"state": stored.state})
 
 
+async def _earlier(
+    connection: AsyncConnection, database_id: str, key: str | None
+) -> RowMapping | None:
+    # `= NULL` finds nothing, as it should without a key; `IS NULL` would.
+    same_key = (runs.c.database_id == database_id) & (runs.c.key == literal(key, Text))
+    found = await connection.execute(select(*_STORED, runs.c.fingerprint).where(same_key))
+    return found.mappings().first()
+
+
 async def _tenant_has_room(connection: AsyncConnection, bound: RunBound | None) -> bool:
     if bound is None:
         return True
@@ -248,7 +240,6 @@ async def _tenant_has_room(connection: AsyncConnection, bound: RunBound | None) 
 
 
 async def _has_room(connection: AsyncConnection, database_id: str) -> bool:
-    """Whether another run of a database may be added."""
     waiting = func.count().filter(runs.c.state == "queued")
     counted = select(waiting, func.count()).where(runs.c.database_id == database_id)
     queued, all_ = (await connection.execute(counted)).one()
@@ -266,7 +257,6 @@ def _the_same(row: RowMapping | None, fingerprint: str | None) -> StoredRun:
 
 
 def change(**values: Any) -> Any:
-    """Return an update of runs, under a new version."""
     return update(runs).values(version=runs.c.version + 1, **values)
 
 

@@ -38,10 +38,10 @@ from mediator.access.former_owners import owned_until
 from mediator.base.errors import Conflict, PreconditionFailed
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.stored_databases import (
+    CatalogueSnapshot,
     Difference,
     Hold,
     Moment,
-    Snapshot,
     StoredDatabase,
 )
 from mediator.catalogue.tables import (
@@ -73,29 +73,28 @@ _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class CatalogueSchemas:
-    """Reads and changes schemas. A change takes the epoch's row lock, so changes are serial."""
+    """Every change locks the row of the epoch, so changes are serial."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
 
     async def moment(self) -> Moment:
-        """Return the newest moment, by one small query that waits for nobody."""
+        """Return the newest moment, by one small query that waits for no lock."""
         async with self._catalogue.begin() as connection:
             return await _moment(connection)
 
-    async def snapshot(self) -> Snapshot:
-        """Read all databases as of one moment."""
+    async def snapshot(self) -> CatalogueSnapshot:
         async with self._catalogue.begin() as connection:
             await _keep_unchanged(connection)
-            return Snapshot(await _moment(connection), await _read(connection))
+            return CatalogueSnapshot(await _moment(connection), await _read(connection))
 
-    async def since(self, known: Moment) -> Snapshot | Difference:
+    async def since(self, known: Moment) -> CatalogueSnapshot | Difference:
         """Read what has changed since a moment; everything, if that is not known."""
         async with self._catalogue.begin() as connection:
             at = await _keep_unchanged(connection)
             noted = await _notes(connection, known.epoch)
             if not _tell_all(noted, known, at):
-                return Snapshot(await _moment(connection), await _read(connection))
+                return CatalogueSnapshot(await _moment(connection), await _read(connection))
             names = sorted({note.database for note in noted[1:]})
             found = await _read(connection, names) if names else {}
         return Difference(Moment(at, noted[-1].change), {name: found.get(name) for name in names})
@@ -109,8 +108,8 @@ class CatalogueSchemas:
         `HOLD_S`, by any replica.
 
         Raises:
-            PreconditionFailed: Somebody else has changed the schema meanwhile.
-            Conflict: Somebody else holds writes to the database.
+            PreconditionFailed: The schema was changed meanwhile.
+            Conflict: Another replica holds writes to the database.
         """
         hold = Hold(uuid4().hex, tuple(sorted(classes)))
         until = func.now() + timedelta(seconds=HOLD_S)
@@ -123,17 +122,15 @@ class CatalogueSchemas:
         return new, replace(database, hold=hold)
 
     async def release(self, hold: Hold) -> None:
-        """End a hold, if there still is one."""
         await self._release(databases.c.hold == hold.id)
 
     async def release_overdue(self) -> None:
-        """End the holds of those who did not."""
         await self._release(databases.c.held_until < func.now())
 
     async def _release(self, which: ColumnElement[bool]) -> None:
         async with self._catalogue.begin() as connection:
             released = update(databases).where(which).values(**_NOT_HELD)
-            # Who changes a database locks the epoch first, and so has to everybody.
+            # Every change locks the epoch first, then databases: another order could deadlock.
             await connection.execute(select(epoch.c.epoch).with_for_update())
             names = await connection.execute(released.returning(databases.c.name))
             for name in names.scalars().all():
@@ -142,12 +139,12 @@ class CatalogueSchemas:
     async def put(self, database: StoredDatabase) -> tuple[Moment, StoredDatabase]:
         """Store a schema whose version follows the stored one; return the moment and the database.
 
-        It is put under its `hold`, if it has one, which ends.
+        Its `hold`, if it has one, must be in force, and ends.
 
         Raises:
-            PreconditionFailed: Somebody else has changed the schema meanwhile, or has dropped the
-                database and made another one.
-            Conflict: The hold has ended before, or somebody else holds writes to the database.
+            PreconditionFailed: The schema was changed meanwhile, or the database was dropped and
+                created again.
+            Conflict: The hold has ended before, or another replica holds writes to the database.
         """
         async with self._catalogue.begin() as connection:
             new = await _next(connection, database.name)
@@ -160,17 +157,15 @@ class CatalogueSchemas:
                 "document": database.document,
                 "layout": database.layout,
             }
-            row = insert(databases).values(name=database.name, id=database.id, **values)
-            await connection.execute(
-                row.on_conflict_do_update(index_elements=[databases.c.name], set_=values)
-            )
+            inserted = insert(databases).values(name=database.name, id=database.id, **values)
+            row = inserted.on_conflict_do_update(index_elements=["name"], set_=values)
+            await connection.execute(row)
         return new, put
 
     async def remove(self, database: StoredDatabase) -> Moment:
         """Forget a database with all that the catalogue keeps of it; return the new moment.
 
-        What is left of it elsewhere is to be cleared, see `dropped`. Its runs end, and count as
-        past their retention: who removes those removes their results as well. Raises as `put`.
+        `dropped` lists it for what is left elsewhere. Raises as `put`.
         """
         name, id_ = database.name, database.id
         kept = {"document": database.document, "layout": database.layout}
@@ -180,30 +175,27 @@ class CatalogueSchemas:
             await connection.execute(delete(databases).where(databases.c.id == id_))
             dropped = insert(dropped_databases).values(id=id_, name=name, **kept)
             await connection.execute(dropped.on_conflict_do_nothing())
+            # Not deleted: the removal of old runs removes their results as well.
             await connection.execute(_ended_runs(id_))
             for table in (transactions, violations):
                 await connection.execute(delete(table).where(table.c.database == name))
         return new
 
     async def dropped(self) -> list[StoredDatabase]:
-        """Return databases that were dropped a short while ago, as they were.
-
-        In a catalogue that was restored, one may be there again.
-        """
-        gone = select(dropped_databases).where(
-            dropped_databases.c.id.not_in(select(databases.c.id))
-        )
+        """Return databases that were dropped lately, as they were."""
+        present = select(databases.c.id)
+        # In a restored catalogue, one may exist again.
+        gone = select(dropped_databases).where(dropped_databases.c.id.not_in(present))
         rows = await self._catalogue.execute(gone)
         return [StoredDatabase(r.name, r.id, 0, r.document, r.layout) for r in rows]
 
     async def forget_dropped(self, id_: str) -> None:
-        """Forget one that has been cleared, if nobody can write to it any more."""
+        """Forget a database that has been cleared, once no replica can write to it any more."""
         late = dropped_databases.c.at < func.now() - _CLEARED_FOR
         cleared = delete(dropped_databases).where(dropped_databases.c.id == id_, late)
         await self._catalogue.execute(cleared)
 
     async def are_written(self, database: str, classes: Collection[str]) -> bool:
-        """Whether writes over several records are under way that write to any of these."""
         named = func.jsonb_path_exists(
             transactions.c.records,
             cast("$[*][0] ? (@ == $classes[*])", JSONPATH),
@@ -232,23 +224,22 @@ async def _moment(connection: AsyncConnection) -> Moment:
 
 
 async def _notes(connection: AsyncConnection, since: int) -> Sequence[Row[Any]]:
-    """Return what is noted of the changes from an epoch on, in their order."""
+    """Return the notes of an epoch and all later ones, in their order."""
     later = schema_changes.c.epoch >= since
     notes = select(schema_changes).where(later).order_by(schema_changes.c.epoch)
     return (await connection.execute(notes)).all()
 
 
 def _tell_all(noted: Sequence[Row[Any]], known: Moment, now: int) -> bool:
-    """Whether notes have every change between a moment and an epoch."""
     if [note.epoch for note in noted] != [*range(known.epoch, now + 1)]:
         return False
+    # The same epoch with another change: the catalogue was restored, and its history differs.
     return bool(noted) and noted[0].change == known.change
 
 
 async def _read(
     connection: AsyncConnection, names: Collection[str] | None = None
 ) -> dict[str, StoredDatabase]:
-    """Read some databases, or all."""
     wanted = select(databases).order_by(databases.c.name)
     if names is not None:
         wanted = wanted.where(databases.c.name.in_(names))
@@ -257,10 +248,9 @@ async def _read(
 
 
 async def _next(connection: AsyncConnection, database: str) -> Moment:
-    """Begin a new epoch, and note what it changes."""
     raised = update(epoch).values(epoch=epoch.c.epoch + 1).returning(epoch.c.epoch)
     new = Moment(int((await connection.execute(raised)).scalar_one()), uuid4().hex)
-    # What is noted of epochs to come is from another history than the row that counts them.
+    # Notes of later epochs are of another history than this counter, which was restored.
     past, to_come = schema_changes.c.epoch <= new.epoch - NOTED, schema_changes.c.epoch >= new.epoch
     await connection.execute(delete(schema_changes).where(or_(past, to_come)))
     note = insert(schema_changes).values(epoch=new.epoch, change=new.change, database=database)
@@ -299,7 +289,7 @@ async def _check(
 
 
 def _ended_runs(database_id: str) -> Update:
-    """Return what ends the runs of a database, so long ago that they are removed."""
+    """Return the update that ends the runs of a database, long enough ago to be removed."""
     ended = case((runs.c.ended.is_(None), "cancelled"), else_=runs.c.state)
     past = {"state": ended, "ended": _LONG_AGO, "leased_until": None}
     return update(runs).where(runs.c.database_id == database_id).values(**past)

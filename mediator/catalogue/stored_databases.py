@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any
 
-__all__ = ["Difference", "Hold", "Moment", "Snapshot", "StoredDatabase", "new_id"]
+__all__ = ["CatalogueSnapshot", "Difference", "Hold", "Moment", "StoredDatabase", "new_id"]
 
 
 def new_id(name: str) -> str:
-    """Return an id for a database of this name that none had before, readable for operators."""
+    """Return a unique id for a database of this name, readable for operators."""
     return f"{name}_{token_hex(6)}"
 
 
@@ -28,10 +28,8 @@ class StoredDatabase:
     """One database as the catalogue keeps it.
 
     Attributes:
-        name: Its name.
         id: Unlike those of earlier and later databases of the name; see `new_id`.
         version: How often its schema was set.
-        document: The schema as JSON.
         layout: For each class its version, and for each cache group the system and the fields.
         hold: Which classes take no writes at present.
         owned_until: Until when objects of classes had owners that have none any more; kept by
@@ -56,16 +54,14 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """All databases at one moment."""
-
+class CatalogueSnapshot:
     moment: Moment
     databases: Mapping[str, StoredDatabase]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The databases that have changed up to a moment, as they are then; None: it is gone."""
+    """The databases that have changed up to a moment, as they are then; None: dropped."""
 
     moment: Moment
     changed: Mapping[str, StoredDatabase | None]

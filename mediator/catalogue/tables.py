@@ -22,6 +22,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.schema import SchemaItem
 
 __all__ = [
     "SCHEMA",
@@ -50,17 +51,20 @@ SCHEMA: Final = "portolan_catalogue"
 
 metadata = MetaData(schema=SCHEMA)
 
-epoch = Table(
+
+def _table(name: str, *columns: SchemaItem) -> Table:
+    return Table(name, metadata, *columns)
+
+
+epoch = _table(
     "epoch",
-    metadata,
     Column("only", Integer, primary_key=True, default=1),
     Column("epoch", BigInteger, nullable=False),
 )
 """One row: the epoch of the newest routing model. Its row lock serialises schema changes."""
 
-databases = Table(
+databases = _table(
     "databases",
-    metadata,
     Column("name", Text, primary_key=True),
     Column("id", Text, nullable=False, unique=True),
     Column("version", BigInteger, nullable=False),
@@ -75,9 +79,8 @@ databases = Table(
 group of each class is placed, the classes whose writes are held while they are placed anew, and
 until when the objects of classes had owners that have none any more."""
 
-dropped_databases = Table(
+dropped_databases = _table(
     "dropped_databases",
-    metadata,
     Column("id", Text, primary_key=True),
     Column("name", Text, nullable=False),
     Column("document", JSONB, nullable=False),
@@ -86,37 +89,33 @@ dropped_databases = Table(
 )
 """Databases dropped a short while ago, of which something may still be left elsewhere."""
 
-replicas = Table(
+replicas = _table(
     "replicas",
-    metadata,
     Column("name", Text, primary_key=True),
     Column("epoch", BigInteger, nullable=False),
     Column("seen", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
-"""Replicas that may write: which epoch each has put in force, and when it last said so."""
+"""Replicas that may write: the epoch each has put in force, and when it last confirmed that."""
 
-schema_changes = Table(
+schema_changes = _table(
     "schema_changes",
-    metadata,
     Column("epoch", BigInteger, primary_key=True, autoincrement=False),
     Column("change", Text, nullable=False),
     Column("database", Text, nullable=False),
 )
 """Which database each of the last epochs has changed; the id of a change is never used again."""
 
-systems = Table(
+systems = _table(
     "systems",
-    metadata,
     Column("name", Text, primary_key=True),
     Column("position", BigInteger, nullable=False),
     Column("registration", JSONB, nullable=False),
     Column("findings", JSONB, nullable=False),
 )
-"""One row per system: what the operator said of it, and what was found out about it."""
+"""One row per system: the statements of its operator, and the findings about it."""
 
-transactions = Table(
+transactions = _table(
     "transactions",
-    metadata,
     Column("intent", Text, primary_key=True),
     Column("database", Text, nullable=False),
     Column("records", JSONB, nullable=False),
@@ -129,9 +128,8 @@ transactions = Table(
 )
 """Writes over several systems that are under way, and answers that are kept: a lease that long."""
 
-violations = Table(
+violations = _table(
     "violations",
-    metadata,
     Column("id", BigInteger, primary_key=True, autoincrement=True),
     Column("at", DateTime(timezone=True), nullable=False, server_default=func.now(), index=True),
     Column("phase", Text, nullable=False),
@@ -146,9 +144,8 @@ violations = Table(
 )
 """Violations of annotations, kept for operators; the oldest are dropped."""
 
-proposals = Table(
+proposals = _table(
     "proposals",
-    metadata,
     Column("database_id", Text, ForeignKey(databases.c.id, ondelete="CASCADE"), primary_key=True),
     Column("node", Text, primary_key=True),
     Column("current", Text, nullable=False),
@@ -159,43 +156,34 @@ proposals = Table(
     Column("lost_at", DateTime(timezone=True)),
     Column("why", Text, nullable=False),
 )
-"""Nodes that scores would place elsewhere by now."""
+"""Nodes that present scores would place elsewhere."""
 
-secrets = Table(
-    "secrets",
-    metadata,
-    Column("name", Text, primary_key=True),
-    Column("value", Text, nullable=False),
+secrets = _table(
+    "secrets", Column("name", Text, primary_key=True), Column("value", Text, nullable=False)
 )
 """Keys that all replicas share, such as the one that authenticates cursors."""
 
-access = Table(
+access = _table(
     "access",
-    metadata,
     Column("only", Integer, primary_key=True, default=1),
     Column("version", BigInteger, nullable=False),
 )
 """One row: how often tenants and keys were changed. Its row lock serialises their changes."""
 
-tenants = Table(
-    "tenants",
-    metadata,
-    Column("name", Text, primary_key=True),
-    Column("limits", JSONB, nullable=False),
+tenants = _table(
+    "tenants", Column("name", Text, primary_key=True), Column("limits", JSONB, nullable=False)
 )
 """Those who own databases."""
 
-tenant_databases = Table(
+tenant_databases = _table(
     "tenant_databases",
-    metadata,
     Column("database", Text, primary_key=True),
     Column("tenant", Text, nullable=False, index=True),
 )
 """Who owns which database: a name may be owned before it has a schema."""
 
-api_keys = Table(
+api_keys = _table(
     "api_keys",
-    metadata,
     Column("id", Text, primary_key=True),
     Column("tenant", Text, nullable=False, index=True),
     Column("subject", Text, nullable=False),
@@ -207,23 +195,22 @@ api_keys = Table(
 )
 """API keys: hashes of their secrets, and what is granted to them. A revoked one is gone."""
 
-runs = Table(
+runs = _table(
     "runs",
-    metadata,
     Column("id", Text, primary_key=True),
     Column("position", BigInteger, Identity(), nullable=False, unique=True),
     Column("database", Text, nullable=False),
     Column("database_id", Text, nullable=False),
     Column("document", JSONB, nullable=False),
     Column("dry_run", Boolean, nullable=False),
-    Column("state", Text, nullable=False),
+    Column("state", Text, nullable=False, default="queued"),
     Column("version", BigInteger, nullable=False, default=1),
     Column("attempt", Integer, nullable=False, default=0),
     Column("failed_attempts", Integer, nullable=False, default=0),
     Column("cancelling", Boolean, nullable=False, default=False),
     Column("leased_until", DateTime(timezone=True)),
-    Column("progress", JSONB, nullable=False),
-    Column("outcome", JSONB, nullable=False),
+    Column("progress", JSONB, nullable=False, default=dict),
+    Column("outcome", JSONB, nullable=False, default=dict),
     Column("created", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("ended", DateTime(timezone=True)),
     Column("key", Text),
@@ -235,18 +222,16 @@ runs = Table(
 Index("runs_of_database", runs.c.database_id, runs.c.position)
 Index("runs_to_do", runs.c.position, postgresql_where=runs.c.ended.is_(None))
 
-workers = Table(
+workers = _table(
     "workers",
-    metadata,
     Column("name", Text, primary_key=True),
     Column("seen", DateTime(timezone=True), nullable=False),
     Column("failure", Text),
 )
 """Workers that were seen, and why one of them cannot work."""
 
-revisions = Table(
+revisions = _table(
     "revisions",
-    metadata,
     Column("revision", Text, primary_key=True),
     Column("additive", Boolean, nullable=False),
     Column("applied", DateTime(timezone=True), nullable=False, server_default=func.now()),

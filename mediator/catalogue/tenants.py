@@ -35,12 +35,10 @@ class CatalogueTenants:
         self._catalogue = catalogue
 
     async def version(self) -> int:
-        """Return the newest version."""
         found = await self._catalogue.execute(select(access.c.version))
         return int(found.scalar_one_or_none() or 0)
 
     async def snapshot(self) -> AccessSnapshot:
-        """Read everything, as of one version."""
         async with self._catalogue.begin() as connection:
             # The share lock keeps a change from coming between the reads.
             locked = select(access.c.version).with_for_update(read=True)
@@ -53,16 +51,14 @@ class CatalogueTenants:
         return AccessSnapshot(version, named, keys, owners)
 
     async def put(self, name: str, limits: Mapping[str, Any]) -> None:
-        """Create a tenant, or change its limits; `Conflict` if the name is the operator's."""
+        """Create a tenant, or change its limits; `Conflict` if it is the operator's."""
         if name == OPERATOR:
             raise Conflict("The operator's tenant is there always, and has no limits.")
-        row = insert(tenants).values(name=name, limits=dict(limits))
+        values = {"limits": dict(limits)}
+        new = insert(tenants).values(name=name, **values)
+        row = new.on_conflict_do_update(index_elements=["name"], set_=values)
         async with self._change() as connection:
-            await connection.execute(
-                row.on_conflict_do_update(
-                    index_elements=[tenants.c.name], set_={"limits": dict(limits)}
-                )
-            )
+            await connection.execute(row)
 
     async def remove(self, name: str) -> None:
         """Remove a tenant with its keys; `NotFound`, or `Conflict` if it owns databases."""
@@ -76,17 +72,18 @@ class CatalogueTenants:
                 raise NotFound("There is no such tenant.")
 
     async def own(self, tenant: str, database: str) -> None:
-        """Make a tenant the owner of a database; `NotFound`, `AlreadyExists` if another owns it."""
+        """Raises `NotFound` if there is no such tenant, `AlreadyExists` if another owns it."""
         async with self._change() as connection:
             await _expect(connection, tenant)
             row = insert(tenant_databases).values(database=database, tenant=tenant)
             await connection.execute(row.on_conflict_do_nothing())
             found = select(tenant_databases.c.tenant).where(tenant_databases.c.database == database)
+            # The insert has no effect if the database has an owner: the row decides.
             if (await connection.execute(found)).scalar_one() != tenant:
                 raise AlreadyExists(f"Another tenant owns the database {database}.")
 
     async def disown(self, tenant: str, database: str) -> None:
-        """Take a database from a tenant, with its objects as they are; raises `NotFound`."""
+        """Take a database from a tenant; its objects stay. Raises `NotFound`."""
         owned = delete(tenant_databases).where(
             tenant_databases.c.tenant == tenant, tenant_databases.c.database == database
         )
@@ -97,7 +94,7 @@ class CatalogueTenants:
     async def add_key(
         self, new: NewKey, principal: Principal, label: str, expires: float | None
     ) -> None:
-        """Keep a key; `NotFound`, or `Conflict` if the tenant or the installation has too many."""
+        """Raises `NotFound`, or `Conflict` if the tenant or the installation has too many keys."""
         row = insert(api_keys).values(
             id=new.id,
             tenant=principal.tenant,
@@ -113,7 +110,6 @@ class CatalogueTenants:
             await connection.execute(row)
 
     async def revoke(self, tenant: str, id_: str) -> None:
-        """Forget a key; raises `NotFound`."""
         revoked = delete(api_keys).where(api_keys.c.tenant == tenant, api_keys.c.id == id_)
         async with self._change() as connection:
             if not (await connection.execute(revoked)).rowcount:
@@ -122,6 +118,7 @@ class CatalogueTenants:
     @asynccontextmanager
     async def _change(self) -> AsyncIterator[AsyncConnection]:
         async with self._catalogue.begin() as connection:
+            # First: its row lock serialises changes, so what they check stays true.
             await connection.execute(changed())
             yield connection
 
@@ -141,7 +138,7 @@ async def _expect(connection: AsyncConnection, tenant: str) -> None:
 
 
 async def _expect_room(connection: AsyncConnection, tenant: str) -> None:
-    """Return if a tenant may have one more key; the operator is never short of others' room."""
+    """Return if a tenant may have one more key; tenants cannot use up the room of the operator."""
     own = func.count().filter(api_keys.c.tenant == tenant)
     tenants_ = func.count().filter(api_keys.c.tenant != OPERATOR)
     owned, total = (await connection.execute(select(own, tenants_).select_from(api_keys))).one()

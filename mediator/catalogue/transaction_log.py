@@ -18,7 +18,7 @@ import orjson
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import transactions as table
 from mediator.stores.port import RETENTION_S
-from mediator.transactions.log import Entry, State
+from mediator.transactions.log import State, TransactionEntry
 
 __all__ = ["CatalogueTransactions"]
 
@@ -84,63 +84,45 @@ class CatalogueTransactions:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
 
-    async def begin(self, entry: Entry, lease_s: float) -> bool:
-        """Add an entry; see `TransactionLog.begin`."""
-        operation = (entry.operation, entry.fingerprint)
-        added = await self._catalogue.fetch(
-            _BEGIN,
-            entry.intent,
-            entry.database,
-            _json(entry.records),
-            *operation,
-            lease_s,
-            retry=True,
-        )
-        return bool(added)
+    async def begin(self, entry: TransactionEntry, lease_s: float) -> bool:
+        what = (entry.intent, entry.database, _json(entry.records))
+        of = (entry.operation, entry.fingerprint)
+        return bool(await self._catalogue.fetch(_BEGIN, *what, *of, lease_s, retry=True))
 
     async def commit(self, intent: str, redo: list[dict[str, Any]]) -> bool:
-        """Make a write happen; see `TransactionLog.commit`."""
+        # Not retried: if the first one took effect, a second one would return no row.
         return bool(await self._catalogue.fetch(_COMMIT, intent, _json(redo)))
 
     async def abort(self, intent: str) -> bool:
-        """Keep a write from happening; see `TransactionLog.abort`."""
         if await self._catalogue.fetch(_ABORT, intent):
             return True
         entry = (await self.find([intent])).get(intent)
         return entry is None or entry.state is State.ABORTED
 
     async def refuse(self, intents: Sequence[str], seconds: float) -> None:
-        """Add unknown ones as aborted; see `TransactionLog.refuse`."""
         await self._catalogue.fetch(_REFUSE, intents, seconds)
 
     async def finish(self, intent: str, answer: list[dict[str, Any]]) -> None:
-        """Note that all is applied; see `TransactionLog.finish`."""
         await self._catalogue.fetch(_FINISH, intent, _json(answer), RETENTION_S)
 
     async def remove(self, intents: Sequence[str]) -> None:
-        """Forget entries; see `TransactionLog.remove`."""
         await self._catalogue.fetch(_REMOVE, intents)
 
-    async def find(self, intents: Sequence[str]) -> dict[str, Entry]:
-        """Return entries; see `TransactionLog.find`."""
+    async def find(self, intents: Sequence[str]) -> dict[str, TransactionEntry]:
         rows = await self._catalogue.fetch(_FIND, intents, retry=True)
         return {row["intent"]: _entry(row) for row in rows}
 
-    async def find_operation(self, operation: str) -> Entry | None:
-        """Return the entry of an operation; see `TransactionLog.find_operation`."""
+    async def find_operation(self, operation: str) -> TransactionEntry | None:
         rows = await self._catalogue.fetch(_FIND_OPERATION, operation, retry=True)
         return _entry(rows[0]) if rows else None
 
-    async def take(self, limit: int, lease_s: float) -> list[Entry]:
-        """Take over entries whose lease has passed; see `TransactionLog.take`."""
+    async def take(self, limit: int, lease_s: float) -> list[TransactionEntry]:
         return [_entry(row) for row in await self._catalogue.fetch(_TAKE, limit, lease_s)]
 
     async def postpone(self, intent: str, seconds: float) -> None:
-        """Change an entry's lease; see `TransactionLog.postpone`."""
         await self._catalogue.fetch(_POSTPONE, intent, seconds)
 
     async def reap(self, limit: int) -> int:
-        """Forget what is done and remembered long enough; see `TransactionLog.reap`."""
         return len(await self._catalogue.fetch(_REAP, limit))
 
 
@@ -148,5 +130,5 @@ def _json(value: Any) -> str:
     return orjson.dumps(value).decode()
 
 
-def _entry(row: Mapping[str, Any]) -> Entry:
-    return Entry(**{**row, "state": State(row["state"])})
+def _entry(row: Mapping[str, Any]) -> TransactionEntry:
+    return TransactionEntry(**{**row, "state": State(row["state"])})

@@ -22,7 +22,7 @@ _US: Final = timedelta(microseconds=1)
 
 
 def document_of(change: Change) -> bytes:
-    """Return the document; its time is RFC 3339 in UTC, with microseconds."""
+    """Its time is RFC 3339 in UTC, with microseconds."""
     seconds, microseconds = divmod(change.time_us, 1_000_000)
     return orjson.dumps(
         {
@@ -46,13 +46,12 @@ def _second(seconds: int) -> str:
 
 
 def time_of(document: bytes) -> datetime:
-    """Return the time of a change without reading all of its document, in which it is the last."""
+    """Return the time of a change; it is the last member, so the rest is not parsed."""
     time = document.rpartition(_TIME)[2]
     return datetime.fromisoformat(time.removesuffix(_END).decode())
 
 
 def change_from(document: bytes, database_id: str) -> Change:
-    """Return the change of a document in the feed of a database."""
     members = orjson.loads(document)
     return Change(
         id=members["id"],

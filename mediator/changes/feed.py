@@ -10,7 +10,8 @@ every change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, Protocol
@@ -27,9 +28,10 @@ __all__ = [
     "FeedRolledBack",
     "LeaseLost",
     "LogBatch",
+    "LogSource",
     "PositionGone",
-    "Source",
     "WriterProgress",
+    "by_database",
     "partition_of",
 ]
 
@@ -37,8 +39,15 @@ PARTITIONS: Final = 4
 """Streams of each database's feed. Another number would break the order of changes."""
 
 
+def by_database(changes: Iterable[Change]) -> Mapping[str, list[Change]]:
+    """Group changes by the ids of their databases, in their order."""
+    databases: defaultdict[str, list[Change]] = defaultdict(list)
+    for change in changes:
+        databases[change.database_id].append(change)
+    return databases
+
+
 def partition_of(class_name: str, object_id: str) -> int:
-    """Return the partition of an object's changes."""
     name = f"{class_name}/{object_id}".encode()
     return int.from_bytes(blake2b(name, digest_size=4).digest()) % PARTITIONS
 
@@ -59,9 +68,7 @@ class PositionGone(MediatorError):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A log of a system."""
-
+class LogSource:
     system: str
     log: str
 
@@ -77,7 +84,7 @@ class LogBatch:
         entries: The changes, each with its position.
     """
 
-    source: Source
+    source: LogSource
     after: str
     upto: str
     entries: Sequence[tuple[str, Change]]
@@ -111,7 +118,7 @@ class Feed(Protocol):
     async def cursors(self, database: str, system: str) -> Mapping[str, str]:
         """Return the cursors of a system's logs, by log."""
 
-    async def create_cursor(self, database: str, source: Source, position: str) -> None:
+    async def create_cursor(self, database: str, source: LogSource, position: str) -> None:
         """Set the cursor of a log that has none."""
 
     async def append(
@@ -172,8 +179,8 @@ class Feed(Protocol):
     async def retire(self, database: str, system: str, published: Mapping[str, int]) -> None:
         """Remove replicas that are not registered any more, after a sweep of what they wrote.
 
-        Their `published_progress` of before the sweep is given: one that has registered again, or
-        published anything else since, stays.
+        `published` is their `published_progress` from before the sweep: a replica that has
+        registered again, or published anything else since, stays.
         """
 
     async def relayed_until(self, database: str) -> Mapping[str, int]:
@@ -188,7 +195,7 @@ class Feed(Protocol):
         """Return the next tick, a number for `relayed_until`.
 
         Ticks of all feeds only rise: what was acknowledged before this call is below the number,
-        whatever the clock of any machine says.
+        whatever the clock of any machine shows.
         """
 
     async def read(
@@ -215,7 +222,7 @@ class Feed(Protocol):
         """Return the stream id after which every change is kept."""
 
     async def generation(self, database: str) -> str:
-        """Return the feed's generation; in another one, former positions are gone."""
+        """Return the id of the generation; positions of another one are gone."""
 
     async def start_generation(self, database: str) -> None:
         """Start another generation: changes are missing that cannot be appended any more."""

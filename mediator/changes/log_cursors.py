@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from mediator.changes.feed import Feed, FeedRolledBack, Source
+from mediator.changes.feed import Feed, FeedRolledBack, LogSource
 
 __all__ = ["LogCursors"]
 
@@ -14,9 +14,7 @@ class LogCursors:
 
     A relay starts to read a log from the lowest cursor, and goes on from where it is. Cursors of
     databases without changes stay behind, and are moved from time to time: what is read again has
-    nothing of these databases, and changes of others take effect once. A new database gets its
-    cursor before any other moves on, at the position from which the log is being read, so none of
-    its changes is skipped.
+    nothing of these databases, and changes of others take effect once.
     """
 
     def __init__(self, feed: Feed, system: str, logs: Sequence[str]) -> None:
@@ -31,7 +29,7 @@ class LogCursors:
         """Load the cursors of these databases, unless they are; return whether they were loaded.
 
         Raises:
-            FeedRolledBack: A feed has less than it had. They have been loaded all the same.
+            FeedRolledBack: A feed has less than it had. The cursors have been loaded all the same.
         """
         requested = tuple(databases)
         if requested == self._databases:
@@ -44,8 +42,9 @@ class LogCursors:
         for log, cursors in loaded.items():
             least = min(cursors.values(), default="")
             for database in set(requested) - cursors.keys():
+                # A feed that had this cursor has lost it: all that the log keeps may be missing.
                 at = "" if (database, log) in self._reached else least
-                await self._feed.create_cursor(database, Source(self._system, log), at)
+                await self._feed.create_cursor(database, LogSource(self._system, log), at)
                 cursors[database] = at
         self._cursors, self._databases = loaded, requested
         reached, self._reached = self._reached, {}
@@ -54,37 +53,31 @@ class LogCursors:
         return True
 
     def forget(self, *, reached: bool = False) -> None:
-        """Load again the next time: the feed may have lost changes; `reached`: it is known to."""
+        """Load again the next time: the feed may have lost changes; `reached`: it certainly has."""
         self._databases = None
         self._read = {}
         if reached:
             self._reached = {}
 
     def start(self, log: str) -> str:
-        """Return the position from which a log is to be read."""
         return self._read.get(log) or self.least(log)
 
     def read(self, log: str, upto: str) -> None:
-        """Note up to where a log was read and appended."""
         self._read[log] = upto
 
     def least(self, log: str) -> str:
-        """Return the position from which another relay would read a log."""
         return min(self._cursors[log].values(), default="")
 
     def of(self, log: str) -> Mapping[str, str]:
-        """Return the cursors of a log, by database."""
         return self._cursors[log]
 
     def of_database(self, database: str) -> Mapping[str, str]:
-        """Return the cursors of a database, by log."""
         return {log: held[database] for log, held in self._cursors.items() if database in held}
 
     async def create(self, log: str, database: str, at: str) -> None:
-        """Create the cursor of a database in a log."""
-        await self._feed.create_cursor(database, Source(self._system, log), at)
+        await self._feed.create_cursor(database, LogSource(self._system, log), at)
         self._cursors[log][database] = at
 
     def move(self, log: str, database: str, to: str) -> None:
-        """Note that a cursor is at a position, or after it."""
+        """Record that a cursor is at a position, or after it."""
         self._cursors[log][database] = self._reached[database, log] = to

@@ -11,7 +11,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from mediator.base.concurrency import concurrently
 from mediator.base.lease import Lease
-from mediator.changes.feed import Feed, LogBatch, Source
+from mediator.changes.feed import Feed, LogBatch, LogSource
 from mediator.changes.log_cursors import LogCursors
 from mediator.changes.routes import SystemRoutes
 from mediator.model.change import Change
@@ -47,14 +47,10 @@ class HorizonLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RelayResult:
-    """The result of one relay of a batch of each log.
+    """How many entries were read of all logs, and how many changes were new to the feed.
 
-    Attributes:
-        read: Entries that were read.
-        appended: Changes that were new to the feed.
-        drained: Whether the logs were read to their ends.
-        missing: Logs that no longer have the entries after their cursors; then nothing was
-            appended.
+    `drained`: the logs were read to their ends. `missing` are logs that no longer have the entries
+    after their cursors; then nothing was appended.
     """
 
     read: int
@@ -66,11 +62,11 @@ class RelayResult:
 class LogRelay:
     """Relays for as long as its lease is held.
 
-    Every method raises `StoreError` and `Unavailable` if the store or the feed does not answer,
-    `LeaseLost` and `FeedRolledBack`. After any of them `forget` is to be called.
+    Every method raises `StoreError`, `Unavailable` (the store or the feed does not answer),
+    `LeaseLost` and `FeedRolledBack`. Call `forget` after any of them.
 
-    Progress is published to feeds without changes after `pace_us` microseconds only: it costs as
-    much as changes do.
+    Feeds without changes get their progress every `pace_us` microseconds: it costs as much as
+    changes do.
     """
 
     def __init__(
@@ -103,16 +99,13 @@ class LogRelay:
         self._due_tick = 0
 
     async def relay(self) -> RelayResult:
-        """Append up to a batch of each log; publish progress if that was all.
-
-        The published tick is of before the reading, so it does not include what is acknowledged
-        meanwhile.
-        """
+        """Append up to a batch of each log; publish progress if that was all."""
         databases = self._routes.databases()
         loaded = await self._cursors.load(databases)
         missing = await self._missing() if loaded else ()
         if missing:
             return RelayResult(0, 0, False, missing)  # the gap is handled before later entries
+        # Before the entries: what is acknowledged while they are read is not in the published tick.
         await self._read_horizon()
         entries = await self._read_all()
         drained = all(len(each) < _BATCH for each in entries.values())
@@ -122,11 +115,7 @@ class LogRelay:
         return RelayResult(sum(map(len, entries.values())), appended, drained)
 
     async def trim(self) -> int:
-        """Remove entries that were relayed long ago; return how many.
-
-        The last one relayed stays: so a log that goes on right after its cursor differs from one in
-        which entries are missing.
-        """
+        """Remove entries that were relayed long ago; return how many."""
         trimmable = self._trimmable.items()
         return sum(
             await concurrently(self._store.trim(log, upto, KEEP_S) for log, upto in trimmable)
@@ -151,6 +140,7 @@ class LogRelay:
         reached, awaited = await self._horizon_log.horizon()
         if len(self._horizons) < _HORIZONS:
             self._horizons.append((tick, awaited))
+        # A tick is due once the log shows all writes that were acknowledged before it.
         while self._horizons and self._horizons[0][1] <= reached:
             self._due_tick = self._horizons.popleft()[0]
 
@@ -162,6 +152,7 @@ class LogRelay:
         The entries, by log, are complete up to `until_tick`; 0: they are not.
         """
         changes = _by_database(entries)
+        # Before any other cursor moves on: a relay that takes over reads from the lowest.
         await self._create_cursors(changes)
         upto = {log: batch[-1].position for log, batch in entries.items() if batch}
         self._unpublished |= changes.keys()
@@ -176,7 +167,7 @@ class LogRelay:
         return appended
 
     async def _create_cursors(self, changes: Mapping[str, Mapping[str, object]]) -> None:
-        """Create the cursors of new databases, before those of any other move on."""
+        """Create the cursors of new databases, at the position from which the log was read."""
         for database in sorted(changes):
             for log in changes[database]:
                 if database not in self._cursors.of(log):
@@ -189,19 +180,16 @@ class LogRelay:
         upto: Mapping[str, str],
         until_tick: int,
     ) -> int:
-        """Append a database's changes (by log), and move its cursors to where the logs were read.
-
-        Between its cursor and the position from which a log was read it has no changes, or the
-        cursor would be there. `until_tick` goes with the last batch, in the step that appends it:
-        so it never promises more than is there.
-        """
+        """Append a database's changes (by log); move its cursors to where the logs were read."""
         batches = []
         for log, cursor in self._cursors.of_database(database).items():
+            # Between its cursor and the start of the read the database has no changes.
             reached = max(cursor, upto.get(log) or self._cursors.start(log))
-            source = Source(self._routes.system, log)
+            source = LogSource(self._routes.system, log)
             batches.append(LogBatch(source, cursor, reached, changes.get(log, ())))
         appended = 0
         for request, is_last in _requests(batches):
+            # In the step that appends the last batch: it never promises more than the feed has.
             until = until_tick if until_tick and is_last else None
             appended += await self._feed.append(database, request, self._lease, until)
         for each in batches:
@@ -214,13 +202,12 @@ class LogRelay:
         return appended
 
     def _note_trimmable(self, before: Mapping[str, str]) -> None:
-        """Let entries before every cursor be trimmed; the entry at a cursor stays."""
         for log, least in before.items():
+            # The entry at the cursor stays: its absence would look like a gap.
             if "" < least < self._cursors.least(log):
                 self._trimmable[log] = least
 
     def _is_due(self, database: str) -> bool:
-        """Whether progress is due though there are no changes."""
         elapsed_s = self._read_at - self._published_at.get(database, float("-inf"))
         return elapsed_s * 1_000_000 >= self._pace_us
 
@@ -255,7 +242,7 @@ class LogRelay:
 
 
 def _requests(batches: Sequence[LogBatch]) -> Iterator[tuple[Sequence[LogBatch], bool]]:
-    """Yield the batches that are appended at once, and whether they are the last."""
+    """Group batches into requests of up to `_BATCH` entries; yields also whether it is the last."""
     request: list[LogBatch] = []
     size = 0
     for batch in batches:
@@ -271,7 +258,6 @@ def _requests(batches: Sequence[LogBatch]) -> Iterator[tuple[Sequence[LogBatch],
 def _by_database(
     entries: Mapping[str, Sequence[LogEntry]],
 ) -> dict[str, dict[str, list[tuple[str, Change]]]]:
-    """Return the changes of each database, by log, with their positions."""
     databases: dict[str, dict[str, list[tuple[str, Change]]]] = {}
     for log, batch in entries.items():
         for entry in batch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Final
 
 from mediator.base.concurrency import end
@@ -25,29 +26,31 @@ from mediator.stores.port import ChangeLog, StoreError
 
 __all__ = ["LogRelays"]
 
+log = logging.getLogger(__name__)
+
 MIN_WAIT_S: Final = 0.05
 """A relay of many changes costs as much as one of few, so changes are gathered for this long."""
 
 MAX_WAIT_S: Final = 0.2
+LEASE_S: Final = 3.0
+RENEW_S: Final = 1.0
+TRIM_S: Final = 10.0
+PAUSE_S: Final = 0.5
 
 
 class IdleBackoff:
-    """Waits that double while there are no changes, and that a wake-up cuts short.
-
-    It does not cut the shortest wait, so that changes which come one by one are relayed together.
-    """
+    """Waits that double while there are no changes, and that a wake-up cuts short."""
 
     def __init__(self) -> None:
         self._woken = asyncio.Event()
         self._wait_s = MIN_WAIT_S
 
     def wake(self) -> None:
-        """End the wait, as there are changes."""
         self._woken.set()
 
     async def wait(self, *, found: bool) -> None:
-        """Wait before the next read; `found` is whether the last one found anything."""
         self._wait_s = MIN_WAIT_S if found else min(self._wait_s * 2, MAX_WAIT_S)
+        # Not cut short: changes that come one by one are relayed together.
         await asyncio.sleep(MIN_WAIT_S)
         if self._wait_s > MIN_WAIT_S:
             with suppress(TimeoutError):
@@ -56,22 +59,12 @@ class IdleBackoff:
         self._woken.clear()  # the next read sees all of them
 
 
-log = logging.getLogger(__name__)
-
-LEASE_S: Final = 3.0
-RENEW_S: Final = 1.0
-TRIM_S: Final = 10.0
-PAUSE_S: Final = 0.5
-
-
+@dataclass(eq=False)
 class LogRelays:
-    """Runs a relay for each system that has logs."""
-
-    def __init__(self, context: RelayContext, feed: Feed, leases: Leasing) -> None:
-        self._context = context
-        self._feed = feed
-        self._leases = leases
-        self._running: dict[str, _RelayWorker] = {}
+    _context: RelayContext
+    _feed: Feed
+    _leases: Leasing
+    _running: dict[str, _RelayWorker] = field(default_factory=dict, init=False)
 
     async def reconcile(self) -> None:
         """Start relays of new systems; cancel those of systems that are gone or were reopened."""
@@ -87,7 +80,6 @@ class LogRelays:
                 self._running[guarded.name] = worker
 
     async def close(self) -> None:
-        """Cancel all of them."""
         while self._running:
             _, running = self._running.popitem()
             await end([running.task])
@@ -101,8 +93,6 @@ class LogRelays:
 
 
 class _RelayWorker:
-    """Runs one system's relay while its lease is held."""
-
     def __init__(
         self,
         context: RelayContext,
@@ -126,7 +116,6 @@ class _RelayWorker:
         self.task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
-        """Relay until cancelled, whatever happens."""
         try:
             while True:
                 await self._attempt()
@@ -151,6 +140,7 @@ class _RelayWorker:
             self._failing = True
         except Exception:
             log.exception("relaying %s failed", self._routes.system)
+        # Without the lease, another relay may have moved the cursors meanwhile.
         self._relay.forget()
 
     async def _work(self) -> None:
@@ -183,11 +173,9 @@ class _RelayWorker:
         return result
 
     async def _start_generation(self) -> None:
-        """Start another generation of the feeds, before anything is appended.
-
-        A server that takes over may have a clock that is behind: its appends could get stream ids
-        before positions that subscribers have reached, and they would never see them.
-        """
+        """Start another generation of all feeds, before anything is appended."""
+        # The clock of a server that takes over may be behind: its stream ids could precede
+        # positions that subscribers have reached, and they would never see the changes.
         for database in self._routes.databases():
             await self._feed.start_generation(database)
         self._rolled_back = False

@@ -1,7 +1,7 @@
 """The relay of stores whose outboxes are in the records: it appends and acknowledges changes.
 
-Every process relays what it has written itself, at once, and sweeps now and then for the writes of
-processes that have died. So two relays may meet at a record. That does no harm: entries leave a
+Every process relays what it has written itself, and sweeps now and then for the writes of
+processes that have failed. So two relays may meet at a record. That does no harm: entries leave a
 record from the front only, after the feed has them, so a reader of the record reads all that the
 feed may lack, in order; and the feed takes a change only if its version is above that of the last
 one it has of the group, as versions of a group rise even over deletes.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -44,35 +45,25 @@ _PAGE: Final = 512
 _RecordKey: TypeAlias = tuple[str, str, str]
 
 
+@dataclass(eq=False)
 class PendingRelay:
-    """Relays the changes of one store to the feed.
-
-    A call that fails has lost nothing: the next one does the rest.
+    """Relays the changes of one store to the feed; a call that fails loses nothing.
 
     `on_inconsistent` receives records whose changes do not lead to their values, `on_acknowledged`
-    changes that were acknowledged.
+    changes that were acknowledged. `complete` is whether the last `drain` relayed all that this
+    process had written before it.
     """
 
-    def __init__(
-        self,
-        store: PendingChanges,
-        append: Append,
-        fragment_of: FragmentOf,
-        clock: Clock,
-        on_inconsistent: Callable[[UnrelayedChanges], None],
-        on_acknowledged: Append | None = None,
-    ) -> None:
-        self._store = store
-        self._append = append
-        self._fragment_of = fragment_of
-        self._clock = clock
-        self._on_inconsistent = on_inconsistent
-        self._on_acknowledged = on_acknowledged
-        self._queue: dict[_RecordKey, None] = {}
-        self._unfinished: set[_RecordKey] = set()
-        self._swept_at: dict[tuple[str, str], float] = {}
-        self.complete = False
-        """Whether the last `drain` relayed all that this process had written before it."""
+    _store: PendingChanges
+    _append: Append
+    _fragment_of: FragmentOf
+    _clock: Clock
+    _on_inconsistent: Callable[[UnrelayedChanges], None]
+    _on_acknowledged: Append | None = None
+    _queue: dict[_RecordKey, None] = field(default_factory=dict, init=False)
+    _unfinished: set[_RecordKey] = field(default_factory=set, init=False)
+    _swept_at: dict[tuple[str, str], float] = field(default_factory=dict, init=False)
+    complete: bool = field(default=False, init=False)
 
     async def drain(self) -> int:
         """Relay what this process has written; return the number of changes.
@@ -98,18 +89,18 @@ class PendingRelay:
             raise refusal
         if overflowing:  # the store may have dropped some
             self.sweep_soon()
+        # Once more: the store has reported again the records that have more changes.
         self.complete = self._enqueue() and self._unfinished.isdisjoint(self._queue)
         return relayed
 
     def _enqueue(self) -> bool:
-        """Queue the records that the store reports as written; False if there may be more."""
+        """Queue the records that the store reports as written; false if there may be more."""
         room = _CAPACITY - len(self._queue)
         written = self._store.take_written(room)
         self._queue.update(dict.fromkeys(written))
         return len(written) < room
 
     def sweep_soon(self) -> None:
-        """Let the next sweep cover all classes."""
         self._swept_at.clear()
 
     async def sweep(self, fragments: Iterable[Fragment]) -> int:
@@ -136,6 +127,8 @@ class PendingRelay:
         changes = [change for record in pending for change in record.changes]
         if changes:
             await self._append(changes)
+            # After the append: a relay that dies in between leaves them, and another one appends
+            # them again, which the feed recognises by their versions.
             await self._store.acknowledge(pending)
             if self._on_acknowledged is not None:
                 await self._on_acknowledged(changes)
@@ -148,7 +141,7 @@ class PendingRelay:
     def _note_unfinished(
         self, fragment: Fragment, ids: Sequence[str], pending: Sequence[UnrelayedChanges]
     ) -> None:
-        """Note records that may have more changes: the store reports them again."""
+        """Record which records may have more changes: the store reports them again."""
         finished = {record.id for record in pending if len(record.changes) < _MANY}
         key = (fragment.database_id, fragment.class_name)
         self._unfinished.update((*key, id_) for id_ in ids if id_ not in finished)

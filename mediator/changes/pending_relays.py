@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from mediator.base.clock import Clock
 from mediator.base.observation import ChangesRelayed, FeedGapFound, FeedRollbackFound
-from mediator.changes.feed import Feed, FeedRolledBack, WriterProgress
+from mediator.changes.feed import Feed, FeedRolledBack, WriterProgress, by_database
 from mediator.changes.log_relay import KEEP_S
 from mediator.changes.pending_relay import Append, PendingRelay
 from mediator.changes.routes import RelayContext, SystemRoutes
@@ -79,7 +79,7 @@ class PendingRelays:
 
 
 class _StoreRelay:
-    """The relay of one store, to nowhere."""
+    """Relays one store to nowhere: without a feed, changes are only acknowledged."""
 
     def __init__(
         self,
@@ -95,18 +95,14 @@ class _StoreRelay:
         )
 
     async def run(self, _status: WriterStatus | None) -> None:
-        """Relay all changes."""
         await self._relay.drain()
         await self._relay.sweep(self._routes.fragments())
 
     async def leave(self) -> bool:
-        """End; return whether everything was relayed."""
         return True
 
 
 class _FeedRelay(_StoreRelay):
-    """The relay of one store to the feeds, where it publishes its progress."""
-
     def __init__(
         self,
         context: RelayContext,
@@ -130,6 +126,7 @@ class _FeedRelay(_StoreRelay):
         If replicas have gone, or their registrations may be lost, their changes are swept first.
         """
         assert status is not None
+        # Before the changes are read: those acknowledged meanwhile are not covered by it.
         tick = await self._feed.tick()
         await self._register(tick)
         system = self._routes.system
@@ -141,6 +138,7 @@ class _FeedRelay(_StoreRelay):
             self._relay.sweep_soon()
         await super().run(status)
         for database, published in gone.items():
+            # After the sweep: until then the feed waits for what they wrote.
             await self._feed.retire(database, system, published)
         if recovering:
             await self._writers.note_recovered(system, status)
@@ -157,7 +155,7 @@ class _FeedRelay(_StoreRelay):
         return self._relay.complete
 
     async def _register(self, tick: int) -> None:
-        """Be counted in every feed before a write may be acknowledged that has to be in it."""
+        """Have every feed wait for this replica before it may acknowledge a write."""
         registration = self._writers.registration
         if registration != self._registration:
             self._published.clear()
@@ -170,7 +168,6 @@ class _FeedRelay(_StoreRelay):
                 self._writers.note_counted(self._routes.system, database, registration)
 
     async def _unregistered(self, status: WriterStatus) -> dict[str, Mapping[str, int]]:
-        """Return for each database the progress of replicas that are not registered any more."""
         system, gone = self._routes.system, {}
         registered = status.registrations.tokens
         for database in self._routes.databases():
@@ -179,7 +176,7 @@ class _FeedRelay(_StoreRelay):
         return {database: published for database, published in gone.items() if published}
 
     async def _append(self, changes: Sequence[Change]) -> None:
-        for database, own in _by_database(changes).items():
+        for database, own in by_database(changes).items():
             await self._retry_after_rollback(database, partial(self._append_own, own))
 
     async def _append_own(self, changes: Sequence[Change]) -> None:
@@ -207,7 +204,7 @@ class _FeedRelay(_StoreRelay):
             await act()
 
     async def _append_again(self, database: str) -> None:
-        """Append changes that the records have no more, but the feed has lost."""
+        # The count of the lost state would be refused again.
         self._progress.appends.pop(database, None)
         await self._feed.append_newer(self._recent.of(database), self._progress)
         if self._recent.is_truncated:
@@ -215,15 +212,8 @@ class _FeedRelay(_StoreRelay):
             self._observe(FeedGapFound(self._routes.system, (database,), reason))
 
 
-def _by_database(changes: Sequence[Change]) -> dict[str, list[Change]]:
-    databases: defaultdict[str, list[Change]] = defaultdict(list)
-    for change in changes:
-        databases[change.database_id].append(change)
-    return databases
-
-
 async def _drop(_changes: Sequence[Change]) -> None:
-    """Drop changes: there is no feed."""
+    """There is no feed."""
 
 
 def _log_inconsistent(record: UnrelayedChanges) -> None:
@@ -241,7 +231,7 @@ _MAX: Final = 100_000
 
 
 class _RecentChanges:
-    """Changes relayed lately, whose records keep them no more: the feed may lose and need them."""
+    """Changes relayed lately, which their records no longer have: the feed may lose them."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -250,7 +240,6 @@ class _RecentChanges:
         """Whether some were dropped before their time."""
 
     def add(self, changes: Sequence[Change]) -> None:
-        """Add changes."""
         now = self._clock.monotonic()
         self._changes.extend((now, change) for change in changes)
         while self._changes and self._changes[0][0] < now - KEEP_S:
@@ -261,5 +250,4 @@ class _RecentChanges:
             self.is_truncated = True
 
     def of(self, database: str) -> list[Change]:
-        """Return the changes of a database, in their order."""
         return [change for _, change in self._changes if change.database_id == database]

@@ -34,7 +34,6 @@ class FeedPosition:
 
     @property
     def text(self) -> str:
-        """The form that clients get."""
         text = ",".join((self.generation, *self.ids))
         return urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
 
@@ -48,13 +47,11 @@ class FeedPosition:
         return cls(match[1], tuple(match[2].split(",")[1:]))
 
     def advanced(self, partition: int, id_: str) -> Self:
-        """Return the position after a change."""
         ids: Sequence[str] = self.ids
         return type(self)(self.generation, (*ids[:partition], id_, *ids[partition + 1 :]))
 
 
 def order_of(stream_id: str) -> tuple[int, int]:
-    """Return the sort key of a stream id."""
     milliseconds, _, sequence = stream_id.partition("-")
     return int(milliseconds), int(sequence)
 

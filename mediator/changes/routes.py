@@ -15,8 +15,6 @@ __all__ = ["RelayContext", "SystemRoutes"]
 
 
 class SystemRoutes:
-    """The routing model in force, as seen from one system; `refresh` loads a newer one."""
-
     def __init__(
         self,
         system: str,
@@ -32,24 +30,22 @@ class SystemRoutes:
         self._databases: list[str] = []
 
     def fragments(self) -> Iterator[Fragment]:
-        """Return the fragments on the system, without copies."""
+        """Yield the fragments on the system, without copies."""
         for database in self._model().databases.values():
             for route in database.classes.values():
                 yield from (f for f in route.fragments if f.system == self.system)
 
     def databases(self) -> Sequence[str]:
-        """Return the ids of the databases that have fragments on the system."""
         self._update_index()
         return self._databases
 
     def fragment_of(self, database_id: str, class_name: str) -> Fragment | None:
-        """Return the fragment of a class on the system."""
         self._update_index()
         return self._fragments.get((database_id, class_name))
 
     def _update_index(self) -> None:
-        """Build the index again if another model is in force."""
         model = self._model()
+        # A model is never changed, only replaced.
         if model is not self._seen:
             self._seen = model
             self._fragments = {(f.database_id, f.class_name): f for f in self.fragments()}

@@ -8,7 +8,7 @@ from contextlib import suppress
 from mediator.base.clock import Clock
 from mediator.base.errors import MediatorError
 from mediator.base.lease import Leasing
-from mediator.base.observation import FeedLagMeasured, Observation, Observer
+from mediator.base.observation import FeedLagMeasured, Observer
 from mediator.base.periodic_tasks import PeriodicTask
 from mediator.changes.feed import Feed
 from mediator.changes.log_relays import LogRelays
@@ -25,7 +25,7 @@ __all__ = ["ChangeService"]
 
 
 class ChangeService:
-    """The relays, the subscriptions, and what is measured of them.
+    """The relays, the subscriptions, and measurements of them.
 
     `model` returns the routing model in force, `refresh` looks for a newer one. `feed` are the
     feeds, the leases, and this replica's registration as a writer; without them changes are
@@ -57,7 +57,6 @@ class ChangeService:
         self.subscriptions = Subscriptions(shared) if shared else None
 
     def periodic_tasks(self) -> list[PeriodicTask]:
-        """Return the periodic tasks of every process."""
         tasks = [PeriodicTask("relay changes of records", 0.25, self._pending.run)]
         if self._writers is not None:
             renew = self._writers.renew
@@ -73,7 +72,6 @@ class ChangeService:
                 await self._pending.run()
 
     def relaying_tasks(self) -> list[PeriodicTask]:
-        """Return those of the process that relays: they need nothing of the one that wrote."""
         if self.logs is None:
             return []
         return [
@@ -81,18 +79,7 @@ class ChangeService:
             PeriodicTask("trim feeds", 5.0, self.trim),
         ]
 
-    def on_event(self, event: Observation) -> None:
-        """Wake the relays after writes."""
-        if self.logs is not None:
-            self.logs.on_event(event)
-
-    def end_streams(self) -> None:
-        """End all subscriptions, as the process is about to end."""
-        if self.subscriptions is not None:
-            self.subscriptions.end()
-
     async def close(self) -> None:
-        """Cancel the work; the periodic tasks have ended before."""
         if self.subscriptions is not None:
             await self.subscriptions.close_all()
         if self.logs is not None:
@@ -103,7 +90,6 @@ class ChangeService:
             return  # other replicas relay the rest
 
     async def measure(self) -> None:
-        """Measure how far each feed is behind each system."""
         feed = self._feed
         if feed is None:
             return
@@ -116,7 +102,6 @@ class ChangeService:
                     self._observe(FeedLagMeasured(name, system, lag_s))
 
     async def trim(self) -> None:
-        """Remove changes beyond the retention."""
         if self._feed is not None:
             for database_id in self._model().by_id:
                 await self._feed.trim(database_id)

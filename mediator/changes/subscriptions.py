@@ -15,11 +15,11 @@ from mediator.base.errors import MediatorError
 from mediator.changes.feed import PARTITIONS, Event, Feed, PositionGone
 from mediator.changes.position import FeedPosition, order_of
 
-__all__ = ["Buffer", "Fanout", "Subscription", "Subscriptions"]
+__all__ = ["CAPACITY", "Buffer", "Fanout", "Subscription", "Subscriptions"]
 
 log = logging.getLogger(__name__)
 
-_CAPACITY: Final = 5_000
+CAPACITY: Final = 5_000
 _FOLLOWED: Final = 1_000
 _BLOCK_S: Final = 1.0
 _PAUSE_S: Final = 0.5
@@ -32,23 +32,21 @@ class Buffer:
         self._events: deque[Event] = deque()
         self._changed = asyncio.Event()
         self.has_overflowed = False
-        """Whether events are missing: they are to be read from the feed itself."""
+        """Whether events are missing, and must be read from the feed itself."""
 
     def put(self, events: Iterable[Event]) -> None:
-        """Add events, if there is room for them."""
         self._events.extend(events)
-        if len(self._events) > _CAPACITY:
+        if len(self._events) > CAPACITY:
             self.overflow()
         self._changed.set()
 
     def overflow(self) -> None:
-        """Drop all events."""
         self._events.clear()
         self.has_overflowed = True
         self._changed.set()
 
     def reset(self) -> None:
-        """Start again, before the feed itself is read."""
+        """Clear it, before the feed itself is read."""
         self._events.clear()
         self.has_overflowed = False
 
@@ -65,12 +63,6 @@ class Buffer:
 
 
 class Fanout:
-    """Follows one database while it has subscribers.
-
-    A driver may lose a cancellation in its own timeouts. So a reader gets an event besides: else
-    one that missed its cancellation would go on for ever, with a connection of its own.
-    """
-
     def __init__(self, feed: Feed, database: str) -> None:
         self._feed = feed
         self._database = database
@@ -84,23 +76,25 @@ class Fanout:
         buffer = Buffer()
         self._buffers.add(buffer)
         if self._task is None:
+            # One for each reader: the former one may still be ending.
             self._stopped = asyncio.Event()
             self._task = asyncio.create_task(self._run(self._stopped))
         await self._following.wait()
         return buffer
 
     def detach(self, buffer: Buffer) -> None:
-        """Detach a buffer; without any the reader stops."""
+        """The last buffer that is detached stops the reader."""
         self._buffers.discard(buffer)
         if not self._buffers:
             self.close()
 
     def close(self) -> None:
-        """Stop the reader, and wake all subscribers."""
         if self._task is not None:
+            # A driver may lose the cancellation in its own timeouts: the event ends such a reader.
             self._stopped.set()
             self._task.cancel()
             self._task = None
+        # Wakes those that attach now; later ones wait for the next reader.
         self._following.set()
         self._following = asyncio.Event()
         for buffer in self._buffers:
@@ -161,7 +155,7 @@ class Subscription:
         self.ended = False
 
     async def next(self, wait_s: float, limit: int = _BATCH) -> list[tuple[Event, FeedPosition]]:
-        """Return events, each with the position after it; none if none came in `wait_s`.
+        """Return events, each with the position after it; empty if none came in `wait_s`.
 
         Raises:
             PositionGone: Events that are due are no longer kept.
@@ -169,6 +163,7 @@ class Subscription:
         """
         buffer = self._buffer
         if buffer is None:
+            # Before the feed is read: what comes after that read is in the buffer.
             buffer = self._buffer = await self._fanout.attach()
         if buffer.has_overflowed:
             buffer.reset()
@@ -181,19 +176,16 @@ class Subscription:
         return self._after_position(await buffer.take(limit, wait_s))
 
     def close(self) -> None:
-        """Detach from the feed."""
         if self._buffer is not None:
             self._fanout.detach(self._buffer)
             self._buffer = None
 
     def end(self) -> None:
-        """Make the subscriber end."""
         self.ended = True
         if self._buffer is not None:
             self._buffer.overflow()
 
     async def _read_missed(self, limit: int) -> list[Event]:
-        """Read the events after the position, oldest first."""
         if await self._feed.generation(self._database) != self.position.generation:
             raise PositionGone("The feed that gave this position is lost.")
         reads = [
@@ -201,11 +193,13 @@ class Subscription:
             for partition, id_ in enumerate(self.position.ids)
         ]
         events = [event for events in await asyncio.gather(*reads) for event in events]
+        # Each partition returned its first `limit`, so the first `limit` of all are among them.
         return sorted(events, key=lambda event: order_of(event.id))[:limit]
 
     def _after_position(self, events: Sequence[Event]) -> list[tuple[Event, FeedPosition]]:
         result = []
         for event in events:
+            # An event may be in both, what was read and the buffer.
             if order_of(event.id) > order_of(self.position.ids[event.partition]):
                 self.position = self.position.advanced(event.partition, event.id)
                 result.append((event, self.position))
@@ -213,8 +207,6 @@ class Subscription:
 
 
 class Subscriptions:
-    """All subscriptions in this process."""
-
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
         self._fanouts: dict[str, Fanout] = {}
@@ -223,14 +215,13 @@ class Subscriptions:
 
     @property
     def count(self) -> int:
-        """How many there are."""
         return len(self._open)
 
     async def open(self, database: str, position: FeedPosition) -> Subscription:
         """Subscribe to a feed from a position on.
 
         Raises:
-            PositionGone: Changes after it are no longer kept, or the feed was another one.
+            PositionGone: Changes after it are no longer kept, or it is of another generation.
             Unavailable: The feed does not answer.
         """
         if position.generation != await self._feed.generation(database):
@@ -245,12 +236,10 @@ class Subscriptions:
         return subscription
 
     def close(self, subscription: Subscription) -> None:
-        """Close a subscription."""
         self._open.discard(subscription)
         subscription.close()
 
     async def now(self, database: str) -> FeedPosition:
-        """Return the position after all changes of a feed."""
         return await self._position(database, self._feed.last)
 
     async def beginning(self, database: str) -> FeedPosition:
@@ -271,7 +260,6 @@ class Subscriptions:
             subscription.end()
 
     async def close_all(self) -> None:
-        """End all subscriptions, and stop the readers."""
         self.end()
         for fanout in self._fanouts.values():
             fanout.close()

@@ -1,9 +1,7 @@
 """How long ago a tick of the feeds was, by this process's own monotonic clock.
 
 The coordination Redis counts (`Feed.tick`); the count only orders events. How long ago a tick was,
-each process finds by when it read the count itself. So no times of two machines are ever compared,
-and a clock that is set, or a server that goes on with another one's state, makes nothing look
-younger than it is.
+each process finds by when it read the count itself: no times of two machines are ever compared.
 """
 
 from __future__ import annotations
@@ -20,16 +18,14 @@ _MAX: Final = 2_048
 
 
 class TickTimes:
-    """When this process read which tick."""
-
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ticks: list[int] = []
         self._times: list[float] = []
 
     def note(self, tick: int, requested_at: float) -> None:
-        """Note a tick that was the latest at our monotonic time `requested_at` (seconds)."""
-        if self._ticks and tick < self._ticks[-1]:  # the count was removed
+        """Record a tick that was the latest at our monotonic time `requested_at` (seconds)."""
+        if self._ticks and tick < self._ticks[-1]:  # the counter was lost
             self._ticks, self._times = [], []
         if self._ticks and tick == self._ticks[-1]:
             self._times[-1] = requested_at
@@ -40,10 +36,8 @@ class TickTimes:
             self._thin_out()
 
     def age_s(self, tick: int) -> float | None:
-        """Return how long ago a tick was given, at most, in seconds; None: not known.
-
-        It was given after every reading of a lower one.
-        """
+        """Return how long ago a tick was given, at most, in seconds; None: not known."""
+        # The tick was given after every reading of a lower one.
         before = bisect_left(self._ticks, tick) - 1
         return None if before < 0 else self._clock.monotonic() - self._times[before]
 

@@ -5,11 +5,8 @@ it. So it registers first, and then acknowledges such writes only while it holds
 others the feed is complete only up to where every registered replica has appended its own changes
 (docs/materialised-views.md, "Who may acknowledge").
 
-No time of two machines is compared. The holder counts its lease from before it requested it, the
-others count from after they have seen its token first, each by its own monotonic clock: once they
-have seen no other for longer than a lease, it has expired. They then revoke the registration, in a
-step that compares the token, and look for what the replica wrote. A replica without its
-registration registers again.
+No time of two machines is compared: the holder counts its lease from before it requested it, the
+others from after they have seen its token first, each by its own monotonic clock.
 """
 
 from __future__ import annotations
@@ -78,7 +75,7 @@ class WriterRegistry(Protocol):
         """Remove a registration, if the token is still its last one."""
 
     async def note_recovered(self, system: str, run: str) -> None:
-        """Note that a system is recovered in a run, if that is still the server's."""
+        """Record that a system is recovered in a run, if that is still the server's."""
 
     async def read(self) -> WriterRegistrations:
         """Return the registrations."""
@@ -118,8 +115,8 @@ class Writers:
         self._token = ""
         self._counted: set[tuple[str, str]] = set()
         self._changed = asyncio.Event()
-        self._tokens: StabilityTimer[str] = StabilityTimer(clock)
-        self._runs: StabilityTimer[str] = StabilityTimer(clock)
+        self._tokens = StabilityTimer(clock)
+        self._runs = StabilityTimer(clock)
         self.registration = 0
 
     async def renew(self) -> None:
@@ -141,13 +138,13 @@ class Writers:
             await self._registry.revoke(self._replica, self._token)
 
     def note_counted(self, system: str, database: str, registration: int) -> None:
-        """Note that a database's feed (by its id) waits for this replica as a system's writer."""
+        """Record that a database's feed (by its id) waits for this replica as a system's writer."""
+        # Not if it was counted under a registration that others have ended since.
         if registration == self.registration:
             self._counted.add((system, database))
             self._wake_waiting()
 
     def may_acknowledge(self, system: str, database: str) -> bool:
-        """Whether a write may be acknowledged now."""
         counted = (system, database) in self._counted
         return counted and self._clock.monotonic() < self._ends_at
 
@@ -175,7 +172,6 @@ class Writers:
         return WriterStatus(registrations, unchanged_s > EXPIRED_S)
 
     async def note_recovered(self, system: str, status: WriterStatus) -> None:
-        """Note that the changes of unregistered replicas of a system have been relayed."""
         await self._registry.note_recovered(system, status.registrations.run)
 
     def _wake_waiting(self) -> None:
@@ -185,7 +181,7 @@ class Writers:
 
 
 class LeasedAcknowledging:
-    """Says which writes may be acknowledged only under this replica's lease.
+    """Decides which writes may be acknowledged only under this replica's lease.
 
     Those that only this replica can relay at first, of classes that have a copy: answers from the
     copy state how old it is, and could not know of them. Implements
@@ -198,20 +194,18 @@ class LeasedAcknowledging:
         self._kinds: dict[type[Store], bool] = {}
 
     def concerns(self, store: Store, fragment: Fragment) -> bool:
-        """Whether a write to a fragment may be acknowledged under the lease only."""
         kind = type(store)
         if kind not in self._kinds:
             self._kinds[kind] = isinstance(store, PendingChanges)
         return self._kinds[kind] and self._has_copy(fragment)
 
     async def allows(self, fragment: Fragment) -> bool:
-        """Whether it may be acknowledged now, or after a short wait."""
         system, database = fragment.system, fragment.database_id
         allowed = self._writers.may_acknowledge(system, database)
         return allowed or await self._writers.wait(system, database)
 
     def _has_copy(self, fragment: Fragment) -> bool:
-        """Whether the class has a copy; one that this replica does not know yet may have."""
         database = self._model().by_id.get(fragment.database_id)
         route = database.classes.get(fragment.class_name) if database else None
+        # Another replica may have created a class that is unknown here, with a copy.
         return route is None or route.copy is not None

@@ -8,14 +8,7 @@ from typing import Any
 
 from mediator.base.errors import DataWouldMove, Location, SchemaInvalid, Unplaceable
 from mediator.catalogue.stored_databases import StoredDatabase, new_id
-from mediator.control.layout import (
-    copies_of,
-    fragments_of,
-    layout_of,
-    location_of,
-    same_place,
-    view_system_of,
-)
+from mediator.control.layout import fragments_of, layout_of, location_of, same_place, view_system_of
 from mediator.materialisation.service import ViewService
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, pins_of, view_system
@@ -30,24 +23,19 @@ __all__ = [
     "check_view",
     "decide_change",
     "left_behind",
-    "missing_copies",
     "notes_on_view",
-    "obsolete_copies",
     "replaced",
     "stored_form",
-    "unused",
+    "without",
     "without_copies",
     "would_move",
 ]
 
 
 def stored_form(
-    schema: Schema,
-    decision: Decision,
-    stored: StoredDatabase | None,
-    unfit: Collection[str] = (),
+    schema: Schema, decision: Decision, stored: StoredDatabase | None, unfit: Collection[str] = ()
 ) -> StoredDatabase:
-    """Return the form of a schema and its placements that the catalogue keeps.
+    """Return a schema and its placements as the catalogue keeps them.
 
     Systems that are `unfit` take no copies.
     """
@@ -64,7 +52,7 @@ def stored_form(
 
 
 def _class_version(class_name: str, document: dict[str, Any], stored: StoredDatabase | None) -> int:
-    """Raise a class's version when its own part of the schema changes: ETags name it."""
+    """Raise the version of a class if its own schema changes: ETags contain it."""
     if stored is None or class_name not in stored.layout:
         return 1
     before: int = stored.layout[class_name]["version"]
@@ -73,7 +61,6 @@ def _class_version(class_name: str, document: dict[str, Any], stored: StoredData
 
 
 def would_move(moves: Sequence[dict[str, Any]]) -> DataWouldMove:
-    """Return the error that refuses a change, with the plan of what it would move."""
     nodes = ", ".join(move["node"] for move in moves)
     return DataWouldMove(
         f"The change would move or reinterpret data that is there: {nodes}.",
@@ -84,7 +71,6 @@ def would_move(moves: Sequence[dict[str, Any]]) -> DataWouldMove:
 def _drifted(
     present: DatabaseRoute, candidates: Sequence[Candidate], holding: set[str]
 ) -> set[tuple[str, str]]:
-    """Return what the present schema would place elsewhere today."""
     try:
         today = decide(present.schema, candidates, pins_of(present, sorted(holding)))
     except Unplaceable:
@@ -93,7 +79,7 @@ def _drifted(
 
 
 def _reinterpreted(new: Schema, old: Schema, holding: set[str]) -> list[dict[str, Any]]:
-    """Return which stored values the new schema would decode otherwise, or not at all."""
+    """Return which stored values the new schema would decode differently, or not at all."""
     plan = []
     for class_name in sorted(holding):
         before = old.classes[class_name]
@@ -109,47 +95,41 @@ def _reinterpreted(new: Schema, old: Schema, holding: set[str]) -> list[dict[str
     return plan
 
 
-def unused(present: DatabaseRoute | None, new: DatabaseRoute) -> list[Fragment]:
-    """Return the fragments whose class has left their system."""
-    return [f for f in fragments_of(present) if same_place(new, f) is None]
+def without(fragments: Sequence[Fragment], others: Sequence[Fragment]) -> list[Fragment]:
+    """Return the fragments whose location none of the others has."""
+    locations = set(map(location_of, others))
+    return [fragment for fragment in fragments if location_of(fragment) not in locations]
 
 
 def replaced(
     present: DatabaseRoute | None, new: DatabaseRoute, holding: Collection[str]
 ) -> list[Fragment]:
-    """Return the fragments of empty classes that change: what is written there would be lost."""
+    """Return the fragments of empty classes that change: later writes to them would be lost."""
     return [
         fragment
         for fragment in fragments_of(present)
         if fragment.class_name not in holding
-        and ((now := same_place(new, fragment)) is None or not _alike(fragment, now))
+        and (
+            (now := same_place(new, fragment)) is None
+            or (fragment.fields, fragment.groups) != (now.fields, now.groups)
+        )
     ]
 
 
 def left_behind(
     present: DatabaseRoute | None, new: DatabaseRoute, holding: Collection[str]
 ) -> list[dict[str, Any]]:
-    """Return which systems would keep data of a class that is not placed there any more."""
+    """Return which systems would keep data of a class that is no longer placed there."""
+    reason = "the class leaves its system"
     return [
-        {
-            "node": f.class_name,
-            "from": f.system,
-            "to": None,
-            "reason": "the class leaves its system",
-        }
-        for f in unused(present, new)
+        {"node": f.class_name, "from": f.system, "to": None, "reason": reason}
+        for f in without(fragments_of(present), fragments_of(new))
         if f.class_name in holding
     ]
 
 
-def _alike(one: Fragment, other: Fragment) -> bool:
-    return one.fields == other.fields and one.groups == other.groups
-
-
 @dataclass(frozen=True, slots=True)
 class SchemaPlan:
-    """What setting a schema would change."""
-
     stored: StoredDatabase | None
     new: StoredDatabase
     present: DatabaseRoute | None
@@ -166,11 +146,7 @@ def decide_change(
     holding: set[str],
     candidates: Sequence[Candidate],
 ) -> tuple[Decision, list[dict[str, Any]]]:
-    """Decide placements; classes that hold data stay, and the moves of the change are returned.
-
-    Scores that have drifted since the last schema are no reason to refuse this one: they make a
-    proposal. Only what the change itself would move counts.
-    """
+    """Decide placements; classes that hold data stay, and the moves of the change are returned."""
     if present is None or not holding:
         return decide(schema, candidates), []
     decision = decide(schema, candidates, pins_of(present, sorted(holding)))
@@ -178,46 +154,30 @@ def decide_change(
     moves = [
         {"node": m.node, "from": m.current, "to": m.proposed, "reason": m.reason}
         for m in decision.moves
+        # Scores that have drifted since the last schema are no reason to refuse this one.
         if m.required or (m.node, m.proposed) not in moved_anyway
     ]
     return decision, moves + _reinterpreted(schema, present.schema, holding)
 
 
 def without_copies(systems: Systems) -> list[str]:
-    """Return the names of the systems that cannot hold copies."""
     return [guarded.name for guarded in systems if not isinstance(guarded.store, Mirror)]
 
 
 def check_view(schema: Schema, view: str | None, systems: Systems) -> None:
-    """Raise `SchemaInvalid` if a database is to have a view and no system can hold it."""
     if schema.mode is not Mode.MICROBATCHED:
         return
-    if view is None:
-        mistake = "no system that takes copies is proven for scans, sorting and range queries"
-        location = Location("/materialised_view", mistake)
-    else:
-        guarded = systems.find(view)
-        if guarded is None or isinstance(guarded.store, Mirror):
+    pointer = "/materialised_view"
+    mistake = "no system that takes copies is proven for scans, sorting and range queries"
+    if view is not None:
+        if view not in without_copies(systems):
             return
-        mistake = f"{view} cannot hold copies of objects"
-        location = Location("/materialised_view/system", mistake)
-    raise SchemaInvalid(f"There can be no materialised view: {mistake}.", locations=[location])
+        pointer, mistake = f"{pointer}/system", f"{view} cannot hold copies of objects"
+    locations = [Location(pointer, mistake)]
+    raise SchemaInvalid(f"There can be no materialised view: {mistake}.", locations=locations)
 
 
 def notes_on_view(schema: Schema, views: ViewService) -> list[str]:
-    """Return the note that a view will not be maintained, if so."""
     if schema.mode is not Mode.MICROBATCHED or views.is_active:
         return []
     return ["Without a coordination Redis nothing is copied into the view: it answers no reads."]
-
-
-def missing_copies(present: DatabaseRoute | None, new: DatabaseRoute) -> list[Fragment]:
-    """Return the copies of a new layout that the view does not have yet."""
-    present_copies = set(map(location_of, copies_of(present)))
-    return [copy for copy in copies_of(new) if location_of(copy) not in present_copies]
-
-
-def obsolete_copies(present: DatabaseRoute | None, new: DatabaseRoute) -> list[Fragment]:
-    """Return the copies that the view does not need any more."""
-    needed = set(map(location_of, copies_of(new)))
-    return [copy for copy in copies_of(present) if location_of(copy) not in needed]

@@ -3,7 +3,7 @@
 The feed of a database and what is known of its copies go by its id, and what systems hold of it by
 the generations of its classes. So no later database of its name ever meets any of that, and it can
 be removed at any time: when the database is dropped, and again for a while, as a replica that has
-not learnt of it yet may leave something once more, and a system may not have answered.
+not read of it yet may leave something once more, and a system may not have answered.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Clearing"]
 
 
 class Clearing:
-    """Clears dropped databases; what a system held that is gone went with it."""
+    """Clears dropped databases; nothing is left of one on a system that is gone."""
 
     def __init__(self, catalogue: CatalogueSchemas, systems: Systems, feed: Feed | None) -> None:
         self._catalogue = catalogue
@@ -28,7 +28,7 @@ class Clearing:
         self._feed = feed
 
     async def run(self) -> None:
-        """Clear all of them.
+        """Clear all dropped databases.
 
         Raises:
             Unavailable: The catalogue, a system or the feed does not answer; the next run does it.
@@ -38,7 +38,7 @@ class Clearing:
             try:
                 await self._clear(database)
             except Unavailable as error:
-                failure = error  # what is wrong with one is not to keep the others
+                failure = error  # the others are cleared all the same
         if failure is not None:
             raise failure
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -19,41 +19,31 @@ from mediator.data_plane.executor import Executor
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, pins_of
 from mediator.placement.explain import explain, summarise
-from mediator.placement.proposals import (
-    NOTHING_PROPOSED,
-    Proposal,
-    Proposals,
-    differ,
-    propose,
-)
+from mediator.placement.proposals import NOTHING_PROPOSED, Proposal, Proposals, differ, propose
 from mediator.placement.violations import ViolationState, detect_violations
 from mediator.placement.what_if import what_if
 from mediator.routing.model import DatabaseRoute, RoutingModel
 from mediator.schema.tree import Mode
 
-__all__ = ["Hysteresis", "PlacementEvaluation"]
+__all__ = ["PlacementEvaluation"]
 
 _FEW_FIELDS: Final = 20
 """Fields of a database up to which its placement is decided in a millisecond or two."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hysteresis:
-    """When a better score becomes a proposal: by which ratio, and after how many seconds."""
-
-    margin: float
-    dwell_s: float
-
-
 @dataclass(eq=False)
 class PlacementEvaluation:
-    """Compares the placements in force with those that present metrics would give."""
+    """Compares the placements in force with those that present metrics would give.
+
+    A better score becomes a proposal by a ratio (`margin`), and after `dwell_s` seconds.
+    """
 
     _registry: Registry
     _executor: Executor
     events: CatalogueEvents
     _proposals: CatalogueProposals
-    _hysteresis: Hysteresis
+    _margin: float
+    _dwell_s: float
     _observe: Observer
     _clock: Clock
     _violations: dict[str, ViolationState] = field(default_factory=dict, init=False)
@@ -61,21 +51,23 @@ class PlacementEvaluation:
     async def evaluate(self, busy_share: float = 1.0) -> None:
         """Evaluate every database once: record proposals and violations.
 
-        The event loop is yielded after each, and `busy_share` of its time is used at most.
+        At most `busy_share` of the time of the event loop is used.
         """
         model = self._executor.model
-        self._forget(model.databases.keys())
+        for dropped in self._violations.keys() - model.databases.keys():
+            del self._violations[dropped]
         now, proposed = await self._proposals.load()
         started_at = time.perf_counter()
         async for database, route, decision in self._decisions(model):
             took_s = time.perf_counter() - started_at
             await self._propose(route, decision, proposed.get(route.id, NOTHING_PROPOSED), now)
             await self._detect_violations(database, route, decision)
+            # At 1, this yields to the event loop and no more.
             await asyncio.sleep(took_s * (1 / busy_share - 1))
             started_at = time.perf_counter()
 
     async def proposals(self, database: str | None) -> list[dict[str, Any]]:
-        """List the present proposals, of all databases or one, those not yet recorded included."""
+        """List present proposals, of all databases or one, those not yet recorded included."""
         _, proposed = await self._proposals.load()
         return [
             _document(name, proposal)
@@ -85,17 +77,13 @@ class PlacementEvaluation:
         ]
 
     def explain(self, database: str, node: str) -> dict[str, Any]:
-        """Explain the placement of a node that is in force, by today's metrics."""
-        decision = _decision(self._route(database), self._registry.candidates())
-        return {**explain(decision, node), "epoch": self._executor.model.epoch}
+        return {**explain(self._decision(database), node), "epoch": self._executor.model.epoch}
 
     def summary(self, database: str) -> dict[str, Any]:
-        """Return where all nodes are and why, in short, by today's metrics."""
-        decision = _decision(self._route(database), self._registry.candidates())
-        return {**summarise(decision), "epoch": self._executor.model.epoch}
+        return {**summarise(self._decision(database)), "epoch": self._executor.model.epoch}
 
     def what_if(self, database: str, document: Any) -> dict[str, Any]:
-        """Compare what scores choose today with what they would choose under a supposition."""
+        """Compare the present choice of scores with that under a supposition."""
         schema = self._route(database).schema
         return what_if(schema, self._registry.candidates(), document)
 
@@ -105,26 +93,19 @@ class PlacementEvaluation:
             raise NotFound(f"There is no database {database}.")
         return route
 
+    def _decision(self, database: str) -> Decision:
+        return _decision(self._route(database), self._registry.candidates())
+
     async def _propose(
         self, route: DatabaseRoute, decision: Decision, before: Proposals, now: float
     ) -> None:
-        after, recorded = propose(
-            before,
-            decision.moves,
-            now,
-            margin=self._hysteresis.margin,
-            dwell_s=self._hysteresis.dwell_s,
-        )
+        margin, dwell_s = self._margin, self._dwell_s
+        after, recorded = propose(before, decision.moves, now, margin=margin, dwell_s=dwell_s)
         if differ(before, after):
             await self._proposals.store(route.id, after)
         name = route.schema.database
         for p in recorded:
             self._observe(ProposalRecorded(name, p.node, p.current, p.proposed, p.margin))
-
-    def _forget(self, present: Collection[str]) -> None:
-        """Drop the state of databases that have been dropped."""
-        for database in self._violations.keys() - present:
-            del self._violations[database]
 
     async def _detect_violations(
         self, database: str, route: DatabaseRoute, decision: Decision
@@ -162,10 +143,9 @@ def _decision(route: DatabaseRoute, candidates: Sequence[Candidate]) -> Decision
 
 
 def _document(database: str, proposal: Proposal) -> dict[str, Any]:
-    """Return the form of a proposal for operators; its times are RFC 3339."""
-    document = {"database": database, **asdict(proposal), "since": _time(proposal.since)}
-    document["lost_at"] = None if proposal.lost_at is None else _time(proposal.lost_at)
-    return document
+    lost_at = None if proposal.lost_at is None else _time(proposal.lost_at)
+    document = {"database": database, **asdict(proposal)}
+    return {**document, "since": _time(proposal.since), "lost_at": lost_at}
 
 
 def _time(seconds: float) -> str:

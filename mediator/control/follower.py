@@ -29,9 +29,9 @@ from mediator.base.errors import MediatorError
 from mediator.base.offload import offload
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import (
+    CatalogueSnapshot,
     Difference,
     Moment,
-    Snapshot,
     StoredDatabase,
 )
 from mediator.control.layout import fragments_of, is_read_by, route_of, same_place
@@ -50,7 +50,7 @@ class _Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _Followed:
     """What a replica knows: all that had changed by a moment, and perhaps its own changes since."""
 
     moment: Moment
@@ -59,13 +59,13 @@ class _Known:
 
 
 class Follower:
-    """Keeps an executor's routing model, which nobody else sets, up with the catalogue."""
+    """Keeps the routing model of an executor, which nothing else sets, up with the catalogue."""
 
     def __init__(self, catalogue: CatalogueSchemas, executor: Executor, calls: StoreCalls) -> None:
         self._catalogue = catalogue
         self._executor = executor
         self._calls = calls
-        self._known = _Known(Moment(0), {})
+        self._known = _Followed(Moment(0), {})
         self.look = Coalesced(self._look)
         """Look whether anything has changed, and put in force what has; one query if nothing has.
 
@@ -73,12 +73,10 @@ class Follower:
         """
 
     def stored(self, name: str) -> StoredDatabase | None:
-        """Return a database as the catalogue keeps it, if it is known."""
         placed = self._known.databases.get(name)
         return placed.stored if placed else None
 
     def all(self) -> list[StoredDatabase]:
-        """Return all databases, in the order of their names."""
         return [placed.stored for _, placed in sorted(self._known.databases.items())]
 
     async def in_force(self) -> int:
@@ -107,7 +105,6 @@ class Follower:
         self._advance(moment, databases, stored.name)
 
     def has_removed(self, moment: Moment, name: str) -> None:
-        """Put a removal by this replica in force."""
         databases = {n: placed for n, placed in self._known.databases.items() if n != name}
         self._advance(moment, databases, name)
 
@@ -117,29 +114,31 @@ class Follower:
 
     def _advance(self, moment: Moment, databases: Mapping[str, _Placed], name: str) -> None:
         here, own = self._known.moment, self._known.own
-        if moment.epoch == here.epoch + 1:  # nothing was between
-            self._adopt(_Known(moment, databases, own))
+        if moment.epoch == here.epoch + 1:
+            self._adopt(_Followed(moment, databases, own))
         else:
-            self._adopt(_Known(here, databases, own | {name}))
+            # Changes of others came between: the next look starts before them.
+            self._adopt(_Followed(here, databases, own | {name}))
 
-    def _adopt(self, known: _Known) -> None:
+    def _adopt(self, known: _Followed) -> None:
         for name in {**self._known.databases, **known.databases}:
             before, after = self._known.databases.get(name), known.databases.get(name)
             if before is not after:
-                self._calls.admission.refuse(_left(before, after))
-                self._calls.admission.refuse(held := _held(after))
+                held = _held(after)
+                # A write may have resolved its route by the former model.
+                self._calls.admission.refuse(_left(before, after) | held)
                 self._calls.admission.admit(
                     set(fragments_of(after.route if after else None)) - held
                 )
         self._known = known
         routes = {name: _route(placed) for name, placed in known.databases.items()}
+        # It goes back if the catalogue was restored; an executor adopts no lower number.
         epoch = max(known.moment.epoch, self._executor.model.epoch)
         self._executor.adopt(RoutingModel(epoch, routes))
 
 
-async def _after(before: _Known, news: Snapshot | Difference) -> _Known:
-    """Return what is known with the news."""
-    if isinstance(news, Snapshot):
+async def _after(before: _Followed, news: CatalogueSnapshot | Difference) -> _Followed:
+    if isinstance(news, CatalogueSnapshot):
         changed, databases = news.databases, {}
     else:
         changed = {name: stored for name, stored in news.changed.items() if stored}
@@ -147,7 +146,7 @@ async def _after(before: _Known, news: Snapshot | Difference) -> _Known:
         databases = {name: placed for name, placed in kept if name not in news.changed}
     for name, stored in changed.items():
         databases[name] = await _placed(before.databases.get(name), stored)
-    return _Known(news.moment, databases)
+    return _Followed(news.moment, databases)
 
 
 def _route(placed: _Placed) -> DatabaseRoute:
@@ -157,7 +156,6 @@ def _route(placed: _Placed) -> DatabaseRoute:
 
 
 def _held(placed: _Placed | None) -> set[Fragment]:
-    """Return the fragments of a database's classes that are held."""
     if placed is None or placed.stored.hold is None:
         return set()
     held = placed.stored.hold.classes
@@ -165,7 +163,7 @@ def _held(placed: _Placed | None) -> set[Fragment]:
 
 
 def _left(before: _Placed | None, after: _Placed | None) -> set[Fragment]:
-    """Return the fragments that what is in force now does not read all of: writes would be lost.
+    """Return the fragments of which the model in force does not read all: writes would be lost.
 
     They were held, unless this replica was away: then a write may still be on its way to one.
     """
@@ -175,11 +173,9 @@ def _left(before: _Placed | None, after: _Placed | None) -> set[Fragment]:
 
 
 async def _placed(known: _Placed | None, stored: StoredDatabase) -> _Placed:
-    """Return the routes of a database; the same objects as long as nothing but a hold changes.
-
-    Writes are held by fragment: a fragment made anew would get around that.
-    """
+    """Return the routes of a database; the same objects as long as only a hold changes."""
     if known is not None and known.stored == replace(stored, hold=known.stored.hold):
+        # Writes are refused by fragment: a new object for the same fragment would be admitted.
         return _Placed(stored, known.route)
     return _Placed(stored, await offload(True, route_of, stored))
 
@@ -189,7 +185,7 @@ class Coalesced:
 
     A caller gets a run that *started after its call*, since the present one may have read too
     early. All calls during a run share the next one, with its failure, so each waits for two runs
-    at most. A run whose caller is cancelled does not count; the next caller starts another.
+    at most. If the caller of a run is cancelled, the next caller starts another.
     """
 
     def __init__(self, run: Callable[[], Awaitable[object]]) -> None:
@@ -200,12 +196,13 @@ class Coalesced:
         self._failure: MediatorError | None = None
 
     async def __call__(self) -> None:
-        """Wait for a run that starts from now on; raises what it raises."""
         started_before = self._started
         async with self._lock:
+            # Else a run started and ended while this caller waited for the lock.
             if self._ended <= started_before:
                 await self._run_once()
             if self._failure is not None:
+                # Raised for many callers: each would add its frames to the traceback.
                 raise self._failure.with_traceback(None)
 
     async def _run_once(self) -> None:

@@ -34,7 +34,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Probe and calibration of one server version; about another version they are void.
+    """Probe and calibration of one server version; void for another version.
 
     Attributes:
         server: Product and version.
@@ -60,11 +60,10 @@ class Findings:
 
     @property
     def proven(self) -> frozenset[Capability]:
-        """Capabilities that were probed or observed to be there."""
+        """Those probed or observed."""
         return frozenset(c for c, v in self.capabilities.items() if v.state == "proven")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form for the catalogue and for operators."""
         form: dict[str, Any] = _FINDINGS.dump_python(self, mode="json")
         capabilities = dict(sorted(form["capabilities"].items()))
         return {**form, "capabilities": capabilities, "inexact": sorted(form["inexact"])}
@@ -76,7 +75,6 @@ _FINDINGS: Final = TypeAdapter(Findings)
 def findings_of(
     report: ProbeReport, facts: ServerFacts, calibration: Calibration | None
 ) -> Findings:
-    """Join the results of the probe and of the calibration."""
     return Findings(
         server=f"{facts.server} {facts.version}",
         durability_s=facts.durability_s,
@@ -101,12 +99,11 @@ class KnownSystem:
 
     @property
     def name(self) -> str:
-        """Its name."""
         return self.registration.config.name
 
 
 def not_understood(config: SystemConfig) -> Invalid:
-    """Refuse a URL without the driver's words: they may quote it, and it may hold a password."""
+    """The error lacks the message of the driver: it may quote the URL, with a password."""
     return Invalid(
         f"There is no store of the kind {config.kind} with such a URL.",
         locations=[Location("/url", f"is no URL of the kind {config.kind}")],
@@ -114,7 +111,6 @@ def not_understood(config: SystemConfig) -> Invalid:
 
 
 def known_from(system: StoredSystem) -> KnownSystem:
-    """Return a system as the catalogue keeps it."""
     form = system.registration
     findings = _FINDINGS.validate_python(system.findings) if system.findings else None
     config, declared = SystemConfig(**form["config"]), tuple(form["declared"])
@@ -122,7 +118,7 @@ def known_from(system: StoredSystem) -> KnownSystem:
 
 
 def stored_form(known: KnownSystem) -> StoredSystem:
-    """Return a system as the catalogue is to keep it, with the URL."""
+    """Return a system as the catalogue keeps it, with the URL."""
     config = known.registration.config
     registration = {
         "config": {name: getattr(config, name) for name in SystemConfig.__slots__},
@@ -136,7 +132,7 @@ def stored_form(known: KnownSystem) -> StoredSystem:
 def amended(
     known: KnownSystem, metrics: Mapping[str, float | None] | None, declared: Sequence[str] | None
 ) -> KnownSystem:
-    """Let the operator state metrics, of which None takes one back, and declare capabilities."""
+    """State metrics, of which None takes one back, and declare capabilities."""
     registration = known.registration
     if metrics is not None:
         merged = {**(registration.metrics or {}), **metrics}
@@ -148,9 +144,9 @@ def amended(
 
 
 def with_statements(known: KnownSystem, statements: Mapping[str, Any] | None) -> KnownSystem:
-    """Add what an operator said of a system elsewhere; what is stated here holds.
+    """Add an operator's statements from another installation; what is stated here has precedence.
 
-    Nothing was said of a system of this name if it is of another kind.
+    They are ignored if they are about a system of another kind.
     """
     registration = known.registration
     if statements is None or statements["kind"] != registration.config.kind:
@@ -161,12 +157,10 @@ def with_statements(known: KnownSystem, statements: Mapping[str, Any] | None) ->
 
 
 def configured(registration: SystemRegistration, known: KnownSystem | None) -> KnownSystem:
-    """Let the settings say how to reach a system, and keep what the operator said of it since.
-
-    Where its objects are spread cannot change: with other partitions none would be found again.
-    """
+    """Take the address from the settings, and keep what the operator has stated since."""
     if known is None:
         return KnownSystem(registration)
+    # With another number, none of its objects would be found again.
     partitions = known.registration.config.partitions
     kept = replace(
         known.registration,
@@ -185,6 +179,6 @@ def check_same(known: KnownSystem, target: KnownSystem) -> None:
 
 
 def updated(own: KnownSystem, other: KnownSystem) -> KnownSystem:
-    """Take over the registration of another replica; the address stays our own setting."""
+    """Take over the registration of another replica; the address stays that of our own settings."""
     registration = replace(other.registration, config=own.registration.config)
     return replace(own, registration=registration, findings=other.findings or own.findings)

@@ -1,8 +1,8 @@
 """Layouts: where each cache group of each class is placed, as the catalogue keeps it.
 
 Stores name records of a class by its *generation*. A class gets one when it is made, and another
-one when it is placed anew and leaves a system. So whatever still goes to a place that was left, a
-write as well as its removal, meets nothing of the class as it is now.
+one when it is placed anew and leaves a system. So a late write to a former location, or the removal
+of that location, affects nothing of the class as it is now.
 """
 
 from __future__ import annotations
@@ -34,15 +34,11 @@ __all__ = [
 
 
 def layout_of(
-    decision: Decision,
-    versions: Mapping[str, int],
-    view: str | None,
-    present: Mapping[str, Any],
+    decision: Decision, versions: Mapping[str, int], view: str | None, present: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the layout of a decision, with the schema version of each class.
 
-    `view` is the system that gets copies of whole objects; from the layout `present`, classes keep
-    their generations.
+    `view` is the system of the copies; classes keep the generations of the layout `present`.
     """
     return {
         class_name: {
@@ -61,7 +57,6 @@ def layout_of(
 
 
 def route_of(stored: StoredDatabase) -> DatabaseRoute:
-    """Build the routes of a stored database."""
     schema = parse_schema(stored.name, stored.document)
     groups = {
         class_name: {
@@ -82,18 +77,15 @@ def with_owned_until(route: DatabaseRoute, stored: StoredDatabase) -> DatabaseRo
 
 
 def view_system_of(stored: StoredDatabase | None) -> str | None:
-    """Return the system that a stored database has its view on."""
     layouts = stored.layout.values() if stored else ()
     return next((layout["view"] for layout in layouts), None)
 
 
 def fragments_of(route: DatabaseRoute | None) -> list[Fragment]:
-    """Return all fragments of a database."""
     return [f for r in route.classes.values() for f in r.fragments] if route else []
 
 
 def copies_of(route: DatabaseRoute | None) -> list[Fragment]:
-    """Return what the view holds of a database."""
     copies = [r.copy for r in route.classes.values()] if route else []
     return [copy for copy in copies if copy is not None]
 
@@ -107,7 +99,7 @@ def same_place(route: DatabaseRoute | None, fragment: Fragment) -> Fragment | No
 
 
 def is_read_by(fragment: Fragment, other: Fragment | None) -> bool:
-    """Whether all that is written to a fragment is found by another one at its place."""
+    """Whether everything that is written to a fragment is found by another one."""
     if other is None:
         return False
     types = {name: (field.type, field.items) for name, field in other.fields.items()}
@@ -117,12 +109,11 @@ def is_read_by(fragment: Fragment, other: Fragment | None) -> bool:
 
 
 def location_of(fragment: Fragment) -> tuple[str, str, str]:
-    """Return the location of a fragment; another generation has another one."""
     return fragment.class_name, fragment.stored_as, fragment.system
 
 
 def _generation(present: Mapping[str, Any] | None, groups: Mapping[str, GroupPlacement]) -> str:
-    """Return the generation of a class: the present one, if it stays on all of its systems."""
+    """Keep the present generation of a class if it stays on all of its systems."""
     if present is not None:
         before = {placed["system"] for placed in present["groups"].values()}
         if before <= {placed.system for placed in groups.values()}:
@@ -131,7 +122,6 @@ def _generation(present: Mapping[str, Any] | None, groups: Mapping[str, GroupPla
 
 
 def _identified(route: ClassRoute, stored: StoredDatabase) -> ClassRoute:
-    """Return a route whose fragments have the ids by which stores and the feed name them."""
     generation = stored.layout[route.schema.name]["generation"]
 
     def identified(fragment: Fragment) -> Fragment:

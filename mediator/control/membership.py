@@ -1,9 +1,8 @@
 """The lease under which a replica writes, and what all replicas have put in force.
 
-Each replica confirms every second which epoch of the catalogue it has in force, and that no write
-is under way any more that this epoch does not allow. That gives it a lease: for `LEASE_S` from when
-it began to read it may write, and acknowledge what it wrote. A replica that places a class anew
-waits until every other replica has confirmed its hold, or has lost its lease (docs/replicas.md).
+Each replica confirms every second which epoch it has in force, which gives it the lease. A replica
+that places a class anew waits until every other one has confirmed its hold, or has lost its lease
+(docs/replicas.md).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ LEASE_S: Final = 120.0
 """Seconds for which a replica without the catalogue goes on writing."""
 
 EXPIRED_S: Final = LEASE_S + 5.0
-"""Clocks run at almost the same speed: after so long, by the catalogue's, a lease is over."""
+"""Clocks run at almost the same rate: after so long, by the catalogue's, a lease has expired."""
 
 TIMEOUT_S: Final = 10.0
 _PAUSE_S: Final = 0.05
@@ -48,23 +47,32 @@ class Membership:
     async def renew(self) -> None:
         """Confirm what is in force; raises `Unavailable` if the catalogue does not answer."""
         while True:
+            # Others count the lease from its confirmation, which is later.
             started_at = self._clock.monotonic()
             epoch = await self._in_force()
+            # Writes that began before the hold end before it is confirmed.
             await self._calls.admission.drained()
             if await self._replicas.confirm(self._name, epoch):
                 self._calls.admission.lease_until = started_at + LEASE_S
                 return
-            # Who joins looks again: what was decided before did not wait for this replica.
+            # It was removed. After joining it looks again: earlier changes did not wait for it.
             await self._replicas.join(self._name)
 
+    async def reap(self) -> None:
+        """Remove replicas that have ended without leaving; raises `Unavailable`.
+
+        `agree` does so too, but schemas may stay as they are for months.
+        """
+        await self._replicas.remove_expired(self._name, EXPIRED_S)
+
     async def close(self) -> None:
-        """Leave; what writes on all the same acknowledges nothing."""
+        """Leave; a write that still ends acknowledges nothing."""
         self._calls.admission.lease_until = -inf
         with suppress(Unavailable):
             await self._replicas.leave(self._name)
 
     async def agree(self, epoch: int) -> None:
-        """Wait until no replica writes under an earlier epoch; this one has it in force.
+        """Wait until no replica writes under an epoch before `epoch`, which is in force here.
 
         Raises:
             Unavailable: One of them does not confirm, and may still hold its lease.

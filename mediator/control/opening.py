@@ -17,12 +17,10 @@ __all__ = ["Opening", "Retirement"]
 
 
 BEFORE_S: Final = 10.0
-"""What passes at most between finding a store and calling it."""
+"""The longest time between finding a store and calling it."""
 
 
 class Opening:
-    """Opens systems; the factory makes a store of the right kind."""
-
     def __init__(self, factory: StoreFactory) -> None:
         self._factory = factory
         self._examining = asyncio.Lock()
@@ -40,18 +38,16 @@ class Opening:
         """
         try:
             store = self._factory(config)
+            try:
+                await store.open()
+                facts = await store.facts()
+                if findings is None or findings.server != f"{facts.server} {facts.version}":
+                    findings = await self.examine(store)
+            except BaseException:
+                await store.close()
+                raise
         except ValueError:
             raise not_understood(config) from None
-        try:
-            await store.open()
-            facts = await store.facts()
-            if findings is None or findings.server != f"{facts.server} {facts.version}":
-                findings = await self.examine(store)
-        except BaseException as error:
-            await store.close()
-            if isinstance(error, ValueError):
-                raise not_understood(config) from None
-            raise
         return store, findings
 
     async def examine(self, store: Store) -> Findings:
@@ -67,29 +63,25 @@ class Opening:
 
 
 class Retirement:
-    """Replaced stores, which are closed once nothing can be using them.
-
-    A caller uses a store for one call, which is bounded by the store's deadline; a write calls the
-    guard before, which is bounded as well. So a replaced store is left open for both together, and
-    no call is cut off.
-    """
+    """Replaced stores, which are closed once no call can be using them."""
 
     def __init__(self) -> None:
         self._leaving: dict[asyncio.Task[None], Store] = {}
 
     def retire(self, store: Store) -> None:
-        """Close a store that nobody can find any more, after a while."""
+        """Close a store after a while; it must not be found any more."""
         task = asyncio.create_task(_close(store))
         self._leaving[task] = store
         task.add_done_callback(lambda done: self._leaving.pop(done, None))
 
     async def close(self) -> None:
-        """Close all of them now."""
         leaving = dict(self._leaving)
         await end(leaving)
         await asyncio.gather(*(store.close() for store in leaving.values()))
 
 
 async def _close(store: Store) -> None:
+    # A caller that has found the store calls it once, within its deadline, after a bounded call of
+    # the guard: nothing is cut off.
     await asyncio.sleep(BEFORE_S + store.config.deadline_s)
     await store.close()

@@ -15,12 +15,11 @@ from mediator.control.port import BeforeChange, SchemaChange, SystemRegistration
 from mediator.control.registry import KnownSystem, Registry
 from mediator.control.schemas import Schemas
 from mediator.data_plane.executor import Executor
-from mediator.placement.advice import advice_for, advise
+from mediator.placement.advice import advise
 from mediator.placement.rank import ROOT
 from mediator.routing.model import RoutingModel
 from mediator.scaling.advisor import Advisor
 from mediator.schema.annotations import Capability, Metric
-from mediator.schema.parse import parse_schema
 from mediator.stores.port import StoreError
 from mediator.stores.systems import Systems
 
@@ -42,11 +41,10 @@ class ControlPlane:
     _executor: Executor
 
     async def databases(self) -> list[dict[str, Any]]:
-        """List databases: name, mode, version, classes."""
+        """Their name, mode, version and classes."""
         return await self._schemas.all()
 
     async def schema(self, database: str) -> SchemaChange:
-        """Return the stored schema with its placements."""
         return await self._schemas.present(database)
 
     async def set_schema(
@@ -61,11 +59,11 @@ class ControlPlane:
         """Validate, place, prepare the stores, store, and put a new routing model in force.
 
         Args:
-            database: Name of the database.
+            database: Its name.
             document: The schema as JSON.
-            dry_run: Only say what would happen.
+            dry_run: Only return what would happen.
             version: The version the caller has seen; 0: none yet.
-            before: Called before anything is changed, once the schema is found to be in order.
+            before: Called before anything is changed, once the schema is found to be valid.
 
         Raises:
             SchemaInvalid: With the location of every mistake.
@@ -82,8 +80,7 @@ class ControlPlane:
     ) -> None:
         """Return if all of these schemas could be set, by the names of their databases.
 
-        `statements` are what an operator would have said of systems before (`add_statements`).
-        Raises what `set_schema` does.
+        `statements` about systems count as added before (`add_statements`). Raises as `set_schema`.
         """
         for each in statements.values():
             _check_statements(each["metrics"], each["declared"])
@@ -102,7 +99,6 @@ class ControlPlane:
         return [self._registry.describe(known) for known in self._registry]
 
     async def system(self, name: str) -> dict[str, Any]:
-        """Describe one system."""
         return self._registry.describe(self._registry.get(name))
 
     async def register(self, registration: SystemRegistration) -> dict[str, Any]:
@@ -117,13 +113,13 @@ class ControlPlane:
         metrics: Mapping[str, float | None] | None = None,
         declared: Sequence[str] | None = None,
     ) -> dict[str, Any]:
-        """Change what the operator says of a system (None removes a metric), and rescore."""
+        """Change the operator's statements about a system (None removes a metric), and rescore."""
         _check_statements(metrics, declared)
         known = await self._registry.amend(name, metrics, declared)
         return await self._reevaluated(known)
 
     async def add_statements(self, statements: Mapping[str, Mapping[str, Any]]) -> None:
-        """Add what operators said elsewhere of systems that are here; what is stated here holds.
+        """Add statements of another installation about systems that exist here; those here win.
 
         Each has `kind`, `declared` and `metrics`.
         """
@@ -132,48 +128,40 @@ class ControlPlane:
                 await self._registry.add_statements(known.name, statements[known.name])
 
     async def calibrate(self, name: str) -> dict[str, Any]:
-        """Probe and calibrate a system anew."""
         return await self._reevaluated(await self._registry.examine(name))
 
     async def unregister(self, name: str) -> None:
-        """Forget a system that holds nothing; `Conflict` otherwise."""
+        """Forget a system that holds no data; `Conflict` otherwise."""
         self._registry.get(name)
+        # No schema of this replica may place a class there between the check and the removal.
         async with self._schemas.unchanged() as model:
             users = _users(model, name)
             if users:
-                raise Conflict(
-                    f"The system {name} holds parts of {', '.join(users)}.",
-                    extra={"classes": users},
-                )
+                detail = f"The system {name} holds parts of {', '.join(users)}."
+                raise Conflict(detail, extra={"classes": users})
             await self._registry.forget(name)
 
     async def advise(self, document: Any) -> dict[str, Any]:
         """Answer advice for {"schema", "systems"}; without "systems", for the registered."""
-        # A schema at the limits takes seconds: the other requests must not wait for it.
-        return await asyncio.to_thread(self._advise, document)
-
-    def _advise(self, document: Any) -> dict[str, Any]:
-        if isinstance(document, dict) and set(document) == {"schema"}:
-            schema = parse_schema("advice", document["schema"])
-            return advice_for(schema, self._registry.candidates())
-        return advise(document)
+        # In a thread: a schema at the limits takes seconds.
+        return await asyncio.to_thread(advise, document, self._registry.candidates())
 
     async def explain(
         self, database: str, class_name: str | None = None, field: str | None = None
     ) -> dict[str, Any]:
-        """Explain where a node is placed: candidates, metrics, scores, margins."""
+        """Candidates of a node, with their metrics, scores and margins."""
         await self._schemas.refresh()
         node = ".".join(filter(None, (class_name, field))) or ROOT
         explanation = await asyncio.to_thread(self._evaluation.explain, database, node)
         return {"database": database, **explanation}
 
     async def summary(self, database: str) -> dict[str, Any]:
-        """Return where all nodes and groups are, why, and with which scores, in short."""
+        """Where all nodes and groups are, why, and with which scores, in short."""
         await self._schemas.refresh()
         return {"database": database, **await asyncio.to_thread(self._evaluation.summary, database)}
 
     async def what_if(self, database: str, document: Any) -> dict[str, Any]:
-        """Say what scores would place elsewhere under other weights, goals or metrics: pure.
+        """Return what scores would place elsewhere under other weights, goals or metrics.
 
         Raises:
             NotFound: There is no such database.
@@ -197,7 +185,7 @@ class ControlPlane:
         return self._advisor.advise()
 
     async def readiness(self) -> dict[str, Any]:
-        """Say for each system and the catalogue whether it answers, and what depends on it."""
+        """Ping each system and the catalogue; list which classes depend on each system."""
         known = list(self._registry)
         pings = [self._ping(k.name) for k in known]
         catalogue, *systems = await asyncio.gather(_error_of(self._catalogue.ping), *pings)

@@ -17,8 +17,8 @@ class SystemRegistration:
 
     Attributes:
         config: How to reach it.
-        declared: Capabilities that cannot be probed or observed, by the operator's word.
-        metrics: Metrics by the operator's word; they replace measured ones until removed.
+        declared: Capabilities that cannot be probed or observed, as the operator states them.
+        metrics: Metrics that the operator states; they replace measured ones until removed.
     """
 
     config: SystemConfig
@@ -31,9 +31,8 @@ class SchemaChange:
     """What setting a schema did, or would do (dry run).
 
     Attributes:
-        database: Name of the database.
-        version: Version of the schema after the change.
-        epoch: Epoch of the routing model after the change.
+        version: Of the schema, after the change.
+        epoch: Of the routing model, after the change.
         document: The schema as stored: complete, with defaults spelled out.
         placements: For each node (``class`` or ``class.field``): system, bound, scores, why.
         moves: What would have to move: node, from, to, objects. Not empty only in a dry run.

@@ -69,7 +69,6 @@ class Registry:
         return iter(tuple(self._known.values()))
 
     def get(self, name: str) -> KnownSystem:
-        """Return a system; raises `NotFound`."""
         if name not in self._known:
             raise _unknown(name)
         return self._known[name]
@@ -94,8 +93,8 @@ class Registry:
     async def reconfigure(self, registrations: Sequence[SystemRegistration]) -> list[str]:
         """Apply the settings to systems; return the names of those that changed.
 
-        Calls that are under way end on the former connection; see `Retirement`. A system that is
-        not known yet is opened by `reconnect`.
+        Calls under way end on the former connection; see `Retirement`. A system that is not known
+        yet is opened by `reconnect`.
 
         Raises:
             Conflict: A system would become another one.
@@ -127,10 +126,8 @@ class Registry:
         await self._reached(target, *opened)
 
     async def reconnect(self) -> None:
-        """Load registrations of other replicas; open systems that could not be opened so far.
-
-        One at a time, and not while settings are applied: two would open the same system.
-        """
+        """Load registrations of other replicas; open systems that could not be opened so far."""
+        # Not while settings are applied: both would open the same system.
         async with self._connecting:
             for known, target in await self._load_changes():
                 try:
@@ -151,6 +148,7 @@ class Registry:
         name = registration.config.name
         if name in self._known or name in self._registering:
             raise _taken(name)
+        # It is opened, which takes seconds, before the name is in `_known`.
         self._registering.add(name)
         try:
             return await self._register(registration)
@@ -173,16 +171,11 @@ class Registry:
         return await self._add(store, known, accept, new=True)
 
     async def amend(
-        self,
-        name: str,
-        metrics: Mapping[str, float | None] | None,
-        declared: Sequence[str] | None,
+        self, name: str, metrics: Mapping[str, float | None] | None, declared: Sequence[str] | None
     ) -> KnownSystem:
-        """Change the operator's statements about a system."""
         return await self._store(self.get(name), lambda now: amended(now, metrics, declared))
 
     async def add_statements(self, name: str, statements: Mapping[str, Any]) -> None:
-        """Add statements about a system that were made elsewhere."""
         await self._store(self.get(name), lambda now: with_statements(now, statements))
 
     async def examine(self, name: str) -> KnownSystem:
@@ -193,18 +186,18 @@ class Registry:
             findings = await self._opening.examine(store)
         except StoreError as error:
             raise Unavailable(f"The system {name} does not answer.", system=name) from error
+        # Once more: it may have changed while it was examined, which takes seconds.
         known = self.get(name)
         return await self._store(known, lambda now: replace(now, findings=findings, error=""))
 
     async def forget(self, name: str) -> None:
-        """Close and remove a system; the caller has made sure that it holds nothing."""
+        """Close and remove a system; the caller has made sure that it holds no data."""
         self.get(name)
         async with self._storing:
             await self._catalogue.remove(name)
             await self._remove(name)
 
     async def close(self) -> None:
-        """Close all stores."""
         await self._retirement.close()
         stores = [guarded.store for guarded in self._systems]
         await asyncio.gather(*(store.close() for store in stores))
@@ -212,7 +205,7 @@ class Registry:
     def candidates(
         self, statements: Mapping[str, Mapping[str, Any]] | None = None
     ) -> list[Candidate]:
-        """Return all systems as candidates, perhaps with additional `statements` by their names."""
+        """Return all systems as candidates, with additional `statements` by their names."""
         added = statements or {}
         known = (with_statements(k, added.get(k.name)) for k in self._known.values())
         return [self._candidate(k) for k in known]
@@ -235,7 +228,7 @@ class Registry:
         )
 
     def describe(self, known: KnownSystem) -> dict[str, Any]:
-        """Describe a system to operators; the URL is left out, it may hold a password."""
+        """The URL is left out: it may hold a password."""
         candidate = self._candidate(known)
         guarded = self._systems.find(known.name)
         config = known.registration.config
@@ -288,9 +281,9 @@ class Registry:
         *,
         new: bool = False,
     ) -> KnownSystem:
-        """Keep what was found out by opening a store, and put that in the place of another one.
+        """Keep the findings of an open store, and replace the former store by it.
 
-        A store that cannot be kept, for its system was forgotten meanwhile, is closed.
+        If the store cannot be kept, because its system was forgotten meanwhile, it is closed.
         """
         guarded = GuardedStore(store, self._observe, self._clock)
         try:
@@ -302,6 +295,7 @@ class Registry:
             raise
         before = self._systems.find(kept.name)
         self._systems.add(guarded)
+        # After the replacement: no call finds the former store any more.
         if before is not None:
             self._retirement.retire(before.store)
         server = kept.findings.server if kept.findings else ""
@@ -311,7 +305,7 @@ class Registry:
     async def _load_changes(self) -> list[tuple[KnownSystem, KnownSystem]]:
         """Load the registrations of other replicas from the catalogue.
 
-        Returns the systems with another address, as they were and as they are to be, without those
+        Returns the systems with another address, as they were and as they will be, without those
         that our own settings name.
         """
         moved = []
@@ -340,16 +334,12 @@ class Registry:
             await guarded.store.close()
 
     async def _store(
-        self,
-        known: KnownSystem,
-        change: Callable[[KnownSystem], KnownSystem],
-        *,
-        new: bool = False,
+        self, known: KnownSystem, change: Callable[[KnownSystem], KnownSystem], *, new: bool = False
     ) -> KnownSystem:
         """Change what all replicas know of a system; concurrent changes of others stay.
 
         Raises:
-            Conflict: It is to be new, and another replica has one of this name.
+            Conflict: It should be new, and another replica has one of this name.
             NotFound: It was forgotten meanwhile, here or by another replica.
         """
         changed = known
@@ -360,10 +350,12 @@ class Registry:
                 raise _taken(known.name)
             if stored is None and known.findings is not None and not new:
                 raise _unknown(known.name)
+            # Applied to the row as it is now, under its lock: `known` may be older.
             changed = change(updated(known, known_from(stored)) if stored else known)
             return stored_form(changed)
 
         async with self._storing:
+            # It may have been forgotten while this waited for the lock.
             if not new:
                 self.get(known.name)
             await self._catalogue.change(known.name, apply)
@@ -372,10 +364,8 @@ class Registry:
         return changed
 
     def _remember(self, known: KnownSystem) -> None:
-        if known.findings:
-            self._metrics.remember(
-                known.name, History(known.findings.calibrated, known.findings.p99)
-            )
+        if findings := known.findings:
+            self._metrics.remember(known.name, History(findings.calibrated, findings.p99))
 
 
 def _unknown(name: str) -> NotFound:

@@ -12,31 +12,20 @@ Order of events, with what a crash in between leaves behind:
 6. the new routing model is put in force;
 7. fragments that nothing uses any more are dropped.            unused tables
 
-A write that is held is refused (503) and finds the new place when it is tried again. Why nothing
+A write that is held is refused (503); a retry finds the new location. Why nothing
 that was acknowledged is lost, whichever replica stalls at whichever step: docs/replicas.md.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Collection,
-    Coroutine,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Literal, TypeVar
 
-from mediator.base.errors import (
-    Conflict,
-    NotFound,
-    PreconditionFailed,
-    SchemaInvalid,
-    Unavailable,
-)
+from mediator.base.errors import Conflict, NotFound, PreconditionFailed, SchemaInvalid, Unavailable
 from mediator.base.observation import Observer, PlacementDecided
 from mediator.base.offload import offload
 from mediator.catalogue.schemas import CatalogueSchemas
@@ -46,12 +35,10 @@ from mediator.control.changes import (
     check_view,
     decide_change,
     left_behind,
-    missing_copies,
     notes_on_view,
-    obsolete_copies,
     replaced,
     stored_form,
-    unused,
+    without,
     without_copies,
     would_move,
 )
@@ -87,8 +74,6 @@ _T = TypeVar("_T")
 
 @dataclass(eq=False)
 class Schemas:
-    """Reads and sets the schemas of databases."""
-
     _catalogue: CatalogueSchemas
     _registry: Registry
     _systems: Systems
@@ -101,7 +86,6 @@ class Schemas:
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def refresh(self) -> None:
-        """Put in force what others have changed; see `Follower.look`."""
         await self._follower.look()
 
     @asynccontextmanager
@@ -112,7 +96,6 @@ class Schemas:
             yield self._executor.model
 
     async def all(self) -> list[dict[str, Any]]:
-        """List the databases."""
         await self.refresh()
         return [
             {
@@ -143,7 +126,7 @@ class Schemas:
         version: int | None = None,
         candidates: Sequence[Candidate] | None = None,
     ) -> SchemaChange:
-        """Say what setting a schema would do, perhaps with systems that are not as they are."""
+        """Return what setting a schema would do, by default with the systems as they are."""
         schema = await self._parse(name, document, candidates)
         async with self._changing:
             plan = await self._plan(schema, version, candidates)
@@ -152,7 +135,6 @@ class Schemas:
     async def put(
         self, name: str, document: Any, *, version: int | None, before: BeforeChange | None
     ) -> SchemaChange:
-        """Set a schema; see `ControlPlane.set_schema`."""
         schema = await self._parse(name, document)
         async with self._changing:
             plan = await self._plan(schema, version)
@@ -165,7 +147,7 @@ class Schemas:
         return await self._change(plan.new, epoch, plan.decision, schema=schema)
 
     async def remove(self, name: str, *, dry_run: bool) -> dict[str, Any]:
-        """Drop a database with its data; returns the objects of each class."""
+        """Drop a database with its data; returns the number of objects of each class."""
         async with self._changing:
             await self._follower.catch_up()
             stored = self._expect(name)
@@ -186,7 +168,6 @@ class Schemas:
     async def _plan(
         self, schema: Schema, version: int | None, candidates: Sequence[Candidate] | None = None
     ) -> SchemaPlan:
-        """Decide what a schema would change."""
         await self._follower.catch_up()
         name = schema.database
         stored = self._follower.stored(name)
@@ -204,9 +185,8 @@ class Schemas:
         check_view(schema, view_system_of(new), self._systems)
         route = await offload(True, route_of, new)
         moves += left_behind(present, route, holding)
-        return SchemaPlan(
-            stored, new, present, route, frozenset(holding), decision, moves, model.epoch
-        )
+        held = frozenset(holding)
+        return SchemaPlan(stored, new, present, route, held, decision, moves, model.epoch)
 
     async def _change(
         self,
@@ -224,10 +204,7 @@ class Schemas:
             document=stored.document,
             placements=await offload(True, placements_of, decision),
             moves=tuple(moves),
-            notes=(
-                *await offload(True, notes_on, decision),
-                *notes_on_view(schema, self._views),
-            ),
+            notes=(*await offload(True, notes_on, decision), *notes_on_view(schema, self._views)),
         )
 
     def _expect(self, name: str) -> StoredDatabase:
@@ -240,11 +217,7 @@ class Schemas:
     async def _held(
         self, stored: StoredDatabase, classes: Collection[str]
     ) -> AsyncIterator[StoredDatabase]:
-        """Hold writes to classes, on all replicas, while the block runs; yields the database.
-
-        A block that succeeds has ended the hold by changing the database. One that fails may have
-        done so all the same, as its answer was lost: the catalogue has it.
-        """
+        """Hold writes to classes, on all replicas, while the block runs; yields the database."""
         route = self._executor.model.databases[stored.name]
         moment, held = await self._catalogue.hold(stored, classes)
         self._follower.has_put(moment, held, route)
@@ -252,6 +225,8 @@ class Schemas:
             await self._membership.agree(moment.epoch)
             yield held
         except BaseException:
+            # A block that succeeds has ended the hold by its change. If only the reply was lost,
+            # there is nothing to release, and the change is read from the catalogue.
             with suppress(Unavailable):  # then it ends by itself
                 assert held.hold is not None
                 await self._catalogue.release(held.hold)
@@ -266,13 +241,11 @@ class Schemas:
             await self._clearing.run()
 
     async def _holding(self, present: DatabaseRoute | None) -> set[str]:
-        """Name the classes that hold objects."""
-        if present is None:
-            return set()
-        return {c for c, route in present.classes.items() if await self._count(route)}
+        classes = present.classes if present else {}
+        return {name for name, route in classes.items() if await self._count(route)}
 
     async def count(self, name: str) -> int:
-        """Count the objects of a database, 0 if it is not there; raises `Unavailable`."""
+        """Count the objects of a database, 0 if it does not exist; raises `Unavailable`."""
         present = self._executor.model.databases.get(name)
         routes = present.classes.values() if present else ()
         return sum([await self._count(route) for route in routes])
@@ -290,10 +263,9 @@ class Schemas:
                 new = replace(plan.new, hold=held.hold)
                 moment, put = await self._prepare_and_put(plan, new)
         self._follower.has_put(moment, put, with_owned_until(plan.route, put))
-        for fragment in (
-            *unused(plan.present, plan.route),
-            *obsolete_copies(plan.present, plan.route),
-        ):
+        before = (fragments_of(plan.present), copies_of(plan.present))
+        after = (fragments_of(plan.route), copies_of(plan.route))
+        for fragment in chain.from_iterable(map(without, before, after)):
             with suppress(Unavailable):  # the change is in force; an empty table may stay behind
                 await self._on(fragment, "write", _dropping(fragment))
         return moment.epoch
@@ -301,12 +273,14 @@ class Schemas:
     async def _prepare_and_put(
         self, plan: SchemaPlan, new: StoredDatabase
     ) -> tuple[Moment, StoredDatabase]:
+        # Before the catalogue is changed: replicas that read the new layout write there at once.
         for fragment in fragments_of(plan.route):
             previous = same_place(plan.present, fragment)
             await self._on(fragment, "write", _preparing(fragment, previous))
-        # What is known of a copy by this name is not about the one that is made now.
-        await self._views.retract(missing_copies(plan.present, plan.route))
-        for copy in copies_of(plan.route):
+        # The state of a former copy of this name does not describe the new one.
+        copies = copies_of(plan.route)
+        await self._views.retract(without(copies, copies_of(plan.present)))
+        for copy in copies:
             await self._on(copy, "write", _preparing(copy, None))
         return await self._catalogue.put(new)
 
@@ -316,6 +290,7 @@ class Schemas:
         for name in sorted(changing):
             if await self._count(plan.present.classes[name]):
                 raise Conflict(f"Objects of {name} were created meanwhile; try again.")
+        # A joint write may be logged, and have reached no record that is counted.
         if await self._catalogue.are_written(plan.new.name, changing):
             raise Conflict(f"Writes to {', '.join(sorted(changing))} are under way; try again.")
 

@@ -1,4 +1,4 @@
-"""Administration of tenants, their databases and their keys; changes are in force here at once."""
+"""Administration of tenants, their databases and their keys, in force here immediately."""
 
 from __future__ import annotations
 
@@ -17,24 +17,20 @@ __all__ = ["Tenancy"]
 
 
 class Tenancy:
-    """Tenants and keys of the installation."""
-
     def __init__(self, store: CatalogueTenants, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self.cache = AccessCache(store, clock)
 
     async def tenants(self) -> list[dict[str, Any]]:
-        """Describe all tenants."""
         snapshot = await self._latest()
         return [_describe(snapshot, name) for name in snapshot.tenants]
 
     async def tenant(self, name: str) -> dict[str, Any]:
-        """Describe a tenant; raises `NotFound` if there is none."""
+        """Raises `NotFound` if there is none."""
         return _describe(await self._latest(), name)
 
     async def put_tenant(self, name: str, limits: Mapping[str, Any]) -> dict[str, Any]:
-        """Create a tenant, or change its limits."""
         await self._store.put(name, limits)
         return await self.tenant(name)
 
@@ -44,17 +40,16 @@ class Tenancy:
         await self.cache.refresh()
 
     async def own(self, tenant: str, database: str) -> dict[str, Any]:
-        """Make a tenant the owner of a database, which need not exist yet."""
+        """The database need not exist yet."""
         await self._store.own(tenant, database)
         return await self.tenant(tenant)
 
     async def disown(self, tenant: str, database: str) -> None:
-        """Take a database from a tenant."""
         await self._store.disown(tenant, database)
         await self.cache.refresh()
 
     async def keys(self, tenant: str) -> list[dict[str, Any]]:
-        """Describe the keys of a tenant, oldest first, without their secrets."""
+        """Oldest first, without their secrets."""
         snapshot = await self._latest()
         _describe(snapshot, tenant)
         ours = [key for key in snapshot.keys.values() if key.principal.tenant == tenant]
@@ -69,14 +64,14 @@ class Tenancy:
         label: str = "",
         expires: float | None = None,
     ) -> dict[str, Any]:
-        """Create a key; only this result has its text.
+        """Create a key; only this result contains its text.
 
         Args:
             tenant: The tenant of the key.
             subject: The subject that it authenticates.
             grants: ``scope``, ``scope:database`` or ``scope:database/class``.
-            label: What it is for.
-            expires: When it expires, in seconds since 1970; None: never.
+            label: For its administrators.
+            expires: In seconds since 1970; None: never.
 
         Raises:
             Invalid: A grant or the expiry is malformed.
@@ -87,21 +82,18 @@ class Tenancy:
             raise _wrong("/grants", "one grant at least is expected")
         if expires is not None and expires <= self._clock.now():
             raise _wrong("/expires", "it is in the past")
+        expected = f"{MAX_SUBJECT_LENGTH} characters are expected, none of control"
         if not is_subject(subject):
-            raise _wrong(
-                "/subject", f"1 to {MAX_SUBJECT_LENGTH} characters are expected, none of control"
-            )
+            raise _wrong("/subject", f"1 to {expected}")
         if label and not is_subject(label):
-            raise _wrong(
-                "/label", f"up to {MAX_SUBJECT_LENGTH} characters are expected, none of control"
-            )
+            raise _wrong("/label", f"up to {expected}")
         new = mint()
         await self._store.add_key(new, Principal(subject, tenant, granted), label, expires)
         stored = (await self._latest()).keys[new.id]
         return {**_key_document(stored), "key": new.text}
 
     async def revoke(self, tenant: str, id_: str) -> None:
-        """Revoke a key; raises `NotFound` if the tenant has none of this id."""
+        """Raises `NotFound` if the tenant has no key of this id."""
         await self._store.revoke(tenant, id_)
         await self.cache.refresh()
 

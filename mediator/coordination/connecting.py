@@ -24,8 +24,6 @@ TIMEOUT_S: Final = 3.0
 
 
 class Coordination:
-    """The feed, the leases, and what is known of views, by the URL of their Redis."""
-
     def __init__(self, url: str, retention: Retention | None = None) -> None:
         self._clock = SystemClock()
         self.redis = connect(url)
@@ -44,26 +42,23 @@ class Coordination:
         return time.skew_s or 0.0
 
     async def close(self) -> None:
-        """Release every connection."""
         await self._client.close()
         await self.redis.aclose()
 
 
 def client_of(url: str) -> CommandClient:
-    """Return a client for the calls of the feed, which is connected when it is needed."""
+    """Return a client for the calls of the feed; it connects on demand."""
     config = SystemConfig("coordination", "redis", url, deadline_s=TIMEOUT_S)
     return CommandClient(config, SCRIPTS)
 
 
 def connect(url: str) -> Redis:
-    """Return a client with a pool of connections, which are made when they are needed.
-
-    A call is tried a second time on a fresh connection, as an idle one may have died.
-    """
+    """Return a client with a pool of connections, which are opened on demand."""
     return Redis.from_url(
         url,
         decode_responses=False,
         socket_timeout=TIMEOUT_S,
         socket_connect_timeout=TIMEOUT_S,
+        # An idle connection may have died: once more, on a fresh one.
         retry=Retry(NoBackoff(), 1),
     )

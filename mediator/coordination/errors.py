@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from redis.exceptions import RedisError
 
 from mediator.base.errors import Unavailable
 
-__all__ = ["pairs_of", "reply_of", "unavailable"]
+__all__ = ["pairs_of", "reply_of", "texts_of", "unavailable"]
 
 
 async def reply_of(call: Any) -> Any:
@@ -21,11 +21,15 @@ async def reply_of(call: Any) -> Any:
 
 
 def unavailable() -> Unavailable:
-    """Return the error; it names no address, as URLs carry passwords."""
+    """It names no address, as URLs carry passwords."""
     return Unavailable("The coordination Redis does not answer.", system="coordination")
 
 
+def texts_of(reply: Mapping[bytes, bytes]) -> dict[str, str]:
+    return {name.decode(): text.decode() for name, text in reply.items()}
+
+
 def pairs_of(flat: Sequence[bytes]) -> dict[str, str]:
-    """Return the hash that a script has replied, as names and values in turn."""
+    """Return the hash that a script has replied as names and values in turn."""
     texts = [text.decode() for text in flat]
     return dict(zip(texts[::2], texts[1::2], strict=True))

@@ -22,10 +22,6 @@ if (redis.call('GET', KEYS[1]) or ARGV[1]) ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1
 """
-_RENEW: Final = """
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('PEXPIRE', KEYS[1], ARGV[2])
-"""
 _RELEASE: Final = """
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])
@@ -40,24 +36,13 @@ class Leases:
 
     def __init__(self, redis: Redis) -> None:
         self._acquire = redis.register_script(_ACQUIRE)
-        self._renew = redis.register_script(_RENEW)
         self._release = redis.register_script(_RELEASE)
 
     async def acquire(self, name: str, token: str, ttl_s: float) -> bool:
-        """Take a lease for `ttl_s` seconds unless another holds it; one's own is renewed."""
-        return await self._call(self._acquire, name, token, _ms(ttl_s))
-
-    async def renew(self, name: str, token: str, ttl_s: float) -> bool:
-        """Hold a lease for `ttl_s` seconds from now; False if it is held no more."""
-        return await self._call(self._renew, name, token, _ms(ttl_s))
+        return await self._call(self._acquire, name, token, max(1, round(ttl_s * 1000)))
 
     async def release(self, name: str, token: str) -> None:
-        """Give a lease back, if it is still held."""
         await self._call(self._release, name, token)
 
     async def _call(self, script: AsyncScript, name: str, token: str, *args: int) -> bool:
         return bool(await reply_of(script(keys=[Lease(name, token).key], args=[token, *args])))
-
-
-def _ms(seconds: float) -> int:
-    return max(1, round(seconds * 1000))

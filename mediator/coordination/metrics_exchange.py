@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
@@ -27,7 +28,7 @@ class MetricsExchange:
     def __init__(self, url: str | None = None, key: str = KEY) -> None:
         self._key = key
         self._clock = SystemClock()
-        self._entries: StabilityTimer[str] = StabilityTimer(self._clock)
+        self._entries = StabilityTimer(self._clock)
         self._redis: Redis | None = None
         if url is not None:
             self._redis = Redis.from_url(
@@ -35,14 +36,12 @@ class MetricsExchange:
             )
 
     async def publish(self, replica: str, snapshot: dict[str, Any]) -> None:
-        """Publish what this replica measured."""
         if self._redis is None:
             return
+        # The id makes equal snapshots differ: a replica that publishes no other entry has stopped.
         entry = orjson.dumps({"id": uuid4().hex, "snapshot": snapshot})
-        try:
+        with suppress(RedisError, OSError):
             await self._redis.hset(self._key, replica, entry)
-        except (RedisError, OSError):
-            return
 
     async def others(self, replica: str) -> list[dict[str, Any]]:
         """Return what the other replicas published lately, and remove those that are gone.
@@ -55,10 +54,8 @@ class MetricsExchange:
         try:
             entries = await self._redis.hgetall(self._key)
             stored = {str(name): str(text) for name, text in entries.items()}
-            silent_s = {
-                name: self._entries.observe(name, text, requested_at)
-                for name, text in stored.items()
-            }
+            observe = self._entries.observe
+            silent_s = {name: observe(name, text, requested_at) for name, text in stored.items()}
             gone = {name for name, seconds in silent_s.items() if seconds > STALE_S}
             self._entries.retain(stored.keys() - gone)
             if gone:
@@ -71,6 +68,5 @@ class MetricsExchange:
         ]
 
     async def close(self) -> None:
-        """Release every connection."""
         if self._redis is not None:
             await self._redis.aclose()

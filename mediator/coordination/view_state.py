@@ -20,13 +20,13 @@ from redis.asyncio import Redis
 
 from mediator.base.lease import Lease
 from mediator.changes.feed import PARTITIONS, LeaseLost
-from mediator.coordination.errors import pairs_of, reply_of
-from mediator.coordination.scripts import TICKS, script_of
+from mediator.coordination.errors import pairs_of, reply_of, texts_of
+from mediator.coordination.scripts import TICKS, feed_key, script_of
 from mediator.materialisation.state import (
     CopyKey,
     CopyState,
     CopyStep,
-    PartitionState,
+    ViewPartition,
     WatermarkSnapshot,
 )
 
@@ -37,23 +37,22 @@ _LEASE_LOST: Final = -1
 
 
 class RedisViewState:
-    """The states of all views in one Redis: `mediator.materialisation.state.ViewState`."""
+    """Implements `mediator.materialisation.state.ViewState` in one Redis."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._advance = redis.register_script(script_of("advance").text)
         self._watermarks = redis.register_script(script_of("watermarks").text)
 
-    async def load(self, database: str, partition: int) -> PartitionState:
-        """Return the state of a partition."""
-        states = _decoded(await reply_of(self._redis.hgetall(_key(database, "view"))))
+    async def load(self, database: str, partition: int) -> ViewPartition:
+        states = texts_of(await reply_of(self._redis.hgetall(feed_key(database, "view"))))
         prefix = f"{partition}/"
         copies = {
             name.removeprefix(prefix): _state(text)
             for name, text in states.items()
             if name.startswith(prefix)
         }
-        return PartitionState(states.get(f"{_CURSOR}/{partition}"), copies)
+        return ViewPartition(states.get(f"{_CURSOR}/{partition}"), copies)
 
     async def advance(
         self,
@@ -63,45 +62,34 @@ class RedisViewState:
         steps: Sequence[CopyStep],
         lease: Lease,
     ) -> None:
-        """Move the cursor, and take those steps whose `before` is the present state."""
         before, after = cursor
         args: list[Any] = [lease.token, partition, before or "", after]
         for step in steps:
             args += (step.copy, _text(step.before), _text(step.after))
-        keys = [_key(database, ""), lease.key]
+        keys = [feed_key(database, ""), lease.key]
         if await reply_of(self._advance(keys=keys, args=args)) == _LEASE_LOST:
             raise LeaseLost
 
     async def watermarks(self, database: str) -> WatermarkSnapshot:
-        """Return up to when each copy of a database is complete, and the present tick."""
-        tick, states = await reply_of(self._watermarks(keys=[_key(database, ""), TICKS]))
+        tick, states = await reply_of(self._watermarks(keys=[feed_key(database, ""), TICKS]))
         return WatermarkSnapshot(int(tick), _until(database, pairs_of(states)))
 
     async def retract(self, database: str, copies: Collection[str] | None = None) -> None:
-        """Remove the state of copies; None: of all of the database."""
-        key = _key(database, "view")
+        key = feed_key(database, "view")
         if copies is None:
-            await reply_of(self._redis.delete(key, _key(database, "reports")))
+            await reply_of(self._redis.delete(key, feed_key(database, "reports")))
         elif copies:
             fields = [f"{partition}/{copy}" for partition in range(PARTITIONS) for copy in copies]
             await reply_of(self._redis.hdel(key, *fields))
 
     async def publish(self, database: str, subject: str, report: Any) -> None:
-        """Store a JSON document that operators see on every replica."""
-        await reply_of(self._redis.hset(_key(database, "reports"), subject, orjson.dumps(report)))
+        await reply_of(
+            self._redis.hset(feed_key(database, "reports"), subject, orjson.dumps(report))
+        )
 
     async def reports(self, database: str) -> Mapping[str, Any]:
-        """Return the published documents by their subjects."""
-        reports = _decoded(await reply_of(self._redis.hgetall(_key(database, "reports"))))
+        reports = texts_of(await reply_of(self._redis.hgetall(feed_key(database, "reports"))))
         return {subject: orjson.loads(text) for subject, text in reports.items()}
-
-
-def _key(database: str, what: str) -> str:
-    return f"{{portolan:feed:{database}}}:{what}"
-
-
-def _decoded(reply: Mapping[bytes, bytes]) -> dict[str, str]:
-    return {name.decode(): text.decode() for name, text in reply.items()}
 
 
 def _text(state: CopyState | None) -> str:

@@ -39,7 +39,7 @@ return {{ {_RUN}, redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', KEYS[2])
 
 
 class RedisWriters:
-    """See `mediator.changes.writers.WriterRegistry`."""
+    """Implements `mediator.changes.writers.WriterRegistry`."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
@@ -49,22 +49,17 @@ class RedisWriters:
         self._read = redis.register_script(_READ)
 
     async def register(self, replica: str, token: str) -> None:
-        """Register a replica."""
         await reply_of(self._redis.hset(WRITERS, replica, token))
 
     async def renew(self, replica: str, token: str) -> bool:
-        """Replace the token of a replica; False if it is not registered."""
         return bool(await reply_of(self._renew(keys=[WRITERS], args=[replica, token])))
 
     async def revoke(self, replica: str, token: str) -> None:
-        """End a registration, if the token is still its last one."""
         await reply_of(self._revoke(keys=[WRITERS], args=[replica, token]))
 
     async def note_recovered(self, system: str, run: str) -> None:
-        """Note that a system is recovered in a run, if that is still the server's."""
         await reply_of(self._note_recovered(keys=[RECOVERED], args=[system, run]))
 
     async def read(self) -> WriterRegistrations:
-        """Return the registrations."""
         run, tokens, recovered = await reply_of(self._read(keys=[WRITERS, RECOVERED]))
         return WriterRegistrations(run.decode(), pairs_of(tokens), pairs_of(recovered))

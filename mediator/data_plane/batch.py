@@ -12,7 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from mediator.base.concurrency import result_or_error, results_or_raise
 from mediator.base.errors import MediatorError, NotFound, Unavailable
@@ -25,12 +25,15 @@ from mediator.model.operations import (
     WriteOperation,
 )
 from mediator.operations.calls import StoreCalls
-from mediator.operations.intents import JointWrites, is_joint, lacks_fragment
+from mediator.operations.intents import is_joint, lacks_fragment
 from mediator.operations.merge import merge_records, outcome_of
 from mediator.operations.torn_reads import TornReads
 from mediator.routing.fragments import Steps, plan_read
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, Read, Record, WriteResult
+
+if TYPE_CHECKING:
+    from mediator.data_plane.executor import Executor
 
 __all__ = ["BatchExecution"]
 
@@ -40,26 +43,9 @@ ALONE_AT_ONCE = 16
 _Answer: TypeAlias = Outcome | MediatorError
 
 
-class SingleOperations(Protocol):
-    """What a batch needs of the plane that carries out single operations."""
-
-    async def route(self, database: str, class_name: str) -> ClassRoute:
-        """Find where a class is placed."""
-
-    @property
-    def joint(self) -> JointWrites:
-        """What carries out writes over several systems."""
-
-    def plan_single(self, route: ClassRoute, operation: WriteOperation) -> Steps | None:
-        """Plan a write that is not joint, if one round trip can carry it out; None otherwise."""
-
-    async def write(self, operation: WriteOperation) -> Outcome:
-        """Carry out one write."""
-
-
 @dataclass(slots=True)
 class _Planned:
-    """One operation of the batch, with its plan if one call can carry it."""
+    """One operation of the batch, with its plan if one call can carry it out."""
 
     index: int
     operation: Operation
@@ -70,7 +56,7 @@ class _Planned:
 
     @property
     def lane(self) -> Fragment | str | None:
-        """Operations on one object may share a round only if they are in the same lane."""
+        """Operations on one object share a round only if they have the same lane; None: never."""
         if self.reads:
             return "read"
         return self.steps.first.fragment if self.steps else None
@@ -95,10 +81,8 @@ class _Round:
 
 
 class BatchExecution:
-    """Carries out one batch."""
-
     def __init__(
-        self, plane: SingleOperations, calls: StoreCalls, torn_reads: TornReads, *, whole: bool
+        self, plane: Executor, calls: StoreCalls, torn_reads: TornReads, *, whole: bool
     ) -> None:
         self._plane = plane
         self._calls = calls
@@ -108,7 +92,7 @@ class BatchExecution:
         self._queues: dict[tuple[str, str], deque[_Planned]] = {}
 
     async def run(self, operations: Sequence[Operation]) -> list[_Answer]:
-        """Carry out all operations; each gets its outcome or its error, in their order."""
+        """Return the outcome or the error of each operation, in their order."""
         await self._enqueue(operations)
         while self._queues:
             current = self._next_round()
@@ -124,7 +108,6 @@ class BatchExecution:
         return [self._answers[index] for index in range(len(operations))]
 
     async def _enqueue(self, operations: Sequence[Operation]) -> None:
-        """Plan the operations, and put them into the queues of their objects."""
         routes: dict[tuple[str, str], ClassRoute] = {}
         for index, operation in enumerate(operations):
             name = (operation.database, operation.class_name)
@@ -174,7 +157,6 @@ class BatchExecution:
             await self._resolve_torn(same_resource)
 
     async def _resolve_torn(self, planned: Sequence[_Planned]) -> None:
-        """Read again what was torn, of objects of which the same was read."""
         first = planned[0].operation
         assert isinstance(first, Get)
         torn = [one for p in planned if isinstance(one := self._answers[p.index], Outcome)]
@@ -194,6 +176,7 @@ class BatchExecution:
         writes = [p.steps.first for p in planned if p.steps]
         results = await self._calls.write_each(writes)
         for p, write, result in zip(planned, writes, results, strict=True):
+            # The object may lack a fragment that was added later: a joint write creates it.
             if isinstance(result, WriteResult) and lacks_fragment(p.route, write, result):
                 await self._write_one(p)
             else:

@@ -20,8 +20,8 @@ from mediator.base.observation import Observer
 from mediator.data_plane.batch import BatchExecution
 from mediator.materialisation.copier import Copier
 from mediator.materialisation.reads import ViewReads
+from mediator.materialisation.state import Watermarks
 from mediator.model.operations import (
-    Condition,
     Delete,
     Freshness,
     Get,
@@ -33,19 +33,20 @@ from mediator.model.operations import (
 )
 from mediator.model.query import Query
 from mediator.operations.calls import StoreCalls
-from mediator.operations.intents import JointWrites, is_joint, lacks_fragment
+from mediator.operations.intents import is_joint, lacks_fragment
 from mediator.operations.merge import check_if_match, merge_records, narrow_to_creation, outcome_of
-from mediator.operations.read_modify_write import matches, read_modify_write
+from mediator.operations.read_modify_write import alternative, read_modify_write
 from mediator.operations.replay import recall
 from mediator.operations.torn_reads import TornReads
 from mediator.query.budget import Budget, Ceiling, Limits
-from mediator.query.execution import Answer, Execution
+from mediator.query.execution import Execution, QueryResult
 from mediator.query.joins import Joiner
 from mediator.query.planner import make_plan
 from mediator.routing.fragments import Steps, plan_read, plan_write
-from mediator.routing.freshness import ANY, ReadPreference, Staleness
+from mediator.routing.freshness import ANY, ReadPreference
 from mediator.routing.model import EMPTY, ClassRoute, RoutingModel
 from mediator.schema.tree import Mode
+from mediator.transactions.joint import JointWriter
 
 __all__ = ["Executor"]
 
@@ -53,24 +54,16 @@ __all__ = ["Executor"]
 class Executor:
     """Implements `mediator.data_plane.port.DataPlane` over opened systems.
 
-    Attributes:
-        joint: Carries out writes over several systems.
-
-    Args:
-        calls: Sends store calls.
-        staleness: Knows how old the view's copies may be.
-        refresh: Looks for a newer routing model; called before a class is said not to exist.
-        limits: What a query may cost.
-        clock: The time, for queries.
-        observe: Notified of what became of reads that a view could have answered.
+    `refresh` looks for a newer routing model, before a class is reported missing; only `adopt`
+    puts one in force. `joint` carries out writes over several systems, and is set later.
     """
 
-    joint: JointWrites
+    joint: JointWriter
 
     def __init__(
         self,
         calls: StoreCalls,
-        staleness: Staleness,
+        staleness: Watermarks,
         refresh: Callable[[], Awaitable[None]],
         limits: Limits,
         clock: Clock,
@@ -83,41 +76,34 @@ class Executor:
         self._copier = Copier(calls)
         self._torn_reads = TornReads(calls)
         self._refresh = refresh
-        self._model = EMPTY
-
-    @property
-    def model(self) -> RoutingModel:
-        """The routing model in force."""
-        return self._model
+        self.model: RoutingModel = EMPTY
 
     def adopt(self, model: RoutingModel) -> None:
         """Put a routing model in force, unless it is older than the present one."""
-        if model.epoch >= self._model.epoch:
-            self._model = model
+        if model.epoch >= self.model.epoch:
+            self.model = model
 
     async def route(self, database: str, class_name: str) -> ClassRoute:
-        """Find where a class is placed; see `DataPlane.route`."""
         route = self._find(database, class_name)
         if route is None:
             await self._refresh()
-            known = self._model.databases.get(database)
+            known = self.model.databases.get(database)
             route = known.classes.get(class_name) if known is not None else None
         if route is None:
             raise self._not_found(database, class_name)
         return route
 
     async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
-        """Read one object; see `DataPlane.read`."""
         route = await self._route_of(operation)
         if route.copy is not None:
-            bound_s = self._model.databases[operation.database].schema.materialised_view.staleness_s
+            bound_s = self.model.databases[operation.database].schema.materialised_view.staleness_s
             outcome = await self._view_reads.read(route, operation, bound_s, preference)
             if outcome is not None:
                 return outcome
         return await self.read_now(route, operation, whole=preference.whole)
 
     async def read_now(self, route: ClassRoute, operation: Get, *, whole: bool = False) -> Outcome:
-        """Read one object as the systems hold it now; with `whole`, never a part of a write."""
+        """Read one object from its systems; with `whole`, never a fragment of a joint write."""
         records = await self._calls.read(plan_read(route, operation))
         outcome = merge_records(route, operation, records)
         if outcome is not None and (outcome.partial or (whole and outcome.pending)):
@@ -127,7 +113,6 @@ class Executor:
         return outcome
 
     async def write(self, operation: WriteOperation) -> Outcome:
-        """Write one object; see `DataPlane.write`."""
         route = await self._route_of(operation)
         if is_joint(route, operation):
             return await self.joint.write(route, operation)
@@ -139,12 +124,12 @@ class Executor:
         return await self._write_single(route, operation)
 
     async def _write_single(self, route: ClassRoute, operation: WriteOperation) -> Outcome:
-        """Carry out a write of one fragment with one call."""
         steps = self.plan_single(route, operation)
         if steps is None:
             expect = await self._matching_versions(route, operation)
             steps = plan_write(route, narrow_to_creation(route, operation), expect)
         result = await self._calls.write(steps.first)
+        # The object may lack a fragment that was added later: a joint write creates it.
         if lacks_fragment(route, steps.first, result):
             return await self.joint.write(route, operation)
         outcome = outcome_of(route, operation, steps, (result,))
@@ -161,7 +146,7 @@ class Executor:
     async def _write_expecting(
         self, route: ClassRoute, operation: WriteOperation, expect: Mapping[str, int]
     ) -> Outcome:
-        """Write if the groups have the versions given; raises `PreconditionFailed` otherwise."""
+        """Raises `PreconditionFailed` if the groups have other versions."""
         steps = plan_write(route, operation, expect)
         return outcome_of(route, operation, steps, (await self._calls.write(steps.first),))
 
@@ -186,13 +171,10 @@ class Executor:
     async def batch(
         self, operations: Sequence[Operation], *, whole: bool = False
     ) -> list[Outcome | MediatorError]:
-        """Do many operations; see `DataPlane.batch`."""
-        return await BatchExecution(self, self._calls, self._torn_reads, whole=whole).run(
-            operations
-        )
+        execution = BatchExecution(self, self._calls, self._torn_reads, whole=whole)
+        return await execution.run(operations)
 
     async def recall(self, operation: WriteOperation) -> Outcome | None:
-        """Return a remembered answer; see `DataPlane.recall`."""
         route = await self._route_of(operation)
         # A joint write looks under its intents: before, an earlier attempt may be half applied.
         return None if is_joint(route, operation) else await self.stored_outcome(route, operation)
@@ -216,12 +198,12 @@ class Executor:
 
     async def query(
         self, query: Query, preference: ReadPreference = ANY, ceiling: Ceiling | None = None
-    ) -> Answer:
-        """Answer a query; see `DataPlane.query`."""
+    ) -> QueryResult:
         limits = self.limits if ceiling is None else self.limits.under(ceiling)
         route = await self.route(query.database, query.class_name)
         freshness = await self._view_freshness(route, query, preference)
         if freshness is not None and route.view is not None:
+            # If the view's system does not answer, those of the objects do.
             with suppress(Unavailable):
                 answer = await self._execute(query, route.view, limits, preference)
                 return replace(answer, freshness=freshness)
@@ -229,7 +211,7 @@ class Executor:
 
     async def _execute(
         self, query: Query, route: ClassRoute, limits: Limits, preference: ReadPreference
-    ) -> Answer:
+    ) -> QueryResult:
         route_of = partial(self._find, query.database)
         plan = make_plan(query, route, lambda name: self._calls.systems.get(name).store, route_of)
         budget = Budget(limits, self._clock)
@@ -243,17 +225,17 @@ class Executor:
         """Return how fresh the view is; None if it may not answer the query."""
         if route.copy is None or preference.consistency == "strong":
             return None
-        bound_s = self._model.databases[query.database].schema.materialised_view.staleness_s
+        bound_s = self.model.databases[query.database].schema.materialised_view.staleness_s
         return await self._view_reads.fresh_for_all(route, bound_s, preference)
 
     async def newest_model(self) -> RoutingModel:
         """Return a routing model that is not older than this call."""
         await self._refresh()
-        return self._model
+        return self.model
 
     async def remove_copy(self, route: ClassRoute, id_: str, version: int) -> None:
-        """Remove the view's copy before a deletion is acknowledged."""
         try:
+            # Before the deletion is acknowledged: a read of the view would still find the object.
             await self._copier.forget(route, {id_: version})
         except Unavailable as error:
             detail = "The object is deleted; its copy in the view goes once that answers."
@@ -262,20 +244,20 @@ class Executor:
     async def _matching_versions(
         self, route: ClassRoute, operation: WriteOperation
     ) -> Mapping[str, int]:
-        """Read the object, and return the alternative of If-Match that holds."""
         whole = Get(operation.database, operation.class_name, operation.id)
         try:
             current = await self.read_now(route, whole)
         except NotFound as error:
             raise PreconditionFailed(error.detail) from error
-        for alternative in operation.condition.versions:
-            if matches(Condition(versions=(alternative,)), current):
-                return {group: v for group, v in alternative.items() if v is not None}
-        raise PreconditionFailed(f"{operation.class_name}/{operation.id} was changed meanwhile.")
+        matched = alternative(operation.condition, current.versions)
+        if matched is None:
+            name = f"{operation.class_name}/{operation.id}"
+            raise PreconditionFailed(f"{name} was changed meanwhile.")
+        return {group: v for group, v in matched.items() if v is not None}
 
     def _find(self, database: str, class_name: str) -> ClassRoute | None:
-        """Find where a class is placed; None if it is not known, or may have moved."""
-        known = self._model.databases.get(database)
+        """Return None if the class is not known, or may have moved."""
+        known = self.model.databases.get(database)
         if known is None or class_name in known.held:
             return None
         return known.classes.get(class_name)
@@ -287,7 +269,7 @@ class Executor:
         return await self.route(operation.database, operation.class_name)
 
     def _not_found(self, database: str, class_name: str) -> MediatorError:
-        known = self._model.databases.get(database)
+        known = self.model.databases.get(database)
         if known is None:
             return NotFound(f"There is no database {database}.")
         if known.schema.mode is Mode.ADVISORY:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Sequence
+from typing import Final, Protocol
 
 from mediator.base.errors import MediatorError
 from mediator.model.operations import Get, Operation, Outcome, WriteOperation
-from mediator.model.query import Query
+from mediator.model.query import Position, Query
 from mediator.query.budget import Ceiling
-from mediator.query.execution import Answer
-from mediator.routing.freshness import ANY, ReadPreference
+from mediator.query.execution import QueryResult
+from mediator.routing.freshness import ANY, STRONG, ReadPreference
 from mediator.routing.model import ClassRoute, RoutingModel
 
-__all__ = ["DataPlane"]
+__all__ = ["DataPlane", "pages"]
+
+PAGE: Final = 500
+"""Objects read at once."""
 
 
 class DataPlane(Protocol):
@@ -24,7 +27,7 @@ class DataPlane(Protocol):
         """The routing model in force."""
 
     async def route(self, database: str, class_name: str) -> ClassRoute:
-        """Find a class, looking for a newer routing model before saying `NotFound`.
+        """Look for a newer routing model before the class is reported missing.
 
         Raises:
             NotFound: There is no such database or class.
@@ -32,30 +35,28 @@ class DataPlane(Protocol):
         """
 
     async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
-        """Read one object; `NotFound` if it is not there."""
+        """Raises `NotFound` if the object does not exist."""
 
     async def write(self, operation: WriteOperation) -> Outcome:
-        """Write one object; returns when the write is acknowledged."""
+        """Returns when the write is acknowledged."""
 
     async def batch(
         self, operations: Sequence[Operation], *, whole: bool = False
     ) -> list[Outcome | MediatorError]:
         """Do many operations with few round trips; operations on one object keep their order.
 
-        Args:
-            operations: The operations.
-            whole: Reads wait for writes over several systems to be resolved.
+        With `whole`, reads wait for writes over several systems to be resolved.
         """
 
     async def recall(self, operation: WriteOperation) -> Outcome | None:
         """Return the answer remembered for an operation id; `IdempotencyReused` if it differs.
 
-        None does not say that it has not happened: `write` answers it again if it has.
+        None does not mean that it has not happened: `write` finds the answer if it has.
         """
 
     async def query(
         self, query: Query, preference: ReadPreference = ANY, ceiling: Ceiling | None = None
-    ) -> Answer:
+    ) -> QueryResult:
         """Answer a query; the answer does not depend on where the data is placed.
 
         Raises:
@@ -63,3 +64,26 @@ class DataPlane(Protocol):
             TooCostly: It goes beyond the limits of rows or time.
             Invalid: An aggregate cannot be computed.
         """
+
+
+async def pages(
+    plane: DataPlane,
+    database: str,
+    class_name: str,
+    after: str | None = None,
+    fields: tuple[str, ...] | None = None,
+) -> AsyncIterator[list[Outcome]]:
+    """Yield the objects of a class after an id, in the order of ids, as the systems hold them.
+
+    Raises:
+        Unavailable: A system does not answer.
+    """
+    while True:
+        beyond = None if after is None else Position((), after)
+        query = Query(database, class_name, limit=PAGE, after=beyond, fields=fields)
+        answer = await plane.query(query, STRONG)
+        if answer.items:
+            yield [item.outcome for item in answer.items]
+        if answer.next is None:
+            return
+        after = answer.next.id

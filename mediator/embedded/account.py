@@ -26,8 +26,6 @@ _FALLBACK = Path("/var/lib/portolan")
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user and its group, by number."""
-
     name: str
     uid: int
     gid: int
@@ -37,14 +35,14 @@ def identity(account: Account | None) -> dict[str, Any]:
     """Return the arguments by which `subprocess` runs a program as an account; None: as us."""
     if account is None:
         return {}
+    # Without `extra_groups` the program would keep the groups of root.
     return {"user": account.uid, "group": account.gid, "extra_groups": []}
 
 
 def unprivileged_account(directory: Path) -> Account | None:
     """Return the account that a server should run as; None: we are not root, and run it ourselves.
 
-    The owner of the server's directory is taken if it is there and not root's, so that a restart
-    can read its files.
+    The owner of an existing directory has precedence, so that a restart can read its files.
     """
     if os.geteuid() != 0:
         return None
@@ -75,12 +73,7 @@ def _can_enter(directory: Path, account: Account) -> bool:
     """Whether the account can enter a directory; the kernel decides, so ACLs count too."""
     command = ["/bin/sh", "-c", 'cd -- "$0"', str(directory)]
     done = subprocess.run(
-        command,
-        check=False,
-        capture_output=True,
-        cwd="/",
-        timeout=_WITHIN_S,
-        **identity(account),
+        command, check=False, capture_output=True, cwd="/", timeout=_WITHIN_S, **identity(account)
     )
     return done.returncode == 0
 
@@ -94,15 +87,11 @@ def chown_tree(directory: Path, account: Account) -> None:
 
 
 def accessible_directory(directory: Path, account: Account | None, kind: Kind) -> Path:
-    """Return a directory that the account owns and can enter.
+    """Return a directory that the account owns and can enter: `directory`, or its stand-in.
 
-    The data directory itself is made traversable if need be; its parents are not ours, and
-    where they are closed (as the home of root is) the files go below `/var/lib/portolan`, and
-    a file `elsewhere` in the directory says where.
-
-    Returns:
-        `directory` (inside the data directory), or its stand-in, existing and private to the
-        account.
+    The data directory itself is made traversable if need be. Its parents are not ours: where they
+    are closed (as the home of root is), the files are below `/var/lib/portolan`, and a file
+    `elsewhere` in the directory names the stand-in.
 
     Raises:
         EmbeddedStartError: The account can enter neither directory.

@@ -43,6 +43,7 @@ def private_directory(directory: Path, *owners: int) -> Path:
     if not directory.parent.exists():
         private_directory(directory.parent)
     directory.mkdir(mode=0o700, exist_ok=True)
+    # `lstat`: another user may have put a link there, in a shared temporary directory.
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (os.geteuid(), *owners):
         raise ForeignDirectory(directory)
@@ -85,11 +86,10 @@ class DataDirectoryLock:
 
     @property
     def is_held(self) -> bool:
-        """Whether we hold the lock."""
         return self._descriptor is not None
 
     def acquire(self) -> None:
-        """Take the lock; doing so twice is harmless.
+        """May be called again while it is held.
 
         Raises:
             DataDirectoryBusy: Another process holds it.
@@ -111,7 +111,7 @@ class DataDirectoryLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Release the lock; harmless when it is not held."""
+        """Harmless when it is not held."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

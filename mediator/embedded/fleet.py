@@ -34,10 +34,6 @@ class EmbeddedFleet:
     exits, so a service has to turn SIGTERM into an exit and nothing more. Servers that outlive a
     killed service are adopted by the next fleet on the same directory.
 
-    Args:
-        data_dir: The directory; created when it is not there.
-        durability: What a crash of a server may lose.
-
     Attributes:
         endpoints: The servers that run, by kind.
         unavailable: The servers that this machine cannot run, with reasons and remedies.
@@ -86,16 +82,13 @@ class EmbeddedFleet:
         self.endpoints, self.unavailable = endpoints, tuple(unavailable)
 
     def revive(self) -> tuple[Kind, ...]:
-        """Restart the servers that have exited since the start, and no others.
+        """Restart the servers that have exited since the start; return their kinds.
 
         It costs next to nothing while all of them run.
 
-        Returns:
-            The kinds that were restarted.
-
         Raises:
             ServerUnavailable: A program is no longer there.
-            EmbeddedStartError: A server does not come up. The others are not touched by that.
+            EmbeddedStartError: A server does not come up; the others are not affected.
         """
         failures: list[EmbeddedStartError | ServerUnavailable] = []
         with self._mutex:
@@ -116,7 +109,8 @@ class EmbeddedFleet:
                 return
             atexit.unregister(self.stop)
             self.endpoints, self.unavailable = {}, ()
-            # One after the other: an interpreter that is exiting starts no more threads.
+            # In sequence, as an interpreter that is exiting starts no more threads; one that fails
+            # does not keep the others from being stopped.
             with ExitStack() as rest:
                 rest.callback(self._lock.release)
                 for server in self._servers:

@@ -34,10 +34,7 @@ REMEDY = (
 
 
 def fetch_jars() -> Path:
-    """Make sure that the jars and the compiled launcher are in the cache.
-
-    Returns:
-        The cache directory: `$PORTOLAN_CACHE` or `~/.cache/portolan`, below it `jars/VERSION`.
+    """Make sure that the jars and the compiled launcher are in the cache; return its directory.
 
     Raises:
         ServerUnavailable: They are not there and cannot be made, with the reason.
@@ -76,6 +73,7 @@ def _digest(file: Path) -> str:
 
 def _classes(directory: Path) -> Path:
     source = (_SOURCES / f"{LAUNCHER}.java").read_bytes()
+    # By the digest of the source: a new version of it is compiled, beside the old one.
     return directory / f"launcher-{hashlib.sha256(source).hexdigest()[:16]}"
 
 
@@ -92,6 +90,7 @@ def _fetch_into(directory: Path) -> None:
             raise _unavailable("what Maven fetched differs from the pinned checksums")
         directory.mkdir(parents=True, exist_ok=True)
         for jar in _pinned():
+            # Atomic: another process sees no incomplete file.
             (draft / jar).replace(directory / jar)
 
 

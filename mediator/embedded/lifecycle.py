@@ -19,16 +19,14 @@ from mediator.embedded.process import Command, ServerProcess, wait_for
 
 __all__ = ["OwnedServer"]
 
+_STOP_WITHIN_S = 30.0
+
 
 class OwnedServer(EmbeddedServer):
-    """A server in one directory; subclasses say how to run and how to ping it.
-
-    The directory is for data, log and socket; the first start creates it.
-    """
+    """A server in one directory, for data, log and socket; the first start creates it."""
 
     socket_name: ClassVar[str]
     start_within_s: ClassVar[float] = 60.0
-    stop_within_s: ClassVar[float] = 30.0
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
 
     def __init__(self, directory: Path, durability: Durability = "second") -> None:
@@ -37,7 +35,6 @@ class OwnedServer(EmbeddedServer):
 
     @property
     def directory(self) -> Path:
-        """Where the server keeps its data, its log and its socket."""
         return self._process.directory
 
     @property
@@ -47,7 +44,6 @@ class OwnedServer(EmbeddedServer):
 
     @property
     def is_running(self) -> bool:
-        """See `EmbeddedServer`."""
         return self._process.live() is not None
 
     @abstractmethod
@@ -61,10 +57,10 @@ class OwnedServer(EmbeddedServer):
     def _prepare(self) -> None:
         """Make the directory ready for a start; no server is running in it."""
         self._close_directories()
+        # A killed server leaves its socket, to which the next one could not bind.
         self._socket.unlink(missing_ok=True)
 
     def _close_directories(self, *owners: int) -> None:
-        """Close the server's directory, and that of its socket, to other users."""
         try:
             for directory in {self.directory, self._socket.parent}:
                 private_directory(directory, *owners)
@@ -73,15 +69,15 @@ class OwnedServer(EmbeddedServer):
 
     @abstractmethod
     def _ping(self, command: Command) -> Endpoint | None:
-        """Ping the server; None while it does not reply, or if it is not the expected one."""
+        """Return None while the server does not reply, or if it is not the expected one."""
 
     def start(self) -> Endpoint:
-        """See `EmbeddedServer`."""
         try:
             command = self._command()
         except ServerUnavailable:
             self.stop()
             raise
+        # One of a killed service is adopted only if it was started with the same settings.
         if self.is_running and self._process.runs(command):
             adopted = self._wait_for_reply(command)
             if adopted:
@@ -109,10 +105,8 @@ class OwnedServer(EmbeddedServer):
         raise EmbeddedStartError(self.kind, f"the server {reason}", self._process.log_tail())
 
     def _wait_for_reply(self, command: Command) -> Endpoint | None:
-        """Ping until the server replies, or has exited, or the time is up."""
         outcome = wait_for(lambda: self._ping(command) or not self.is_running, self.start_within_s)
         return outcome if isinstance(outcome, Endpoint) else None
 
     def stop(self) -> None:
-        """See `EmbeddedServer`."""
-        self._process.stop(self.stop_signal, self.stop_within_s)
+        self._process.stop(self.stop_signal, _STOP_WITHIN_S)

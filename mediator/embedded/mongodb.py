@@ -14,13 +14,7 @@ from pymongo.errors import PyMongoError
 
 from mediator.embedded.jars import LAUNCHER, REMEDY, VERSION, class_path, fetch_jars
 from mediator.embedded.lifecycle import OwnedServer
-from mediator.embedded.port import (
-    Durability,
-    EmbeddedServer,
-    Endpoint,
-    Kind,
-    ServerUnavailable,
-)
+from mediator.embedded.port import Durability, EmbeddedServer, Endpoint, Kind, ServerUnavailable
 from mediator.embedded.process import Command
 from mediator.embedded.programs import NoJava, find_java, reported_version
 
@@ -41,7 +35,7 @@ _WITHIN_MS = 5000
 
 
 class _MongoServer(OwnedServer):
-    """A server of the MongoDB protocol on a Unix domain socket, whose name ends with `.sock`."""
+    """A server of the MongoDB protocol on a Unix domain socket; its name must end with `.sock`."""
 
     kind: ClassVar[Kind] = "mongodb"
     socket_name: ClassVar[str] = "mongodb.sock"
@@ -50,7 +44,7 @@ class _MongoServer(OwnedServer):
         return f"mongodb://{quote_plus(str(self._socket))}/{options}"
 
     def _version(self) -> str | None:
-        """Ping it: return the version of MongoDB that it claims to be, if the directory is ours."""
+        """Return the version of MongoDB that it claims; None: no reply, or not our directory."""
         if not self._is_listening():
             return None
         client: pymongo.MongoClient[dict[str, Any]] = pymongo.MongoClient(
@@ -66,7 +60,7 @@ class _MongoServer(OwnedServer):
         return str(build["version"]) if served == self.directory else None
 
     def _is_listening(self) -> bool:
-        """Connect without the driver, which would start threads only to be refused."""
+        """Without the driver, which would start threads only to be refused."""
         try:
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.settimeout(1)
@@ -99,7 +93,6 @@ class _EmbeddedMongod(_MongoServer):
 
 
 def _mongod_program() -> str | None:
-    """Return the `mongod` on PATH, if it is new enough."""
     path = shutil.which("mongod")
     found = reported_version([path, "--version"], r"v(\d+)\.") if path else ()
     return path if found and found[0] >= _OLDEST_MONGOD else None
@@ -146,11 +139,9 @@ class EmbeddedMongo(EmbeddedServer):
 
     @property
     def is_running(self) -> bool:
-        """Whether either server runs."""
         return self._genuine.is_running or self._stand_in.is_running
 
     def start(self) -> Endpoint:
-        """Start or adopt the server; see `EmbeddedServer`."""
         if self._genuine.directory.exists():
             return self._genuine.start()
         if _mongod_program() is None:
@@ -161,6 +152,5 @@ class EmbeddedMongo(EmbeddedServer):
         return replace(endpoint, notes=(*endpoint.notes, _KEPT_NOTE))
 
     def stop(self) -> None:
-        """Stop the server that runs."""
         self._genuine.stop()
         self._stand_in.stop()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote
@@ -78,8 +77,6 @@ def _installations(account: Account | None) -> dict[int, Path]:
 def _initialise(cluster: Path, programs: Path, account: Account | None) -> None:
     """Create an empty cluster: UTF-8, byte order, reached by its socket alone.
 
-    It is created as a draft and renamed, so that a crash leaves no incomplete cluster.
-
     Raises:
         EmbeddedStartError: `initdb` failed; holds its output.
     """
@@ -99,6 +96,7 @@ def _initialise(cluster: Path, programs: Path, account: Account | None) -> None:
     )
     if done.returncode != 0:
         raise EmbeddedStartError("postgresql", "initdb failed", done.stderr.strip())
+    # A crash of `initdb` leaves a draft, never an incomplete cluster.
     draft.rename(cluster)
 
 
@@ -164,11 +162,9 @@ class EmbeddedPostgres(OwnedServer):
 
     def _server_processes(self) -> list[psutil.Process]:
         cluster = str(self._cluster)
-        return [
-            process
-            for process in psutil.process_iter(["name", "cwd"])
-            if process.info["name"] == "postgres" and process.info["cwd"] == cluster
-        ]
+        of_cluster = {"name": "postgres", "cwd": cluster}
+        processes = psutil.process_iter(list(of_cluster))
+        return [process for process in processes if process.info == of_cluster]
 
     def _ping(self, command: Command) -> Endpoint | None:
         psql = str(Path(command.arguments[0]).with_name("psql"))
@@ -177,7 +173,14 @@ class EmbeddedPostgres(OwnedServer):
             check=False,
             capture_output=True,
             text=True,
-            env={"PATH": "/usr/bin:/bin", **self._connection()},
+            env={
+                "PATH": "/usr/bin:/bin",
+                "PGHOST": str(self._socket.parent),
+                "PGPORT": str(_SOCKET_PORT),
+                "PGUSER": _SUPERUSER,
+                "PGDATABASE": "postgres",
+                "PGCONNECT_TIMEOUT": "5",
+            },
         )
         version, _, directory = done.stdout.strip().partition("\t")
         if directory != str(self._cluster):
@@ -186,22 +189,15 @@ class EmbeddedPostgres(OwnedServer):
         notes, durability_s = self._notes(command.account), _DURABILITY_S[self._durability]
         return Endpoint(self.kind, url, "postgres", version, durability_s, tuple(notes))
 
-    def _connection(self) -> Mapping[str, str]:
-        """Return the environment variables that libpq reads."""
-        common = {"PGUSER": _SUPERUSER, "PGDATABASE": "postgres", "PGCONNECT_TIMEOUT": "5"}
-        return {**common, "PGHOST": str(self._socket.parent), "PGPORT": str(_SOCKET_PORT)}
-
     def _notes(self, account: Account | None) -> list[str]:
         notes = [f"synchronous_commit is {_SYNCHRONOUS_COMMIT[self._durability]}"]
         if account:
             notes.append(f"runs under the account {account.name}, because we are root")
-        if self.directory != self._wanted_directory:
-            notes.append(
-                f"its files are in {self.directory}, as {self._wanted_directory} is closed to it"
-            )
+        if self.directory != (wanted := self._wanted_directory):
+            notes.append(f"its files are in {self.directory}, as {wanted} is closed to it")
         return notes
 
     def stop(self) -> None:
-        """Stop the server, adopted or not, and wait until its children are gone too."""
         super().stop()
+        # Its children outlive a killed postmaster for a moment.
         wait_for(lambda: not self._server_processes(), _CHILDREN_WITHIN_S)

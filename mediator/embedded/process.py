@@ -29,7 +29,7 @@ _LONGEST_PAUSE_S = 0.1
 def wait_for(condition: Callable[[], T | None], within_s: float) -> T | None:
     """Poll a condition for its first truthy result; None when so many seconds have passed.
 
-    The condition may raise, which ends the wait at once.
+    An error of the condition ends the wait.
     """
     deadline = time.monotonic() + within_s
     pause = _FIRST_PAUSE_S
@@ -75,7 +75,6 @@ class ServerProcess:
         self._child: subprocess.Popen[bytes] | None = None
 
     def live(self) -> psutil.Process | None:
-        """Return the running server of this directory, whichever process started it."""
         if self._child is not None and self._child.poll() is None:
             return psutil.Process(self._child.pid)
         try:
@@ -91,7 +90,7 @@ class ServerProcess:
         return Path(process.cwd()).is_relative_to(self.directory.resolve())
 
     def runs(self, command: Command) -> bool:
-        """Whether the server was started with exactly this command."""
+        """Whether the server was started with the same arguments."""
         started = self.command()
         return started is not None and started.arguments == command.arguments
 
@@ -120,18 +119,16 @@ class ServerProcess:
             )
 
     def log_tail(self) -> str:
-        """The end of the server's log."""
         if not self._log_file.exists():
             return ""
         return self._log_file.read_bytes()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace").strip()
 
     def stop(self, graceful: signal.Signals, within_s: float) -> None:
-        """Stop the server by a signal, and after so many seconds by SIGKILL."""
         if process := self.live():
             with suppress(psutil.NoSuchProcess):
                 process.send_signal(graceful)
                 _wait_or_kill(process, within_s)
-        if self._child is not None:  # neither a zombie nor an unfinished handle is left
+        if self._child is not None:  # reaped, or it would stay a zombie
             self._child.wait()
             self._child = None
         self._pid_file.unlink(missing_ok=True)

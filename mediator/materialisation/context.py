@@ -33,12 +33,10 @@ class ViewContext:
 
 
 def copied_classes(model: RoutingModel, database_id: str) -> dict[str, ClassRoute]:
-    """Return the classes of a database that have a copy, by name."""
     found = model.by_id.get(database_id)
     classes = found.classes if found else {}
     return {name: route for name, route in classes.items() if route.copy is not None}
 
 
 def databases_with_view(model: RoutingModel) -> list[str]:
-    """Return the ids of the databases that have a view."""
     return [id_ for id_ in model.by_id if copied_classes(model, id_)]

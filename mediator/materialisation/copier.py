@@ -71,26 +71,20 @@ def join_fragments(fragments: Sequence[Record | None]) -> Record | None:
 
 
 class Copier:
-    """Copies objects into the view."""
-
     def __init__(self, calls: StoreCalls) -> None:
         self._calls = calls
 
     async def copy(self, route: ClassRoute, ids: Sequence[str], *, force: bool = False) -> int:
         """Copy objects as they are now; return how many writes that took.
 
-        `force`: even where a copy is newer than what its systems hold.
-
-        Raises:
-            Unavailable: A system of the class, or the view, does not answer.
+        `force`: even where a copy is newer than what its systems hold. Raises `Unavailable`.
         """
         return sum([await self._chunk(route, chunk, force) for chunk in _chunks(ids)])
 
     async def copy_isolated(self, route: ClassRoute, ids: Sequence[str]) -> CopyResult:
         """Copy objects; one that cannot be copied for a reason of its own does not stop the others.
 
-        Raises:
-            Unavailable: A system of the class, or of the view, does not work.
+        Raises `Unavailable` if a system does not work.
         """
         result = CopyResult()
         for chunk in _chunks(ids):
@@ -123,11 +117,7 @@ class Copier:
         return True
 
     async def id_pages(self, route: ClassRoute) -> AsyncIterator[list[str]]:
-        """Yield the ids of all objects and of all copies together, in their order, page by page.
-
-        Raises:
-            Unavailable: A system does not answer.
-        """
+        """Yield the ids of all objects and copies together, in order; raises `Unavailable`."""
         assert route.copy is not None
         after: str | None = None
         while True:
@@ -149,9 +139,8 @@ class Copier:
         return [record.id for record in await self._send(fragment, "read", scan)]
 
     async def count(self, route: ClassRoute) -> int:
-        """Count the objects of a class; raises `Unavailable`."""
-        store = self._calls.systems.get(route.anchor.system).store
-        return await self._send(route.anchor, "read", partial(store.count, route.anchor))
+        store, anchor = self._calls.systems.get(route.anchor.system).store, route.anchor
+        return await self._send(anchor, "read", partial(store.count, anchor))
 
     async def read(self, route: ClassRoute, ids: Sequence[str]) -> list[Record | None]:
         """Read objects from the systems that hold them, each joined of its fragments."""
@@ -160,7 +149,6 @@ class Copier:
         return [join_fragments([next(records) for _ in route.fragments]) for _ in ids]
 
     async def read_copies(self, route: ClassRoute, ids: Sequence[str]) -> list[Record | None]:
-        """Read the copies of objects."""
         assert route.copy is not None
         return await self._calls.read([Read(route.copy, id_) for id_ in ids])
 
@@ -174,24 +162,18 @@ class Copier:
         written = 0
         for _ in range(MAX_ATTEMPTS):
             records = [r for r in await self.read(route, ids) if r is not None]
-            accepted = await self._absorb(route, records, force)
+            if not records:
+                return written
+            copy, mirror = self._mirror(route)
+            absorb = partial(mirror.absorb, copy, records, force=force)
+            accepted = await self._send(copy, "write", absorb)
             written += len(records)
             ids = [r.id for r, done in zip(records, accepted, strict=True) if not done]
             if not ids:
                 return written
-        assert route.copy is not None
-        raise Unavailable("Copies are being written by others.", system=route.copy.system)
-
-    async def _absorb(
-        self, route: ClassRoute, records: Sequence[Record], force: bool
-    ) -> list[bool]:
-        if not records:
-            return []
-        copy, mirror = self._mirror(route)
-        return await self._send(copy, "write", partial(mirror.absorb, copy, records, force=force))
+        raise Unavailable("Copies are being written by others.", system=copy.system)
 
     def _mirror(self, route: ClassRoute) -> tuple[Fragment, Mirror]:
-        """Return the copy of a class, and the store that holds it."""
         assert route.copy is not None
         store = self._calls.systems.get(route.copy.system).store
         if not isinstance(store, Mirror):

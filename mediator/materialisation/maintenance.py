@@ -53,13 +53,16 @@ class MaintenanceRun:
     detail: str = ""
 
     def add(self, total: int, report: AuditReport) -> None:
-        """Add the findings of a class so far."""
+        """Take over the findings of a class so far, in place of its earlier ones."""
         findings = {
             "of": total,
             "objects": report.objects,
             "wrong": {wrong.value: count for wrong, count in sorted(report.counts.items())},
             "repaired": report.repaired,
-            "examples": [asdict(finding) for finding in report.examples],
+            "examples": [
+                {"id": each.id, "wrong": each.wrong, "groups": each.groups}
+                for each in report.examples
+            ],
         }
         self.classes = {**(self.classes or {}), report.class_name: findings}
         self.wrong = sum(sum(each["wrong"].values()) for each in self.classes.values())
@@ -67,13 +70,8 @@ class MaintenanceRun:
 
 
 class MaintenanceRuns:
-    """Starts runs, and holds their leases."""
-
     def __init__(self, context: ViewContext, copier: Copier, audit: Audit) -> None:
-        self._model = context.model
-        self._state = context.state
-        self._leases = context.leases
-        self._clock = context.clock
+        self._context = context
         self._copier = copier
         self._audit = audit
         self._tasks: set[asyncio.Task[None]] = set()
@@ -86,7 +84,7 @@ class MaintenanceRuns:
             Unavailable: The coordination Redis does not answer.
         """
         run = MaintenanceRun(uuid4().hex, kind, repair, phase="starting")
-        if not await self._leases.acquire(_lease(database), run.id, LEASE_S):
+        if not await self._context.leases.acquire(_lease(database), run.id, LEASE_S):
             raise Conflict("The view is being verified or rebuilt already.")
         await self._report(database, run)
         task = asyncio.create_task(self._hold(database, run))
@@ -94,7 +92,6 @@ class MaintenanceRuns:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Cancel all of them."""
         await end(tuple(self._tasks))
 
     async def _hold(self, database: str, run: MaintenanceRun) -> None:
@@ -102,7 +99,9 @@ class MaintenanceRuns:
         work = asyncio.create_task(self._work(database, run))
         try:
             while not (await asyncio.wait({work}, timeout=REPORT_S))[0]:
-                if not await self._leases.acquire(_lease(database), run.id, LEASE_S):
+                if not await self._context.leases.acquire(_lease(database), run.id, LEASE_S):
+                    # Another run may hold the lease by now; what is reported from here on is its
+                    # own.
                     return
                 await self._report(database, run)
             work.result()
@@ -116,7 +115,7 @@ class MaintenanceRuns:
             await end([work])
         try:
             await self._report(database, run)
-            await self._leases.release(_lease(database), run.id)
+            await self._context.leases.release(_lease(database), run.id)
         except MediatorError as error:
             log.warning("the run over the view of %s: %s", database, error)
 
@@ -124,30 +123,29 @@ class MaintenanceRuns:
         if run.kind == "rebuild":
             await self._rebuild(database, run)
         run.phase = "comparing"
-        bound_s = self._model().by_id[database].schema.materialised_view.staleness_s
-        for route in copied_classes(self._model(), database).values():
+        bound_s = self._context.model().by_id[database].schema.materialised_view.staleness_s
+        for route in copied_classes(self._context.model(), database).values():
             on_progress = partial(run.add, await self._copier.count(route))
             on_progress(AuditReport(route.schema.name))
             await self._audit.run(route, bound_s, on_progress, repair=run.repair)
 
     async def _rebuild(self, database: str, run: MaintenanceRun) -> None:
-        """Retract the copies, and wait until they have been built anew."""
-        routes = copied_classes(self._model(), database).values()
+        routes = copied_classes(self._context.model(), database).values()
         names = {copy_key(route.copy)[1] for route in routes if route.copy is not None}
-        await self._state.retract(database, names)
+        await self._context.state.retract(database, names)
         while incomplete := await self._incomplete(database, names):
             total = len(names) * PARTITIONS
             run.phase = f"building: {total - incomplete} of {total} partitions are complete"
             await asyncio.sleep(REPORT_S)
 
     async def _incomplete(self, database: str, names: set[str]) -> int:
-        until = (await self._state.watermarks(database)).until_tick
+        until = (await self._context.state.watermarks(database)).until_tick
         ticks = [tick for name in names for tick in until.get((database, name), ())]
         return len(names) * PARTITIONS - sum(tick is not None for tick in ticks)
 
     async def _report(self, database: str, run: MaintenanceRun) -> None:
-        run.at_us = int(self._clock.now() * _US)
-        await self._state.publish(database, "run", asdict(run))
+        run.at_us = int(self._context.clock.now() * _US)
+        await self._context.state.publish(database, "run", asdict(run))
 
 
 def _lease(database: str) -> str:

@@ -9,6 +9,8 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 from mediator.base.concurrency import end
@@ -48,18 +50,16 @@ def period_s(staleness_s: float) -> float:
     return min(_MAX_PERIOD_S, staleness_s / _REFRESHES_IN_BOUND)
 
 
+@dataclass(eq=False)
 class Materialiser:
     """Materialises one partition whenever it gets the lease."""
 
-    def __init__(
-        self, context: ViewContext, slot: Slot, refresher: Refresher, builds: Builds
-    ) -> None:
-        self._context = context
-        self._slot = slot
-        self._refresher = refresher
-        self._builds = builds
-        self._pause_s = PAUSE_S
-        self._reported_at = float("-inf")
+    _context: ViewContext
+    _slot: Slot
+    _refresher: Refresher
+    _builds: Builds
+    _pause_s: float = PAUSE_S
+    _reported_at: float = -inf
 
     async def run(self) -> None:
         """Materialise until cancelled, whatever happens."""
@@ -97,6 +97,7 @@ class Materialiser:
                     raise LeaseLost
             work.result()
         finally:
+            # The work ends before the lease is released, so that it cannot overlap with the next.
             await end([work])
             await self._builds.cancel()
             with suppress(MediatorError):  # it expires soon
@@ -108,20 +109,15 @@ class Materialiser:
             started_at = now()
             is_complete = await self._refresher.refresh()
             self._pause_s = PAUSE_S
-            await self._report()
+            if now() - self._reported_at >= REPORT_S:
+                self._reported_at = now()
+                await self._publish_progress()
             left_s = period_s(self._staleness_s()) - (now() - started_at)
             await asyncio.sleep(max(_MIN_WAIT_S, left_s) if is_complete else _MIN_WAIT_S)
 
     def _staleness_s(self) -> float:
         found = self._context.model().by_id.get(self._slot.database)
         return found.schema.materialised_view.staleness_s if found else 1.0
-
-    async def _report(self) -> None:
-        now = self._context.clock.monotonic()
-        if now - self._reported_at < REPORT_S:
-            return
-        self._reported_at = now
-        await self._publish_progress()
 
     async def _publish_progress(self) -> None:
         slot, at_us = self._slot, int(self._context.clock.now() * _US)
@@ -130,8 +126,6 @@ class Materialiser:
 
 
 class Materialisers:
-    """Runs a materialiser for every partition of every database that has a view."""
-
     def __init__(self, context: ViewContext, copier: Copier) -> None:
         self._context = context
         self._copier = copier
@@ -151,6 +145,7 @@ class Materialisers:
         """Read up to when the copies are complete, for reads of this replica."""
         context = self._context
         databases = databases_with_view(context.model())
+        # Taken before the request, so that copies may seem older than they are, never younger.
         requested_at = context.clock.monotonic()
         snapshots = await asyncio.gather(*map(context.state.watermarks, databases))
         if snapshots:
@@ -160,7 +155,6 @@ class Materialisers:
             context.watermarks.update(WatermarkSnapshot(oldest, until), requested_at)
 
     async def close(self) -> None:
-        """Cancel all of them."""
         await self._cancel(set(self._tasks))
 
     async def _cancel(self, slots: set[tuple[str, int]]) -> None:

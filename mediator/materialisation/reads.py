@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from mediator.base.errors import Unavailable
 from mediator.base.observation import Observer, ViewDecision, ViewReadFinished
+from mediator.materialisation.state import Watermarks
 from mediator.model.operations import Freshness, Get, Outcome
 from mediator.operations.calls import StoreCalls
 from mediator.operations.merge import merge_records
 from mediator.operations.torn_reads import read_objects
 from mediator.routing.fragments import plan_read
-from mediator.routing.freshness import (
-    ReadPreference,
-    Staleness,
-    bound_of,
-    has_reached,
-    is_for_view,
-)
+from mediator.routing.freshness import ReadPreference, bound_of, has_reached, is_for_view
 from mediator.routing.model import ClassRoute
 
 __all__ = ["ViewReads"]
 
 
+@dataclass(frozen=True)
 class ViewReads:
-    """Reads from views, and observes the result of every read."""
-
-    def __init__(self, calls: StoreCalls, staleness: Staleness, observe: Observer) -> None:
-        self._calls = calls
-        self._staleness = staleness
-        self._observe = observe
+    _calls: StoreCalls
+    _staleness: Watermarks
+    _observe: Observer
 
     def fresh(
         self,

@@ -17,7 +17,7 @@ from mediator.base.lease import Lease
 from mediator.changes.feed import Feed, PositionGone
 from mediator.materialisation.builds import Build, Builds
 from mediator.materialisation.copier import Copier, CopyResult
-from mediator.materialisation.state import CopyState, CopyStep, PartitionState, ViewState, copy_key
+from mediator.materialisation.state import CopyState, CopyStep, ViewPartition, ViewState, copy_key
 from mediator.model.change import Change
 from mediator.routing.model import ClassRoute
 
@@ -28,9 +28,8 @@ __all__ = ["Refresher", "Slot", "compact_changes"]
 class MaterialiserProgress:
     """The work on one partition, since its materialiser got the lease.
 
-    Changes were read from the feed. By class: objects that had changed (`dirty`), summed over the
-    refreshes; copies that were written and removed. `builds` has the objects done, and about how
-    many there are, of copies being built; `error` is that of the last refresh.
+    By class: objects that had changed (`dirty`), summed over the refreshes; copies written and
+    removed. `builds` has the objects done of copies being built, and about how many there are.
     """
 
     refreshes: int = 0
@@ -42,24 +41,20 @@ class MaterialiserProgress:
     error: str = ""
 
     def add(self, class_name: str, written: int, forgotten: int = 0, dirty: int = 0) -> None:
-        """Count copies."""
         self.dirty[class_name] = self.dirty.get(class_name, 0) + dirty
         self.written[class_name] = self.written.get(class_name, 0) + written
         self.forgotten[class_name] = self.forgotten.get(class_name, 0) + forgotten
 
     def document(self, replica: str, at_us: int) -> dict[str, Any]:
-        """Return it as JSON, with the replica and the time."""
         return {"replica": replica, "at_us": at_us, **asdict(self)}
 
 
 @dataclass(slots=True)
 class PendingCopies:
-    """What has to be done at the copy of one class.
+    """The copies of one class to remove, with the versions of the deletions, and objects to copy.
 
-    Attributes:
-        deleted: The versions of deletions, by id. These copies are removed first: an object created
-            anew has a later creation version, so its copy stays.
-        dirty: Ids of objects that may have to be copied, in the order of their first changes.
+    Copies are removed first: an object created anew has a later creation version, so its copy
+    stays. Objects to copy are in the order of their first changes.
     """
 
     deleted: dict[str, int] = field(default_factory=dict)
@@ -114,28 +109,20 @@ class _NewChanges:
     lost: bool = False
 
 
+@dataclass(eq=False)
 class Refresher:
     """Refreshes the copies of one partition, while its lease is held.
 
-    `routes` returns the classes that have a copy, by name.
+    `_routes` returns the classes that have a copy, by name.
     """
 
-    def __init__(
-        self,
-        slot: Slot,
-        routes: Callable[[], Mapping[str, ClassRoute]],
-        feed: Feed,
-        state: ViewState,
-        copier: Copier,
-        builds: Builds,
-    ) -> None:
-        self.progress = MaterialiserProgress()
-        self._slot = slot
-        self._routes = routes
-        self._feed = feed
-        self._state = state
-        self._copier = copier
-        self._builds = builds
+    _slot: Slot
+    _routes: Callable[[], Mapping[str, ClassRoute]]
+    _feed: Feed
+    _state: ViewState
+    _copier: Copier
+    _builds: Builds
+    progress: MaterialiserProgress = field(default_factory=MaterialiserProgress)
 
     async def refresh(self) -> bool:
         """Apply new changes; return whether those were all there are.
@@ -148,11 +135,13 @@ class Refresher:
         self.progress.error = self._builds.error()
         state = await self._state.load(slot.database, slot.partition)
         finished = self._builds.done()
+        # Before the changes are read: they must include all that this tick promises.
         until = await self._feed.relayed_until(slot.database)
         new = await self._new_changes(state.cursor)
         steps, started = await self._steps(routes, state, until, new, finished)
         cursor = (state.cursor, new.cursor)
         await self._state.advance(slot.database, slot.partition, cursor, steps, slot.lease)
+        # After the cursor is recorded: what is written while a build reads comes in later changes.
         self._builds.drop(finished)
         await self._builds.start(started)
         self._count(new, finished.values())
@@ -161,7 +150,7 @@ class Refresher:
     async def _steps(
         self,
         routes: Mapping[str, ClassRoute],
-        state: PartitionState,
+        state: ViewPartition,
         until: Mapping[str, int],
         new: _NewChanges,
         finished: Mapping[str, Build],
@@ -185,7 +174,6 @@ class Refresher:
         return steps + [CopyStep(copy, state.copies[copy], None) for copy in dropped], started
 
     async def _new_changes(self, cursor: str | None) -> _NewChanges:
-        """Read the changes after the cursor."""
         database, partition = self._slot.database, self._slot.partition
         generation = await self._feed.generation(database)
         before, _, after = (cursor or "").partition("/")
@@ -209,7 +197,6 @@ class Refresher:
     async def _apply(
         self, route: ClassRoute, pending: PendingCopies, before: CopyState
     ) -> CopyResult:
-        """Remove copies of deleted objects, copy the others; stuck ones are tried again."""
         if pending.deleted:
             await self._copier.forget(route, pending.deleted)
         dirty = [*{**dict.fromkeys(before.stuck), **pending.dirty}]

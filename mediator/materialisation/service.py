@@ -16,7 +16,7 @@ from mediator.materialisation.copier import Copier
 from mediator.materialisation.maintenance import SILENT_S, Kind, MaintenanceRuns
 from mediator.materialisation.materialisers import Materialisers
 from mediator.materialisation.staleness import StalenessMonitor, ViolationLog
-from mediator.materialisation.state import CopyState, PartitionState, copy_key
+from mediator.materialisation.state import CopyState, ViewPartition, copy_key
 from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.stores.port import Fragment
 from mediator.stores.systems import EarliestTime
@@ -28,24 +28,15 @@ MAX_PENDING: Final = 1_000
 
 
 class _ViewInspector:
-    """Describes views, on any replica."""
-
     def __init__(self, context: ViewContext) -> None:
-        self._feed = context.feed
-        self._state = context.state
-        self._age_s = context.watermarks.age_s
-        self._clock = context.clock
-        self._runs: StabilityTimer[str] = StabilityTimer(context.clock)
+        self._context = context
+        self._runs = StabilityTimer(context.clock)
 
     async def describe(self, model: RoutingModel, database: str) -> dict[str, Any]:
-        """Describe the view of the database of an id.
-
-        Raises:
-            Unavailable: The coordination Redis does not answer.
-        """
-        requested_at = self._clock.monotonic()
-        reports = await self._state.reports(database)
-        states = [await self._state.load(database, number) for number in range(PARTITIONS)]
+        """Describe the view of the database of an id; raises `Unavailable`."""
+        requested_at, state = self._context.clock.monotonic(), self._context.state
+        reports = await state.reports(database)
+        states = [await state.load(database, number) for number in range(PARTITIONS)]
         routes, schema = copied_classes(model, database), model.by_id[database].schema
         return {
             "database": schema.database,
@@ -66,7 +57,7 @@ class _ViewInspector:
         return run
 
     async def _partition(
-        self, database: str, number: int, state: PartitionState, reports: Mapping[str, Any]
+        self, database: str, number: int, state: ViewPartition, reports: Mapping[str, Any]
     ) -> dict[str, Any]:
         progress = reports.get(f"partition/{number}", {})
         return {
@@ -75,18 +66,18 @@ class _ViewInspector:
             **{name: progress.get(name) for name in ("replica", "refreshes", "changes", "error")},
         }
 
-    async def _waiting(self, database: str, number: int, state: PartitionState) -> int | None:
-        """Count the changes that the materialiser has not applied yet."""
+    async def _waiting(self, database: str, number: int, state: ViewPartition) -> int | None:
+        """Count the changes not yet applied, up to `MAX_PENDING`; None: not known."""
         if state.cursor is None:
             return None
         _, _, after = state.cursor.partition("/")
         try:
-            return len(await self._feed.events(database, number, after, MAX_PENDING))
+            return len(await self._context.feed.events(database, number, after, MAX_PENDING))
         except PositionGone:
             return None
 
     def _class(
-        self, route: ClassRoute, states: list[PartitionState], reports: Mapping[str, Any]
+        self, route: ClassRoute, states: list[ViewPartition], reports: Mapping[str, Any]
     ) -> dict[str, Any]:
         assert route.copy is not None
         _, copy = copy_key(route.copy)
@@ -108,7 +99,7 @@ class _ViewInspector:
         until = state.until_tick
         return {
             "state": "building" if state.build else "stuck" if state.stuck else "complete",
-            "age_s": None if until is None else self._age_s(until),
+            "age_s": None if until is None else self._context.watermarks.age_s(until),
             "stuck": list(state.stuck),
         }
 
@@ -140,7 +131,6 @@ class ViewService:
 
     @property
     def is_active(self) -> bool:
-        """Whether views are maintained at all."""
         return self._parts is not None
 
     def periodic_tasks(self) -> list[PeriodicTask]:
@@ -159,7 +149,6 @@ class ViewService:
         return [PeriodicTask("reconcile materialisers", 0.5, self._parts.materialisers.reconcile)]
 
     async def read_watermarks(self) -> None:
-        """Read up to when the copies are complete, for reads of this replica."""
         await self._required().materialisers.read_watermarks()
 
     async def close(self) -> None:
@@ -188,7 +177,6 @@ class ViewService:
         return {of_class: age_s for of_class, age_s in ages.items() if age_s is not None}
 
     async def overview(self) -> list[dict[str, Any]]:
-        """Describe all views."""
         model = self._model()
         ids = sorted(databases_with_view(model))
         return [await self._required().inspector.describe(model, id_) for id_ in ids]
@@ -222,8 +210,6 @@ class ViewService:
 
 
 class _Parts:
-    """The parts of view maintenance."""
-
     def __init__(self, context: ViewContext, events: ViolationLog, observe: Observer) -> None:
         copier = Copier(context.calls)
         audit = Audit(copier, EarliestTime(context.calls.systems, context.clock))

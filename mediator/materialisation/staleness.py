@@ -34,7 +34,7 @@ class ViolationLog(Protocol):
 
 
 class StalenessMonitor:
-    """Monitors the age of every copy; of each database one replica does."""
+    """Monitors the age of every copy; each database is monitored by one replica."""
 
     def __init__(self, context: ViewContext, events: ViolationLog, observe: Observer) -> None:
         self._context = context
@@ -43,7 +43,6 @@ class StalenessMonitor:
         self._violated: dict[tuple[str, str], float] = {}
 
     async def check(self) -> None:
-        """Check every copy once."""
         model = self._context.model()
         for database in databases_with_view(model):
             if await self._holds_lease(database):
@@ -64,13 +63,14 @@ class StalenessMonitor:
         key = (route.anchor.database_id, route.schema.name)
         since = self._violated.get(key)
         if since is None and age_s > MAX_SHARE * bound_s:
-            self._violated[key] = now
             event = _violation(route, bound_s, age_s, 0.0)
-            self._observe(event)
+            # Recorded first, here and below: if that fails, it is tried again in a second.
             await self._events.record("began", event)
+            self._violated[key] = now
+            self._observe(event)
         elif since is not None and age_s < RECOVERED_SHARE * bound_s:
-            del self._violated[key]
             await self._events.record("ended", _violation(route, bound_s, age_s, now - since))
+            del self._violated[key]
 
 
 def _violation(

@@ -1,7 +1,7 @@
 """The state of the copies, shared by all replicas: how complete they are, what is missing.
 
-Each partition of a database's feed has one materialiser at a time. It keeps there how far it has
-read the feed (the *cursor*), and the state of the partition in each copy. A step is taken only by
+Each partition of a database's feed has one materialiser at a time. It records how far it has read
+the feed (the *cursor*), and the state of the partition in each copy. A step is taken only by
 the holder of the lease, and only from the state it expects. So a step has no effect on copies that
 were retracted meanwhile, or if its materialiser was replaced.
 
@@ -27,7 +27,7 @@ __all__ = [
     "CopyKey",
     "CopyState",
     "CopyStep",
-    "PartitionState",
+    "ViewPartition",
     "ViewState",
     "WatermarkSnapshot",
     "Watermarks",
@@ -58,7 +58,7 @@ class WatermarkSnapshot:
 
 
 class Watermarks:
-    """Implements `freshness.Staleness` by the last snapshot."""
+    """How old the copies in views may be, by the last snapshot."""
 
     def __init__(self, clock: Clock) -> None:
         self._times = TickTimes(clock)
@@ -100,12 +100,12 @@ class CopyState:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
+class ViewPartition:
     """The state of one partition of a database.
 
     Attributes:
         cursor: The last change that was applied; None: none was.
-        copies: By the name of the copy (`watermarks.copy_key`).
+        copies: By the name of the copy (`copy_key`).
     """
 
     cursor: str | None = None
@@ -124,7 +124,7 @@ class CopyStep:
 class ViewState(Protocol):
     """Keeps the states of all databases. Every method raises `Unavailable`."""
 
-    async def load(self, database: str, partition: int) -> PartitionState:
+    async def load(self, database: str, partition: int) -> ViewPartition:
         """Return the state of a partition."""
 
     async def advance(

@@ -11,18 +11,19 @@ from typing import Any, Final, TypeAlias
 import orjson
 
 from mediator.model.operators import Operator, OperatorCall, OperatorFailure
+from mediator.schema.constraints import beyond
 from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.scalars import DECIMAL128, canonical_decimal
 from mediator.schema.tree import MISSING, Field, MissingType
 from mediator.schema.types import FieldType, Value
 
-__all__ = ["Refused", "apply_operator"]
+__all__ = ["OperatorFailed", "apply_operator"]
 
 Present: TypeAlias = Any
 Step: TypeAlias = Callable[[Field, Any, Any], Any]
 
 
-class Refused(Exception):
+class OperatorFailed(Exception):
     """The operator cannot be applied to the value that is there; nothing of the write happens."""
 
     def __init__(self, failure: OperatorFailure) -> None:
@@ -33,23 +34,15 @@ class Refused(Exception):
 def apply_operator(
     field: Field, value: Value | MissingType, call: OperatorCall, now: datetime
 ) -> Value | MissingType:
-    """Apply one operator to the value of a field.
+    """Return the value of a field after an operator; `value` itself is never changed in place.
 
     What only takes away (`pop`, `shift`, `remove`) leaves null and missing as they are; every other
-    operator takes null for missing.
-
-    Args:
-        field: The field.
-        value: Its present value; never changed in place.
-        call: The operator, applicable to the field's type, with its decoded argument.
-        now: The store's clock, UTC; a store may keep milliseconds only.
-
-    Returns:
-        The new value.
+    operator takes null for missing. `call` is applicable to the field's type, and its argument is
+    decoded. `now` is the store's clock, UTC; a store may keep milliseconds only.
 
     Raises:
-        Refused: The result is beyond the field's type (``overflow``) or its `max_length`
-            (``too_long``).
+        OperatorFailed: The result is beyond the field's type (``overflow``), its `max_length`
+            (``too_long``), its `minimum` or `maximum` (``below_minimum``, ``above_maximum``).
     """
     if call.operator is Operator.NOW:
         return now
@@ -60,7 +53,9 @@ def apply_operator(
     try:
         result: Value = _STEPS[call.operator](field, start, call.argument)
     except ArithmeticError:
-        raise Refused(OperatorFailure(field.name, "overflow")) from None
+        raise OperatorFailed(OperatorFailure(field.name, "overflow")) from None
+    if reason := beyond(field, result):
+        raise OperatorFailed(OperatorFailure(field.name, reason))
     return result
 
 
@@ -101,7 +96,7 @@ def _number(result: Present) -> Present:
 
 def _bounded(field: Field, result: Present) -> Present:
     if field.max_length is not None and len(result) > field.max_length:
-        raise Refused(OperatorFailure(field.name, "too_long"))
+        raise OperatorFailed(OperatorFailure(field.name, "too_long"))
     return result
 
 

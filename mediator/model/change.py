@@ -11,7 +11,6 @@ __all__ = ["Change", "change_id", "kind_of"]
 
 
 def change_id(operation: str, group: str) -> str:
-    """Return the id of the change that an operation made to one cache group of its object."""
     return f"{operation}:{group}"
 
 
@@ -26,10 +25,6 @@ class Change:
 
     Attributes:
         id: Unique and stable: `change_id` of the operation and the group.
-        database: The database.
-        class_name: The class.
-        object_id: The object.
-        group: The cache group.
         version: The version the group got by it.
         kind: ``create``, ``replace``, ``update`` or ``delete`` (`kind_of`).
         before: The touched fields that were there before, in their JSON form; None: the object was

@@ -21,7 +21,6 @@ class Image:
     """An object before or after a write.
 
     Attributes:
-        id: Its id.
         known: The fields whose values are known; those of all others are not.
         values: The values of those known fields that were not missing.
         present: Whether the object is known to have been there.
@@ -37,7 +36,6 @@ class Image:
         object.__setattr__(self, "lookup", lookup_of(self.id, self.values))
 
     def knows(self, path: Path) -> bool:
-        """Whether it is known what was at a path."""
         return path[0] in self.known or path == ID
 
 

@@ -78,8 +78,6 @@ def value_at(values: Mapping[str, Any], path: Path) -> Value | MissingType:
 
 
 def lookup_of(id_: str, values: Mapping[str, Any]) -> Lookup:
-    """Return the lookup of one object."""
-
     def lookup(path: Path) -> Value | MissingType:
         if path == ID:
             return id_
@@ -115,12 +113,10 @@ def key_of(value: Value) -> tuple[int, Any] | None:
 
 
 def holds(filter_: Filter, lookup: Lookup) -> bool:
-    """Whether a filter holds for an object."""
     return compile_filter(filter_)(lookup)
 
 
 def compile_filter(filter_: Filter) -> Callable[[Lookup], bool]:
-    """Return a filter as a function, for evaluating it on many objects."""
     match filter_:
         case And(operands):
             return _every([compile_filter(operand) for operand in operands])

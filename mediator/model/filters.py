@@ -45,8 +45,6 @@ ID: Path = ("id",)
 
 
 class Comparison(StrEnum):
-    """How a value is compared."""
-
     EQ = "eq"
     NE = "ne"
     LT = "lt"
@@ -150,7 +148,6 @@ def all_of(parts: Iterable[Filter]) -> Filter | None:
 
 
 def paths_of(filter_: Filter | None) -> frozenset[Path]:
-    """Return all paths that a filter mentions."""
     match filter_:
         case None:
             return frozenset()

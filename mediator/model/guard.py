@@ -10,8 +10,8 @@ from mediator.model.effects import Effect
 __all__ = ["CacheKey", "Effects", "NullGuard", "WriteGuard", "WriteToken"]
 
 Effects: TypeAlias = Callable[[bool], Mapping[str, Sequence[Effect]]]
-"""Returns by class what a write did to objects, as far as it is known: more if nobody else wrote
-the same keys between `begin` and `end`, which is the argument."""
+"""Returns by class what a write did to objects, as far as it is known. The argument says whether no
+other write had the same keys between `begin` and `end`; then more is known."""
 
 
 class CacheKey(NamedTuple):
@@ -36,7 +36,7 @@ class WriteToken(NamedTuple):
     """Identifies a write from `begin` to `end`.
 
     Attributes:
-        text: Identifies it to the fences of stores; empty: nobody will fence it.
+        text: Identifies it to the fences of stores; empty: it is never fenced.
         classes: The classes it writes to.
     """
 
@@ -44,11 +44,14 @@ class WriteToken(NamedTuple):
     classes: tuple[str, ...] = ()
 
 
+_NO_TOKEN = WriteToken()
+
+
 class WriteGuard(Protocol):
     """Called before a write reaches a store, and after it has (docs/protocol.md, "Writing")."""
 
     wants_versions: bool
-    """Whether `end` needs versions; where nobody does, nobody collects them."""
+    """Whether `end` needs versions; else they are not collected."""
 
     async def begin(self, database: str, keys: Sequence[CacheKey]) -> WriteToken:
         """Announce a write to these keys; if this fails, the write is refused."""
@@ -69,16 +72,13 @@ class WriteGuard(Protocol):
     ) -> None:
         """Note that a write is done; it is acknowledged only after this returns.
 
-        Args:
-            database: The database.
-            token: What `begin` returned.
-            versions: The version of each key that is known to have one by now.
-            effects: What the write did; None: every object of its classes may have changed.
-            created: Those of the keys whose records were not there before.
+        `versions` are those of the keys that are known by now. `effects` returns what the write
+        did; None: every object of its classes may have changed. `created` are those of the keys
+        whose records were not there before.
         """
 
     async def invalidate_results(self, database: str, class_name: str) -> None:
-        """Take every result of a class for changed: somebody else ended a write of it."""
+        """Take every result of a class for changed: a write of it was ended elsewhere."""
 
     async def invalidate_class(self, database: str, class_name: str) -> None:
         """Take every copy of a class that was ever handed out for stale: its stores went back."""
@@ -90,11 +90,9 @@ class NullGuard:
     wants_versions = False
 
     async def begin(self, database: str, keys: Sequence[CacheKey]) -> WriteToken:  # noqa: ARG002 - the port's shape
-        """Do nothing."""
         return _NO_TOKEN
 
     def depends_on(self, database: str, class_name: str, touched: Collection[str] | None) -> bool:  # noqa: ARG002 - the port's shape
-        """Nothing makes a difference."""
         return False
 
     async def end(
@@ -112,6 +110,3 @@ class NullGuard:
 
     async def invalidate_class(self, database: str, class_name: str) -> None:
         """Do nothing."""
-
-
-_NO_TOKEN = WriteToken()

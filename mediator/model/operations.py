@@ -59,7 +59,7 @@ class _Write:
     """What all writes have.
 
     `operation` identifies the write for ever; a retry carries the same one. `fingerprint` is set
-    when the client gave an Idempotency-Key: then the answer is remembered with the write.
+    when the client gave an Idempotency-Key: then the response is recorded with the write.
     """
 
     database: str
@@ -110,12 +110,10 @@ class Update(_Write):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it changes nothing."""
         return not (self.values or self.unset or self.operators)
 
     @property
     def touched(self) -> tuple[str, ...]:
-        """Names of the fields that it changes."""
         return (*self.values, *self.unset, *map(FIELD_OF, self.operators))
 
 
@@ -153,7 +151,6 @@ class Outcome:
     """The result of an operation that succeeded; failures are raised as `MediatorError`.
 
     Attributes:
-        id: The object's id.
         values: Get, and writes that compute values in the store: the fields of the resource that
             are there, merged over systems. None after a delete.
         versions: Version of every group of the resource; None where the group is absent.

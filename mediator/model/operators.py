@@ -91,8 +91,6 @@ class OperatorCall:
     """One operator on one field. `set` and `unset` never appear here: a `Write` has its own.
 
     Attributes:
-        field: Name of the field.
-        operator: What to do.
         argument: Decoded to the field's (or its items') Python form; ``True`` for pop, shift, now;
             a mapping of keys to items for put; a key for remove on a map.
     """
@@ -110,10 +108,8 @@ FIELD_OF: Final = attrgetter("field")
 class OperatorFailure:
     """Why a store refused an operator; nothing of the write was applied.
 
-    Attributes:
-        field: The field concerned.
-        reason: ``overflow`` (beyond int64, finite double or 34 digits), ``too_long`` (max_length)
-            or ``required`` (a required field would be unset).
+    The reason is ``overflow`` (beyond int64, finite double or 34 digits), ``below_minimum``,
+    ``above_maximum``, ``too_long`` (max_length) or ``required`` (a required field would be unset).
     """
 
     field: str

@@ -27,8 +27,6 @@ Key: TypeAlias = tuple[Any, ...]
 
 @total_ordering
 class _Reversed:
-    """A key that compares the other way round."""
-
     __slots__ = ("key",)
 
     def __init__(self, key: Any) -> None:
@@ -67,13 +65,11 @@ def _key(values: Sequence[Value | MissingType], id_: str, directions: Sequence[b
 
 
 def sort_key(order: Sequence[OrderBy]) -> Callable[[Lookup, str], Key]:
-    """Return the function that gives an object its key in an order."""
     paths, directions = [level.path for level in order], _directions(order)
     return lambda lookup, id_: _key([lookup(path) for path in paths], id_, directions)
 
 
 def position_of(order: Sequence[OrderBy], lookup: Lookup, id_: str) -> Position:
-    """Return the position of an object in an order."""
     return Position(tuple([lookup(level.path) for level in order]), id_)
 
 
@@ -92,8 +88,8 @@ class Top(Generic[_T]):
         self._count = 0
 
     def add(self, key: Key, item: _T) -> None:
-        """Offer an item."""
         self._count += 1
+        # The count decides between equal keys, so that items are never compared.
         self._items.append((key, self._count, item))
         if len(self._items) >= 2 * self._limit + 64:
             self._items = heapq.nsmallest(self._limit, self._items)

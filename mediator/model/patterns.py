@@ -1,17 +1,21 @@
 r"""LIKE patterns: ``%`` for any characters, ``_`` for one, ``\`` before what is meant literally.
 
 RE2 matches them in time that is linear in the text, whatever the pattern, and other threads run
-meanwhile. A character is a code point; a full stop of RE2 is one, too, newlines included.
+meanwhile. A character is a code point; a full stop of RE2 is one, too, newlines included. A
+pattern with one literal text needs no RE2: searching it is linear as well (CPython's two-way
+algorithm), and takes a tenth of the time or less where texts are short.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from functools import lru_cache
 from typing import Final, TypeAlias
 
 import re2
+
+from mediator.base.linear_patterns import compiled
 
 __all__ = ["Token", "Wildcard", "matcher", "tokens"]
 
@@ -20,8 +24,6 @@ _MEMORY: Final = 2**19
 
 
 class Wildcard(Enum):
-    """The wildcards of a pattern."""
-
     ANY = auto()
     ONE = auto()
 
@@ -32,11 +34,7 @@ _EXPRESSIONS: Final = {Wildcard.ANY: ".*", Wildcard.ONE: "."}
 
 
 def tokens(pattern: str) -> tuple[Token, ...]:
-    """Return a pattern as literal texts and wildcards; repeated ``%`` are one.
-
-    Raises:
-        ValueError: A backslash ends the pattern, with nothing to take literally.
-    """
+    """Return literal texts and wildcards; raises `ValueError` for a backslash at the end."""
     result: list[Token] = []
     rest = iter(pattern)
     for character in rest:
@@ -61,26 +59,22 @@ def _add_literal(result: list[Token], character: str | None) -> None:
 
 @lru_cache(maxsize=128)
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Return the test of whether a text matches a pattern entirely.
-
-    Raises:
-        ValueError: A backslash ends the pattern.
-    """
-    fullmatch = re2.compile(_expression(pattern), _options()).fullmatch
+    """Return the test of whether a text matches a pattern entirely; raises as `tokens`."""
+    parts = tokens(pattern)
+    match parts:
+        case (str(literal),):
+            return lambda text: text == literal
+        case (str(literal), Wildcard.ANY):
+            return lambda text: text.startswith(literal)
+        case (Wildcard.ANY, str(literal)):
+            return lambda text: text.endswith(literal)
+        case (Wildcard.ANY, str(literal), Wildcard.ANY):
+            return lambda text: literal in text
+    fullmatch = compiled(_expression(parts), _MEMORY, dot_is_any=True).fullmatch
     return lambda text: fullmatch(text.encode()) is not None
 
 
-def _expression(pattern: str) -> bytes:
+def _expression(parts: Iterable[Token]) -> str:
     return "".join(
-        re2.escape(token) if isinstance(token, str) else _EXPRESSIONS[token]
-        for token in tokens(pattern)
-    ).encode()
-
-
-def _options() -> re2.Options:
-    options = re2.Options()
-    options.dot_nl = True
-    options.never_capture = True
-    options.log_errors = False
-    options.max_mem = _MEMORY
-    return options
+        re2.escape(token) if isinstance(token, str) else _EXPRESSIONS[token] for token in parts
+    )

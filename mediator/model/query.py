@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
-from mediator.model.filters import Filter, Path
+from mediator.model.filters import Filter, Path, paths_of
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Value
 
-__all__ = [
-    "Aggregate",
-    "Computation",
-    "Function",
-    "Join",
-    "OrderBy",
-    "Position",
-    "Query",
-]
+__all__ = ["Aggregate", "Computation", "Function", "Join", "OrderBy", "Position", "Query"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +23,7 @@ class OrderBy:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The place of an object in an order: its value (or MISSING) at each level, and its id.
+    """Where an object is in an order: its value (or MISSING) at each level, and its id.
 
     Objects that are equal at all levels follow in the order of their ids, which has the direction
     of the last level (ascending if there is none).
@@ -46,7 +38,6 @@ class Join:
     """The object that a reference points to, joined under an alias; null if there is none.
 
     Attributes:
-        alias: The alias.
         reference: Path of the reference: ``("author",)``, or of a reference of an object joined
             before: ``("writer", "employer")``.
         class_name: The class that it points to.
@@ -98,8 +89,6 @@ class Query:
     """A query of a class.
 
     Attributes:
-        database: The database.
-        class_name: The class.
         filter: Which objects; None: all.
         order: In which order; empty: by id (aggregates: by their group).
         limit: How many at most.
@@ -109,7 +98,7 @@ class Query:
         aggregate: Computed instead of listing objects.
         allow_scan: Whether a store without a fitting index may be read through (within the cost
             limits).
-        as_documents: Whether documents are an answer as well as objects (`Answer.documents`).
+        as_documents: Whether documents are an answer as well as objects (`QueryResult.documents`).
     """
 
     database: str
@@ -119,7 +108,17 @@ class Query:
     limit: int = 100
     after: Position | None = None
     fields: tuple[str, ...] | None = None
-    joins: tuple[Join, ...] = field(default=())
+    joins: tuple[Join, ...] = ()
     aggregate: Aggregate | None = None
     allow_scan: bool = False
     as_documents: bool = False
+
+    @property
+    def paths(self) -> set[Path]:
+        """All that is compared, ordered by, followed, grouped by or computed of."""
+        paths = {*paths_of(self.filter), *(level.path for level in self.order)}
+        paths |= {join.reference for join in self.joins}
+        if self.aggregate is not None:
+            paths |= {*self.aggregate.group}
+            paths |= {c.path for c in self.aggregate.compute.values() if c.path is not None}
+        return paths

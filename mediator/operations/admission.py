@@ -25,7 +25,7 @@ class WriteAdmission:
     Attributes:
         lease_until: Until when this replica may write, by the clock's monotonic time; see
             `mediator.control.membership`.
-        refused: The fragments that take no writes, as long as anybody has a route to them.
+        refused: The fragments that take no writes.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -65,7 +65,6 @@ class WriteAdmission:
             self._busy[fragment] = self._busy.get(fragment, 0) + 1
 
     def leave(self, fragments: Collection[Fragment]) -> None:
-        """End a write."""
         for fragment in fragments:
             self._busy[fragment] -= 1
             if not self._busy[fragment]:
@@ -83,5 +82,6 @@ class WriteAdmission:
     async def drained(self) -> None:
         """Wait for the writes under way to fragments that are refused."""
         while not self._busy.keys().isdisjoint(self.refused):
+            # No await between the check and this: a write that leaves afterwards sets it again.
             self._left.clear()
             await self._left.wait()

@@ -1,6 +1,6 @@
 """Back-off of those who meet the intent of another write: they retry, within a bound.
 
-See docs/transactions.md, "Who meets an intent".
+See docs/transactions.md, "Foreign intents".
 """
 
 from __future__ import annotations
@@ -40,20 +40,14 @@ class Backoff:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the bound has passed."""
         return self._now() - self._began > self._bound_s
 
     @property
     def has_waited(self) -> bool:
-        """Whether there was a pause already."""
         return self._pause_s > FIRST_PAUSE_S
 
     async def wait_for(self, met: ForeignIntents, intents: IntentResolver | None) -> None:
-        """Pause, and resolve the writes met once their coordinators have had `GRACE_S`.
-
-        Raises:
-            Unavailable: See `IntentResolver.resolve`.
-        """
+        """Pause; after `GRACE_S` resolve the writes met, too, which may raise `Unavailable`."""
         # Jitter, so that those who wait for the same write do not retry together.
         await asyncio.sleep(self._pause_s * (0.5 + random.random()))  # noqa: S311 - no secret
         self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)

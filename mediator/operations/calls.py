@@ -67,10 +67,8 @@ class StoreCalls:
     Expired objects are not there, for reads and for writes (`mediator.operations.expiry`).
 
     Attributes:
-        systems: The systems that are connected.
         intents: Resolves the writes whose intents others meet; None: there are none.
         acknowledging: Decides when writes may be acknowledged; None: always.
-        admission: Admits writes.
     """
 
     intents: IntentResolver | None = None
@@ -153,11 +151,7 @@ class StoreCalls:
                 result_or_raise(_reply(call, result))
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> Mapping[str, int]:
-        """Fence a record against the writes of a token, and return the versions that stand.
-
-        Raises:
-            Unavailable: The system does not answer.
-        """
+        """Fence a record against the writes of a token; return the versions that stand."""
         store = self.systems.get(fragment.system)
         try:
             return await store.fence(fragment, id_, token)
@@ -189,11 +183,13 @@ class StoreCalls:
         database = calls[0].fragment.database
         keys = [CacheKey(c.fragment.class_name, c.id, group) for c in calls for group in c.groups]
         token = await self._guard.begin(database, keys)
+        # Read only after `begin`: from then on the guard knows of every other writer of these keys.
         reads = self._reads_before(calls)
         records = await _read_before(store, reads) if reads else {}
         try:
             results = await store.write(calls, token.text)
         except StoreError as error:
+            # Not ended: the write may still take effect, so it stays pending until it is fenced.
             raise unavailable(store, error, "write") from error
         effects = partial(effects_of, calls, results, records)
         versions, created = _stands(calls, results) if self._guard.wants_versions else _NOTHING

@@ -1,12 +1,12 @@
 """Effects of writes on objects, as far as they are known.
 
-See docs/query-caching.md, "What is known of a write".
+See docs/query-caching.md, "Which results a write changes".
 
 Before a write that a query result may depend on, its record is read, between the guard's `begin`
 and the write itself. What was read is what the write found
 
 - in groups that it does not write, if their versions are the same after the write;
-- in groups that it writes, if nobody else wrote them in the meantime: every writer announces the
+- in groups that it writes, if no other write did so in the meantime: every writer announces the
   keys that it writes, and the guard knows whether there were others.
 
 All else is unknown, and so are the fragments on other systems.
@@ -46,7 +46,6 @@ def repeated(writes: Sequence[Write]) -> set[tuple[Fragment, str]]:
 def effects_of(
     writes: Sequence[Write], results: Sequence[WriteResult], records: Records, alone: bool
 ) -> dict[str, list[Effect]]:
-    """Return what writes did, by class."""
     effects: dict[str, list[Effect]] = {}
     for write, result in zip(writes, results, strict=True):
         if result.status in _DONE:
@@ -82,7 +81,6 @@ def _unknown_effect(write: Write) -> Effect:
 
 
 def _before(write: Write, result: WriteResult, record: Record | None, alone: bool) -> Image:
-    """Return what is known of the object before the write."""
     if record is None:
         return Image(write.id, frozenset(), {})
     known = frozenset(
@@ -102,6 +100,7 @@ def _is_same(group: str, result: WriteResult, record: Record) -> bool:
 def _after_update(write: Write, result: WriteResult, before: Image) -> Image:
     returned = _returned(write)
     known = {*before.known, *write.values, *write.unset} | returned
+    # What an operator makes of a value is known only where the store returned it.
     known -= {call.field for call in write.operators} - returned
     values = {**before.values, **write.values}
     for name in (*write.unset, *returned):

@@ -93,7 +93,7 @@ def _deletion(fragment: Fragment, record: Record) -> Write:
 
 
 class Sweep:
-    """Deletes expired records that nobody writes to, some pages of each class at a time."""
+    """Deletes expired records that no write has met, some pages of each class at a time."""
 
     def __init__(self, systems: Systems, delete: Delete) -> None:
         self._systems = systems
@@ -124,7 +124,7 @@ class Sweep:
         return deleted
 
     async def _trusts_clock(self, fragment: Fragment) -> bool:
-        """Read the clock that a fragment's objects end by; return whether ours agrees with it."""
+        """Read the clock by which the objects expire; return whether ours agrees with it."""
         store = self._systems.get(fragment.anchor_system or fragment.system)
         await store.read_clock()
         skew_s = store.time.skew_s
@@ -143,6 +143,7 @@ class Sweep:
         store = self._systems.get(fragment.system)
         after = self._reached.pop(_key(fragment), None)
         records = await store.guarded(partial(store.store.scan, fragment, after, PAGE, ()))
+        # A short page is the last one: the next begins with the first again.
         if len(records) == PAGE:
             self._reached[_key(fragment)] = records[-1].id
         deletions = expiry_deletions(

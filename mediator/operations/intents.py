@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from mediator.base.concurrency import concurrently, results_or_raise
 from mediator.base.errors import Conflict, MediatorError
-from mediator.model.operations import Outcome, Update, WriteOperation
+from mediator.model.operations import Update, WriteOperation
 from mediator.routing.fragments import changed_fragments
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import (
@@ -27,14 +27,7 @@ from mediator.stores.port import (
 )
 from mediator.stores.systems import Systems, unavailable
 
-__all__ = [
-    "ForeignIntents",
-    "IntentResolver",
-    "IntentStore",
-    "JointWrites",
-    "is_joint",
-    "lacks_fragment",
-]
+__all__ = ["ForeignIntents", "IntentResolver", "IntentStore", "is_joint", "lacks_fragment"]
 
 _T = TypeVar("_T")
 
@@ -46,11 +39,7 @@ class IntentResolver(Protocol):
     """Resolves the writes whose intents others have met."""
 
     async def resolve(self, met: ForeignIntents) -> None:
-        """Roll committed writes forward, and remove the intents of those that are over.
-
-        Raises:
-            Unavailable: The catalogue or a system does not answer.
-        """
+        """Roll committed writes forward, unlock those that are over; raises `Unavailable`."""
 
 
 class IntentStore:
@@ -69,19 +58,11 @@ class IntentStore:
         return await self._send(keys, lambda store, own: store.lock(own, intent))
 
     async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
-        """Set an intent on each record that has none; see `Lockable.lock`.
-
-        Raises:
-            Unavailable: A system does not answer.
-        """
+        """Set an intent on each record that has none; raises `Unavailable`."""
         return results_or_raise(await self.lock_each(keys, intent))
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
-        """Remove an intent wherever it is this one; see `Lockable.unlock`.
-
-        Raises:
-            Unavailable: A system does not answer; the others have.
-        """
+        """Remove an intent wherever it is this one; raises `Unavailable` once the others have."""
 
         async def unlock(store: Lockable, own: Sequence[RecordKey]) -> Sequence[None]:
             await store.unlock(own, intent, joint=joint)
@@ -90,11 +71,6 @@ class IntentStore:
         results_or_raise(await self._send(keys, unlock))
 
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
-        """Return the states of records.
-
-        Raises:
-            Unavailable: A system does not answer.
-        """
         return results_or_raise(await self._send(keys, lambda store, own: store.record_states(own)))
 
     async def _send(
@@ -130,34 +106,17 @@ class IntentStore:
             return [error] * len(keys)
 
 
-class JointWrites(Protocol):
-    """Carries out writes of objects whose fragments lie on several systems."""
-
-    async def write(self, route: ClassRoute, operation: WriteOperation) -> Outcome:
-        """Carry out one write."""
-
-    async def write_each(
-        self, operations: Sequence[tuple[ClassRoute, WriteOperation]]
-    ) -> list[Outcome | MediatorError]:
-        """Carry out writes of different objects of one database; each fails by itself."""
-
-
 def is_joint(route: ClassRoute, operation: WriteOperation) -> bool:
     """Whether a write, or its condition, concerns several fragments of its object."""
     if len(route.fragments) == 1:
         return False
     if not isinstance(operation, Update) or operation.is_empty:
         return True
-    if not operation.condition.versions:
-        return len(changed_fragments(route, operation.touched)) > 1
+    (changed, _), *others = changed_fragments(route, operation.touched)
+    if others or not operation.condition.versions:
+        return bool(others)
     groups = {group for named in operation.condition.versions for group in named}
-    names = set(operation.touched)
-    concerned = [
-        fragment
-        for fragment in route.fragments
-        if not (names.isdisjoint(fragment.fields) and groups.isdisjoint(fragment.groups))
-    ]
-    return len(concerned) > 1
+    return any(not groups.isdisjoint(f.groups) for f in route.fragments if f is not changed)
 
 
 def lacks_fragment(route: ClassRoute, write: Write, result: WriteResult) -> bool:

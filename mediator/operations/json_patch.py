@@ -30,7 +30,7 @@ Compute: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 OPERATIONS_MAX: Final = 1000
 
 POINTER_TOKENS: Final = DOCUMENT_DEPTH + 2
-"""Tokens of a pointer: a field, an item of it, and a place in a document there."""
+"""Tokens of a pointer: a field, an item of it, and a location in a document there."""
 
 COPY_BUDGET: Final = 2**20
 """What the copies of one patch may add up to, in values, characters and keys.
@@ -49,7 +49,7 @@ _MEMBERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _PatchStep:
     """One operation; `copied` points to what it copies, if it does."""
 
     patch: JsonPatch
@@ -62,7 +62,7 @@ def parse_json_patch(body: Any, pointer: str = "") -> Compute:
     Returns:
         A function from the object's JSON to its new JSON, still to be decoded. It raises
         `Conflict` if a `test` fails, and `Invalid` if an operation does not apply; both with the
-        place of the operation.
+        location of the operation.
 
     Raises:
         Invalid: With the location of every error that shows without the object.
@@ -71,7 +71,7 @@ def parse_json_patch(body: Any, pointer: str = "") -> Compute:
         raise invalid([Location(pointer, "must be an array of operations")])
     if len(body) > OPERATIONS_MAX:
         raise invalid([Location(pointer, f"must have at most {OPERATIONS_MAX} operations")])
-    steps: list[_Step] = []
+    steps: list[_PatchStep] = []
     locations: list[Location] = []
     for index, operation in enumerate(body):
         try:
@@ -83,7 +83,7 @@ def parse_json_patch(body: Any, pointer: str = "") -> Compute:
     return partial(_apply, steps, pointer)
 
 
-def _step(operation: Any) -> _Step:
+def _step(operation: Any) -> _PatchStep:
     if type(operation) is not dict:
         raise InvalidValue("must be an object")
     op = operation.get("op")
@@ -97,7 +97,7 @@ def _step(operation: Any) -> _Step:
         _weigh(operation.get("value"), inf)
     except InvalidValue as error:
         raise InvalidValue(locations=locations_below("/value", error)) from None
-    return _Step(JsonPatch([operation]), pointers["from"] if op == "copy" else None)
+    return _PatchStep(JsonPatch([operation]), pointers["from"] if op == "copy" else None)
 
 
 def _pointer(name: str, raw: Any) -> JsonPointer:
@@ -108,7 +108,7 @@ def _pointer(name: str, raw: Any) -> JsonPointer:
     raise InvalidValue(locations=[Location(f"/{name}", detail)])
 
 
-def _apply(steps: list[_Step], pointer: str, present: dict[str, Any]) -> dict[str, Any]:
+def _apply(steps: list[_PatchStep], pointer: str, present: dict[str, Any]) -> dict[str, Any]:
     # A copy of our own, which the library may change in place.
     result: Any = orjson.loads(orjson.dumps(present))
     budget: float = COPY_BUDGET

@@ -1,6 +1,6 @@
 """Merging the results of stores into one outcome, or into why a write was not applied.
 
-So is the rule of classes that require If-Match (428, RFC 6585). These are pure functions.
+Also the rule of classes that require If-Match (428, RFC 6585). These are pure functions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mediator.base.errors import (
 )
 from mediator.model.operations import ANYTHING, Condition, Create, Get, Outcome, Put, WriteOperation
 from mediator.model.operators import OperatorFailure
-from mediator.routing.fragments import Resource, Steps, resource_of
+from mediator.routing.fragments import ResourceFragments, Steps, resource_of
 from mediator.routing.model import ClassRoute
 from mediator.schema.types import Values
 from mediator.stores.port import Fragment, Record, Status, WriteKind, WriteResult
@@ -39,6 +39,8 @@ __all__ = [
 
 _REASONS = {
     "overflow": "the result is beyond the range of the field's type",
+    "below_minimum": "the result is below the field's minimum",
+    "above_maximum": "the result is above the field's maximum",
     "too_long": "the result is longer than the field's max_length",
     "required": "the field is required",
 }
@@ -57,12 +59,13 @@ def merge_records(
 
 
 def merge_fragments(
-    route: ClassRoute, resource: Resource, id_: str, records: Sequence[Record | None]
+    route: ClassRoute, resource: ResourceFragments, id_: str, records: Sequence[Record | None]
 ) -> Outcome | None:
-    """Merge the fragments of one of many objects whose resource is the same; see above."""
+    """Merge the fragments of one of many objects whose resource is the same, as `merge_records`."""
     lead = (
         records[0]
         if resource.anchored
+        # Without the anchor, the latest generation that is there counts.
         else max(filter(None, records), key=_creation_version, default=None)
     )
     if lead is None:
@@ -72,7 +75,7 @@ def merge_fragments(
     return _merge_several(route, resource, id_, records, lead)
 
 
-def _merge_one(route: ClassRoute, resource: Resource, record: Record) -> Outcome:
+def _merge_one(route: ClassRoute, resource: ResourceFragments, record: Record) -> Outcome:
     """Merge a single fragment. Hot: keyword arguments would double the time that this takes."""
     versions, pending = record.versions, record.intent != ""
     known = {group: versions.get(group) for group in resource.groups}
@@ -86,7 +89,7 @@ def _creation_version(record: Record) -> int:
 
 def _merge_several(
     route: ClassRoute,
-    resource: Resource,
+    resource: ResourceFragments,
     id_: str,
     records: Sequence[Record | None],
     lead: Record,
@@ -116,6 +119,7 @@ def _torn_groups(fragments: Mapping[Fragment, Record]) -> set[str]:
     if len({record.joint for record in fragments.values()}) == 1:
         return set()
     behind = [fragment for fragment, record in fragments.items() if record.intent]
+    # Without an intent none is known to be behind, so any of them may be.
     return {group for fragment in behind or fragments for group in fragment.groups}
 
 
@@ -170,7 +174,6 @@ def failure_of(operation: WriteOperation, result: WriteResult) -> MediatorError 
 
 
 def refusal_of(failure: OperatorFailure) -> OperatorRefused:
-    """Return which field's operator was refused, and why."""
     reason = _REASONS.get(failure.reason, failure.reason)
     return OperatorRefused(
         "An operator cannot be applied to the value that is there.",
@@ -219,7 +222,6 @@ def check_if_match(route: ClassRoute, operation: WriteOperation) -> None:
 
 
 def if_match_error(operation: WriteOperation) -> PreconditionRequired:
-    """Return the error of a write without If-Match where its class requires it."""
     return PreconditionRequired(
         f"Writes to objects of {operation.class_name} need If-Match with the ETag last seen."
     )

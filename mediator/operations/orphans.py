@@ -45,7 +45,6 @@ class OrphanResolver:
         return {key: version for key, version in versions if key in written}
 
     def _records(self, database: str, keys: Sequence[CacheKey]) -> list[RecordKey]:
-        """Return the records that hold the keys' groups."""
         route = self._model().databases.get(database)
         classes = route.classes if route is not None else {}
         records = (

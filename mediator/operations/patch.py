@@ -12,6 +12,7 @@ from mediator.operations.json_patch import Compute, parse_json_patch
 from mediator.schema.documents import merge_patch
 from mediator.schema.errors import InvalidValue, invalid, locations_below, token
 from mediator.schema.limits import DOCUMENT_DEPTH
+from mediator.schema.scalars import SCALAR_DECODERS
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType, Value, Values
 from mediator.schema.values import Codec, map_key
@@ -22,19 +23,13 @@ _Argument: TypeAlias = Callable[[Codec, Field, Any], Any]
 
 
 class FieldChanges(NamedTuple):
-    """What an `Update` does: fields set, fields removed, operators applied."""
-
     values: Values
     unset: tuple[str, ...]
     operators: tuple[OperatorCall, ...]
 
 
 def parse_update(schema: ClassSchema, codec: Codec, body: Any, pointer: str = "") -> FieldChanges:
-    """Read an operator patch such as `{"hits": {"inc": 1}, "tags": {"add_to_set": "x"}}`.
-
-    Raises:
-        Invalid: With the location of every error.
-    """
+    """Read an operator patch such as `{"hits": {"inc": 1}}`; raises `Invalid` with all mistakes."""
     values: Values = {}
     unset: list[str] = []
     operators: list[OperatorCall] = []
@@ -99,18 +94,12 @@ def _members(body: Any, pointer: str) -> Iterable[tuple[str, Any]]:
 def _field(schema: ClassSchema, name: str) -> Field:
     field = schema.fields.get(name)
     if field is None:
-        raise _no_field()
+        raise InvalidValue("is no field of this class")
     return field
 
 
-def _no_field() -> InvalidValue:
-    return InvalidValue("is no field of this class")
-
-
 def _call(schema: ClassSchema, codec: Codec, name: str, raw: Any) -> tuple[Operator, Any]:
-    field = schema.fields.get(name)
-    if field is None:
-        raise _no_field()
+    field = _field(schema, name)
     if type(raw) is not dict or len(raw) != 1:
         raise InvalidValue("must be an object with exactly one operator")
     [(operator_name, argument)] = raw.items()
@@ -128,6 +117,12 @@ def _call(schema: ClassSchema, codec: Codec, name: str, raw: Any) -> tuple[Opera
 
 def _value(codec: Codec, field: Field, raw: Any) -> Value:
     value: Value = codec.decoders[field.name](raw)
+    return value
+
+
+def _operand(_codec: Codec, field: Field, raw: Any) -> Value:
+    """Decode what is combined with the value: only the result is bound by constraints."""
+    value: Value = SCALAR_DECODERS[field.type](raw)
     return value
 
 
@@ -167,10 +162,10 @@ def _removable(codec: Codec, field: Field, _raw: Any) -> None:
 
 
 _ARGUMENTS: Final[Mapping[Operator, _Argument]] = {
-    Operator.INC: _value,
-    Operator.MUL: _value,
-    Operator.MIN: _value,
-    Operator.MAX: _value,
+    Operator.INC: _operand,
+    Operator.MUL: _operand,
+    Operator.MIN: _operand,
+    Operator.MAX: _operand,
     Operator.SET: _value_or_null,
     Operator.UNSET: _unset,
     Operator.PUSH: _item,
@@ -181,9 +176,9 @@ _ARGUMENTS: Final[Mapping[Operator, _Argument]] = {
     Operator.ADD_TO_SET: _item,
     Operator.PUT: _entries,
     Operator.NOW: _true,
-    Operator.BIT_AND: _value,
-    Operator.BIT_OR: _value,
-    Operator.BIT_XOR: _value,
+    Operator.BIT_AND: _operand,
+    Operator.BIT_OR: _operand,
+    Operator.BIT_XOR: _operand,
 }
 _USAGES: Final[Mapping[FieldType, Mapping[str, tuple[Operator, _Argument]]]] = {
     type_: {
@@ -197,7 +192,6 @@ _MERGED: Final = frozenset({FieldType.DOCUMENT, FieldType.MAP})
 
 
 def _check_depth(patch: dict[str, Any], depth: int = 1) -> None:
-    """Refuse a patch that is nested deeper than any document may be."""
     if depth > DOCUMENT_DEPTH:
         raise InvalidValue(f"must not be nested deeper than {DOCUMENT_DEPTH}")
     for member in patch.values():

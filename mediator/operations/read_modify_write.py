@@ -10,10 +10,10 @@ from mediator.base.offload import offload
 from mediator.model.operations import ANYTHING, Condition, Get, Outcome, ReadModifyWrite, Update
 from mediator.routing.model import ClassRoute
 
-__all__ = ["ATTEMPTS", "alternative", "matches", "read_modify_write", "update_of"]
+__all__ = ["ATTEMPTS", "alternative", "read_modify_write", "update_of"]
 
 ATTEMPTS = 32
-"""How often a write is tried that is bound to the versions read."""
+"""How often a write bound to the versions read is tried."""
 
 
 async def read_modify_write(
@@ -30,7 +30,7 @@ async def read_modify_write(
     """
     for _ in range(ATTEMPTS):
         current = await _current(operation, read)
-        if not matches(operation.condition, current):
+        if alternative(operation.condition, current.versions) is None:
             raise PreconditionFailed(
                 f"{operation.class_name}/{operation.id} was changed meanwhile."
             )
@@ -58,15 +58,12 @@ async def _current(
         raise
 
 
-def matches(condition: Condition, current: Outcome) -> bool:
-    """Whether one of the alternatives of If-Match names the current versions."""
-    return alternative(condition, current) is not None
-
-
-def alternative(condition: Condition, current: Outcome) -> Mapping[str, int | None] | None:
+def alternative(
+    condition: Condition, current: Mapping[str, int | None]
+) -> Mapping[str, int | None] | None:
     """Find the alternative of If-Match that names the current versions; empty: no condition."""
     for named in condition.versions or ({},):
-        if all(current.versions.get(group) == version for group, version in named.items()):
+        if all(current.get(group) == version for group, version in named.items()):
             return named
     return None
 

@@ -7,7 +7,7 @@ objects that were there before.
 
 To confirm them, the versions and intents of the records are read. A joint write that has reached
 some of them has its intent on the others. So if there is no intent, and all versions are those that
-were read, they were so at one moment (docs/transactions.md, "Who meets an intent").
+were read, they were so at one moment (docs/transactions.md, "Foreign intents").
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mediator.operations.backoff import Backoff
 from mediator.operations.calls import StoreCalls
 from mediator.operations.intents import ForeignIntents, IntentStore
 from mediator.operations.merge import merge_fragments
-from mediator.routing.fragments import Resource, resource_of
+from mediator.routing.fragments import ResourceFragments, resource_of
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, Read, RecordKey, RecordState
 
@@ -47,8 +47,6 @@ RESOLVED_WITHIN_S: Final = 3.0
 
 
 class TornReads:
-    """Confirms torn reads, or reads again."""
-
     def __init__(self, calls: StoreCalls) -> None:
         self._calls = calls
         self._intents = IntentStore(calls.systems)
@@ -63,11 +61,8 @@ class TornReads:
     ) -> list[Outcome | None]:
         """Return outcomes of one resource; torn ones have been confirmed, or read again.
 
-        Args:
-            route: Of the class.
-            resource: The resource, of any object.
-            outcomes: What was read of it.
-            whole: Resolve joint writes under way, until no outcome is partial or pending.
+        `resource` is that of any object of the class. With `whole`, joint writes under way are
+        resolved until no outcome is partial or pending.
 
         Raises:
             Unavailable: A system does not answer, or with `whole` some write could not be resolved.
@@ -80,7 +75,9 @@ class TornReads:
                 break
             backoff = backoff or Backoff(RESOLVED_WITHIN_S)
             if backoff.is_exhausted:
-                raise _unresolved(route, torn)
+                name = f"{route.schema.name}/{next(iter(torn.values())).id}"
+                detail = f"A write of {name} over several systems is still under way; try again."
+                raise Unavailable(detail, system=route.anchor.system)
             if met:
                 await backoff.wait_for(met, self._calls.intents)
         return current
@@ -119,7 +116,7 @@ def _torn(outcomes: Sequence[Outcome | None], *, whole: bool) -> dict[int, Outco
 
 
 def _is_unchanged(
-    resource: Resource, outcome: Outcome, states: Mapping[Fragment, RecordState]
+    resource: ResourceFragments, outcome: Outcome, states: Mapping[Fragment, RecordState]
 ) -> bool:
     """Whether all records are at the versions that were read, and none has an intent."""
     if any(state.intent for state in states.values()):
@@ -144,9 +141,3 @@ def _intents(states: Mapping[RecordKey, RecordState]) -> dict[str, list[RecordKe
         if state.intent:
             met.setdefault(state.intent, []).append(key)
     return met
-
-
-def _unresolved(route: ClassRoute, torn: Mapping[int, Outcome]) -> Unavailable:
-    name = f"{route.schema.name}/{next(iter(torn.values())).id}"
-    detail = f"A write of {name} over several systems is still under way; try again."
-    return Unavailable(detail, system=route.anchor.system)

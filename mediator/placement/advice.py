@@ -20,15 +20,20 @@ from mediator.placement.scores import node_scores
 from mediator.schema.annotations import Capability, Metric
 from mediator.schema.errors import invalid, locations_below
 from mediator.schema.parse import parse_schema
-from mediator.schema.tree import Schema
-from mediator.schema.validation import Number, Unread, document, parse_document, refuse
+from mediator.schema.validation import (
+    Number,
+    Omissible,
+    Unread,
+    document,
+    parse_document,
+    refuse,
+)
 
 __all__ = [
     "ADVICE",
     "Figures",
     "Latencies",
     "OfSystems",
-    "advice_for",
     "advise",
     "notes_on",
     "placements_of",
@@ -71,17 +76,18 @@ class _System:
 @dataclass(frozen=True, slots=True)
 class _Advice:
     schema: Unread[Any] = None
-    systems: OfSystems[_System] = field(default_factory=dict)
+    systems: Omissible[OfSystems[_System]] = None
 
 
 ADVICE: Final = TypeAdapter(_Advice)
 """The model of what `advise` reads."""
 
 
-def advise(request: Any) -> dict[str, Any]:
+def advise(request: Any, registered: Sequence[Candidate] = ()) -> dict[str, Any]:
     """Answer advice for ``{"schema": ..., "systems": {name: {"capabilities", "metrics"}}}``.
 
-    A system may also have ``p99``: percentiles of latencies in seconds.
+    A system may also have ``p99``: percentiles of latencies in seconds. Without systems, the
+    answer is for those that are registered, in the order of their registration.
 
     Raises:
         SchemaInvalid: The schema is wrong, with the JSON pointer of every mistake.
@@ -89,10 +95,11 @@ def advise(request: Any) -> dict[str, Any]:
         Unplaceable: No system can serve a node.
     """
     advice = parse_document(ADVICE, request)
-    candidates = [
+    given = [
         Candidate(name, frozenset(system.capabilities), system.metrics, system.p99)
-        for name, system in advice.systems.items()
+        for name, system in (advice.systems or {}).items()
     ]
+    candidates = registered if advice.systems is None else given
     try:
         schema = parse_schema("advice", advice.schema)
         if mistakes := named_mistakes(schema, candidates):
@@ -101,15 +108,6 @@ def advise(request: Any) -> dict[str, Any]:
         raise invalid(locations_below("/schema", wrong), SchemaInvalid) from None
     if not candidates:
         raise invalid([Location("/systems", "must name at least one system")])
-    return advice_for(schema, candidates)
-
-
-def advice_for(schema: Schema, candidates: Sequence[Candidate]) -> dict[str, Any]:
-    """Answer advice for a schema and systems in the order of their registration.
-
-    Raises:
-        Unplaceable: No system can serve a node.
-    """
     decision = decide(schema, candidates)
     ranks = list(decision.ranking.walk())
     return {
@@ -126,7 +124,6 @@ def advice_for(schema: Schema, candidates: Sequence[Candidate]) -> dict[str, Any
 
 
 def placements_of(decision: Decision) -> dict[str, dict[str, Any]]:
-    """Return the placements as JSON, by node."""
     return {
         node: {
             "system": placed.system,

@@ -42,12 +42,9 @@ _Call = Callable[[int], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a calibration found.
+    """Medians of latencies (seconds) and throughputs (operations/s), and availabilities.
 
-    Attributes:
-        metrics: Median latencies (seconds), throughputs (operations/s), availabilities.
-        p99: 99th percentiles of the latencies.
-        samples: Calls made for each operation.
+    `p99` are those of the latencies, `samples` the calls made for each operation.
     """
 
     metrics: dict[Metric, float]
@@ -56,12 +53,10 @@ class Calibration:
 
 
 async def calibrate(store: Store, *, budget_s: float = 2.0, concurrency: int = 16) -> Calibration:
-    """Measure a store by creates, reads and single increments.
+    """Measure an open store by creates, reads and single increments.
 
-    Args:
-        store: The store, open.
-        budget_s: Seconds to measure for; preparing and dropping come on top.
-        concurrency: Tasks at once while throughput is measured.
+    That takes `budget_s` seconds; preparing and dropping come on top. `concurrency` is the number
+    of tasks at once while throughput is measured.
 
     Raises:
         StoreError: The store does not answer.
@@ -76,6 +71,7 @@ async def calibrate(store: Store, *, budget_s: float = 2.0, concurrency: int = 1
     await store.prepare(fragment)
     try:
         _check(await store.write([_create(fragment, number) for number in range(_OBJECTS)]))
+        # Reads and writes are each measured one at a time, and then many at once.
         share = budget_s / 4
         reads = await _measure(_reader(store, fragment), share, concurrency)
         writes = await _measure(_writer(store, fragment), share, concurrency)
@@ -118,9 +114,7 @@ def _writer(store: Store, fragment: Fragment) -> _Call:
     return write
 
 
-class _Tally:
-    """Latencies of the calls that succeeded, and those that did not."""
-
+class _CallSample:
     def __init__(self, call: _Call) -> None:
         self._call = call
         self.latencies: list[float] = []
@@ -128,7 +122,7 @@ class _Tally:
 
     async def run(self, end: float, number: int = 0, least: int = 1) -> None:
         """Make calls one at a time until a time, at least so many."""
-        begun = time.perf_counter()
+        started = time.perf_counter()
         while True:
             try:
                 await self._call(number)
@@ -137,28 +131,26 @@ class _Tally:
                 now = time.perf_counter()
             else:
                 now = time.perf_counter()
-                self.latencies.append(now - begun)
+                self.latencies.append(now - started)
             if now >= end and len(self.latencies) + len(self.failures) >= least:
                 return
-            begun, number = now, number + 1
+            started, number = now, number + 1
 
 
 @dataclass(frozen=True)
 class _Measured:
     """One kind of call, made one at a time, and then many at once in several slices of time."""
 
-    alone: _Tally
-    together: list[_Tally]
+    alone: _CallSample
+    together: list[_CallSample]
     rates: list[float]
 
     @property
     def calls(self) -> int:
-        """Calls made."""
-        return self._succeeded + sum(len(tally.failures) for tally in self._all)
+        return self._succeeded + sum(len(sample.failures) for sample in self._all)
 
     @property
     def availability(self) -> float:
-        """Share of the calls that succeeded."""
         return self._succeeded / self.calls
 
     @property
@@ -168,31 +160,31 @@ class _Measured:
         return ordered[int(0.99 * (len(ordered) - 1))]
 
     @property
-    def _all(self) -> list[_Tally]:
+    def _all(self) -> list[_CallSample]:
         return [self.alone, *self.together]
 
     @property
     def _succeeded(self) -> int:
-        return sum(len(tally.latencies) for tally in self._all)
+        return sum(len(sample.latencies) for sample in self._all)
 
 
 async def _measure(call: _Call, seconds: float, concurrency: int) -> _Measured:
     """Make calls one at a time for `seconds`, then many at once for as long."""
-    await _Tally(call).run(0)  # the first one opens a connection, and does not count
-    alone = _Tally(call)
+    await _CallSample(call).run(0)  # the first one opens a connection, and does not count
+    alone = _CallSample(call)
     await alone.run(time.perf_counter() + seconds, least=_LEAST)
     if not alone.latencies:
         raise alone.failures[-1]
-    together = [_Tally(call) for _ in range(_SLICES)]
-    rates = [await _rate(tally, seconds / _SLICES, concurrency) for tally in together]
+    together = [_CallSample(call) for _ in range(_SLICES)]
+    rates = [await _rate(sample, seconds / _SLICES, concurrency) for sample in together]
     return _Measured(alone, together, rates)
 
 
-async def _rate(tally: _Tally, seconds: float, concurrency: int) -> float:
-    begun = time.perf_counter()
-    tasks = (tally.run(begun + seconds, number) for number in range(concurrency))
+async def _rate(sample: _CallSample, seconds: float, concurrency: int) -> float:
+    started = time.perf_counter()
+    tasks = (sample.run(started + seconds, number) for number in range(concurrency))
     await asyncio.gather(*tasks)
-    return len(tally.latencies) / (time.perf_counter() - begun)
+    return len(sample.latencies) / (time.perf_counter() - started)
 
 
 def _calibration(reads: _Measured, writes: _Measured) -> Calibration:

@@ -22,6 +22,7 @@ _IMPLIES: Mapping[Capability, Capability] = {
 def closure(capabilities: Iterable[Capability]) -> frozenset[Capability]:
     """Add the consistency levels that those given imply."""
     closed = set(capabilities)
+    # The strongest comes first, so that what it adds is found by the next step.
     for stronger, weaker in _IMPLIES.items():
         if stronger in closed:
             closed.add(weaker)
@@ -33,7 +34,6 @@ class Candidate:
     """One system as a candidate for placement.
 
     Attributes:
-        name: Its name.
         capabilities: What it can do; implied consistency levels are added.
         metrics: What is known of it: seconds, operations/s, ratios. A metric that is missing was
             not estimated yet; one that is not finite counts as missing.

@@ -13,7 +13,7 @@ from mediator.placement.candidates import Candidate
 from mediator.placement.groups import GroupPlan, Pins, plan_groups
 from mediator.placement.proposals import Move, moves_between
 from mediator.placement.rank import ROOT, NodeRank, rank
-from mediator.placement.scores import Choice, Order, node_scores
+from mediator.placement.scores import SystemChoice, SystemOrder, node_scores
 from mediator.placement.sentence import Sentences
 from mediator.routing.model import ClassRoute, DatabaseRoute
 from mediator.schema.annotations import Capability
@@ -41,26 +41,21 @@ _VIEW_CAPABILITIES = frozenset({Capability.SCANS, Capability.SORTING, Capability
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a node is.
+    """Where a node is, and by which choice.
 
     Attributes:
-        node: Its name.
-        system: The system that serves it.
         score: The system's score there; None where nothing votes.
         bound: Whether a binary requirement, its own or one above it, ties it to the system.
-        choice: How the system was chosen.
     """
 
     node: str
     system: str
     score: float | None
     bound: bool
-    choice: Choice
+    choice: SystemChoice
 
 
 class GroupPlacement(NamedTuple):
-    """The system of a cache group, and the names of its fields."""
-
     system: str
     fields: tuple[str, ...]
 
@@ -80,28 +75,23 @@ class Decision:
 
     ranking: NodeRank
     candidates: tuple[Candidate, ...]
-    order: Order
+    order: SystemOrder
     placements: Mapping[str, Placement]
     groups: Mapping[str, Mapping[str, GroupPlacement]]
     moves: tuple[Move, ...] = ()
 
     @cached_property
     def sentences(self) -> Sentences:
-        """Says why each choice is as it is."""
         return Sentences(self.ranking, self.candidates, self.order)
 
     def why(self, node: str) -> str:
-        """Say in one sentence why a node is where it is."""
         return self.sentences.of(self.placements[node].choice)
 
 
 def decide(schema: Schema, candidates: Sequence[Candidate], pins: Pins = NO_PINS) -> Decision:
-    """Decide the placements of a schema.
+    """Decide the placements of a schema; `candidates` are in the order of their registration.
 
-    Args:
-        schema: The schema.
-        candidates: The systems in the order of their registration.
-        pins: Groups that hold data already: they stay, and `moves` has those that would not.
+    The groups in `pins` hold data already: they stay, and `moves` has those that would not.
 
     Raises:
         Unplaceable: No system is left for a node or a declared group.
@@ -129,7 +119,7 @@ def _held(placed: Placement, free: Decision) -> Placement:
 def _decide(
     schema: Schema, candidates: tuple[Candidate, ...], ranking: NodeRank, pins: Pins
 ) -> Decision:
-    order = Order.of(candidates, schema)
+    order = SystemOrder.of(candidates, schema)
     allowed = ranking.eligible if ranking.bound else ranking.qualified
     everything = order.choose(ROOT, allowed, node_scores(ranking))
     bound = _bind(everything, ranking, pins, schema.classes) if ranking.bound else None
@@ -144,14 +134,18 @@ def _decide(
     return Decision(ranking, candidates, order, placements, groups)
 
 
-def _class_bound(class_: ClassSchema, node: NodeRank, order: Order, pins: Pins) -> Choice | None:
+def _class_bound(
+    class_: ClassSchema, node: NodeRank, order: SystemOrder, pins: Pins
+) -> SystemChoice | None:
     if not node.bound:
         return None
     choice = order.choose(node.node, node.eligible, node_scores(node))
     return _bind(choice, node, pins, {class_.name})
 
 
-def _bind(choice: Choice, node: NodeRank, pins: Pins, classes: Collection[str]) -> Choice:
+def _bind(
+    choice: SystemChoice, node: NodeRank, pins: Pins, classes: Collection[str]
+) -> SystemChoice:
     """Tie a subtree to one system: the one that holds all its data already, if it may."""
     held = {system for (class_name, _), system in pins.systems.items() if class_name in classes}
     stays = len(held) == 1 and held <= set(choice.eligible)
@@ -159,7 +153,7 @@ def _bind(choice: Choice, node: NodeRank, pins: Pins, classes: Collection[str]) 
     return replace(choice, system=system, kind="bound", by=node.node)
 
 
-def _placement(node: NodeRank, choice: Choice, bound: bool) -> Placement:
+def _placement(node: NodeRank, choice: SystemChoice, bound: bool) -> Placement:
     return Placement(node.node, choice.system, node.scores.get(choice.system), bound, choice)
 
 
@@ -227,7 +221,6 @@ def named_mistakes(schema: Schema, candidates: Sequence[Candidate]) -> list[Loca
 
 
 def pins_of(route: DatabaseRoute, class_names: Sequence[str]) -> Pins:
-    """Pin what the named classes hold in a routing model."""
     routes = [(name, route.classes[name]) for name in class_names if name in route.classes]
     systems = {
         (name, group): fragment.system
@@ -267,46 +260,22 @@ def _class_route(
     view: str | None,
 ) -> ClassRoute:
     # The main group comes first in `groups`, so that its system, the anchor, does so here.
-    systems = dict.fromkeys(placed.system for placed in groups.values())
-    joint = len(systems) > 1
-    fragments = tuple(_fragment(database, class_, groups, s, version, joint) for s in systems)
-    copy = _copy(database, class_, groups, view, version) if view else None
-    return ClassRoute(class_, version, fragments, copy)
-
-
-def _copy(
-    database: str,
-    class_: ClassSchema,
-    groups: Mapping[str, GroupPlacement],
-    system: str,
-    version: int,
-) -> Fragment:
-    # Another version of the class is another copy, built from the fragments: no two forms mix.
-    name = f"{class_.name}@view.{version}"
-    here = {group: placed.fields for group, placed in groups.items()}
-    anchor = _anchor_of(groups)
-    ttl_s = class_.ttl_s
-    return Fragment(
-        system, database, name, class_.fields, here, version, ttl_s, anchor_system=anchor
-    )
-
-
-def _fragment(
-    database: str,
-    class_: ClassSchema,
-    groups: Mapping[str, GroupPlacement],
-    system: str,
-    version: int,
-    joint: bool,
-) -> Fragment:
-    here = {name: placed.fields for name, placed in groups.items() if placed.system == system}
-    held = {name for names in here.values() for name in names}
-    fields = {name: field for name, field in class_.fields.items() if name in held}
-    anchor = _anchor_of(groups)
-    return Fragment(
-        system, database, class_.name, fields, here, version, class_.ttl_s, joint, anchor
-    )
-
-
-def _anchor_of(groups: Mapping[str, GroupPlacement]) -> str:
-    return next(iter(groups.values())).system
+    systems = list(dict.fromkeys(placed.system for placed in groups.values()))
+    joint, anchor, ttl_s = len(systems) > 1, systems[0], class_.ttl_s
+    fragments = []
+    for system in systems:
+        here = {name: placed.fields for name, placed in groups.items() if placed.system == system}
+        held = {name for names in here.values() for name in names}
+        fields = {name: field for name, field in class_.fields.items() if name in held}
+        fragments.append(
+            Fragment(system, database, class_.name, fields, here, version, ttl_s, joint, anchor)
+        )
+    copy = None
+    if view:
+        # Another version of the class is another copy, built from the fragments: no two forms mix.
+        name = f"{class_.name}@view.{version}"
+        whole = {group: placed.fields for group, placed in groups.items()}
+        copy = Fragment(
+            view, database, name, class_.fields, whole, version, ttl_s, anchor_system=anchor
+        )
+    return ClassRoute(class_, version, tuple(fragments), copy)

@@ -10,7 +10,7 @@ from mediator.base.errors import NotFound
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision
 from mediator.placement.rank import NodeRank
-from mediator.placement.scores import Choice, Scores
+from mediator.placement.scores import Scores, SystemChoice
 from mediator.placement.thresholds import Threshold, thresholds
 from mediator.placement.utility import Term, advantage
 
@@ -20,9 +20,7 @@ __all__ = ["explain", "summarise"]
 def explain(decision: Decision, node: str) -> dict[str, Any]:
     """Explain where a node is placed and why.
 
-    Args:
-        decision: The placements.
-        node: ``*`` for the database, ``articles`` for a class, ``articles.hits`` for a field.
+    `node` is ``*`` for the database, ``articles`` for a class, ``articles.hits`` for a field.
 
     Raises:
         NotFound: There is no such node.
@@ -85,7 +83,9 @@ def _margin(scores: Scores, order: Sequence[str]) -> dict[str, Any] | None:
     }
 
 
-def _thresholds(decision: Decision, choice: Choice, ranks: dict[str, NodeRank]) -> list[Threshold]:
+def _thresholds(
+    decision: Decision, choice: SystemChoice, ranks: dict[str, NodeRank]
+) -> list[Threshold]:
     if choice.scores is None:
         return []
     requirements = {name: ranks[name].requirements for name in choice.scores.shares}

@@ -36,17 +36,14 @@ def number(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """Write a ratio in per cent."""
     return NONE if value is None else f"{value * 100:.3g} %"
 
 
 def name_of(word: str) -> str:
-    """Write the name of a metric, or of a capability, in words."""
     return word.replace("_", " ")
 
 
 def metric(value: float | None, name: str) -> str:
-    """Write the value of a metric in its unit."""
     if value is None:
         return NONE
     if name.endswith("latency"):

@@ -14,7 +14,7 @@ from itertools import chain
 
 from mediator.base.offload import throttle, throttled
 from mediator.placement.rank import NodeRank, Refusal, refuse
-from mediator.placement.scores import Choice, Order, mean_scores, node_scores
+from mediator.placement.scores import SystemChoice, SystemOrder, mean_scores, node_scores
 from mediator.schema.tree import MAIN_GROUP, ClassSchema
 
 __all__ = ["GroupPlan", "Pins", "plan_groups"]
@@ -44,23 +44,19 @@ class GroupPlan:
     """
 
     name: str
-    choice: Choice
-    seen: Mapping[str, Choice]
+    choice: SystemChoice
+    seen: Mapping[str, SystemChoice]
 
 
 def plan_groups(
     class_: ClassSchema,
     rank: NodeRank,
-    order: Order,
+    order: SystemOrder,
     *,
     pins: Pins,
-    bound: Choice | None,
+    bound: SystemChoice | None,
 ) -> tuple[GroupPlan, ...]:
-    """Plan the groups of a class, the main group first.
-
-    Raises:
-        Unplaceable: No system can serve all fields of a declared group.
-    """
+    """Plan the groups, the main one first; `Unplaceable` if no system can serve all of one."""
     planner = _Planner(class_, rank, order.leading(order.default(rank)), pins, bound)
     known, loose = planner.members()
     members = known.pop(MAIN_GROUP, [])
@@ -82,8 +78,7 @@ def plan_groups(
     return tuple(GroupPlan(name, choice, seen[name]) for name, choice in choices.items())
 
 
-def _seen(choice: Choice, fields: Sequence[NodeRank]) -> dict[str, Choice]:
-    """Return the choice made for a group as each of its fields sees it."""
+def _seen(choice: SystemChoice, fields: Sequence[NodeRank]) -> dict[str, SystemChoice]:
     if choice.kind != "own":
         return dict.fromkeys((each.node for each in fields), choice)
     alike = {node_scores(each).ranked(choice.eligible)[0] for each in fields if each.votes}
@@ -96,9 +91,9 @@ def _seen(choice: Choice, fields: Sequence[NodeRank]) -> dict[str, Choice]:
 class _Planner:
     class_: ClassSchema
     rank: NodeRank
-    order: Order
+    order: SystemOrder
     pins: Pins
-    bound: Choice | None
+    bound: SystemChoice | None
 
     @property
     def taken(self) -> set[str]:
@@ -118,8 +113,7 @@ class _Planner:
                 loose.append(each)
         return known, loose
 
-    def choose_main(self, members: Sequence[NodeRank], loose: Sequence[NodeRank]) -> Choice:
-        """Choose where the main group is."""
+    def choose_main(self, members: Sequence[NodeRank], loose: Sequence[NodeRank]) -> SystemChoice:
         fixed = self._fixed(MAIN_GROUP)
         if fixed:
             return fixed
@@ -129,7 +123,7 @@ class _Planner:
             self.rank.node, eligible, node_scores(self.rank) if goals else None
         )
 
-    def choose_shared(self, name: str, fields: Sequence[NodeRank]) -> Choice:
+    def choose_shared(self, name: str, fields: Sequence[NodeRank]) -> SystemChoice:
         """Choose for a group that is known by name: by the mean over its voting fields."""
         fixed = self._fixed(name)
         if fixed:
@@ -138,7 +132,7 @@ class _Planner:
         eligible = self._common(name, fields)
         return self.order.choose(node, eligible, mean_scores(node, fields, eligible))
 
-    def choose_alone(self, each: NodeRank) -> Choice:
+    def choose_alone(self, each: NodeRank) -> SystemChoice:
         """Choose for a field that names no group: by its own requirements alone."""
         if self.bound:
             return self.bound
@@ -146,12 +140,12 @@ class _Planner:
             return self.order.choose(each.node, each.eligible, None)
         return self.order.choose(each.node, each.eligible, node_scores(each))
 
-    def _fixed(self, group: str) -> Choice | None:
+    def _fixed(self, group: str) -> SystemChoice | None:
         """Return the system of a group that holds data, or that all of the class is tied to."""
         held = self.pins.systems.get((self.class_.name, group))
         if held is None:
             return self.bound
-        return Choice(held, "pinned", f"{self.class_.name}#{group}", None, ())
+        return SystemChoice(held, "pinned", f"{self.class_.name}#{group}", None, ())
 
     def _common(self, name: str, fields: Sequence[NodeRank]) -> list[str]:
         systems = self.rank.qualified

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 from mediator.base.clock import Clock
 from mediator.base.observation import CircuitChanged, Observation, StoreCallFinished
 from mediator.placement import pooling
-from mediator.placement.series import Lane, Series
+from mediator.placement.series import Series, SystemSeries
 from mediator.schema.annotations import Metric
 
 __all__ = ["History", "MetricsRegistry"]
@@ -44,15 +44,13 @@ class History:
 
 
 class MetricsRegistry:
-    """Statistics per system, class and operation, from observations."""
-
     EVENTS: ClassVar = frozenset({StoreCallFinished, CircuitChanged})
     """Those that say something about a store's performance."""
 
     def __init__(self, clock: Clock) -> None:
         self._monotonic = clock.monotonic
-        self._series: dict[tuple[str, str, str, str], tuple[Series, Lane]] = {}
-        self._lanes: dict[tuple[str, str], Lane] = {}
+        self._series: dict[tuple[str, str, str, str], tuple[Series, SystemSeries]] = {}
+        self._lanes: dict[tuple[str, str], SystemSeries] = {}
         self._history: dict[str, History] = {}
         self._peers: tuple[tuple[float, Mapping[str, Any]], ...] = ()
         # Taking up many calls at once costs a fraction: the code and its data are warm then.
@@ -81,12 +79,12 @@ class MetricsRegistry:
         self.forget(system)
         self._history[system] = history
         now = self._monotonic()
+        # Their breakers are still open, and an event comes only when they close.
         for key in was_open:
-            self._lanes[key] = Lane(now)
+            self._lanes[key] = SystemSeries(now)
             self._lanes[key].open = True
 
     def forget(self, system: str) -> None:
-        """Drop everything about a system."""
         self._take_up()
         self._history.pop(system, None)
         self._series = {key: kept for key, kept in self._series.items() if key[0] != system}
@@ -99,10 +97,7 @@ class MetricsRegistry:
 
         Latency and availability are weighted averages of current and historic values. Throughput
         is capacity: the larger of the historic value and the highest sustained rate, which fades.
-
-        Args:
-            system: Name of the system.
-            declared: Metrics by the operator's word; they replace measured ones.
+        Metrics that the operator has `declared` replace measured ones.
         """
         history = self._history.get(system, History())
         metrics: dict[Metric, float | None] = {}
@@ -136,7 +131,6 @@ class MetricsRegistry:
         return rates
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what this replica has seen, as JSON."""
         return {"series": list(self._own_series()), "lanes": list(self._own_lanes())}
 
     def merge(self, snapshots: Iterable[Mapping[str, Any]]) -> None:
@@ -149,7 +143,7 @@ class MetricsRegistry:
         self._peers = tuple((now - each.get("age_s", 0.0), each) for each in snapshots)
         # What all replicas sustain together, none of them sees alone.
         for (system, operation), rate in self.offered().items():
-            self._lanes.setdefault((system, operation), Lane(now)).raise_peak(rate)
+            self._lanes.setdefault((system, operation), SystemSeries(now)).raise_peak(rate)
 
     def _take_up(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -161,8 +155,8 @@ class MetricsRegistry:
             if ok:  # the latency of a failed call is not that of the store
                 series.add(now, call.seconds)
 
-    def _opened(self, key: tuple[str, str, str, str], now: float) -> tuple[Series, Lane]:
-        lane = self._lanes.setdefault((key[0], key[3]), Lane(now))
+    def _opened(self, key: tuple[str, str, str, str], now: float) -> tuple[Series, SystemSeries]:
+        lane = self._lanes.setdefault((key[0], key[3]), SystemSeries(now))
         opened = self._series[key] = (Series(now), lane)
         return opened
 
@@ -171,6 +165,7 @@ class MetricsRegistry:
         now = self._monotonic()
         for (system, _), lane in self._lanes.items():
             if system == change.system:
+                # Until now calls have faded by the former state.
                 lane.roll(now)
                 lane.open = change.open
 

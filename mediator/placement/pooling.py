@@ -39,21 +39,20 @@ def aged(lane: Mapping[str, Any], seconds: int) -> Mapping[str, Any]:
 
 
 def latency(lanes: Sequence[Mapping[str, Any]]) -> tuple[float | None, float]:
-    """Return the mean latency, and what share of the window was seen; replicas see the same one."""
+    """Return the mean latency, and what share of the window was seen."""
     seen = sum(row["seen"] for row in lanes)
     if not seen:
         return None, 0.0
     mean = sum(row["seen"] * row["mean"] for row in lanes) / seen
+    # Not their sum: replicas see the same seconds.
     return mean, min(1.0, max(row["seen"] for row in lanes) / WINDOW_S)
 
 
 def p99(rows: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return the 99th percentile of what several series have seen."""
     return percentile(pooled(_dense(row["histogram"]) for row in rows), 0.99)
 
 
 def blend(historic: float | None, current: float | None, share: float) -> float | None:
-    """Mix a current value, which has this share, with the historic one."""
     if historic is None or current is None:
         return historic if current is None else current
     return (1 - share) * historic + share * current
@@ -66,7 +65,6 @@ def capacity(historic: float | None, lanes: Sequence[Mapping[str, Any]]) -> floa
 
 
 def availability(historic: float | None, lanes: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return the share of calls that succeeded."""
     tried = sum(row["all"] for row in lanes)
     current = sum(row["ok"] for row in lanes) / tried if tried else None
     return blend(historic, current, tried / (HISTORY_CALLS + tried))

@@ -1,10 +1,7 @@
 """Moves and proposals: placements that the scores would make otherwise if no data held them.
 
-See docs/papers/ppm.md, traps: flapping.
-
-Nothing moves by a proposal. It is recorded once another system has led by a margin for a dwell
-time, and withdrawn once the current one has led, or come near, for as long; so two systems with
-nearly equal scores never take turns.
+A proposal is recorded once another system has led by a margin for a dwell time, and withdrawn once
+it has not for as long: near-equal systems never take turns (docs/papers/ppm.md, traps: flapping).
 """
 
 from __future__ import annotations
@@ -14,13 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mediator.placement.groups import Pins
-from mediator.placement.scores import Choice
+from mediator.placement.scores import SystemChoice
 from mediator.placement.utility import advantage
 from mediator.schema.tree import MAIN_GROUP, Schema
 
 __all__ = [
-    "DWELL_S",
-    "MARGIN",
     "NOTHING_PROPOSED",
     "Move",
     "Proposal",
@@ -37,13 +32,10 @@ class Move:
 
     Attributes:
         node: A field; or a class, for its main group.
-        current: The system that holds it.
-        proposed: The system that it would be placed on.
-        reason: Why, for people.
+        reason: Why it moves, for people; `why` says why it would be placed there.
         required: Whether the schema rules the current placement out, not only its score.
         current_score: Score of the current system where the choice was made; None if it has none.
         proposed_score: Score of the proposed one; None where nothing votes.
-        why: Why it would be placed there.
     """
 
     node: str
@@ -58,10 +50,10 @@ class Move:
 
 def moves_between(
     schema: Schema,
-    free: Mapping[str, Choice],
+    free: Mapping[str, SystemChoice],
     held: Mapping[str, str],
     pins: Pins,
-    why: Callable[[Choice], str],
+    why: Callable[[SystemChoice], str],
 ) -> tuple[Move, ...]:
     """List the moves from what is held to a free decision, classes before their fields.
 
@@ -95,7 +87,7 @@ def _pinned_nodes(schema: Schema, pins: Pins) -> Iterator[tuple[str, str | None]
                 yield f"{class_.name}.{field_.name}", declared
 
 
-def _scattered(free: Mapping[str, Choice], held: Mapping[str, str]) -> set[str]:
+def _scattered(free: Mapping[str, SystemChoice], held: Mapping[str, str]) -> set[str]:
     """Find bound nodes whose parts are held by several systems."""
     systems: dict[str, set[str]] = {}
     for node, choice in free.items():
@@ -104,25 +96,19 @@ def _scattered(free: Mapping[str, Choice], held: Mapping[str, str]) -> set[str]:
     return {node for node, several in systems.items() if len(several) > 1}
 
 
-def _reason(choice: Choice, current: str) -> str:
+def _reason(choice: SystemChoice, current: str) -> str:
     if current not in choice.eligible:
         return f"{current} does not meet the requirements of {choice.by}"
     return f"{choice.system} scores higher than {current} for {choice.by}"
 
 
 def _move(
-    node: str, choice: Choice, current: str, reason: str, why: str, *, required: bool
+    node: str, choice: SystemChoice, current: str, reason: str, why: str, *, required: bool
 ) -> Move:
     scores = choice.scores.by_system if choice.scores else {}
     now, then = scores.get(current), scores.get(choice.system)
     return Move(node, current, choice.system, reason, required, now, then, why)
 
-
-MARGIN: Final = 0.2
-"""By what share another system's score must exceed the current one's."""
-
-DWELL_S: Final = 60.0
-"""For how many seconds it must, and for how many it must not for a proposal to be withdrawn."""
 
 _NOTABLE: Final = 0.05
 """A change of a margin that is worth noting."""
@@ -134,8 +120,6 @@ class Proposal:
 
     Attributes:
         node: The field, or the class for its main group.
-        current: The system it is on.
-        proposed: The system it would be placed on.
         margin: By what ratio the proposed one's score is higher now.
         since: When the proposed one took the lead, in seconds by the clock of `propose`.
         recorded: Whether it has led for the dwell time.
@@ -173,20 +157,15 @@ def propose(
     moves: Iterable[Move],
     now: float,
     *,
-    margin: float = MARGIN,
-    dwell_s: float = DWELL_S,
+    margin: float,
+    dwell_s: float,
 ) -> tuple[Proposals, list[Proposal]]:
-    """Feed the moves that a fresh decision with everything pinned names.
+    """Return the next state, and the proposals recorded just now.
 
-    Args:
-        state: What the last call returned, or `NOTHING_PROPOSED`.
-        moves: `Decision.moves`.
-        now: Seconds on a clock that all who propose share.
-        margin: The share by which a proposed score must be higher.
-        dwell_s: How long it must be.
-
-    Returns:
-        The next state, and the proposals recorded just now.
+    `state` is what the last call returned, or `NOTHING_PROPOSED`; `moves` are those of a fresh
+    decision with everything pinned. `now` is in seconds of a clock that all who propose share. A
+    proposed score must be higher by the share `margin` for `dwell_s` seconds, and must not be for
+    as long before a proposal is withdrawn.
     """
     leads = {move.node: lead for move in moves if (lead := _lead(move, now)).margin >= margin}
     nodes = dict.fromkeys((*state.by_node, *leads))
@@ -219,6 +198,7 @@ def _lead(move: Move, now: float) -> Proposal:
 def _step(
     before: Proposal | None, lead: Proposal | None, now: float, dwell_s: float
 ) -> Proposal | None:
+    # Another leader does not replace a recorded proposal before that one has lapsed.
     if lead is None or (before and before.recorded and _other(before, lead)):
         lapsed = _lapsing(before, now, dwell_s)
         return lapsed if lapsed or lead is None else lead

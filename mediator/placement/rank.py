@@ -37,14 +37,12 @@ class NodeRank:
     """The result of RANK for one node.
 
     Attributes:
-        node: Its name.
         bound: Whether it, and everything below it, is tied to one system.
         requires: Its own binary requirements.
         qualified: Systems with every capability required here and above, as registered.
         eligible: Those of them that could serve everything below as well.
         scores: Score (fields) or mean score (inner nodes) of the systems that have one.
         dropped: Why the others have none.
-        children: Nodes below.
         requirements: Continuous requirements, own and pushed down (fields only).
         terms: How each score came about (fields only).
         votes: Whether any requirement reaches the field, or a field below.
@@ -91,7 +89,6 @@ class _Scope:
         return replace(fit, requirements=continuous, required=self.required or bool(required))
 
     def without(self, reasons: Mapping[str, str]) -> _Scope:
-        """Drop the systems that a reason is given for."""
         given = {name: reason for name, reason in reasons.items() if reason}
         kept = tuple(candidate for candidate in self.systems if candidate.name not in given)
         return replace(self, systems=kept, dropped={**self.dropped, **given})
@@ -102,11 +99,9 @@ class _Scope:
 
 
 def rank(schema: Schema, candidates: Sequence[Candidate]) -> NodeRank:
-    """Rank all systems at every node of a schema.
+    """Rank all systems at every node of a schema; in mode ``entity`` every class is a bound node.
 
-    Args:
-        schema: The schema; in mode ``entity`` every class is a bound node.
-        candidates: The systems in the order of their registration.
+    `candidates` are in the order of their registration.
 
     Raises:
         Unplaceable: No system is left at a bound node or at a field; `extra["nodes"]` has all

@@ -16,11 +16,11 @@ from mediator.schema.annotations import ContinuousRequirement
 from mediator.schema.tree import Schema
 
 __all__ = [
-    "Choice",
     "Kind",
-    "Order",
     "Requirements",
     "Scores",
+    "SystemChoice",
+    "SystemOrder",
     "mean_scores",
     "node_scores",
     "terms",
@@ -54,7 +54,6 @@ class Scores:
     shares: Mapping[str, float]
 
     def among(self, systems: Collection[str]) -> Scores:
-        """Return the scores of some systems only."""
         kept = {name: score for name, score in self.by_system.items() if name in systems}
         return Scores(self.node, kept, self.shares)
 
@@ -64,12 +63,10 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Choice:
+class SystemChoice:
     """A system chosen.
 
     Attributes:
-        system: The system.
-        kind: Why.
         by: The node or cache group that decided.
         scores: The scores it was chosen by; None where nothing votes.
         eligible: The systems it was chosen from; of equal scores the first one wins.
@@ -83,7 +80,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Order:
+class SystemOrder:
     """The order that breaks ties and gives defaults.
 
     First comes the default system that the schema names, if it names one. Others follow by what a
@@ -96,8 +93,7 @@ class Order:
     view: str | None = None
 
     @classmethod
-    def of(cls, candidates: Sequence[Candidate], schema: Schema) -> Order:
-        """Order candidates, given as they were registered."""
+    def of(cls, candidates: Sequence[Candidate], schema: Schema) -> SystemOrder:
         named, view = schema.default.system, schema.materialised_view.system
 
         def rank_of(candidate: Candidate) -> tuple[bool, bool, float, bool]:
@@ -107,13 +103,12 @@ class Order:
         ordered = tuple(candidate.name for candidate in sorted(candidates, key=rank_of))
         return cls(ordered, named, view)
 
-    def leading(self, system: str) -> Order:
+    def leading(self, system: str) -> SystemOrder:
         """Return the same order with one system before all others."""
         names = (system, *(name for name in self.names if name != system))
         return replace(self, names=names)
 
     def first(self, eligible: Collection[str]) -> str:
-        """Return the first of some systems."""
         return min(eligible, key=self._ranks.__getitem__)
 
     def default(self, rank: NodeRank) -> str:
@@ -122,13 +117,13 @@ class Order:
             return self.named
         return self.first(rank.eligible or rank.qualified)
 
-    def choose(self, node: str, eligible: Collection[str], scores: Scores | None) -> Choice:
+    def choose(self, node: str, eligible: Collection[str], scores: Scores | None) -> SystemChoice:
         """Choose by scores; without any, the first of the systems."""
         allowed = tuple(sorted(eligible, key=self._ranks.__getitem__))
         scored = scores.among(frozenset(eligible)) if scores else None
         if scored is None or not scored.by_system:
-            return Choice(allowed[0], "default", node, None, allowed)
-        return Choice(scored.ranked(allowed)[0], "own", scored.node, scored, allowed)
+            return SystemChoice(allowed[0], "default", node, None, allowed)
+        return SystemChoice(scored.ranked(allowed)[0], "own", scored.node, scored, allowed)
 
     @cached_property
     def _ranks(self) -> Mapping[str, int]:
@@ -136,7 +131,6 @@ class Order:
 
 
 def node_scores(rank: NodeRank) -> Scores:
-    """Return the scores of a node."""
     return Scores(rank.node, rank.scores, _shares(rank))
 
 
@@ -162,6 +156,7 @@ def terms(
             yield share, None
             continue
         largest = max(requirement.weight for requirement in own)
+        # Scaled, so that the sum of huge weights does not overflow.
         total = fsum(requirement.weight / largest for requirement in own)
         for requirement in own:
             yield share * (requirement.weight / largest / total), requirement

@@ -13,7 +13,7 @@ from mediator.base.offload import throttle
 from mediator.placement.candidates import Candidate
 from mediator.placement.figures import metric, name_of, seconds, share
 from mediator.placement.rank import ROOT, NodeRank
-from mediator.placement.scores import Choice, Order, Scores, terms
+from mediator.placement.scores import Scores, SystemChoice, SystemOrder, terms
 from mediator.placement.utility import fulfilment
 from mediator.schema.annotations import Metric, Statistic
 
@@ -34,17 +34,18 @@ _VERBS: Final[Mapping[Metric, str]] = {
 class Sentences:
     """Says why choices are as they are; what choices share is put into words once."""
 
-    def __init__(self, ranking: NodeRank, candidates: Iterable[Candidate], order: Order) -> None:
+    def __init__(
+        self, ranking: NodeRank, candidates: Iterable[Candidate], order: SystemOrder
+    ) -> None:
         self._ranks = {rank.node: rank for rank in ranking.walk()}
         self._systems = {candidate.name: candidate for candidate in candidates}
         self._order = order
-        self._sentences: dict[int, tuple[Choice, str]] = {}
+        self._sentences: dict[int, tuple[SystemChoice, str]] = {}
         self._compared: dict[int, tuple[Scores, str]] = {}
         self._out: dict[tuple[str, tuple[str, ...]], str] = {}
 
-    def of(self, choice: Choice) -> str:
-        """Say why a choice is as it is."""
-        # Kept with what was said of it: no other object may come to have its id.
+    def of(self, choice: SystemChoice) -> str:
+        # The choice is kept with its sentence, so that no other object can get its id.
         kept = self._sentences.get(id(choice))
         if kept is None:
             throttle()
@@ -52,7 +53,7 @@ class Sentences:
             kept = self._sentences[id(choice)] = choice, text
         return kept[1]
 
-    def _because(self, choice: Choice) -> str:
+    def _because(self, choice: SystemChoice) -> str:
         by, rank = _name(choice.by), self._ranks.get(choice.by)
         match choice.kind:
             case "pinned":
@@ -60,9 +61,9 @@ class Sentences:
             case "default" if rank and rank.votes:
                 return f"{by} has fields without goals, so it is on the default system"
             case "default":
-                return "nothing is asked of it, so it is on the default system"
+                return "nothing is required of it, so it is on the default system"
             case "follows":
-                return f"nothing is asked of it, so it follows {by}"
+                return f"nothing is required of it, so it follows {by}"
             case "group":
                 return f"{by} stays together, by the mean of its fields"
         required = self._required(choice)
@@ -74,7 +75,7 @@ class Sentences:
         alone = rank is not None and not rank.children
         return f"{by} decides for itself" if alone else f"{by} goes by the mean of its fields"
 
-    def _required(self, choice: Choice) -> str:
+    def _required(self, choice: SystemChoice) -> str:
         """Name the capabilities that are required of a node, or of the fields of a cache group."""
         rank, scores = self._ranks.get(choice.by), choice.scores
         ranks = (
@@ -82,7 +83,7 @@ class Sentences:
         )
         return _listed(sorted({name for each in ranks for name in each.requires}))
 
-    def _figures(self, choice: Choice) -> str:
+    def _figures(self, choice: SystemChoice) -> str:
         """Say by what the system was chosen, or would be if nothing held it."""
         if choice.scores is None:
             text = self._default(choice.by, self._running(choice))
@@ -90,7 +91,7 @@ class Sentences:
             text = self._compared_by(choice.scores, choice)
         return f"; by what is known today, {text}" if choice.kind == "pinned" else f": {text}"
 
-    def _running(self, choice: Choice) -> tuple[str, ...]:
+    def _running(self, choice: SystemChoice) -> tuple[str, ...]:
         """Return the systems that could have been chosen.
 
         A default is to do all that its class requires, unless no system can.
@@ -100,7 +101,7 @@ class Sentences:
         able = self._able(choice.by)
         return tuple(s for s in choice.eligible if s in able or choice.eligible[0] not in able)
 
-    def _compared_by(self, scores: Scores, choice: Choice) -> str:
+    def _compared_by(self, scores: Scores, choice: SystemChoice) -> str:
         kept = self._compared.get(id(scores))
         if kept is None:
             text = self._comparison(scores, choice.by, choice.eligible)
@@ -151,11 +152,10 @@ class Sentences:
         return f"{first} {_VERBS[name]} {_times(better, worse)} {second} {values}"
 
     def _default(self, by: str, systems: Sequence[str]) -> str:
-        """Say why the first of some systems is the default."""
         first, *others = systems
         if first == self._order.named:
             return f"the schema names {first} as default"
-        all_of_it = f"can do all that {_name(_scope(by))} is asked"
+        all_of_it = f"can do all that is required of {_name(_scope(by))}"
         able = first in self._able(by)
         if not others:
             return f"only {first} {all_of_it}" if able else f"only {first} is left"
@@ -180,7 +180,7 @@ class Sentences:
         """Return the systems that can do all that the class of a node requires."""
         return self._ranks[_scope(by)].eligible
 
-    def _excluded(self, choice: Choice) -> str:
+    def _excluded(self, choice: SystemChoice) -> str:
         by = choice.by if choice.scores else _scope(choice.by)
         key = by, self._running(choice)
         if key not in self._out:
@@ -190,7 +190,7 @@ class Sentences:
             self._out[key] = f"; out: {_listed([*shown, *more])}" if out else ""
         return self._out[key]
 
-    def _reason(self, choice: Choice, by: str, system: str) -> str:
+    def _reason(self, choice: SystemChoice, by: str, system: str) -> str:
         """Say what keeps a system out: of a group, first what its own fields say."""
         shares = choice.scores.shares if choice.scores and "#" in by else ()
         nodes = [*(self._ranks[name] for name in shares), self._ranks[by.partition("#")[0]]]

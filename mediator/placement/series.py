@@ -22,8 +22,8 @@ __all__ = [
     "PERCENTILE_WINDOW_S",
     "SHOWN_HALF_LIFE_S",
     "SUSTAINED_S",
-    "Lane",
     "Series",
+    "SystemSeries",
     "bucket_of",
     "faded",
     "percentile",
@@ -46,7 +46,6 @@ def bucket_of(seconds: float) -> int:
 
 
 def pooled(histograms: Iterable[list[int]]) -> list[int]:
-    """Add histograms up."""
     total = [0] * BUCKETS
     for histogram in histograms:
         total = [a + b for a, b in zip(total, histogram, strict=True)]
@@ -59,6 +58,7 @@ def percentile(histogram: list[int], share: float) -> float | None:
     if ranks[-1] == 0:
         return None
     bucket = bisect_left(ranks, max(1, ceil(share * ranks[-1])))
+    # The middle of the bucket, on the logarithmic scale.
     return float(_SHORTEST_S * 2 ** ((bucket + 0.5) / _PER_OCTAVE))
 
 
@@ -109,13 +109,13 @@ class Series:
         self.window_end = self.second + PERCENTILE_WINDOW_S
 
     def add(self, now: float, seconds: float) -> None:
-        """Take up one successful call."""
         if now >= self.second + 1:
             self.roll(now)
         self.calls += 1
         self.weight += 1.0
         off = seconds - self.mean
         self.mean += off / self.weight
+        # Welford: one deviation is from the old mean, the other from the new one.
         self.m2 += off * (seconds - self.mean)
         self.window[bucket_of(seconds)] += 1
 
@@ -138,7 +138,7 @@ class Series:
         return pooled((self.window, self.window_before))
 
 
-class Lane:
+class SystemSeries:
     """Operations, latency and successes of one system, reads or writes.
 
     A second counts once in the latency, however many calls it had: what counts is for how long a
@@ -175,7 +175,6 @@ class Lane:
         self.open = False
 
     def add(self, now: float, count: int, seconds: float, ok: bool) -> None:
-        """Take up one call of `count` operations, which took `seconds`."""
         if now >= self.second + 1:
             self.roll(now)
         self.fresh += 1
@@ -194,6 +193,7 @@ class Lane:
         passed = max(0, int(now) - self.second)
         if passed:
             self._end_second(passed)
+        # Only the first of these seconds had calls; the others were idle.
         for _ in range(min(passed, SUSTAINED_S)):
             self.ring = [*self.ring[1:], self.count]
             self.count = 0
@@ -220,7 +220,6 @@ class Lane:
         return weight, self.mean + (self.busy / self.served - self.mean) / weight
 
     def raise_peak(self, rate: float) -> None:
-        """Note a rate that was sustained."""
         self.peak = max(self.peak, rate)
 
     @property

@@ -29,10 +29,6 @@ class Threshold:
     """Where one metric of one system flips a choice, the others staying as they are.
 
     Attributes:
-        system: The system whose metric is varied.
-        metric: The metric.
-        statistic: Which statistic of it.
-        measured: Its present value.
         below: The largest smaller value at which another system is chosen, or None.
         above: The smallest larger value at which another system is chosen, or None.
     """
@@ -131,6 +127,7 @@ def _grid(
     positive = [corner for corner in corners if corner > 0] or [1.0]
     scales = {min(positive), max(positive), measured or 1.0}
     values = {scale * 2 ** (half / 2) for scale in scales for half in _OCTAVES}
+    # A step jumps at its corner: it may flip between the corner and the next double.
     neighbours = {
         math.nextafter(corner, way) for corner in corners for way in (-math.inf, math.inf)
     }
@@ -160,6 +157,7 @@ def _first_flip(
 
 
 def _halve(flipped: Callable[[float], bool], before: float, after: float) -> float:
+    # Halved first, so that no sum overflows; the end is reached when no double is between the two.
     while (middle := before / 2 + after / 2) not in (before, after):
         if flipped(middle):
             after = middle

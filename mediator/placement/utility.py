@@ -48,8 +48,6 @@ class Term:
 
 @immutable
 class FieldScore:
-    """The score of one system for one field, and the terms it is made of."""
-
     value: float
     terms: tuple[Term, ...]
 

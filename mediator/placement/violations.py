@@ -1,10 +1,7 @@
-"""Violations: annotations whose score stays below their threshold.
+"""Violations: annotations whose score stays below their threshold (docs/papers/ppm.md).
 
-See docs/papers/ppm.md, SLA violations.
-
-A pure state machine: from the metrics that scoring uses and the time it makes events.
-An annotation violates once its own score has stayed below `below` for `for_s`; it ends, and is
-armed again, when the score is back.
+A pure state machine. An annotation violates once its own score has stayed below `below` for
+`for_s`; the violation ends when the score is back.
 """
 
 from __future__ import annotations
@@ -26,8 +23,6 @@ _Phase: TypeAlias = Literal["began", "ended"]
 
 
 class ViolationEvent(NamedTuple):
-    """A violation began or ended."""
-
     phase: _Phase
     detected: ViolationDetected
 
@@ -59,18 +54,12 @@ def detect_violations(
     candidates: Mapping[str, Candidate],
     now: float,
 ) -> tuple[ViolationState, list[ViolationEvent]]:
-    """Evaluate all annotations with a rule by the present metrics.
+    """Evaluate all annotations with a rule; return the next state, and what began or ended.
 
-    Args:
-        state: What the last call returned; empty at first.
-        schema: The schema.
-        placements: The system of each field, by node.
-        candidates: The systems by name, with their present metrics.
-        now: Seconds on any clock that does not go back.
-
-    Returns:
-        The next state, and what began or ended. A metric that is not known changes nothing; a
-        field that was moved, or an annotation that was removed, starts again without an event.
+    `state` is what the last call returned, empty at first. `placements` has the system of each
+    field, by node. `now` is in seconds of any clock that does not go back. A metric that is not
+    known changes nothing; a field that was moved, or an annotation that was removed, starts again
+    without an event.
     """
     spells: dict[_Key, Spell] = {}
     events = []

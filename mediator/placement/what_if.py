@@ -29,12 +29,9 @@ _Amendment: TypeAlias = Mapping[Annotated[str, Field(pattern="^(weight|goal)$")]
 @document
 @dataclass(frozen=True, slots=True)
 class _Supposition:
-    """What is supposed to be otherwise.
+    """What is supposed to be otherwise: weights and goals, by the JSON pointer of an annotation.
 
-    Attributes:
-        annotations: Weights and goals, by the JSON pointer of an annotation in the schema.
-        metrics: Metrics of systems, by name; seconds, operations/s, ratios.
-        p99: 99th percentiles of latencies, likewise.
+    And metrics (seconds, operations/s, ratios) and 99th percentiles of systems, by their names.
     """
 
     annotations: Annotated[Mapping[str, _Amendment], Field(max_length=1_000)] = field(
@@ -52,12 +49,9 @@ def what_if(schema: Schema, candidates: Sequence[Candidate], supposition: Any) -
     """Say where the scores would place a schema now, and where if something were otherwise.
 
     What holds data already is left out of account on both sides: only scores are compared.
-
-    Args:
-        schema: The schema as it is.
-        candidates: The systems in the order of their registration.
-        supposition: What is supposed to be otherwise, as parsed JSON: ``{"annotations": {pointer:
-            {"weight", "goal"}}, "metrics": {system: {…}}, "p99": {system: {…}}}``.
+    `candidates` are in the order of their registration. `supposition` is parsed JSON:
+    ``{"annotations": {pointer: {"weight", "goal"}}, "metrics": {system: {…}}, "p99": {system:
+    {…}}}``.
 
     Raises:
         Invalid: It has mistakes, or names an annotation or a system that is not there.
@@ -69,7 +63,10 @@ def what_if(schema: Schema, candidates: Sequence[Candidate], supposition: Any) -
     amended = _amended(schema, supposed.annotations)
     before = decide(schema, candidates)
     after = decide(amended, [_supposing(candidate, supposed) for candidate in candidates])
-    nodes = {node: _compared(node, before, after) for node in before.placements}
+    nodes = {
+        node: {"before": _side(node, before), "after": _side(node, after)}
+        for node in before.placements
+    }
     moves = [
         {
             "node": node,
@@ -122,10 +119,6 @@ def _supposing(candidate: Candidate, supposed: _Supposition) -> Candidate:
     metrics = {**candidate.metrics, **supposed.metrics.get(candidate.name, {})}
     p99 = {**candidate.p99, **supposed.p99.get(candidate.name, {})}
     return replace(candidate, metrics=metrics, p99=p99)
-
-
-def _compared(node: str, before: Decision, after: Decision) -> dict[str, Any]:
-    return {"before": _side(node, before), "after": _side(node, after)}
 
 
 def _side(node: str, decision: Decision) -> dict[str, Any]:

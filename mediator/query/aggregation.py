@@ -17,13 +17,7 @@ from mediator.schema.limits import DECIMAL_DIGITS
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
 
-__all__ = [
-    "Groups",
-    "Row",
-    "checked",
-    "lookup_of_row",
-    "too_many_groups",
-]
+__all__ = ["Groups", "Row", "checked", "lookup_of_row", "too_many_groups"]
 
 _Key: TypeAlias = tuple[Any, ...]
 
@@ -47,8 +41,6 @@ def lookup_of_row(aggregate: Aggregate, row: Row) -> Lookup:
 
 
 class _Count:
-    """Counts values."""
-
     def __init__(self) -> None:
         self.count = 0
 
@@ -115,15 +107,11 @@ def checked(row: Row) -> Row:
 
 
 class _Average(_Sum):
-    """Divides a sum by its count."""
-
     def result(self) -> Value:
         return _fitting(average(self.total(), self.count))
 
 
 class _Extreme:
-    """Keeps the least or the greatest value."""
-
     def __init__(self, better: Callable[[Any, Any], bool]) -> None:
         self._better = better
         self._best: Value | MissingType = MISSING
@@ -146,6 +134,7 @@ def _partial_sums(floats: Sequence[float]) -> list[float]:
             if abs(x) < abs(y):
                 x, y = y, x
             high = x + y
+            # What `high` was rounded by, exactly, because |x| >= |y| (Dekker's fast two-sum).
             low = y - (high - x)
             if low:
                 partials[count] = low
@@ -171,8 +160,6 @@ class _Group:
 
 
 class Groups:
-    """Takes objects one after the other, and answers their groups."""
-
     def __init__(self, aggregate: Aggregate, most: int) -> None:
         self._aggregate = aggregate
         self._most = most
@@ -182,11 +169,7 @@ class Groups:
             self._groups[()] = self._new(())
 
     def add(self, lookup: Lookup) -> None:
-        """Take one object.
-
-        Raises:
-            Invalid: There are too many groups.
-        """
+        """Take one object; raises `Invalid` if there are too many groups."""
         values = tuple([lookup(path) for path in self._aggregate.group])
         key = tuple([_hashable(value) for value in values])
         group = self._groups.get(key)
@@ -224,7 +207,6 @@ def _hashable(value: Value | MissingType) -> Any:
 
 
 def too_many_groups(most: int) -> Invalid:
-    """Return the error of an aggregate with too many groups."""
     return _beyond(f"there are more than {most} groups")
 
 

@@ -19,12 +19,7 @@ __all__ = ["LONG", "Budget", "Ceiling", "Checkpoints", "FilterEvaluator", "Limit
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The caller's own limits on a query, in addition to `Limits`; None: no limit.
-
-    Attributes:
-        rows: Records that stores may send for it.
-        seconds: Time it may take.
-    """
+    """The caller's own limits on a query, in addition to `Limits`; None: no limit."""
 
     rows: int | None = None
     seconds: float | None = None
@@ -65,7 +60,6 @@ class Budget:
         self.started = self.clock.monotonic()
 
     def left_s(self) -> float:
-        """Return the seconds that are left."""
         left = self.limits.seconds - (self.clock.monotonic() - self.started)
         if left <= 0:
             raise self.too_long()
@@ -83,7 +77,6 @@ class Budget:
             )
 
     def too_long(self) -> TooCostly:
-        """Return the error of a query that takes too long."""
         return TooCostly(
             f"The query takes more than {self.limits.seconds:g} s. What helps: an index on a field"
             " of the filter, or a narrower filter.",
@@ -126,19 +119,13 @@ class Checkpoints:
 
 
 class FilterEvaluator:
-    """Evaluates one filter on many objects."""
-
     def __init__(self, filter_: Filter, budget: Budget) -> None:
         self._test = compile_filter(filter_)
         self._searched = _searched(filter_)
         self._checkpoints = Checkpoints(budget)
 
     async def select(self, objects: Iterable[_T], lookup: Callable[[_T], Lookup]) -> list[_T]:
-        """Return the objects that the filter holds for.
-
-        Raises:
-            TooCostly: The time of the query is over.
-        """
+        """Return the objects that the filter holds for; raises `TooCostly` when time is over."""
         selected: list[_T] = []
         for each in objects:
             if self._checkpoints.is_due():
@@ -159,7 +146,6 @@ class FilterEvaluator:
 
 
 def _searched(filter_: Filter) -> frozenset[Path]:
-    """Return the paths whose values are searched through."""
     match filter_:
         case And(operands) | Or(operands):
             return frozenset().union(*map(_searched, operands))

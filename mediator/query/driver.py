@@ -10,7 +10,7 @@ from mediator.model.query import Position
 from mediator.operations.expiry import live_records
 from mediator.query.aggregation import Row, checked, too_many_groups
 from mediator.query.budget import Budget
-from mediator.query.planner import Plan
+from mediator.query.planner import QueryPlan
 from mediator.query.semi_joins import PAGE_VALUES, Projection
 from mediator.stores.port import (
     Aggregating,
@@ -36,9 +36,7 @@ _T = TypeVar("_T")
 
 
 class Driver:
-    """Queries the system that a plan has chosen."""
-
-    def __init__(self, plan: Plan, systems: Systems, budget: Budget) -> None:
+    def __init__(self, plan: QueryPlan, systems: Systems, budget: Budget) -> None:
         self._plan = plan
         self._guarded = systems.get(plan.driver.system)
         self._now_for = systems.now_for
@@ -62,10 +60,10 @@ class Driver:
             yield self._live(results)
             if results.resume is None:
                 return
+            # Only the first page begins at the cursor; the next ones where the store stopped.
             limit, after, resume = page, None, results.resume
 
     async def documents(self, after: Position | None, projection: Projection) -> DocumentPage:
-        """Find a page of documents."""
         plan = self._plan
         store = cast("Joining", self._guarded.store)  # or else the plan would have no projection
         query, pushed = plan.query, plan.pushdown.pushed
@@ -89,8 +87,8 @@ class Driver:
             store.aggregate,
             plan.driver,
             plan.pushdown.pushed,
-            aggregate.group,
-            aggregate.compute,
+            aggregate,
+            # One more shows that there are too many.
             limit=most + 1,
             deadline_s=self._budget.left_s(),
         )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from mediator.base.immutable import immutable
 from mediator.model.evaluate import Lookup, lookup_of
@@ -17,21 +17,15 @@ from mediator.operations.merge import merge_fragments
 from mediator.query.aggregation import Groups, Row, lookup_of_row
 from mediator.query.budget import Budget, Checkpoints, FilterEvaluator
 from mediator.query.driver import Driver
-from mediator.query.joins import Joiner
-from mediator.query.planner import Plan
+from mediator.query.joins import Joiner, ResolveTornReads
+from mediator.query.planner import QueryPlan
 from mediator.query.semi_joins import Projection
-from mediator.routing.fragments import Resource, resource_of
-from mediator.routing.model import ClassRoute
+from mediator.routing.fragments import ResourceFragments, resource_of
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
 from mediator.stores.port import Read, Record
 
-__all__ = ["Answer", "Execution", "Item", "ResolveTornReads"]
-
-ResolveTornReads: TypeAlias = Callable[
-    [ClassRoute, Get, Sequence[Outcome | None]], Awaitable[Sequence[Outcome | None]]
-]
-"""Resolves torn reads: see `mediator.operations.torn_reads`."""
+__all__ = ["Execution", "Item", "QueryResult", "ResolveTornReads"]
 
 
 @immutable
@@ -42,7 +36,6 @@ class Item:
     joined: Mapping[str, Outcome | None] = field(default_factory=dict)
 
     def lookup(self) -> Lookup:
-        """Return the lookup of the object and of what is joined."""
         own = lookup_of(self.outcome.id, self.outcome.values or {})
         if not self.joined:
             return own
@@ -66,15 +59,11 @@ def _nothing(_: tuple[str, ...]) -> MissingType:
 
 
 @immutable
-class Answer:
+class QueryResult:
     """What came of a query: objects, or rows of an aggregate.
 
     Attributes:
-        items: The objects.
-        rows: The groups.
         next: The position of the last object, if more follow.
-        plan: How it was done.
-        budget: What it cost.
         freshness: Set if the view answered.
         partial: Groups of objects that took part in it, of which writes over several systems may be
             missing that other groups already show.
@@ -85,7 +74,7 @@ class Answer:
     items: tuple[Item, ...]
     rows: tuple[Row, ...]
     next: Position | None
-    plan: Plan
+    plan: QueryPlan
     budget: Budget
     freshness: Freshness | None = None
     partial: tuple[str, ...] = ()
@@ -93,11 +82,9 @@ class Answer:
 
 
 class Execution:
-    """Carries out one plan."""
-
     def __init__(
         self,
-        plan: Plan,
+        plan: QueryPlan,
         calls: StoreCalls,
         budget: Budget,
         joiner: Joiner,
@@ -115,13 +102,8 @@ class Execution:
         query = plan.query
         self._resource = Get(query.database, query.class_name, "", plan.fields)
 
-    async def run(self) -> Answer:
-        """Return the answer.
-
-        Raises:
-            TooCostly: It goes beyond the budget.
-            Unavailable: A system that is needed does not answer.
-        """
+    async def run(self) -> QueryResult:
+        """Return the result; raises `TooCostly` beyond the budget, and `Unavailable`."""
         if self._plan.query.aggregate is not None:
             answer = await self._aggregate()
         elif self._plan.projection is not None and self._is_whole_page():
@@ -136,7 +118,7 @@ class Execution:
         query = self._plan.query
         return query.after is None or not query.order
 
-    async def _documents(self, projection: Projection) -> Answer:
+    async def _documents(self, projection: Projection) -> QueryResult:
         query = self._plan.query
         page = await self._driver.documents(query.after, projection)
         following = None
@@ -144,7 +126,7 @@ class Execution:
             lookup = lookup_of(page.last.id, page.last.values)
             following = position_of(query.order, lookup, page.last.id)
         budget = self._budget
-        return Answer((), (), following, self._plan, budget, documents=page.documents)
+        return QueryResult((), (), following, self._plan, budget, documents=page.documents)
 
     async def find(self) -> list[Item]:
         """Find the objects that are answered, and one more if more follow."""
@@ -154,8 +136,9 @@ class Execution:
             items += await self._following(plan.rest).find()
         return items
 
-    def _following(self, rest: Plan) -> Execution:
+    def _following(self, rest: QueryPlan) -> Execution:
         following = Execution(rest, self._calls, self._budget, self._joiner, self._resolve_torn)
+        # Shared: an object that loses its value in between must not be found by both.
         following._seen, following._partial = self._seen, self._partial
         return following
 
@@ -204,14 +187,14 @@ class Execution:
             return items
         return await self._late.select(items, Item.lookup)
 
-    def _answer(self, items: Sequence[Item]) -> Answer:
+    def _answer(self, items: Sequence[Item]) -> QueryResult:
         query = self._plan.query
         page = tuple(items[: query.limit])
         following = None
         if len(items) > query.limit:
             last = page[-1]
             following = position_of(query.order, last.lookup(), last.outcome.id)
-        return Answer(page, (), following, self._plan, self._budget)
+        return QueryResult(page, (), following, self._plan, self._budget)
 
     async def _objects(self, after: Position | None) -> AsyncIterator[list[Item]]:
         """Find objects page by page, put them together, and apply the filter on their fields."""
@@ -239,7 +222,9 @@ class Execution:
         self._partial.update(*[o.partial for o in outcomes if o is not None and o.partial])
         return outcomes
 
-    async def _merged(self, whole: Resource, records: Sequence[Record]) -> Sequence[Outcome | None]:
+    async def _merged(
+        self, whole: ResourceFragments, records: Sequence[Record]
+    ) -> Sequence[Outcome | None]:
         plan, fragments = self._plan, whole.fragments
         if len(fragments) == 1:
             return [merge_fragments(plan.route, whole, r.id, (r,)) for r in records]
@@ -259,15 +244,14 @@ class Execution:
             outcomes.append(merge_fragments(plan.route, whole, record.id, own))
         return outcomes
 
-    async def _aggregate(self) -> Answer:
+    async def _aggregate(self) -> QueryResult:
         plan, query = self._plan, self._plan.query
         assert query.aggregate is not None
         rows = await self._driver.rows() if plan.aggregated else await self._grouped()
         rows = await self._in_order(rows)
-        return Answer((), tuple(rows), None, plan, self._budget)
+        return QueryResult((), tuple(rows), None, plan, self._budget)
 
     async def _grouped(self) -> list[Row]:
-        """Group the objects here."""
         assert self._plan.query.aggregate is not None
         groups = Groups(self._plan.query.aggregate, self._budget.limits.groups)
         checkpoints = Checkpoints(self._budget)

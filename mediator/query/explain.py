@@ -20,7 +20,7 @@ from mediator.model.filters import (
     Path,
 )
 from mediator.query.budget import Budget
-from mediator.query.planner import Plan
+from mediator.query.planner import QueryPlan
 from mediator.routing.fragments import resource_of
 from mediator.schema.scalars import SCALAR_ENCODERS
 from mediator.schema.types import FieldType, Value
@@ -29,7 +29,6 @@ __all__ = ["explanation", "filter_document"]
 
 
 def filter_document(filter_: Filter | None) -> dict[str, Any] | None:
-    """Return a filter in the form in which it is sent."""
     match filter_:
         case None:
             return None
@@ -74,8 +73,7 @@ def _json(value: Value) -> Any:
     return [_json(item) for item in value] if isinstance(value, list) else value
 
 
-def explanation(plan: Plan, budget: Budget, returned: int) -> dict[str, Any]:
-    """Return how a query was carried out, and what it cost."""
+def explanation(plan: QueryPlan, budget: Budget, returned: int) -> dict[str, Any]:
     return {
         **_search(plan),
         "others": _others(plan),
@@ -90,7 +88,7 @@ def explanation(plan: Plan, budget: Budget, returned: int) -> dict[str, Any]:
     }
 
 
-def _search(plan: Plan) -> dict[str, Any]:
+def _search(plan: QueryPlan) -> dict[str, Any]:
     return {
         "system": plan.driver.system,
         "access": plan.access.value,
@@ -108,7 +106,7 @@ def _search(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _others(plan: Plan) -> list[str]:
+def _others(plan: QueryPlan) -> list[str]:
     if plan.aggregated:
         return []
     fragments = resource_of(plan.route, plan.fields).fragments

@@ -21,7 +21,7 @@ from mediator.model.filters import (
 )
 from mediator.model.patterns import Wildcard, tokens
 from mediator.query.json_node import Node
-from mediator.query.paths import ResolvedPath, Scope, only_member, resolve_path
+from mediator.query.paths import NameScope, ResolvedPath, only_member, resolve_path
 from mediator.schema.errors import InvalidValue, locations_below
 from mediator.schema.types import FieldType
 
@@ -54,7 +54,7 @@ _TEXTS: Final = frozenset({FieldType.STRING, FieldType.REFERENCE, None})
 class FilterParser:
     """Parses one filter; what is returned after an error is thrown away."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: NameScope) -> None:
         self._scope = scope
         self._nodes = self._values = self._characters = self._wildcards = 0
 

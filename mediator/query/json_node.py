@@ -6,12 +6,11 @@ A reader returns something usable even after an error, because the result is dis
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from mediator.base.errors import Location
 from mediator.schema.errors import token
-from mediator.schema.ids import NAME
 from mediator.schema.limits import MAX_ERRORS
 from mediator.schema.tree import MISSING
 
@@ -56,7 +55,6 @@ class Node:
         return self.value is not MISSING
 
     def error(self, detail: str) -> None:
-        """Note an error here."""
         if len(self.errors) < MAX_ERRORS:
             self.errors.append(Location(self.pointer, detail))
 
@@ -102,35 +100,21 @@ class Node:
             return []
         return [Node(element, self, self.errors, index) for index, element in enumerate(self.value)]
 
-    def integer(self, default: int = 0, *, least: int, most: int) -> int:
-        """Read an integer from least to most, both included."""
+    def read(self, default: Any, accepts: Callable[[Any], object], wanted: str) -> Any:
+        """Return what is accepted; the default where it is left out, or something else."""
         if not self.given:
             return default
-        if type(self.value) is int and least <= self.value <= most:
+        if accepts(self.value):
             return self.value
-        self.error(f"must be an integer from {least} to {most}")
+        self.error(f"must be {wanted}")
         return default
+
+    def integer(self, default: int, *, least: int, most: int) -> int:
+        """Read an integer from least to most, both included."""
+        wanted = f"an integer from {least} to {most}"
+        found = self.read(default, lambda v: type(v) is int and least <= v <= most, wanted)
+        return int(found)
 
     def boolean(self) -> bool:
         """Read true or false; false if it is left out."""
-        if self.given and type(self.value) is not bool:
-            self.error("must be true or false")
-        return self.value is True
-
-    def name(self, pattern: re.Pattern[str] = NAME) -> str | None:
-        """Read a name; None if it is left out."""
-        if not self.given:
-            return None
-        if isinstance(self.value, str) and pattern.fullmatch(self.value):
-            return self.value
-        self.error(f"must be a name like {pattern.pattern}")
-        return None
-
-    def word(self, *among: str) -> str | None:
-        """Read one of some strings; None if it is left out."""
-        if not self.given:
-            return None
-        if isinstance(self.value, str) and self.value in among:
-            return self.value
-        self.error(f"must be one of {', '.join(among)}")
-        return None
+        return bool(self.read(False, lambda value: type(value) is bool, "true or false"))

@@ -19,7 +19,7 @@ import orjson
 from mediator.base.errors import Invalid, Location
 from mediator.query.filter_parser import OPERATORS
 from mediator.query.parser import ParsedQuery, parse_query_document
-from mediator.query.paths import Scope
+from mediator.query.paths import NameScope
 from mediator.schema.errors import InvalidValue
 from mediator.schema.tree import Schema
 from mediator.schema.types import FieldType
@@ -41,13 +41,9 @@ _CONDITION: Final = re.compile(r"/filter/and/([0-9]+)")
 def parse_parameters(
     pairs: Sequence[tuple[str, str]], schema: Schema, class_name: str, *, most: int
 ) -> ParsedQuery:
-    """Read a query from the parameters of an address, decoded, in their order.
-
-    Raises:
-        Invalid: With the parameters that are wrong.
-    """
+    """Read a query from decoded parameters, in their order; raises `Invalid`, naming wrong ones."""
     document: dict[str, Any] = {}
-    scope = Scope(schema.classes[class_name])
+    scope = NameScope(schema.classes[class_name])
     names: list[str] = []
     conditions: list[Any] = []
     for name, text in pairs:
@@ -71,13 +67,11 @@ def parse_parameters(
         raise Invalid(f"{first.pointer} {first.detail}", locations=locations) from None
 
 
-def _condition(scope: Scope, name: str, text: str) -> dict[str, Any]:
+def _condition(scope: NameScope, name: str, text: str) -> dict[str, Any]:
     path, operator = _split(name)
     if operator == "exists":
-        wanted = _BOOLEANS.get(text)
-        if wanted is None:
-            raise _wrong(name, "must be true or false")
-        return {"exists": path} if wanted else {"not": {"exists": path}}
+        exists = {"exists": path}
+        return exists if _flag(name, text) else {"not": exists}
     convert = _converter(scope, path, operator)
     if operator not in _LISTS:
         return {operator: [path, convert(text)]}
@@ -91,7 +85,7 @@ def _split(name: str) -> tuple[str, str]:
     return (path, last) if path and last in _TESTS else (name, "eq")
 
 
-def _converter(scope: Scope, path: str, operator: str) -> Callable[[str], Any]:
+def _converter(scope: NameScope, path: str, operator: str) -> Callable[[str], Any]:
     """Return what makes a JSON constant of a text; the reader judges what comes of it."""
     try:
         target = scope.find(path)

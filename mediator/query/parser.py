@@ -13,8 +13,8 @@ from mediator.query.filter_parser import FilterParser
 from mediator.query.json_node import Node
 from mediator.query.paths import (
     JSON_SCALAR,
+    NameScope,
     ResolvedPath,
-    Scope,
     only_member,
     path_of_field,
     resolve_path,
@@ -43,7 +43,6 @@ class ParsedQuery:
         query: The query, without its position.
         levels: What the levels of its order mean, to read and write positions.
         after: The cursor, sealed as it is.
-        explain: Whether the plan is to be returned.
         identity: The query as one text, alike for alike queries.
         results: What an aggregate answers, in order: what it groups by, and what it computes.
     """
@@ -59,24 +58,21 @@ class ParsedQuery:
 def parse_query_document(
     document: Any, schema: Schema, class_name: str, *, most: int = MOST_LIMIT
 ) -> ParsedQuery:
-    """Read a query.
-
-    Raises:
-        Invalid: With the location of every error.
-    """
+    """Read a query; raises `Invalid` with the location of every mistake."""
     node = Node(document, "", [])
     node.shape(
         *("filter", "order", "limit", "after", "fields", "aggregate", "join"),
         *("allow_scan", "explain"),
     )
-    query, levels, results = _Reader(node, schema, class_name).read(most)
-    after, explain = _text(node["after"]), node["explain"].boolean()
+    query, levels, results = _QueryParser(node, schema, class_name).read(most)
+    after = node["after"].read(None, lambda raw: raw is None or isinstance(raw, str), "a string")
+    explain = node["explain"].boolean()
     if node.errors:
         raise invalid(node.errors)
     return ParsedQuery(query, levels, after, explain, _identity(document), results)
 
 
-class _Reader:
+class _QueryParser:
     """Reads one query; what is returned after an error is thrown away."""
 
     def __init__(self, node: Node, schema: Schema, class_name: str) -> None:
@@ -108,10 +104,10 @@ class _Reader:
         answered = {**results.groups, **(results.computed or {})} if results else {}
         return query, tuple(target for _, target in levels), answered
 
-    def _joins(self) -> tuple[tuple[Join, ...], Scope]:
+    def _joins(self) -> tuple[tuple[Join, ...], NameScope]:
         node = self._node["join"]
         nodes = node.elements(MOST_JOINS) if isinstance(node.value, list) else [node]
-        scope = Scope(self._class)
+        scope = NameScope(self._class)
         joins: list[Join] = []
         for each in nodes if node.given else ():
             join = self._join(each, scope)
@@ -121,9 +117,10 @@ class _Reader:
                 scope = replace(scope, joined=joined)
         return tuple(joins), scope
 
-    def _join(self, node: Node, scope: Scope) -> Join | None:
+    def _join(self, node: Node, scope: NameScope) -> Join | None:
         node.shape("fields", required=("as", "reference"))
-        alias = node["as"].name(FIELD_NAME)
+        wanted = f"a name like {FIELD_NAME.pattern}"
+        alias = node["as"].read(None, _is_name, wanted)
         target = resolve_path(node["reference"], scope)
         if alias is None or target is None:
             return None
@@ -136,7 +133,7 @@ class _Reader:
             return Join(alias, target.path, target.reference, fields)
         return None
 
-    def _order(self, scope: Scope) -> list[tuple[OrderBy, ResolvedPath]]:
+    def _order(self, scope: NameScope) -> list[tuple[OrderBy, ResolvedPath]]:
         levels = []
         for node in self._node["order"].elements(MOST_LEVELS):
             path, descending = _level(node)
@@ -160,7 +157,9 @@ def _level(node: Node) -> tuple[Node, bool]:
     pair = node.elements(2, 2)
     if not pair:
         return Node("id", node.pointer, []), False
-    return pair[0], pair[1].word("asc", "desc") == "desc"
+    directions = ("asc", "desc")
+    word = pair[1].read(None, directions.__contains__, f"one of {', '.join(directions)}")
+    return pair[0], word == "desc"
 
 
 def _fields(node: Node, schema: ClassSchema) -> tuple[str, ...] | None:
@@ -175,13 +174,8 @@ def _fields(node: Node, schema: ClassSchema) -> tuple[str, ...] | None:
     return tuple(sorted({name.value for name in names if isinstance(name.value, str)}))
 
 
-def _text(node: Node) -> str | None:
-    if not node.given or node.value is None:
-        return None
-    if not isinstance(node.value, str):
-        node.error("must be a string")
-        return None
-    return node.value
+def _is_name(raw: Any) -> bool:
+    return isinstance(raw, str) and FIELD_NAME.fullmatch(raw) is not None
 
 
 MOST_COMPUTATIONS: Final = 32
@@ -190,7 +184,7 @@ MOST_GROUPED: Final = 8
 _NUMBERS: Final = frozenset({FieldType.INTEGER, FieldType.FLOAT, FieldType.DECIMAL, None})
 
 
-def parse_aggregate(node: Node, scope: Scope) -> tuple[Aggregate | None, Scope | None]:
+def parse_aggregate(node: Node, scope: NameScope) -> tuple[Aggregate | None, NameScope | None]:
     """Read an aggregate, and the scope of its results; None if it is left out."""
     if not node.given:
         return None, None
@@ -211,13 +205,13 @@ def parse_aggregate(node: Node, scope: Scope) -> tuple[Aggregate | None, Scope |
         if read is not None:
             compute[name], result = read
             results[name] = replace(result, path=(name,))
-    results_scope = Scope(scope.schema, computed=results, groups=groups)
+    results_scope = NameScope(scope.schema, computed=results, groups=groups)
     having = FilterParser(results_scope).read(node["filter"])
     paths = tuple(target.path for target in groups.values())
     return Aggregate(paths, compute, having), results_scope
 
 
-def _computation(node: Node, scope: Scope) -> tuple[Computation, ResolvedPath] | None:
+def _computation(node: Node, scope: NameScope) -> tuple[Computation, ResolvedPath] | None:
     name = only_member(node, frozenset(Function), "function")
     if name is None:
         return None

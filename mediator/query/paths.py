@@ -13,6 +13,7 @@ from mediator.base.errors import Invalid, Location
 from mediator.model.filters import ID, Path
 from mediator.model.query import Position
 from mediator.query.json_node import Node
+from mediator.schema.constraints import unconstrained
 from mediator.schema.documents import document
 from mediator.schema.errors import InvalidValue
 from mediator.schema.limits import DOCUMENT_DEPTH
@@ -23,8 +24,8 @@ from mediator.schema.values import decoder, encoder, item_decoder
 
 __all__ = [
     "JSON_SCALAR",
+    "NameScope",
     "ResolvedPath",
-    "Scope",
     "decode_position",
     "encode_position",
     "only_member",
@@ -41,7 +42,6 @@ class ResolvedPath:
     """What a path leads to.
 
     Attributes:
-        path: The path.
         type: Its type; None within a document, where every JSON value may be.
         decode: From a JSON constant to a value of the type, null excepted; raises `InvalidValue`.
         encode: From a value to JSON; None if it is JSON already.
@@ -62,7 +62,6 @@ class ResolvedPath:
         return self.type is None or self.type in SCALARS
 
     def to_json(self, value: Value) -> Any:
-        """Return the JSON form of a value."""
         return value if self.encode is None or value is None else self.encode(value)
 
     def from_json(self, json: Any) -> Any:
@@ -85,8 +84,8 @@ _ID_PATH: Final = ResolvedPath(ID, FieldType.STRING, _TEXT, item=_TEXT)
 
 
 def path_of_field(path: Path, field_: Field) -> ResolvedPath:
-    """Return the target that a whole field is; its `max_length` does not bind constants."""
-    free = replace(field_, max_length=None)
+    """Return the target that a whole field is; its constraints do not bind constants."""
+    free = unconstrained(field_)
     item: Callable[[Any], Any] | None = None
     if field_.type in {FieldType.LIST, FieldType.SET}:
         item = item_decoder(field_)
@@ -96,11 +95,10 @@ def path_of_field(path: Path, field_: Field) -> ResolvedPath:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class NameScope:
     """The names that a query may use.
 
     Attributes:
-        schema: The queried class.
         joined: The classes joined, by alias.
         computed: Results of an aggregate, by name; with them, only they and `groups` are known.
         groups: What an aggregate groups by, by its path.
@@ -125,7 +123,7 @@ class Scope:
         return _within(self.schema, names)
 
 
-def resolve_path(node: Node, scope: Scope) -> ResolvedPath | None:
+def resolve_path(node: Node, scope: NameScope) -> ResolvedPath | None:
     """Find what the path at a node means; an error is noted."""
     if not isinstance(node.value, str):
         node.error("must be a path")

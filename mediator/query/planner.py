@@ -46,24 +46,23 @@ from mediator.query.semi_joins import (
 from mediator.routing.fragments import reaching
 from mediator.routing.model import ClassRoute
 from mediator.schema.tree import MISSING
-from mediator.stores.port import Access, Aggregating, Fragment, Pushdown, Store, is_queryable
+from mediator.stores.port import AccessPath, Aggregating, Fragment, Pushdown, Store, is_queryable
 
-__all__ = ["UNBOUND", "Plan", "StoreOf", "make_plan", "spread_of"]
+__all__ = ["UNBOUND", "QueryPlan", "StoreOf", "make_plan", "spread_of"]
 
 StoreOf = Callable[[str], Store]
 """Finds the store of a system; raises `Unavailable` if it is not connected."""
 
 CACHED_PLANS: Final = 256
 
-_RANKS: Final = {access: rank for rank, access in enumerate(Access)}
+_RANKS: Final = {access: rank for rank, access in enumerate(AccessPath)}
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class QueryPlan:
     """How a query is carried out.
 
     Attributes:
-        query: The query.
         route: Of the class; of a query that the view answers, the view.
         driver: The fragment whose system finds the objects.
         pushdown: What that system does.
@@ -94,7 +93,7 @@ class Plan:
     semi_joins: SemiJoins = NO_SEMI_JOINS
     driver_fields: tuple[str, ...] | None = None
     projection: Projection | None = None
-    rest: Plan | None = None
+    rest: QueryPlan | None = None
 
     @property
     def limited(self) -> bool:
@@ -103,12 +102,12 @@ class Plan:
         return self.ordered and whole and self.query.aggregate is None
 
     @property
-    def access(self) -> Access:
+    def access(self) -> AccessPath:
         """How the objects are found: sending all of them is a scan."""
         if self.pushdown.pushed is None and self.semi_joins.joins:
-            return Access.SERVER_SCAN
+            return AccessPath.SERVER_SCAN
         through = self.pushdown.pushed is None and not (self.limited or self.aggregated)
-        return Access.CLIENT_SCAN if through else self.pushdown.access
+        return AccessPath.CLIENT_SCAN if through else self.pushdown.access
 
 
 class _Layout(NamedTuple):
@@ -119,7 +118,7 @@ class _Layout(NamedTuple):
     route_of: RouteOf
 
 
-def make_plan(query: Query, route: ClassRoute, store_of: StoreOf, route_of: RouteOf) -> Plan:
+def make_plan(query: Query, route: ClassRoute, store_of: StoreOf, route_of: RouteOf) -> QueryPlan:
     """Plan a query.
 
     Raises:
@@ -137,7 +136,7 @@ def make_plan(query: Query, route: ClassRoute, store_of: StoreOf, route_of: Rout
     return plan if query.after is None else _beyond(plan, query.after)
 
 
-def _plan_on(query: Query, route: ClassRoute, *layout: Any) -> Plan:
+def _plan_on(query: Query, route: ClassRoute, *layout: Any) -> QueryPlan:
     """Plan a query with the stores of its class's fragments, and the routes of what it joins."""
     stores = dict(zip((fragment.system for fragment in route.fragments), layout, strict=False))
     classes = (join.class_name for join in query.joins)
@@ -149,31 +148,31 @@ _cached_listing: Final = lru_cache(CACHED_PLANS)(_plan_on)
 _cached: Final = IdentityCache(_plan_on, CACHED_PLANS)
 
 
-def _beyond(plan: Plan, after: Position) -> Plan:
+def _beyond(plan: QueryPlan, after: Position) -> QueryPlan:
     rest = None if plan.rest is None else _beyond(plan.rest, after)
     return replace(plan, query=replace(plan.query, after=after), rest=rest)
 
 
-def _chosen(query: Query, layout: _Layout) -> Plan:
+def _chosen(query: Query, layout: _Layout) -> QueryPlan:
     route, plan = layout.route, _plan(query, layout)
     if plan.pushdown.pushed is None and not plan.ordered and len(route.fragments) > 1:
         plan = _by_order(query, layout) or plan
-    if plan.access is Access.CLIENT_SCAN and not query.allow_scan:
+    if plan.access is AccessPath.CLIENT_SCAN and not query.allow_scan:
         raise needs_scan(query, route, plan.own, plan.driver.system, ordered=plan.ordered)
     return plan
 
 
-def _by_order(query: Query, layout: _Layout) -> Plan | None:
+def _by_order(query: Query, layout: _Layout) -> QueryPlan | None:
     """Plan with the system of the order as driver, for the objects that have a value there.
 
-    In a descending order the others come last; they are read (`Plan.rest`) only if a page is short.
+    In a descending order the others come last, and are read (`QueryPlan.rest`) if a page is short.
     """
     first = query.order[0] if query.order and query.aggregate is None else None
     if first is None or not first.descending or first.path[0] not in layout.route.fragment_of:
         return None
     present = Exists(first.path)
     plan = _plan(_narrowed(query, present), layout)
-    if not plan.ordered or plan.access is Access.CLIENT_SCAN:
+    if not plan.ordered or plan.access is AccessPath.CLIENT_SCAN:
         return None
     return replace(plan, rest=_plan(_narrowed(query, Not(present)), layout))
 
@@ -182,7 +181,7 @@ def _narrowed(query: Query, condition: Filter) -> Query:
     return replace(query, filter=all_of([*conjuncts(query.filter), condition]))
 
 
-def _plan(query: Query, layout: _Layout) -> Plan:
+def _plan(query: Query, layout: _Layout) -> QueryPlan:
     route, aliases = layout.route, {join.alias for join in query.joins}
     late, own = _split(
         conjuncts(query.filter), lambda part: any(path[0] in aliases for path in paths_of(part))
@@ -205,13 +204,14 @@ def _split(
     """Split conjuncts into those that pass a test, and the others."""
     results: tuple[list[Filter], list[Filter]] = ([], [])
     for part in parts:
+        # Index 0 for those that pass.
         results[not test(part)].append(part)
     return results
 
 
 def _candidate(
     query: Query, layout: _Layout, driver: Fragment, own: Sequence[Filter], late: Sequence[Filter]
-) -> Plan:
+) -> QueryPlan:
     """Plan a query with a given driver; the fields are left to be computed."""
     store = layout.store_of(driver.system)
     others = followed(query, driver, store, layout.route_of)
@@ -222,8 +222,8 @@ def _candidate(
     if is_queryable(store):
         pushdown = store.pushdown(driver, all_of(offered), order)
     else:
-        pushdown = Pushdown(None, all_of(offered), Access.CLIENT_SCAN, ordered=not order)
-    plan = Plan(
+        pushdown = Pushdown(None, all_of(offered), AccessPath.CLIENT_SCAN, ordered=not order)
+    plan = QueryPlan(
         query=query,
         route=layout.route,
         driver=driver,
@@ -243,7 +243,7 @@ def _candidate(
     return replace(plan, projection=projection)
 
 
-def _aggregates(plan: Plan, store: Store) -> bool:
+def _aggregates(plan: QueryPlan, store: Store) -> bool:
     """Whether the driver's system computes the aggregate: it must see all objects, and only those.
 
     Where objects expire it would count those that have, and are not swept up yet.
@@ -254,8 +254,8 @@ def _aggregates(plan: Plan, store: Store) -> bool:
     paths = [*aggregate.group, *(c.path for c in aggregate.compute.values() if c.path)]
     if driver.ttl_s is not None or not _holds_all(driver, paths):
         return False
-    filter_, group, compute = plan.pushdown.pushed, aggregate.group, aggregate.compute
-    return isinstance(store, Aggregating) and store.aggregates(driver, filter_, group, compute)
+    pushed = plan.pushdown.pushed
+    return isinstance(store, Aggregating) and store.aggregates(driver, pushed, aggregate)
 
 
 def _holds_all(fragment: Fragment, paths: Sequence[Path] | frozenset[Path]) -> bool:
@@ -277,7 +277,7 @@ def _finds_all(pushed: Filter | None) -> bool:
     )
 
 
-def _cost(plan: Plan) -> tuple[int, int, bool, int]:
+def _cost(plan: QueryPlan) -> tuple[int, int, bool, int]:
     """Rank a plan by what its driver has to look through, then by what is left to be done."""
     parts = conjuncts(plan.pushdown.pushed)
     spread = min(map(spread_of, parts), default=UNBOUND)
@@ -294,13 +294,7 @@ def _fields(
     """
     if query.fields is None and query.aggregate is None:
         return None
-    paths = {path for part in conjuncts(query.filter) for path in paths_of(part)}
-    paths |= {level.path for level in query.order}
-    paths |= {join.reference for join in query.joins}
-    if query.aggregate is not None:
-        paths |= {*query.aggregate.group}
-        paths |= {c.path for c in query.aggregate.compute.values() if c.path is not None}
-    names = {path[0] for path in paths if path != ID and path[0] not in aliases}
+    names = {path[0] for path in query.paths if path != ID and path[0] not in aliases}
     known = names & route.schema.fields.keys()
     return reaching(route, tuple(sorted({*known, *(query.fields or ())})), driver)
 

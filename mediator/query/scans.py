@@ -17,8 +17,8 @@ __all__ = ["needs_scan"]
 def needs_scan(
     query: Query, route: ClassRoute, own: Filter | None, system: str, *, ordered: bool
 ) -> NeedsScan:
-    """Return the error that says why all objects would have to be sent, and what helps."""
-    order = () if ordered else _order_of_objects(query)
+    # Groups are ordered by what is computed of them.
+    order = () if ordered or query.aggregate is not None else query.order
     lacking, unused = _unserved({*paths_of(own), *(level.path for level in order)}, route)
     because = _because(lacking, unused)
     helping = _advice(order, route, lacking)
@@ -29,11 +29,6 @@ def needs_scan(
         locations=[Location(f"/{member}", detail) for member, detail in _blamed(query, order)],
         extra={"system": system},
     )
-
-
-def _order_of_objects(query: Query) -> tuple[OrderBy, ...]:
-    """Return the order of the objects; groups are ordered by what is computed of them."""
-    return query.order if query.aggregate is None else ()
 
 
 def _unserved(paths: set[Path], route: ClassRoute) -> tuple[list[str], list[str]]:
@@ -51,9 +46,9 @@ def _because(lacking: Sequence[str], unused: Sequence[str]) -> str:
     has = "has" if len(lacking) == 1 else "have"
     reasons = [
         f"{' and '.join(lacking)} {has} no index" if lacking else "",
-        f"as it stands, no index serves what is asked of {' and '.join(unused)}" if unused else "",
+        f"as it stands, no index serves {' and '.join(unused)}" if unused else "",
     ]
-    return "; ".join(filter(None, reasons)) or "nothing is asked that an index could find"
+    return "; ".join(filter(None, reasons)) or "there is no condition that an index could serve"
 
 
 def _advice(order: Sequence[OrderBy], route: ClassRoute, lacking: Sequence[str]) -> str:

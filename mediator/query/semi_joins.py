@@ -52,12 +52,9 @@ _OWN: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class SemiJoins:
-    """The semi-joins of a search.
+    """The semi-joins of a search, and what they require of joined objects, by alias.
 
-    Attributes:
-        joins: The semi-joins.
-        filters: What they require of joined objects, by alias.
-        exact: Whether they leave out all that the filter on joined objects does.
+    They are `exact` if they leave out all that the filter on joined objects does.
     """
 
     joins: tuple[SemiJoin, ...]
@@ -71,7 +68,6 @@ NO_SEMI_JOINS: Final = SemiJoins((), {}, exact=False)
 def semi_joins(
     query: Query, late: Sequence[Filter], store: Store, fragments: Mapping[str, Fragment]
 ) -> SemiJoins:
-    """Return the semi-joins by which a search leaves out objects."""
     if not late or not is_semi_joining(store):
         return NO_SEMI_JOINS
     bound: defaultdict[str, list[Filter]] = defaultdict(list)
@@ -152,12 +148,7 @@ _MOST_NAMES: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """The fields and joined objects that documents contain.
-
-    Attributes:
-        names: The fields of the object, sorted.
-        joins: What is joined.
-    """
+    """The fields, sorted, and the joined objects that documents contain."""
 
     names: tuple[str, ...]
     joins: tuple[ShownJoin, ...]

@@ -18,7 +18,7 @@ from mediator.schema.types import Values
 from mediator.stores.port import Fragment, Read, Write, WriteKind
 
 __all__ = [
-    "Resource",
+    "ResourceFragments",
     "Steps",
     "changed_fragments",
     "plan_read",
@@ -44,12 +44,11 @@ class Steps:
 
     @property
     def all(self) -> tuple[Write, ...]:
-        """Every write, the first one first."""
         return (self.first, *self.rest) if self.rest else (self.first,)
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class ResourceFragments:
     """What a read of an object, or of some of its fields, touches.
 
     Attributes:
@@ -66,15 +65,15 @@ class Resource:
 
 
 @lru_cache(CACHED_NAMES)
-def resource_of(route: ClassRoute, fields: tuple[str, ...] | None) -> Resource:
+def resource_of(route: ClassRoute, fields: tuple[str, ...] | None) -> ResourceFragments:
     """Find what a read of `fields` touches; without them, or with none, the object's existence."""
     if fields is None:
         whole = tuple((fragment, None) for fragment in route.fragments)
-        return Resource(whole, tuple(route.groups), True, _systems(route.fragments))
+        return ResourceFragments(whole, tuple(route.groups), True, _systems(route.fragments))
     touched = _fragments_of(route, fields)
     fragments = tuple((f, tuple(name for name in fields if name in f.fields)) for f in touched)
     groups = tuple(sorted({route.group_of[name] for name in fields}))
-    return Resource(fragments, groups, touched[0] is route.anchor, _systems(touched))
+    return ResourceFragments(fragments, groups, touched[0] is route.anchor, _systems(touched))
 
 
 def reaching(
@@ -100,14 +99,10 @@ def plan_read(route: ClassRoute, operation: Get) -> tuple[Read, ...]:
 
 
 def plan_write(route: ClassRoute, operation: WriteOperation, expect: Mapping[str, int]) -> Steps:
-    """Plan the writes of an operation.
+    """Plan the writes of an operation; of a `ReadModifyWrite`, pass the update that it computes.
 
-    Args:
-        route: Of the class.
-        operation: A create, put, update or delete; a `ReadModifyWrite` is planned as the update it
-            computes.
-        expect: Versions that the groups must have; those on the first step's system are compared by
-            it. Joint writes have checked them under their intents.
+    `expect` are versions that the groups must have; the first step compares those on its system.
+    Joint writes have checked them under their intents.
     """
     match operation:
         case Update():
@@ -137,7 +132,7 @@ def _fragments_of(route: ClassRoute, fields: Iterable[str]) -> tuple[Fragment, .
 def changed_fragments(
     route: ClassRoute, names: tuple[str, ...]
 ) -> tuple[tuple[Fragment, tuple[str, ...]], ...]:
-    """Find the fragments that hold the named fields, and the groups that change there; cached."""
+    """Find the fragments that hold the named fields, and the groups that change there."""
     groups = dict.fromkeys(route.group_of[name] for name in names)
     return tuple(
         (fragment, tuple(group for group in groups if group in fragment.groups))

@@ -8,22 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from mediator.model.operations import Outcome
 from mediator.routing.fragments import resource_of
 from mediator.routing.model import ClassRoute
 
-__all__ = [
-    "ANY",
-    "STRONG",
-    "WHOLE",
-    "ReadPreference",
-    "Staleness",
-    "bound_of",
-    "has_reached",
-    "is_for_view",
-]
+__all__ = ["ANY", "STRONG", "WHOLE", "ReadPreference", "bound_of", "has_reached", "is_for_view"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,26 +41,15 @@ STRONG = ReadPreference("strong")
 WHOLE = ReadPreference("strong", whole=True)
 
 
-class Staleness(Protocol):
-    """Knows how old the copies in the view may be."""
-
-    def measured_s(self, route: ClassRoute, id_: str | None = None) -> float | None:
-        """Return the age of an object's copy at most, or of any of the class; None: not known."""
-
-
 def bound_of(staleness_s: float, preference: ReadPreference) -> float:
     """Return how old an answer of the view may be; `staleness_s` is the schema's bound."""
-    return (
-        staleness_s
-        if preference.max_staleness_s is None
-        else min(staleness_s, preference.max_staleness_s)
-    )
+    wanted_s = preference.max_staleness_s
+    return staleness_s if wanted_s is None else min(staleness_s, wanted_s)
 
 
 def is_for_view(
     route: ClassRoute, fields: tuple[str, ...] | None, preference: ReadPreference
 ) -> bool:
-    """Whether a read of an object's fields should be tried at the view."""
     if route.copy is None or preference.consistency == "strong":
         return False
     return preference.consistency == "bounded" or len(resource_of(route, fields).fragments) > 1

@@ -19,8 +19,6 @@ class ClassRoute:
     """Where the fragments of a class are.
 
     Attributes:
-        schema: The class.
-        schema_version: Its version.
         fragments: One for each system that holds fields of it; the anchor group's comes first.
         copy: The fragment of the view: copies of whole objects, maintained by the materialiser;
             None if the database has no view.
@@ -44,7 +42,6 @@ class ClassRoute:
 
     @cached_property
     def codec(self) -> Codec:
-        """The codec of the class's values."""
         return Codec(self.schema)
 
     @cached_property
@@ -55,12 +52,10 @@ class ClassRoute:
 
     @cached_property
     def group_of(self) -> Mapping[str, str]:
-        """The cache group of each field."""
         return {name: group for group, names in self.groups.items() for name in names}
 
     @cached_property
     def fragment_of(self) -> Mapping[str, Fragment]:
-        """The fragment that holds each field."""
         return {name: fragment for fragment in self.fragments for name in fragment.fields}
 
 
@@ -69,8 +64,6 @@ class DatabaseRoute:
     """A database: its schema and the routes of its classes. Advisory databases have no routes.
 
     Attributes:
-        schema: The schema.
-        classes: The routes.
         id: Unique among all databases that ever had the name. Empty, where there is no catalogue:
             the name is the id.
         held: Classes that are being placed anew: the catalogue may have moved them by now.
@@ -85,21 +78,17 @@ class DatabaseRoute:
     owned_until: Mapping[str, datetime] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Let the name stand for an id that is not given."""
         if not self.id:
             object.__setattr__(self, "id", self.schema.database)
 
 
 @dataclass(frozen=True, eq=False)
 class RoutingModel:
-    """All databases at one epoch."""
-
     epoch: int
     databases: Mapping[str, DatabaseRoute] = field(default_factory=dict)
 
     @cached_property
     def by_id(self) -> Mapping[str, DatabaseRoute]:
-        """The databases by their ids."""
         return {route.id: route for route in self.databases.values()}
 
 

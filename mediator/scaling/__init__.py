@@ -1,6 +1,4 @@
-"""Scaling advice: what is used of systems and of the service, and whether they fit.
+"""Scaling advice, never an action: what is used of systems and of the service, and whether it fits.
 
 See docs/papers/wattdb.md.
-
-It is advice and never an action: who runs the installation decides, or what they run it with does.
 """

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from mediator.base.clock import Clock
 from mediator.placement.candidates import Candidate
-from mediator.scaling.energy import Energy, Load, energy_report
-from mediator.scaling.model import BAND, Figures, Sample, Subject
+from mediator.scaling.energy import Energy, SystemLoad, energy_report
+from mediator.scaling.model import BAND, Sample, ScalingSubject, SystemFigures
 from mediator.scaling.recommend import HISTORY_S, recommend
 from mediator.schema.annotations import Metric
 
@@ -37,6 +37,7 @@ _SERVICE_AHEAD_S: Final = 300.0
 _SYSTEM_AHEAD_S: Final = 1800.0
 _HALVED: Final = 2.0
 _FRACTIONS: Final[Mapping[float, str]] = {1.0: "All of it", 0.5: "Half of it"}
+_NO_POWERS: Final = Energy()
 
 
 class Advisor:
@@ -45,7 +46,6 @@ class Advisor:
     Args:
         candidates: Returns the systems and their metrics.
         offered: Returns the present rates, by system and ``read`` or ``write``.
-        clock: Gives the monotonic time.
         worked_s: Returns the seconds of processor time that this process has used.
         energy: The powers that the operator states.
     """
@@ -56,13 +56,13 @@ class Advisor:
         offered: Callable[[], Mapping[tuple[str, str], float]],
         clock: Clock,
         worked_s: Callable[[], float] = time.process_time,
-        energy: Energy | None = None,
+        energy: Energy = _NO_POWERS,
     ) -> None:
         self._candidates = candidates
         self._offered = offered
         self._now = clock.monotonic
         self._worked_s = worked_s
-        self._energy = energy or Energy()
+        self._energy = energy
         self._last = (self._now(), worked_s())
         self._own: float | None = None
         self._others: tuple[float, ...] = ()
@@ -70,17 +70,14 @@ class Advisor:
         self._history: dict[str, deque[Sample]] = {}
 
     def shared(self) -> dict[str, Any]:
-        """Return what is shared with other replicas, as JSON."""
         return {_SHARED: self._own}
 
     def merge(self, others: Sequence[Mapping[str, Any]]) -> None:
-        """Take over what other replicas have shared."""
         self._replicas = 1 + len(others)
         shared = (other.get(_SHARED) for other in others)
         self._others = tuple(float(used) for used in shared if used is not None)
 
     async def sample(self) -> None:
-        """Note the present utilisation of the service and of every system."""
         now = self._now()
         (then, before), worked = self._last, self._worked_s()
         if now > then:  # the share of a core that this process has taken since the last time
@@ -96,7 +93,6 @@ class Advisor:
                 self._history[name].append(Sample(now, share))
 
     def advise(self) -> dict[str, Any]:
-        """Recommend for the service and for each system, with reasons."""
         figures = self._figures()
         return {
             "band": asdict(BAND),
@@ -104,7 +100,7 @@ class Advisor:
             "systems": {name: self._advise_on(name, each) for name, each in figures.items()},
         }
 
-    def _advise_on_service(self, figures: Iterable[Figures]) -> dict[str, Any]:
+    def _advise_on_service(self, figures: Iterable[SystemFigures]) -> dict[str, Any]:
         known = [*self._others, *([] if self._own is None else [self._own])]
         advice = self._recommended(self._service())
         advice |= {"replicas": self._replicas, "highest": max(known, default=None)}
@@ -116,7 +112,7 @@ class Advisor:
         sizes = {float(n): "1 replica" if n == 1 else f"{n} replicas" for n in counts}
         return {**advice, "energy": energy_report(stated, load, sizes)}
 
-    def _advise_on(self, name: str, figures: Figures) -> dict[str, Any]:
+    def _advise_on(self, name: str, figures: SystemFigures) -> dict[str, Any]:
         advice = self._recommended(_system(name)) | {
             "rates": dict(figures.rates),
             "capacities": dict(figures.capacities),
@@ -128,34 +124,27 @@ class Advisor:
         load = _load_of(figures, _most(advice))
         return {**advice, "energy": energy_report(stated, load, _FRACTIONS)}
 
-    def _recommended(self, subject: Subject) -> dict[str, Any]:
+    def _recommended(self, subject: ScalingSubject) -> dict[str, Any]:
         advice = recommend(subject, tuple(self._history.get(subject.name, ())), self._now())
-        return {
-            "recommendation": advice.action,
-            "why": advice.why,
-            "utilisation": advice.used,
-            "peak": advice.peak,
-            "forecast": advice.forecast,
-            "forecast_s": subject.ahead_s,
-        }
+        return {**advice._asdict(), "forecast_s": subject.ahead_s}
 
-    def _service(self) -> Subject:
+    def _service(self) -> ScalingSubject:
         many = self._replicas > 1
         growth = self._replicas / (self._replicas - 1) if many else None
         more, less = "start another replica", "a replica can be ended"
-        return Subject(_SERVICE, _SERVICE_AHEAD_S, growth, more, less)
+        return ScalingSubject(_SERVICE, _SERVICE_AHEAD_S, growth, more, less)
 
     def _used(self) -> float | None:
         return None if self._own is None else fmean((self._own, *self._others))
 
-    def _figures(self) -> dict[str, Figures]:
+    def _figures(self) -> dict[str, SystemFigures]:
         offered = self._offered()
         return {each.name: _figures_of(each, offered) for each in self._candidates()}
 
 
-def _figures_of(candidate: Candidate, offered: Mapping[tuple[str, str], float]) -> Figures:
+def _figures_of(candidate: Candidate, offered: Mapping[tuple[str, str], float]) -> SystemFigures:
     metrics = candidate.metrics
-    return Figures(
+    return SystemFigures(
         {kind: offered.get((candidate.name, kind), 0.0) for kind in _KINDS},
         {kind: metrics[most] for kind, (most, _) in _KINDS.items() if most in metrics},
         {kind: metrics[time_] for kind, (_, time_) in _KINDS.items() if time_ in metrics},
@@ -167,16 +156,16 @@ def _most(advice: Mapping[str, Any]) -> float | None:
     return None if advice["peak"] is None else max(advice["peak"], advice["forecast"])
 
 
-def _load_of(figures: Figures, most: float | None) -> Load | None:
+def _load_of(figures: SystemFigures, most: float | None) -> SystemLoad | None:
     """Return the load of a system; None: there is none, or it is not known."""
     if figures.used is None or figures.delay_s is None:
         return None
-    return Load(figures.used, sum(figures.rates.values()), figures.delay_s, 1.0, most)
+    return SystemLoad(figures.used, sum(figures.rates.values()), figures.delay_s, 1.0, most)
 
 
 def _load_of_service(
     used: float | None, rate: float, replicas: int, most: float | None
-) -> Load | None:
+) -> SystemLoad | None:
     """Return the load of the service, whose operations are the calls that it makes.
 
     How long an operation takes in the service itself follows from its share of a core, stretched
@@ -185,11 +174,11 @@ def _load_of_service(
     if not used or used >= 1 or rate <= 0:
         return None
     alone_s = used * replicas / rate
-    return Load(used, rate, alone_s / (1 - used), float(replicas), most)
+    return SystemLoad(used, rate, alone_s / (1 - used), float(replicas), most)
 
 
-def _system(name: str) -> Subject:
-    return Subject(
+def _system(name: str) -> ScalingSubject:
+    return ScalingSubject(
         name,
         _SYSTEM_AHEAD_S,
         _HALVED,

@@ -14,44 +14,59 @@ what it takes alone (M/M/1, processor sharing).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mediator.scaling.model import BAND
 
-__all__ = ["Cost", "Energy", "Load", "Stated", "cost", "energy_report", "least"]
+__all__ = [
+    "Energy",
+    "OperationCost",
+    "StatedPowers",
+    "SystemLoad",
+    "energy_report",
+    "least",
+    "operation_cost",
+]
 
 
-@dataclass(frozen=True, slots=True)
-class Stated:
+class StatedPowers(BaseModel):
     """What the operator states of a system as a whole, or of one replica.
 
     Attributes:
         idle_w: Watts that it draws when it does nothing.
         peak_w: Watts at full utilisation.
-        goal_js: The EDP that an operation should not exceed, in joule-seconds; None: no goal.
+        edp_goal_js: The EDP that an operation should not exceed, in joule-seconds; None: no goal.
     """
 
-    idle_w: float
-    peak_w: float
-    goal_js: float | None = None
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    idle_w: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+    peak_w: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+    edp_goal_js: Annotated[float | None, Field(gt=0, allow_inf_nan=False)] = None
+
+    @model_validator(mode="after")
+    def _peak_is_highest(self) -> Self:
+        if self.idle_w > self.peak_w:
+            raise ValueError("idle_w is at most peak_w")
+        return self
 
     def power_w(self, used: float) -> float:
         """Return the watts at a utilisation; more than all of it draws no more."""
         return self.idle_w + (self.peak_w - self.idle_w) * min(used, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Energy:
-    """All that is stated: of a replica of the service, and of systems by their names."""
+class Energy(BaseModel):
+    """The setting `PORTOLAN_ENERGY`: powers of a replica of the service, and of systems."""
 
-    service: Stated | None = None
-    systems: Mapping[str, Stated] = field(default_factory=dict)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    service: StatedPowers | None = None
+    systems: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")], StatedPowers] = {}
 
 
-class Cost(NamedTuple):
-    """What an operation takes: joules and seconds."""
-
+class OperationCost(NamedTuple):
     energy_j: float
     delay_s: float
 
@@ -60,19 +75,17 @@ class Cost(NamedTuple):
         """Its energy-delay product, in joule-seconds."""
         return self.energy_j * self.delay_s
 
-    def relative_to(self, baseline: Cost) -> float:
+    def relative_to(self, baseline: OperationCost) -> float:
         """Return the EDP as a multiple of a baseline's."""
         return self.edp_js / baseline.edp_js
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class SystemLoad(NamedTuple):
     """The load of a system or of the service, and how it copes.
 
     Attributes:
         used: Utilisation at its present size.
         rate: Operations/s, of all parts together.
-        delay_s: Seconds of an operation.
         size: The present size, in parts of which the powers are stated.
         most: The highest utilisation that has to be reckoned with; None: not known yet.
     """
@@ -84,18 +97,20 @@ class Load:
     most: float | None
 
 
-def cost(stated: Stated, load: Load, size: float) -> Cost | None:
+def operation_cost(stated: StatedPowers, load: SystemLoad, size: float) -> OperationCost | None:
     """Return what an operation would take at a size; None: it could not serve the load."""
     used = load.used * load.size / size
     energy_j = size * stated.power_w(used) / load.rate
     if size == load.size:
-        return Cost(energy_j, load.delay_s)
+        return OperationCost(energy_j, load.delay_s)
     if max(used, load.used) >= 1:
         return None
-    return Cost(energy_j, load.delay_s * (1 - load.used) / (1 - used))
+    return OperationCost(energy_j, load.delay_s * (1 - load.used) / (1 - used))
 
 
-def least(stated: Stated, load: Load, sizes: Sequence[float]) -> tuple[float, Cost] | None:
+def least(
+    stated: StatedPowers, load: SystemLoad, sizes: Sequence[float]
+) -> tuple[float, OperationCost] | None:
     """Return the size that keeps the band with the least EDP, and its cost; None: no size does.
 
     The smallest size may be used less than the band requires.
@@ -108,19 +123,20 @@ def least(stated: Stated, load: Load, sizes: Sequence[float]) -> tuple[float, Co
         if load.most * load.size / size <= BAND.high
         and (load.used * load.size / size >= BAND.low or size == min(sizes))
     ]
-    costs = [(size, each) for size in kept if (each := cost(stated, load, size)) is not None]
-    return min(costs, key=lambda each: (each[1].edp_js, each[0]), default=None)
+    costs = [(size, operation_cost(stated, load, size)) for size in kept]
+    able = [(size, cost) for size, cost in costs if cost is not None]
+    return min(able, key=lambda each: (each[1].edp_js, each[0]), default=None)
 
 
-def energy_report(stated: Stated, load: Load | None, sizes: Mapping[float, str]) -> dict[str, Any]:
+def energy_report(
+    stated: StatedPowers, load: SystemLoad | None, sizes: Mapping[float, str]
+) -> dict[str, Any]:
     """Return the energy of the load as JSON, with the reason as text.
 
     Without a load (None) it is not known, or nothing. `sizes` are the names of possible sizes.
     """
-    report: dict[str, Any] = {
-        "stated": {"idle_w": stated.idle_w, "peak_w": stated.peak_w, "edp_goal_js": stated.goal_js}
-    }
-    now = None if load is None else cost(stated, load, load.size)
+    report: dict[str, Any] = {"stated": stated.model_dump()}
+    now = None if load is None else operation_cost(stated, load, load.size)
     if load is None or now is None:
         return {**report, "why": "It has no known load, so no operation has an energy."}
     best = least(stated, load, tuple(sizes))
@@ -130,29 +146,25 @@ def energy_report(stated: Stated, load: Load | None, sizes: Mapping[float, str])
         "energy_j": now.energy_j,
         "delay_s": now.delay_s,
         "edp_js": now.edp_js,
-        "goal_met": None if stated.goal_js is None else now.edp_js <= stated.goal_js,
+        "goal_met": None if stated.edp_goal_js is None else now.edp_js <= stated.edp_goal_js,
         "least": best
-        and {
-            "size": best[0],
-            "edp_js": best[1].edp_js,
-            "relative": best[1].relative_to(now),
-        },
+        and {"size": best[0], "edp_js": best[1].edp_js, "relative": best[1].relative_to(now)},
         "why": " ".join(_sentences(stated, load, now, best, sizes)),
     }
 
 
 def _sentences(
-    stated: Stated,
-    load: Load,
-    now: Cost,
-    best: tuple[float, Cost] | None,
+    stated: StatedPowers,
+    load: SystemLoad,
+    now: OperationCost,
+    best: tuple[float, OperationCost] | None,
     sizes: Mapping[float, str],
 ) -> list[str]:
     took = f"{now.energy_j:.3g} J and {now.delay_s:.3g} s: {now.edp_js:.3g} J·s"
     sentences = [f"By the stated powers an operation takes {took}."]
-    if stated.goal_js is not None:
-        side = "within" if now.edp_js <= stated.goal_js else "above"
-        sentences.append(f"That is {side} the goal of {stated.goal_js:.3g} J·s.")
+    if stated.edp_goal_js is not None:
+        side = "within" if now.edp_js <= stated.edp_goal_js else "above"
+        sentences.append(f"That is {side} the goal of {stated.edp_goal_js:.3g} J·s.")
     if load.most is None:
         sentences.append("Half an hour has to be seen before sizes are compared.")
     elif best is None:

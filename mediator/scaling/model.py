@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-__all__ = ["BAND", "Action", "Advice", "Band", "Figures", "Sample", "Subject"]
+__all__ = ["BAND", "Action", "Sample", "ScalingAdvice", "ScalingSubject", "SystemFigures"]
 
 Action: TypeAlias = Literal["add", "remove", "keep", "unknown"]
 
@@ -22,10 +22,8 @@ class Sample(NamedTuple):
 class Band:
     """Where utilisation is to stay (docs/papers/wattdb.md, section 2: rules 3 and 4).
 
-    Attributes:
-        low: Capacity is to spare if the mean over the window is below.
-        high: Capacity is to be added if every sample of the window is above.
-        window_s: What is shorter than this does not count.
+    Capacity is to spare if the mean over the window is below `low`, and is to be added if every
+    sample of the window is above `high`.
     """
 
     low: float = 0.3
@@ -37,7 +35,7 @@ BAND = Band()
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ScalingSubject:
     """What advice is about.
 
     Attributes:
@@ -56,7 +54,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class SystemFigures:
     """What was measured of a system, by ``read`` and ``write``.
 
     Attributes:
@@ -95,21 +93,20 @@ class Figures:
         return self.in_flight / sum(active.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class ScalingAdvice(NamedTuple):
     """A recommendation, and what led to it.
 
     Attributes:
-        action: What is recommended.
+        recommendation: What to do.
         why: The reason with its numbers, one sentence.
-        used: Mean utilisation of the window; None: not known.
+        utilisation: The mean of the window; None: not known.
         peak: Highest mean of a minute in the history that is kept; None likewise.
         forecast: Utilisation expected once capacity requested now would be there; None: the history
             is too short.
     """
 
-    action: Action
+    recommendation: Action
     why: str
-    used: float | None = None
+    utilisation: float | None = None
     peak: float | None = None
     forecast: float | None = None

@@ -20,7 +20,7 @@ from itertools import combinations
 from statistics import fmean, median
 from typing import Final
 
-from mediator.scaling.model import BAND, Action, Advice, Sample, Subject
+from mediator.scaling.model import BAND, Action, Sample, ScalingAdvice, ScalingSubject
 
 __all__ = ["HISTORY_S", "forecast", "minutes", "recommend"]
 
@@ -57,22 +57,22 @@ _OLD_S: Final = 30.0
 """A sample that is older says nothing of the present."""
 
 
-def recommend(subject: Subject, samples: Sequence[Sample], now: float) -> Advice:
+def recommend(subject: ScalingSubject, samples: Sequence[Sample], now: float) -> ScalingAdvice:
     """Recommend what to do, by samples in the order of time; `now` is of the samples' clock."""
     window = _window(samples, now)
     if not window:
-        return Advice("unknown", "Less than a minute of its load is known.")
+        return ScalingAdvice("unknown", "Less than a minute of its load is known.")
     used = fmean(sample.used for sample in window)
     means = minutes(samples, now)
     if means is None:
         # A window alone is enough to add, and not enough to take away.
         if _is_high(window):
-            return Advice("add", _too_much(subject, used), used)
+            return ScalingAdvice("add", _too_much(subject, used), used)
         why = f"{used:.0%} is used; half an hour has to be seen before anything may be taken away."
-        return Advice("keep", why, used)
+        return ScalingAdvice("keep", why, used)
     peak, ahead = max(means), forecast(means, subject.ahead_s)
     action, why = _rule(subject, window, used, peak, ahead)
-    return Advice(action, why, used, peak, ahead)
+    return ScalingAdvice(action, why, used, peak, ahead)
 
 
 def _window(samples: Sequence[Sample], now: float) -> list[Sample]:
@@ -91,7 +91,7 @@ def _is_high(window: Sequence[Sample]) -> bool:
 
 
 def _rule(
-    subject: Subject,
+    subject: ScalingSubject,
     window: Sequence[Sample],
     used: float,
     peak: float,
@@ -109,7 +109,7 @@ def _rule(
     return "keep", f"{used:.0%} is used, within {BAND.low:.0%} and {BAND.high:.0%} or not for long."
 
 
-def _spare(subject: Subject, used: float, most: float) -> tuple[Action, str]:
+def _spare(subject: ScalingSubject, used: float, most: float) -> tuple[Action, str]:
     if subject.growth is None:
         return "keep", f"{used:.0%} is used, but there is nothing that could be taken away."
     then = most * subject.growth
@@ -122,7 +122,7 @@ def _spare(subject: Subject, used: float, most: float) -> tuple[Action, str]:
     )
 
 
-def _too_much(subject: Subject, used: float) -> str:
+def _too_much(subject: ScalingSubject, used: float) -> str:
     return (
         f"More than {BAND.high:.0%} has been used for more than {BAND.window_s:.0f} s, {used:.0%}"
         f" on average: {subject.more}."

@@ -264,14 +264,10 @@ def at_level(level: Level) -> AfterValidator:
             if isinstance(annotation, BinaryRequirement)
         )
         refuse(
-            Location(f"/{i}/require", f"{capability} may be required of a {_levels(capability)}")
-            for i, capability in required
-            if level not in LEVELS[capability]
+            Location(f"/{i}/require", f"{name} may be required of a {' or '.join(LEVELS[name])}")
+            for i, name in required
+            if level not in LEVELS[name]
         )
         return annotations
 
     return AfterValidator(check)
-
-
-def _levels(capability: Capability) -> str:
-    return " or ".join(LEVELS[capability])

@@ -7,14 +7,13 @@ however it was written, and -0.0 is 0. Other numbers are finite doubles.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import isfinite
 from typing import Any, Final
 
 from mediator.base.errors import Invalid, Location
 from mediator.schema.errors import InvalidValue, locations_below, token
 from mediator.schema.limits import DOCUMENT_DEPTH, INTEGER_MAX, INTEGER_MIN, MAX_ERRORS
-from mediator.schema.scalars import text_error
+from mediator.schema.scalars import check_text, integer
 
 __all__ = ["document", "merge_patch"]
 
@@ -37,9 +36,10 @@ def document(raw: Any) -> dict[str, Any]:
 def _json(raw: Any, depth: int) -> Any:
     kind = type(raw)
     if kind is str:
-        return _text(raw)
+        check_text(raw)
+        return raw
     if kind is int:
-        return _integer(raw)
+        return integer(raw)
     if kind is float:
         return _number(raw)
     if kind is dict:
@@ -49,18 +49,6 @@ def _json(raw: Any, depth: int) -> Any:
     if raw is None or kind is bool:
         return raw
     raise InvalidValue("must be JSON")
-
-
-def _text(raw: str) -> str:
-    if (error := text_error(raw)) is not None:
-        raise InvalidValue(error)
-    return raw
-
-
-def _integer(raw: int) -> int:
-    if not INTEGER_MIN <= raw <= INTEGER_MAX:
-        raise InvalidValue("must be between -2^63 and 2^63 - 1")
-    return raw
 
 
 def _number(raw: float) -> int | float:
@@ -81,7 +69,8 @@ def _object(raw: dict[str, Any], depth: int) -> dict[str, Any]:
             result[_key(key)] = _json(member, depth)
         except InvalidValue as error:
             _note(locations, token(str(key)), error)
-    _raise(locations)
+    if locations:
+        raise InvalidValue(locations=locations)
     return result
 
 
@@ -94,14 +83,16 @@ def _array(raw: list[Any], depth: int) -> list[Any]:
             result.append(_json(element, depth))
         except InvalidValue as error:
             _note(locations, f"/{index}", error)
-    _raise(locations)
+    if locations:
+        raise InvalidValue(locations=locations)
     return result
 
 
 def _key(key: Any) -> str:
     if type(key) is not str or not key:
         raise InvalidValue("must have a name that is not empty")
-    return _text(key)
+    check_text(key)
+    return key
 
 
 def _check_depth(depth: int) -> None:
@@ -114,20 +105,11 @@ def _note(locations: list[Location], pointer: str, error: InvalidValue) -> None:
         locations += locations_below(pointer, error)
 
 
-def _raise(locations: Iterable[Location]) -> None:
-    if locations:
-        raise InvalidValue(locations=locations)
-
-
 DEPTH: Final = 64
 
 
 def merge_patch(present: Any, patch: Any, depth: int = 0) -> Any:
-    """Apply a patch as section 2 says, sharing what is not changed.
-
-    Raises:
-        Invalid: The patch is nested deeper than `DEPTH`.
-    """
+    """Apply a patch as section 2 says, sharing what is not changed; `Invalid` beyond `DEPTH`."""
     if depth > DEPTH:
         raise Invalid(f"The patch is nested deeper than {DEPTH}.")
     if type(patch) is not dict:

@@ -31,6 +31,7 @@ class InvalidValue(Exception):
 def token(key: str) -> str:
     """Return `/key` as RFC 6901 section 3 escapes it; shortened, and fit for UTF-8."""
     shown = key[:_TOKEN_LENGTH].encode("utf-8", "backslashreplace").decode()
+    # `~` first, because the escape of `/` contains one.
     return "/" + shown.replace("~", "~0").replace("/", "~1")
 
 
@@ -53,7 +54,6 @@ def raise_errors(members: Iterable[tuple[str, Any]], decode: Callable[[Any], Any
 
 
 def invalid(locations: Iterable[Location], kind: type[Invalid] = Invalid) -> Invalid:
-    """Return the error with these locations."""
     named = list(islice(locations, MAX_ERRORS))
     first = named[0]
     detail = f"{first.pointer or 'The body'} {first.detail}"

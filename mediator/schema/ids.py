@@ -19,7 +19,7 @@ _REFUSED = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def id_error(text: str) -> str | None:
-    """Say what is wrong with an id, or None."""
+    """Say what is wrong with an id, or None; ids are not normalised, but compared byte by byte."""
     if not text:
         return "must not be empty"
     # Its length in characters bounds the text before it is looked through or encoded.
@@ -35,16 +35,7 @@ def id_error(text: str) -> str | None:
 
 
 def check_id(text: str, pointer: str = "id") -> str:
-    """Return the id as it is.
-
-    Args:
-        text: The id, not percent-encoded; compared byte by byte, so never normalised.
-        pointer: Where it was found.
-
-    Raises:
-        Invalid: It is not 1-512 bytes of UTF-8 without `/` and control characters (C0, DEL, C1),
-            or it is `.` or `..`.
-    """
+    """Return an id as it is, found at `pointer`; raises `Invalid`, see `id_error`."""
     if (error := id_error(text)) is not None:
         raise Invalid(f"The id {error}.", locations=[Location(pointer, error)])
     return text

@@ -15,6 +15,7 @@ __all__ = [
     "DECIMAL_MIN_EXPONENT",
     "DECIMAL_TEXT_LENGTH",
     "DOCUMENT_DEPTH",
+    "ENUM_MEMBERS",
     "FIELDS_PER_CLASS",
     "ID_BYTES",
     "INTEGER_MAX",
@@ -23,6 +24,7 @@ __all__ = [
     "MAX_ERRORS",
     "MAX_LENGTH",
     "OBJECT_TTL_MAX_S",
+    "PATTERN_CHARACTERS",
     "UTILITY_POINTS",
 ]
 
@@ -33,6 +35,10 @@ UTILITY_POINTS: Final = 64
 
 MAX_LENGTH: Final = 16 * 2**20
 """Upper end of `max_length`: characters of a string, bytes of a binary, elements of the rest."""
+
+ENUM_MEMBERS: Final = 100
+PATTERN_CHARACTERS: Final = 1_000
+"""Values of an `enum`, and characters of a `pattern`."""
 
 CACHE_MAX_TTL_S: Final = 365 * 86_400
 """Longest declared freshness in seconds: a year, as HTTP caches take it (RFC 9111, 5.2.2.1)."""

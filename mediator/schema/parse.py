@@ -11,17 +11,20 @@ from pydantic import TypeAdapter
 from mediator.base.errors import Location, SchemaInvalid
 from mediator.base.offload import throttle, throttled
 from mediator.schema.annotations import Annotation, BinaryRequirement, Sigmoid, Utility
+from mediator.schema.constraints import searcher
 from mediator.schema.errors import InvalidValue, invalid, locations_below
 from mediator.schema.ids import NAME
+from mediator.schema.scalars import SCALAR_DECODERS, text_error
 from mediator.schema.tree import (
     MAIN_GROUP,
     SCRATCH_DATABASE,
     ClassSchema,
     Field,
+    Generated,
     MissingType,
     Schema,
 )
-from mediator.schema.types import SCALARS, FieldType, Value
+from mediator.schema.types import SCALARS, FieldType
 from mediator.schema.validation import parse_document
 from mediator.schema.values import decoder, encoder
 
@@ -41,23 +44,31 @@ _ITEMS: Final[Mapping[FieldType, frozenset[FieldType]]] = {
     FieldType.LIST: _ITEM_SCALARS | {FieldType.DOCUMENT},
     FieldType.MAP: _ITEM_SCALARS | {FieldType.DOCUMENT},
 }
+_NUMBERS: Final = frozenset({FieldType.INTEGER, FieldType.FLOAT, FieldType.DECIMAL})
 _TYPES_OF: Final[Mapping[str, Collection[FieldType]]] = {
     "items": _ITEMS.keys(),
     "to": {FieldType.REFERENCE},
     "max_length": {*_ITEMS, FieldType.STRING, FieldType.BINARY},
+    "min_length": {FieldType.STRING, FieldType.BINARY},
+    "minimum": _NUMBERS,
+    "maximum": _NUMBERS,
+    "enum": {FieldType.STRING},
+    "pattern": {FieldType.STRING},
 }
 """The types for which these members have a meaning."""
 
+_GENERATED: Final = {
+    (FieldType.TIMESTAMP, "now"): Generated.NOW,
+    (FieldType.STRING, "uuid"): Generated.UUID,
+}
+"""Defaults that are generated: texts that are none of the type's values, or not meant as such."""
+
 
 def parse_schema(database: str, document: Any) -> Schema:
-    """Read the schema of a database.
+    """Read the schema of the database of a name from parsed JSON.
 
-    Args:
-        database: Name of the database.
-        document: The schema as parsed JSON. Members that are left out have their defaults.
-
-    Returns:
-        The schema, with the default group unnamed and all numbers that measure something floats.
+    Members that are left out have their defaults. The main group is unnamed, and all numbers that
+    measure something are floats.
 
     Raises:
         SchemaInvalid: With the JSON pointer of every mistake. Whether members go together is said
@@ -107,13 +118,63 @@ def _mistakes(field: Field, classes: Collection[str], at: str) -> Iterator[Locat
         yield Location(f"{at}/to", detail)
     if field.index and field.type not in SCALARS:
         yield Location(f"{at}/index", f"type {field.type} has no order to index")
+    yield from _mistakes_of_lengths_and_enum(field, at)
+
+
+def _mistakes_of_lengths_and_enum(field: Field, at: str) -> Iterator[Location]:
+    if field.min_length and field.max_length and field.min_length > field.max_length:
+        yield Location(f"{at}/min_length", "must not be above max_length")
+    for i, member in enumerate(field.enum or ()):
+        if error := text_error(member):
+            yield Location(f"{at}/enum/{i}", error)
+        elif member in (field.enum or ())[:i]:
+            yield Location(f"{at}/enum/{i}", "must not be there twice")
+
+
+def _bounded(field: Field, at: str, mistakes: list[Location]) -> Field:
+    """Decode the bounds of a field's values, which are of its type."""
+    if not field.is_bounded:
+        return field
+    bounds: dict[str, Any] = {}
+    decode = SCALAR_DECODERS[field.type]
+    for member in ("minimum", "maximum"):
+        raw = getattr(field, member)
+        try:
+            bounds[member] = None if raw is None else decode(raw)
+        except InvalidValue as error:
+            mistakes += locations_below(f"{at}/{member}", error)
+            return replace(field, minimum=None, maximum=None)
+    low, high = bounds["minimum"], bounds["maximum"]
+    if low is not None and high is not None and low > high:
+        mistakes.append(Location(f"{at}/minimum", "must not be above maximum"))
+    return replace(field, **bounds)
+
+
+def _searchable(field: Field, at: str, mistakes: list[Location]) -> Field:
+    """Leave out a pattern that is none."""
+    try:
+        if field.pattern is not None:
+            searcher(field.pattern)
+    except ValueError as error:
+        detail = f"must be a regular expression of RE2: {error}"
+        mistakes.append(Location(f"{at}/pattern", detail))
+        return replace(field, pattern=None)
+    return field
 
 
 def _normal(field: Field, at: str, mistakes: list[Location]) -> Field:
-    """Decode the default of a field, and leave the main group unnamed."""
-    if field.group == MAIN_GROUP:
-        field = replace(field, group=None)
+    """Decode the bounds and the default of a field, and leave the main group unnamed.
+
+    Members that have no meaning for its type are mistakes already, and left out.
+    """
+    meaningless: dict[str, Any] = {
+        m: None for m, types in _TYPES_OF.items() if field.type not in types
+    }
+    field = replace(field, group=None if field.group == MAIN_GROUP else field.group, **meaningless)
+    field = _searchable(_bounded(field, at, mistakes), at, mistakes)
     default = field.default
+    if isinstance(default, str) and (generated := _GENERATED.get((field.type, default))):
+        return replace(field, default=generated)
     if default is None and field.required:
         detail = "must not be null, because the field is required"
         mistakes.append(Location(f"{at}/default", detail))
@@ -145,7 +206,7 @@ def _mistakes_of_owner(class_: ClassSchema, at: str) -> Iterator[Location]:
             if not is_met:
                 yield Location(f"{at}/fields/{field.name}/{member}", f"must be {demand}")
     if class_.cache.visibility != "none":
-        # Caches know no owners, and the sketch reveals changes of everybody's objects.
+        # Caches know no owners, and the sketch reveals changes of all objects.
         yield Location(f"{at}/cache/visibility", "must be none, because of owner_field")
 
 
@@ -153,7 +214,7 @@ def schema_document(schema: Schema) -> dict[str, Any]:
     """Write a schema as JSON, ready for orjson.
 
     Every member that has a default is written. Left out is only what a field has none of:
-    `items`, `to`, `max_length`, `default`; and `statistic` and `violation` of an annotation.
+    `items`, `to`, `default` and constraints; and `statistic` and `violation` of an annotation.
     """
     return {
         "mode": schema.mode.value,
@@ -178,26 +239,33 @@ def _class_document(schema: ClassSchema) -> dict[str, Any]:
 
 
 def _field_document(field: Field) -> dict[str, Any]:
+    encode, default = encoder(field), field.default
+
+    def written(value: Any) -> Any:
+        return value if value is None or encode is None else encode(value)
+
     document: dict[str, Any] = {
         "type": field.type.value,
         "items": None if field.items is None else field.items.value,
         "to": field.to,
         "max_length": field.max_length,
+        "min_length": field.min_length,
+        "minimum": written(field.minimum),
+        "maximum": written(field.maximum),
+        "enum": field.enum,
+        "pattern": field.pattern,
     }
     document = {name: value for name, value in document.items() if value is not None}
-    if not isinstance(field.default, MissingType):
-        document["default"] = _default_document(field, field.default)
+    if isinstance(default, Generated):
+        document["default"] = default.value
+    elif not isinstance(default, MissingType):
+        document["default"] = written(default)
     return document | {
         "required": field.required,
         "index": field.index,
         "group": field.group or MAIN_GROUP,
         "annotations": _annotation_documents(field.annotations),
     }
-
-
-def _default_document(field: Field, value: Value) -> Any:
-    encode = encoder(field)
-    return value if encode is None or value is None else encode(value)
 
 
 def _annotation_documents(annotations: tuple[Annotation, ...]) -> list[dict[str, Any]]:

@@ -10,15 +10,7 @@ import sys
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from decimal import (
-    Context,
-    Decimal,
-    Inexact,
-    InvalidOperation,
-    Overflow,
-    Subnormal,
-    Underflow,
-)
+from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, Subnormal, Underflow
 from math import isfinite
 from typing import Any, Final, TypeAlias
 
@@ -41,12 +33,11 @@ __all__ = [
     "Decoder",
     "Encoder",
     "binary_decoder",
-    "binary_text",
     "canonical_decimal",
-    "decimal_text",
+    "check_text",
+    "integer",
     "string_decoder",
     "text_error",
-    "timestamp_text",
 ]
 
 Decoder: TypeAlias = Callable[[Any], Any]
@@ -89,7 +80,8 @@ def text_error(text: str) -> str | None:
     return None
 
 
-def _check_text(text: str) -> None:
+def check_text(text: str) -> None:
+    """Raise `InvalidValue` for a text that cannot be kept."""
     if (error := text_error(text)) is not None:
         raise InvalidValue(error)
 
@@ -103,7 +95,7 @@ def string_decoder(longest: int = sys.maxsize) -> Decoder:
         if len(raw) > longest:
             raise InvalidValue(f"must be at most {longest} characters long")
         if not raw.isascii() or "\0" in raw:
-            _check_text(raw)
+            check_text(raw)
         return raw
 
     return string
@@ -120,7 +112,7 @@ def binary_decoder(longest: int = sys.maxsize) -> Decoder:
         except ValueError:
             raise InvalidValue("must be padded base64") from None
         # Section 3.5: bits after the end would give one value several spellings.
-        if binary_text(value) != raw:
+        if _binary_text(value) != raw:
             raise InvalidValue("must be canonical base64")
         if len(value) > longest:
             raise InvalidValue(f"must be at most {longest} bytes long")
@@ -129,7 +121,7 @@ def binary_decoder(longest: int = sys.maxsize) -> Decoder:
     return binary
 
 
-def _integer(raw: Any) -> int:
+def integer(raw: Any) -> int:
     if type(raw) is not int:
         raise InvalidValue("must be an integer")
     if not INTEGER_MIN <= raw <= INTEGER_MAX:
@@ -194,7 +186,7 @@ def canonical_decimal(value: Decimal) -> Decimal:
     return value.normalize(_WIDE) if value else _ZERO
 
 
-def decimal_text(value: Decimal) -> str:
+def _decimal_text(value: Decimal) -> str:
     """Write a decimal so that equal ones are written alike: plainly, or `1E+40` where long."""
     canonical = canonical_decimal(value)
     if -_PLAIN_EXPONENT <= canonical.adjusted() < _PLAIN_EXPONENT:
@@ -202,19 +194,19 @@ def decimal_text(value: Decimal) -> str:
     return str(canonical)
 
 
-def timestamp_text(value: datetime) -> str:
+def _timestamp_text(value: datetime) -> str:
     """Write a UTC time as RFC 3339: `2024-01-02T03:04:05.123456Z`, no fraction if it is 0."""
+    # Without the offset, which is +00:00.
     return value.isoformat()[:-6] + "Z"
 
 
-def binary_text(value: bytes) -> str:
-    """Write bytes as padded base64."""
+def _binary_text(value: bytes) -> str:
     return b64encode(value).decode("ascii")
 
 
 SCALAR_DECODERS: Final[Mapping[FieldType, Decoder]] = {
     FieldType.STRING: string_decoder(),
-    FieldType.INTEGER: _integer,
+    FieldType.INTEGER: integer,
     FieldType.FLOAT: _float,
     FieldType.DECIMAL: _decimal,
     FieldType.BOOLEAN: _boolean,
@@ -224,8 +216,8 @@ SCALAR_DECODERS: Final[Mapping[FieldType, Decoder]] = {
 }
 
 SCALAR_ENCODERS: Final[Mapping[FieldType, Encoder]] = {
-    FieldType.DECIMAL: decimal_text,
-    FieldType.TIMESTAMP: timestamp_text,
-    FieldType.BINARY: binary_text,
+    FieldType.DECIMAL: _decimal_text,
+    FieldType.TIMESTAMP: _timestamp_text,
+    FieldType.BINARY: _binary_text,
 }
 """Types whose Python form is no JSON; the others are written as they are."""

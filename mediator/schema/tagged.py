@@ -21,7 +21,6 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def dump(value: Value) -> Any:
-    """Return the JSON form of a value."""
     match value:
         case Decimal():
             return {"t": "decimal", "v": str(value)}
@@ -37,7 +36,6 @@ def dump(value: Value) -> Any:
 
 
 def load(form: Any) -> Value:
-    """Return the value of a JSON form made by `dump`."""
     match form:
         case {"t": "decimal", "v": text}:
             return Decimal(text)

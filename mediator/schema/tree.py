@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field as Bounds
 
@@ -18,9 +18,11 @@ from mediator.schema.limits import (
     CACHE_COST_MIN,
     CACHE_MAX_TTL_S,
     CLASSES_PER_DATABASE,
+    ENUM_MEMBERS,
     FIELDS_PER_CLASS,
     MAX_LENGTH,
     OBJECT_TTL_MAX_S,
+    PATTERN_CHARACTERS,
 )
 from mediator.schema.types import FieldType, Value
 from mediator.schema.validation import (
@@ -31,6 +33,7 @@ from mediator.schema.validation import (
     Number,
     Omissible,
     Positive,
+    Scalar,
     Stepwise,
     Unread,
     document,
@@ -45,6 +48,7 @@ __all__ = [
     "ClassSchema",
     "DefaultSystem",
     "Field",
+    "Generated",
     "MaterialisedView",
     "MissingType",
     "Mode",
@@ -117,12 +121,28 @@ class CachePolicy:
 
 
 _Length: TypeAlias = Annotated[int, Bounds(strict=True, ge=1, le=MAX_LENGTH)]
+_Enum: TypeAlias = Annotated[
+    tuple[Annotated[str, Bounds(strict=True)], ...], Bounds(min_length=1, max_length=ENUM_MEMBERS)
+]
+_Pattern: TypeAlias = Annotated[
+    str, Bounds(strict=True, min_length=1, max_length=PATTERN_CHARACTERS)
+]
+
+
+class Generated(StrEnum):
+    """Defaults that are generated for each object: of timestamps, and of strings."""
+
+    NOW = "now"
+    UUID = "uuid"
 
 
 @document
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a class; `group` is None in the main group."""
+    """One field of a class; `group` is None in the main group.
+
+    `minimum` and `maximum` are of the field's type, as is `default` unless it is generated.
+    """
 
     name: Key
     type: FieldType
@@ -130,10 +150,20 @@ class Field:
     to: Omissible[Name] = None
     required: Flag = False
     max_length: Omissible[_Length] = None
-    default: Unread[Value | MissingType] = field(default_factory=lambda: MISSING)
+    default: Unread[Value | MissingType | Generated] = field(default_factory=lambda: MISSING)
     index: Flag = False
     group: Omissible[Name] = None
     annotations: Annotated[Annotations, at_level("field")] = ()
+    minimum: Scalar[Any] = None
+    maximum: Scalar[Any] = None
+    min_length: Omissible[_Length] = None
+    enum: Omissible[_Enum] = None
+    pattern: Omissible[_Pattern] = None
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it has a minimum or a maximum."""
+        return self.minimum is not None or self.maximum is not None
 
 
 @document

@@ -1,7 +1,6 @@
 """Field types and the domain values that belong to them.
 
-A value travels through the mediator in its Python form; JSON is met only at the edges
-(`mediator.schema.values`):
+JSON is met only at the edges (`mediator.schema.values`):
 
 =========== ======================= =============================================
 type        Python form             JSON form
@@ -55,21 +54,15 @@ class FieldType(StrEnum):
     REFERENCE = "reference"
 
 
-SCALARS = frozenset(
-    {
-        FieldType.STRING,
-        FieldType.INTEGER,
-        FieldType.FLOAT,
-        FieldType.DECIMAL,
-        FieldType.BOOLEAN,
-        FieldType.TIMESTAMP,
-        FieldType.BINARY,
-        FieldType.REFERENCE,
-    }
-)
+SCALARS = frozenset(FieldType) - {
+    FieldType.DOCUMENT,
+    FieldType.LIST,
+    FieldType.SET,
+    FieldType.MAP,
+}
 """Types with a total order and equality of their own; only they may be items of a set."""
 
 
 def projected(values: Values, names: tuple[str, ...] | None) -> Values:
-    """Return some of the values, as far as they are there, in the order of the names; None: all."""
+    """Return those values that are there, in the order of the names; None: all of them."""
     return values if names is None else {n: values[n] for n in names if n in values}

@@ -19,7 +19,15 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, PydanticOmit
-from pydantic_core.core_schema import CoreSchema, NullableSchema, any_schema
+from pydantic_core.core_schema import (
+    CoreSchema,
+    NullableSchema,
+    any_schema,
+    float_schema,
+    int_schema,
+    str_schema,
+    union_schema,
+)
 
 from mediator.base.errors import Invalid, Location
 from mediator.base.offload import throttle
@@ -35,6 +43,7 @@ __all__ = [
     "Number",
     "Omissible",
     "Positive",
+    "Scalar",
     "Stepwise",
     "Unread",
     "document",
@@ -77,6 +86,19 @@ Unread = Annotated[_T, GetPydanticSchema(lambda _source, _handler: any_schema())
 """Something that is taken as it is."""
 
 
+def _scalar(_source: Any, _handler: Callable[[Any], Any]) -> CoreSchema:
+    numbers = (int_schema(strict=True), float_schema(strict=True, allow_inf_nan=False))
+    return union_schema(
+        [*numbers, str_schema(strict=True)],
+        custom_error_type="scalar",
+        custom_error_message="must be a number or a string",
+    )
+
+
+Scalar = Annotated[_T, GetPydanticSchema(_scalar)]
+"""A number or a string, which is decoded once the type that it has to be of is known."""
+
+
 def keyed(most: int) -> BeforeValidator:
     """Bound an object, and give its members their names."""
 
@@ -85,14 +107,16 @@ def keyed(most: int) -> BeforeValidator:
             return raw
         if len(raw) > most:
             raise ValueError(f"must have at most {most} members")
-        return {name: _named(name, member) for name, member in raw.items()}
+        return {name: _named(name, member, token(str(name))) for name, member in raw.items()}
 
     return BeforeValidator(bounded)
 
 
-def _named(name: str, member: Any) -> Any:
+def _named(name: str, member: Any, pointer: str = "") -> Any:
     if not isinstance(member, dict):
         return member
+    if _KEY in member:  # it would be overwritten, and so never be refused
+        refuse([Location(pointer + token(_KEY), "is not known here")])
     # Of so many members enough are unknown; no more of them are looked at.
     return {**dict(islice(member.items(), _MOST_MEMBERS)), _KEY: name}
 
@@ -138,17 +162,13 @@ def parse_document(
     *,
     name: str | None = None,
 ) -> _T:
-    """Return a document as its model.
+    """Return a document, as parsed JSON, as its model.
 
-    Args:
-        adapter: Of the model.
-        raw: The document as parsed JSON.
-        mistakes: Others that are known of it.
-        kind: The error to raise.
-        name: The name that the model gets, if it has one.
+    `mistakes` are others that are known of it. `name` is the name that the model gets, if it has
+    one.
 
     Raises:
-        Invalid: Of that kind, with the JSON pointer of every mistake.
+        Invalid: Of the class `kind`, with the JSON pointer of every mistake.
     """
     locations = list(mistakes)
     try:
@@ -156,6 +176,7 @@ def parse_document(
         parsed = adapter.validate_python(named, context=Counter())
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
+        # If there are too many, unknown members and what is near the root are named.
         details.sort(key=lambda each: (each["type"] not in _UNKNOWN, len(each["loc"])))
         locations += map(_location, details[:MAX_ERRORS])
     if locations:
@@ -173,8 +194,11 @@ _DETAILS: Final = {
 
 
 def _location(error: ErrorDetails) -> Location:
-    steps = [step for step in error["loc"] if not str(step).startswith(("(", "["))]
     kind, detail = error["type"], error["msg"].removeprefix("Value error, ")
+    tags, known = ("(", "["), error["loc"][:-1] if kind in _UNKNOWN else error["loc"]
+    # Tags of unions, and what pydantic has in brackets, are no part of a pointer.
+    steps = [step for step in known if not str(step).startswith(tags)]
+    steps += error["loc"][len(known) :]
     if kind == "missing" and isinstance(steps[-1], int):
         kind, detail = "too_short", f"must have more than {steps.pop()} elements"
     _, should, rest = detail.partition(" should ")

@@ -7,19 +7,16 @@ is written differently in JSON.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final
+from uuid import uuid4
 
 from mediator.base.errors import Location
+from mediator.schema.constraints import constrained
 from mediator.schema.documents import document
-from mediator.schema.errors import (
-    InvalidValue,
-    invalid,
-    locations_below,
-    raise_errors,
-    token,
-)
+from mediator.schema.errors import InvalidValue, invalid, locations_below, raise_errors, token
 from mediator.schema.limits import MAP_KEY_BYTES
 from mediator.schema.scalars import (
     SCALAR_DECODERS,
@@ -27,19 +24,28 @@ from mediator.schema.scalars import (
     Decoder,
     Encoder,
     binary_decoder,
+    check_text,
     string_decoder,
-    text_error,
 )
-from mediator.schema.tree import ClassSchema, Field, MissingType
+from mediator.schema.tree import ClassSchema, Field, Generated, MissingType
 from mediator.schema.types import FieldType, Value, Values
 
 __all__ = ["Codec", "decoder", "encoder", "item_decoder", "map_key"]
 
 _MUTABLE = frozenset({list, dict})
 
+_GENERATORS: Final[Mapping[Generated, Callable[[], Value]]] = {
+    Generated.NOW: lambda: datetime.now(UTC),
+    Generated.UUID: lambda: str(uuid4()),
+}
+
 
 def decoder(field: Field) -> Decoder:
     """Return the decoder of a field; null is left out. It raises `InvalidValue`."""
+    return constrained(field, _of_type(field))
+
+
+def _of_type(field: Field) -> Decoder:
     longest = sys.maxsize if field.max_length is None else field.max_length
     match field.type:
         case FieldType.STRING:
@@ -77,11 +83,9 @@ def encoder(field: Field) -> Encoder | None:
 
 
 def map_key(raw: Any) -> str:
-    """Decode the key of a map."""
     if type(raw) is not str or not raw:
         raise InvalidValue("must have a key that is not empty")
-    if (error := text_error(raw)) is not None:
-        raise InvalidValue(error)
+    check_text(raw)
     if len(raw) > MAP_KEY_BYTES or len(raw.encode()) > MAP_KEY_BYTES:
         raise InvalidValue(f"must have a key of at most {MAP_KEY_BYTES} bytes")
     return raw
@@ -146,7 +150,10 @@ class Codec:
         nullable: The fields that take null: all that are not required.
     """
 
-    __slots__ = ("_defaults", "_encoders", "_required", "decoders", "items", "names", "nullable")
+    __slots__ = (
+        *("_defaults", "_encoders", "_generated", "_required"),
+        *("decoders", "items", "names", "nullable"),
+    )
 
     def __init__(self, schema: ClassSchema) -> None:
         fields = schema.fields
@@ -156,25 +163,27 @@ class Codec:
             name: item_decoder(f) for name, f in fields.items() if f.items is not None
         }
         self.nullable = frozenset(name for name, f in fields.items() if not f.required)
-        self._required = fields.keys() - self.nullable
-        self._defaults: Mapping[str, Value] = {
-            name: f.default for name, f in fields.items() if not isinstance(f.default, MissingType)
+        self._generated: Mapping[str, Callable[[], Value]] = {
+            name: _GENERATORS[f.default]
+            for name, f in fields.items()
+            if isinstance(f.default, Generated)
         }
+        self._defaults: Mapping[str, Value] = {
+            name: f.default
+            for name, f in fields.items()
+            if not isinstance(f.default, MissingType | Generated)
+        }
+        self._required = fields.keys() - self.nullable - self._defaults.keys()
+        self._required -= self._generated.keys()
         self._encoders = tuple(
             (name, encode) for name, f in fields.items() if (encode := encoder(f)) is not None
         )
 
-    def decode_object(self, body: Any, pointer: str = "", *, defaults: bool = True) -> Values:
-        """Decode a complete object, without `id`.
+    def decode_object(self, body: Any, pointer: str = "") -> Values:
+        """Decode a complete object, without `id`; fields that are missing take their defaults.
 
-        Args:
-            body: The object as parsed JSON.
-            pointer: Where it is in the request's body.
-            defaults: Whether fields that are missing take their defaults. An object that was
-                patched does without: what the patch removed stays removed.
-
-        Returns:
-            The values; nothing mutable is shared with `body` or the schema.
+        `pointer` is where it is in the request's body. Nothing mutable is shared with `body` or the
+        schema.
 
         Raises:
             Invalid: With the location of every error.
@@ -182,14 +191,15 @@ class Codec:
         try:
             values = self._decode(body)
         except (KeyError, InvalidValue):
-            lacking = self._lacking(body, pointer, defaults=defaults)
-            raise invalid([*self._errors(body, pointer), *lacking]) from None
-        if defaults:
-            for name, default in self._defaults.items():
-                if name not in values:
-                    values[name] = deepcopy(default) if type(default) in _MUTABLE else default
+            raise invalid([*self._errors(body, pointer), *self._lacking(body, pointer)]) from None
         if not values.keys() >= self._required:
-            raise invalid(self._lacking(values, pointer, defaults=False))
+            raise invalid(self._lacking(values, pointer))
+        for name, default in self._defaults.items():
+            if name not in values:
+                values[name] = deepcopy(default) if type(default) in _MUTABLE else default
+        for name, generate in self._generated.items():
+            if name not in values:
+                values[name] = generate()
         return values
 
     def decode_fields(self, body: Any, pointer: str = "") -> Values:
@@ -252,8 +262,7 @@ class Codec:
         value: Value = self.decoders[name](raw)
         return value
 
-    def _lacking(self, present: Any, pointer: str, *, defaults: bool) -> Iterator[Location]:
+    def _lacking(self, present: Any, pointer: str) -> Iterator[Location]:
         if type(present) is dict:
-            supplied = present.keys() | (self._defaults.keys() if defaults else ())
-            for name in sorted(self._required - supplied):
+            for name in sorted(self._required - present.keys()):
                 yield Location(pointer + token(name), "is required")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Final
 
@@ -21,8 +21,6 @@ __all__ = [
 ]
 
 LONGEST_TEXT: Final = 2_048
-
-
 MAX_COUNT: Final = 10_000
 MAX_RATE: Final = 100.0
 MAX_TIMEOUT_S: Final = 60.0
@@ -87,7 +85,7 @@ def read_request(document: Any) -> ProbeRequest:
     """
     if not isinstance(document, Mapping):
         raise Invalid("A probe is a JSON object.", locations=[Location("", "must be an object")])
-    reading = _Reading(document)
+    reading = _Reading(dict(document))
     request = ProbeRequest(
         database=reading.text("database"),
         class_name=reading.text("class"),
@@ -97,7 +95,7 @@ def read_request(document: Any) -> ProbeRequest:
             rate=reading.number("rate", 10.0, MAX_RATE),
             timeout_s=reading.number("timeout_s", 10.0, MAX_TIMEOUT_S),
         ),
-        delta_s=reading.delta("delta_s", MAX_TIMEOUT_S),
+        delta_s=reading.number("delta_s", 0, MAX_TIMEOUT_S) if "delta_s" in document else None,
         bound_s=reading.bound("bound_s"),
     )
     if request.plan.count > request.plan.rate * MAX_DURATION_S:
@@ -106,12 +104,12 @@ def read_request(document: Any) -> ProbeRequest:
     return request
 
 
+@dataclass(eq=False)
 class _Reading:
     """Takes members out of an object, and notes what is wrong with them."""
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
-        self._left = dict(document)
-        self._mistakes: list[Location] = []
+    _left: dict[str, Any]
+    _mistakes: list[Location] = field(default_factory=list)
 
     def text(self, name: str, default: str | None = None) -> str:
         value = self._left.pop(name, default)
@@ -121,27 +119,21 @@ class _Reading:
         return ""
 
     def number(self, name: str, default: float, most: float, *, whole: bool = False) -> float:
-        value = self._left.pop(name, default)
-        kinds = int if whole else int | float
-        if isinstance(value, kinds) and not isinstance(value, bool) and 0 < value <= most:
+        value, kinds = self._left.pop(name, default), (int,) if whole else (int, float)
+        if type(value) in kinds and 0 < value <= most:
             return float(value)
         what = "a whole number" if whole else "a number"
         self.wrong(name, f"must be {what} above 0 and at most {most:g}")
         return default
 
-    def delta(self, name: str, most: float) -> float | None:
-        return self.number(name, most, most) if self._left.get(name) is not None else None
-
     def bound(self, name: str) -> float | None:
         value = self._left.pop(name, None)
-        plain = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is None or (plain and isfinite(value) and value >= 0):
+        if value is None or (type(value) in {int, float} and isfinite(value) and value >= 0):
             return None if value is None else float(value)
         self.wrong(name, "must be a number that is not negative")
         return None
 
     def finish(self) -> None:
-        """Raise if anything was wrong."""
         for name in self._left:
             self.wrong(str(name)[:100], "is not known")
         if self._mistakes:

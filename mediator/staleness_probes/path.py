@@ -76,17 +76,14 @@ class PlanePath:
         self._reader = reader
 
     async def create(self, id_: str) -> Versions:
-        """See `ProbePath`."""
         create = Create(*self._class_address, id_, uuid4().hex, values=dict(self._values))
         return (await self._plane.write(create)).versions
 
     async def write(self, id_: str) -> Versions:
-        """See `ProbePath`."""
         put = Put(*self._class_address, id_, uuid4().hex, PRESENT, values=dict(self._values))
         return (await self._plane.write(put)).versions
 
     async def read(self, id_: str) -> Versions | None:
-        """See `ProbePath`."""
         if self._reader is not None:
             return await self._reader(id_)
         try:
@@ -96,7 +93,6 @@ class PlanePath:
         return found.versions
 
     async def remove(self, id_: str) -> None:
-        """See `ProbePath`."""
         with suppress(NotFound, PreconditionFailed):
             await self._plane.write(Delete(*self._class_address, id_, uuid4().hex, PRESENT))
 

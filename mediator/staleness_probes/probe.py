@@ -29,13 +29,10 @@ PAUSE_SHARE: Final = 0.05
 
 @dataclass(slots=True)
 class Probed:
-    """What came of a probe.
+    """What came of a probe: measurements in the order in which they ended, and failures.
 
-    Attributes:
-        measurements: In the order in which they ended.
-        failures: Measurements that failed, because a write or a read did.
-        reasons: Why, each reason once.
-        left_behind: Scratch objects that could not be removed.
+    `reasons` has each reason of a failure once; scratch objects that could not be removed are
+    `left_behind`.
     """
 
     measurements: list[Measurement] = field(default_factory=list)
@@ -44,7 +41,6 @@ class Probed:
     left_behind: list[str] = field(default_factory=list)
 
     def failed(self, error: MediatorError) -> None:
-        """Count a failure."""
         self.failures += 1
         if error.detail not in self.reasons:
             self.reasons.append(error.detail)
@@ -61,6 +57,7 @@ class Probe:
         """Measure, adding to what was probed; scratch objects are removed, whatever happens."""
         begun, numbers = self._clock.monotonic(), iter(range(plan.count))
         name = f"portolan-probe-{token_hex(8)}"
+        # Enough for the rate even if every measurement takes as long as it may.
         lanes = min(plan.count, LANES, ceil(plan.rate * plan.timeout_s) + 1)
         async with asyncio.TaskGroup() as tasks:
             for lane in range(lanes):
@@ -91,17 +88,16 @@ class Probe:
                 probed.left_behind.append(id_)
 
     async def _measure(self, id_: str, timeout_s: float) -> Measurement:
-        """Write, and read until it is seen."""
         await self._path.read(id_)  # now caches on the way hold what is about to be old
         sent = self._clock.monotonic()
-        wanted = await self._path.write(id_)
+        written = await self._path.write(id_)
         acknowledged = self._clock.monotonic()
         lower_s, stale = 0.0, 0
         try:
             async with asyncio.timeout(timeout_s):
                 while True:
                     requested_at = self._clock.monotonic()
-                    if _shows(await self._path.read(id_), wanted):
+                    if _shows(await self._path.read(id_), written):
                         return Measurement(lower_s, self._clock.monotonic() - sent, stale)
                     lower_s, stale = requested_at - acknowledged, stale + 1
                     passed = self._clock.monotonic() - acknowledged
@@ -110,9 +106,9 @@ class Probe:
             return Measurement(lower_s, None, stale)
 
 
-def _shows(found: Versions | None, wanted: Versions) -> bool:
+def _shows(found: Versions | None, written: Versions) -> bool:
     """Whether what was read is at least as new as what was written, in every group."""
     if found is None:
         return False
-    pairs = ((found.get(group), version) for group, version in wanted.items() if version)
+    pairs = ((found.get(group), version) for group, version in written.items() if version)
     return all(seen is not None and seen >= version for seen, version in pairs)

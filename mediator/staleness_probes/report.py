@@ -56,7 +56,6 @@ class StalenessReport:
 
 
 def summary(path: str, probed: Probed, bound_s: float | None) -> StalenessReport:
-    """Sum up what a probe has found."""
     lower = sorted(it.lower_s for it in probed.measurements)
     upper = sorted(inf if it.upper_s is None else it.upper_s for it in probed.measurements)
     return StalenessReport(

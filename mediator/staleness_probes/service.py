@@ -9,10 +9,10 @@ two replicas begin at once                one gets the lease, the other is refus
 the holder dies                           its lease ends within `LEASE_S`; then another may begin
 the holder stands still for longer        another may have begun: it sees so when it renews, and
                                           ends; the two overlap by `RENEW_S` at most
-the coordination Redis does not answer    nobody begins; the holder goes on for `LEASE_S` and ends
+the coordination Redis does not answer    none begins; the holder goes on for `LEASE_S` and ends
 ========================================= ======================================================
 
-Nothing can be damaged by two that overlap, so nobody else compares the lease.
+Two that overlap damage nothing, so the lease is compared nowhere else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 from uuid import uuid4
@@ -45,16 +45,16 @@ RENEW_S: Final = 1.5
 LEASE_NAME: Final = "probe"
 
 
+@dataclass(eq=False)
 class _ProbeLease:
     """A probe's lease, from when it is acquired until it is released.
 
     Without leases that replicas share, every process has its own.
     """
 
-    def __init__(self, leases: Leasing | None, clock: Clock) -> None:
-        self._leases = leases
-        self._clock = clock
-        self._token = uuid4().hex
+    _leases: Leasing | None
+    _clock: Clock
+    _token: str = field(default_factory=lambda: uuid4().hex)
 
     async def acquire(self) -> bool:
         """Acquire it; False while another replica holds it. Raises `Unavailable`."""
@@ -69,10 +69,10 @@ class _ProbeLease:
                 requested_at = self._clock.monotonic()
                 if not await self.acquire():
                     return
+                # Counted from before the request, so that it ends here no later than in Redis.
                 acquired_at = requested_at
 
     async def release(self) -> None:
-        """Release it."""
         if self._leases is not None:
             with suppress(Unavailable):  # it expires
                 await self._leases.release(LEASE_NAME, self._token)
@@ -88,6 +88,7 @@ _LOST = "The lease that keeps other replicas from probing was lost: the probe wa
 _State: TypeAlias = Literal["running", "done", "stopped", "failed"]
 
 
+@dataclass(eq=False)
 class StalenessProbes:
     """Runs probes, one at a time among all replicas: two would measure each other.
 
@@ -96,18 +97,11 @@ class StalenessProbes:
     replicas share there is one probe in each process.
     """
 
-    def __init__(
-        self,
-        plane: DataPlane,
-        clock: Clock,
-        caches: CacheReaders | None = None,
-        leases: Leasing | None = None,
-    ) -> None:
-        self._plane = plane
-        self._clock = clock
-        self._caches = caches
-        self._leases = leases
-        self._last: _Run | None = None
+    _plane: DataPlane
+    _clock: Clock
+    _caches: CacheReaders | None = None
+    _leases: Leasing | None = None
+    _last: _Run | None = None
 
     async def start(self, request: ProbeRequest) -> dict[str, Any]:
         """Start a probe, and describe it.
@@ -117,7 +111,7 @@ class StalenessProbes:
             AdvisoryOnly: The database holds no data.
             Invalid: There is no such path.
             Conflict: Another probe is going on, here or in another replica.
-            Unavailable: Nobody knows whether one is.
+            Unavailable: It is not known whether one is.
         """
         route = await self._plane.route(request.database, request.class_name)
         path, bound_s = self._path(request, route)
@@ -161,8 +155,6 @@ class StalenessProbes:
 
 
 class _Run:
-    """A probe that is going on, or has ended."""
-
     def __init__(
         self,
         request: ProbeRequest,
@@ -186,7 +178,7 @@ class _Run:
             ended: _State = "failed" if _LOST in self._probed.reasons else "done"
         except asyncio.CancelledError:
             ended = "stopped"
-        except Exception:  # noqa: BLE001 - nobody awaits the task: its description has the state
+        except Exception:  # noqa: BLE001 - nothing awaits the task: its description has the state
             _log.exception("a staleness probe failed")
             ended = "failed"
         await self._lease.release()  # before the state changes: then the next may start

@@ -64,7 +64,6 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether calls are being refused."""
         return self._failures >= FAILURES_TO_OPEN
 
     @property
@@ -78,10 +77,10 @@ class Breaker:
             return
         if self._testing or self._clock.monotonic() < self._closed_at:
             raise CircuitOpen(f"{self._system} does not answer; calls to it are suspended")
+        # Until this call has ended, all others fail at once.
         self._testing = True
 
     def succeeded(self) -> None:
-        """Note that the store answered."""
         if self._failures:
             was_open = self.is_open
             self._failures, self._pause_s, self._testing = 0, FIRST_PAUSE_S, False
@@ -89,7 +88,6 @@ class Breaker:
                 self._observe(CircuitChanged(self._system, open=False, reason="it answers again"))
 
     def failed(self, error: BaseException) -> None:
-        """Note that the store did not answer."""
         self._failures += 1
         self._testing = False
         now = self._clock.monotonic()
@@ -110,9 +108,6 @@ class GuardedStore:
     """Reads and writes of one store, observed and guarded by a breaker.
 
     Attributes:
-        store: The store.
-        name: Its system's name.
-        breaker: Its circuit breaker.
         time: Its clock, which versions are taken from, as far as it is known here.
     """
 
@@ -125,7 +120,6 @@ class GuardedStore:
         self._clock = clock
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
-        """Read records; see `Store.read`."""
         started = self._clock.monotonic()
         try:
             self.breaker.admit()
@@ -137,7 +131,6 @@ class GuardedStore:
         return records
 
     async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
-        """Write records; see `Store.write`."""
         started = self._clock.monotonic()
         try:
             self.breaker.admit()
@@ -151,11 +144,9 @@ class GuardedStore:
     async def recall(
         self, fragment: Fragment, id_: str, operation: str
     ) -> RememberedOperation | None:
-        """Return what is remembered of an operation; see `Store.recall`."""
         return await self.guarded(lambda: self.store.recall(fragment, id_, operation))
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> Mapping[str, int]:
-        """Fence a record against the writes of a token; see `Store.fence`."""
         return await self.guarded(lambda: self.store.fence(fragment, id_, token))
 
     async def guarded(self, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
@@ -170,7 +161,6 @@ class GuardedStore:
         return result
 
     async def read_clock(self) -> None:
-        """Read the store's clock."""
         sent_at = self._clock.monotonic()
         self.time.read(await self.guarded(self.store.time_us), sent_at)
         assert self.time.skew_s is not None
@@ -184,7 +174,6 @@ class GuardedStore:
     def _failed(
         self, operation: _Direction, calls: _Calls, started: float, error: BaseException
     ) -> None:
-        """Note a failure; a call that its caller cancelled says nothing about the store."""
         seconds = self._clock.monotonic() - started
         if not isinstance(error, CircuitOpen):
             self._note(error)
@@ -197,6 +186,7 @@ class GuardedStore:
         elif isinstance(error, StoreError):
             self.breaker.failed(error)
         else:
+            # A call that its caller cancelled says nothing about the store.
             self.breaker.abandoned()
 
     def _report(

@@ -7,6 +7,7 @@ type by now, are left out: an old entry must not hold up the changes behind it.
 from __future__ import annotations
 
 import logging
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -19,6 +20,7 @@ from mediator.schema.values import encoder
 from mediator.stores.port import Fragment, LogEntry, StoreTimeout
 
 __all__ = [
+    "JSON_DECODERS",
     "PYTHON_TYPES",
     "UNREADABLE",
     "Page",
@@ -26,7 +28,6 @@ __all__ = [
     "image_of",
     "numbers_of",
     "padded",
-    "position_of",
     "read_on",
 ]
 
@@ -50,6 +51,14 @@ PYTHON_TYPES: Final[Mapping[FieldType, type]] = {
     FieldType.MAP: dict,
 }
 """The type of a value in Python, by that of its field."""
+
+JSON_DECODERS: Final[Mapping[FieldType, Callable[[Any], Any]]] = {
+    FieldType.FLOAT: float,
+    FieldType.DECIMAL: Decimal,
+    FieldType.TIMESTAMP: datetime.fromisoformat,
+    FieldType.BINARY: b64decode,
+}
+"""What reads the JSON form of our own values, which are right; others are JSON as they are."""
 
 
 def image_of(
@@ -127,13 +136,8 @@ _MOST: Final = 1_000
 _BYTES: Final = 4_000_000
 
 
-def position_of(major: int, minor: int) -> str:
-    """Return the position of an entry with two numbers of 64 bits, ordered as these are."""
-    return padded(str(major), str(minor))
-
-
 def padded(major: str, minor: str) -> str:
-    """Return the position for two decimal texts."""
+    """Return the position for two numbers of 64 bits, in decimal, ordered as these are."""
     return f"{major.rjust(_WIDTH, _ZERO)}-{minor.rjust(_WIDTH, _ZERO)}"
 
 
@@ -154,17 +158,13 @@ class PageSize:
         self.count = _FIRST
 
     def succeeded(self, sizes: Sequence[int]) -> None:
-        """Adapt to a page that was read.
-
-        Args:
-            sizes: How large the entries were, in bytes.
-        """
+        """Adapt to a page that was read, by the sizes of its entries in bytes."""
         if sizes:
             fitting = _BYTES * len(sizes) // max(1, sum(sizes))
+            # Never 0: an entry larger than a page must be read as well, alone.
             self.count = max(1, min(2 * self.count, fitting, _MOST))
 
     def failed(self) -> None:
-        """Adapt to a page that did not arrive in time."""
         self.count = max(1, self.count // 10)
 
 
@@ -176,11 +176,7 @@ async def read_on(
 ) -> list[LogEntry]:
     """Read up to `limit` entries beyond a position, fewer only at the end of the log.
 
-    Args:
-        page_size: Adapts how many to read at once.
-        after: The position; None: from the oldest.
-        limit: How many to return at most.
-        page: Returns up to so many entries beyond a position.
+    None is before the oldest entry.
     """
     entries: list[LogEntry] = []
     while len(entries) < limit:

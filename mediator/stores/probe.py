@@ -18,7 +18,7 @@ from mediator.model.operators import APPLICABLE, Operator
 from mediator.schema.annotations import DURABLE_S, Capability
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.check import Check
-from mediator.stores.conformance.runner import CHECKS, CheckStatus, Finding, run_check
+from mediator.stores.conformance.runner import CHECKS, CheckFinding, CheckStatus, run_check
 from mediator.stores.port import ChangeLog, PendingChanges, ServerFacts, Store, StoreError
 
 __all__ = ["CapabilityFinding", "How", "ProbeReport", "State", "probe"]
@@ -35,9 +35,9 @@ _CHOSEN: Final = (
     "concurrency.increments_are_not_lost",
     "concurrency.what_was_acknowledged_is_read",
     "scanning.pages_give_every_id_once",
-    "ordering.integer_in_order",
-    "ordering.order_follows_writes",
-    "ordering.every_page_size_gives_all",
+    "query_orders.integer_orders",
+    "query_orders.order_follows_writes",
+    "query_orders.every_page_size_follows_the_order",
 )
 """The checks that speak for capabilities, the one that decides over data first."""
 
@@ -63,7 +63,6 @@ class ProbeReport:
     """What was found of a store.
 
     Attributes:
-        capabilities: What was found of every capability.
         facts: What the server says of itself; None if it did not answer.
         inexact: Field types for which the store cannot do some applicable operator exactly; such
             fields are not placed there.
@@ -90,18 +89,15 @@ class ProbeReport:
 
 
 async def probe(store: Store, *, budget_s: float = 10.0) -> ProbeReport:
-    """Find out what a store can do.
+    """Find out what an opened store can do; nothing is raised for a store that fails.
 
-    Args:
-        store: The store, opened.
-        budget_s: Seconds for all checks; what is not reached within them stays unknown.
-
-    Returns:
-        What was found of every capability; nothing is raised for a store that fails.
+    What is not reached within `budget_s`, the time for all checks, stays unknown.
     """
     deadline = time.monotonic() + budget_s
-    facts = await _facts(store)
-    findings = [await _within(deadline, store, check) for check in _capabilities()]
+    facts, by_name = None, {check.name: check for check in CHECKS}
+    with suppress(StoreError):
+        facts = await store.facts()
+    findings = [await _within(deadline, store, by_name[name]) for name in _CHOSEN]
     findings += await _concurrently(deadline, store, _operators(store))
     capabilities = {capability: _probed(capability, findings) for capability in Capability}
     capabilities |= _implied(capabilities[Capability.LINEARIZABLE])
@@ -110,46 +106,34 @@ async def probe(store: Store, *, budget_s: float = 10.0) -> ProbeReport:
     return ProbeReport(capabilities, facts, _inexact(store, findings), has_outbox)
 
 
-def _capabilities() -> list[Check]:
-    by_name = {check.name: check for check in CHECKS}
-    return [by_name[name] for name in _CHOSEN]
-
-
 def _operators(store: Store) -> list[Check]:
-    """Return the checks of all operators that the store says it supports."""
     about = ((check, check.proves) for check in CHECKS)
     return [check for check, pair in about if isinstance(pair, tuple) and store.supports(*pair)]
 
 
-async def _concurrently(deadline: float, store: Store, checks: Iterable[Check]) -> list[Finding]:
+async def _concurrently(
+    deadline: float, store: Store, checks: Iterable[Check]
+) -> list[CheckFinding]:
     """Run checks, a few at a time: their time goes into making and dropping scratch classes."""
     slots = asyncio.Semaphore(_CONCURRENCY)
 
-    async def run(check: Check) -> Finding:
+    async def run(check: Check) -> CheckFinding:
         async with slots:
             return await _within(deadline, store, check)
 
     return list(await asyncio.gather(*map(run, checks)))
 
 
-async def _facts(store: Store) -> ServerFacts | None:
-    try:
-        return await store.facts()
-    except StoreError:
-        return None
-
-
-async def _within(deadline: float, store: Store, check: Check) -> Finding:
-    """Run a check in what is left of the budget."""
+async def _within(deadline: float, store: Store, check: Check) -> CheckFinding:
     left = deadline - time.monotonic()
     with suppress(TimeoutError):
         if left > 0:
             async with asyncio.timeout(left):
                 return await run_check(store, check)
-    return Finding(check, CheckStatus.UNKNOWN, "the budget of the probe was used up", 0.0)
+    return CheckFinding(check, CheckStatus.UNKNOWN, "the budget of the probe was used up", 0.0)
 
 
-def _probed(capability: Capability, findings: Iterable[Finding]) -> CapabilityFinding:
+def _probed(capability: Capability, findings: Iterable[CheckFinding]) -> CapabilityFinding:
     """Judge a capability by all checks that speak for it: one that fails refutes it."""
     about = [finding for finding in findings if finding.check.proves == capability]
     if not about:
@@ -179,7 +163,6 @@ def _implied(linearizable: CapabilityFinding) -> dict[Capability, CapabilityFind
 
 
 def _observed(facts: ServerFacts | None) -> dict[Capability, CapabilityFinding]:
-    """Judge durability and replication by the server's configuration."""
     durability = facts.durability_s if facts else None
     replicas = facts.replicas if facts else None
     return {
@@ -194,13 +177,13 @@ def _observed(facts: ServerFacts | None) -> dict[Capability, CapabilityFinding]:
 
 def _bounded(holds: bool, figure: float | None, detail: str) -> CapabilityFinding:
     if figure is None:
-        return CapabilityFinding("unknown", "observed", "the server does not tell")
+        return CapabilityFinding("unknown", "observed", "the server does not report it")
     return CapabilityFinding(
         "proven" if holds else "refuted", "observed", detail.format(f"{figure:g}")
     )
 
 
-def _inexact(store: Store, findings: Iterable[Finding]) -> frozenset[FieldType]:
+def _inexact(store: Store, findings: Iterable[CheckFinding]) -> frozenset[FieldType]:
     """Return the types with an operator that the store does not support, or gets wrong."""
     unsupported = {
         type_

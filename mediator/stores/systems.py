@@ -35,7 +35,6 @@ class Systems:
         self._stores: dict[str, GuardedStore] = {}
 
     def add(self, store: GuardedStore) -> None:
-        """Add an open store."""
         self._stores[store.name] = store
 
     def remove(self, name: str) -> None:
@@ -43,7 +42,6 @@ class Systems:
         self._stores.pop(name, None)
 
     def find(self, name: str) -> GuardedStore | None:
-        """Return a store, or None if it is not open."""
         return self._stores.get(name)
 
     def get(self, name: str) -> GuardedStore:
@@ -70,12 +68,7 @@ class Systems:
 
 
 class EarliestTime:
-    """The earliest of the times that the stores' clocks show: what has expired by it has anywhere.
-
-    Args:
-        systems: The opened systems.
-        clock: The clocks of this process.
-    """
+    """The earliest of the stores' times: what has expired by it has expired by each of them."""
 
     def __init__(self, systems: Systems, clock: Clock) -> None:
         self._systems = systems

@@ -47,25 +47,19 @@ class _Progress:
         return [(i, write) for i, write in enumerate(self.steps.all) if i not in self.results]
 
     def record(self, index: int, result: WriteResult | MediatorError) -> None:
-        """Record the result of a step."""
         if isinstance(result, MediatorError):
             self.error = self.error or result
         else:
             self.results[index] = result
 
 
+@dataclass(eq=False)
 class Applier:
     """Applies committed writes."""
 
-    def __init__(
-        self,
-        calls: StoreCalls,
-        intents: IntentStore,
-        remove_copy: Callable[[ClassRoute, str, int], Awaitable[None]],
-    ) -> None:
-        self._calls = calls
-        self._intents = intents
-        self._remove_copy = remove_copy
+    _calls: StoreCalls
+    _intents: IntentStore
+    _remove_copy: Callable[[ClassRoute, str, int], Awaitable[None]]
 
     async def apply(self, prepared: Sequence[PreparedOperation], intent: str) -> list[Answer]:
         """Apply all operations and remove the intents; returns the answer to each."""

@@ -29,13 +29,13 @@ from mediator.operations.calls import StoreCalls
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import RecordKey
 from mediator.transactions.joint import JointWriter
-from mediator.transactions.log import Entry, State, TransactionLog
-from mediator.transactions.model import Blocked, Transaction, check
+from mediator.transactions.log import State, TransactionEntry, TransactionLog
+from mediator.transactions.model import CommitRequest, WriteBlocked, check
 from mediator.transactions.phases import Phases
 from mediator.transactions.preparing import PendingOperation, PreparedOperation, prepare
 from mediator.transactions.redo import load_outcome
 from mediator.transactions.resolver import OperationPlane, TransactionResolver
-from mediator.transactions.targets import Target
+from mediator.transactions.targets import LockTarget
 from mediator.transactions.validation import validate
 
 __all__ = ["Transactions"]
@@ -45,13 +45,7 @@ MAX_WAIT_S: Final = 2.0
 
 
 class Transactions:
-    """Carries out transactions, and what single writes over several systems need.
-
-    Attributes:
-        log: The transaction log.
-        resolver: Resolves writes whose intents are met, and those of failed coordinators.
-        joint: Carries out single writes over several systems.
-    """
+    """Carries out transactions; `joint` carries out single writes over several systems."""
 
     def __init__(
         self,
@@ -69,7 +63,7 @@ class Transactions:
         self.phases = Phases(calls, log, self.resolver, clock)
         self.joint = JointWriter(plane, calls, self.resolver, self.phases)
 
-    async def run(self, transaction: Transaction) -> list[Outcome]:
+    async def run(self, transaction: CommitRequest) -> list[Outcome]:
         """Carry out a transaction; returns the outcome of each of its writes, in their order.
 
         Raises:
@@ -84,11 +78,11 @@ class Transactions:
 
         try:
             return await self.phases.until_free(attempt, MAX_WAIT_S)
-        except Blocked:
+        except WriteBlocked:
             detail = "Others are at work on the same objects; nothing was done."
             raise TransactionAborted(detail) from None
 
-    async def _replay(self, transaction: Transaction) -> list[Outcome] | None:
+    async def _replay(self, transaction: CommitRequest) -> list[Outcome] | None:
         """Return the outcomes of a transaction that was sent before; None: it has not happened."""
         if transaction.fingerprint is None:
             return None
@@ -104,9 +98,9 @@ class Transactions:
         if not entry.overdue:
             raise Locked("The first request with this Idempotency-Key is under way.")
         await self.resolver.resolve_entry(entry)
-        raise Blocked
+        raise WriteBlocked
 
-    async def _attempt(self, transaction: Transaction) -> list[Outcome]:
+    async def _attempt(self, transaction: CommitRequest) -> list[Outcome]:
         routes = await self._routes(transaction)
         try:
             return await self._carry_out(transaction, routes)
@@ -114,16 +108,16 @@ class Transactions:
             raise
         except Unavailable:
             if await self.resolver.outdated(routes.values()):
-                raise Blocked from None  # it may have been a class that no longer exists there
+                raise WriteBlocked from None  # it may have been a class that no longer exists there
             raise
 
     async def _carry_out(
-        self, transaction: Transaction, routes: dict[str, ClassRoute]
+        self, transaction: CommitRequest, routes: dict[str, ClassRoute]
     ) -> list[Outcome]:
         if not transaction.writes:
             await self._validate(transaction, routes, "")
             return []
-        targets = [Target(routes[w.class_name], w.id) for w in transaction.writes]
+        targets = [LockTarget(routes[w.class_name], w.id) for w in transaction.writes]
         entry = _entry_of(transaction)
         try:
             prepared = await self._prepare(transaction, routes, targets, entry)
@@ -134,10 +128,10 @@ class Transactions:
 
     async def _prepare(
         self,
-        transaction: Transaction,
+        transaction: CommitRequest,
         routes: dict[str, ClassRoute],
-        targets: Sequence[Target],
-        entry: Entry,
+        targets: Sequence[LockTarget],
+        entry: TransactionEntry,
     ) -> list[PreparedOperation]:
         """Set the intents, turn the operations into steps, and validate the read set."""
         await self.phases.end_expired(targets)
@@ -147,7 +141,7 @@ class Transactions:
             for intent, keys in locked.foreign(entry.intent).items():
                 met.setdefault(intent, []).extend(keys)
         if met or any(map(self.phases.has_expired, objects)):
-            raise Blocked(met)
+            raise WriteBlocked(met)
         read = {(seen.class_name, seen.id) for seen in transaction.reads if seen.versions}
         pending = [
             PendingOperation(operation, locked, (operation.class_name, operation.id) in read)
@@ -158,18 +152,18 @@ class Transactions:
         return prepared
 
     async def _validate(
-        self, transaction: Transaction, routes: dict[str, ClassRoute], intent: str
+        self, transaction: CommitRequest, routes: dict[str, ClassRoute], intent: str
     ) -> None:
-        """Validate the read set; raises `Blocked` where others are about to write what was read."""
+        """Validate the read set; raises `WriteBlocked` while others write what was read."""
         intents, now = self.resolver.intents, self._clock.now
         met = await validate(intents, transaction.reads, routes, intent, now)
         # Only now: a class that is held may have been placed anew before its records were read.
         read = {seen.class_name for seen in transaction.reads} & routes.keys()
         self._calls.admission.check(f for name in read for f in routes[name].fragments)
         if met:
-            raise Blocked(met)
+            raise WriteBlocked(met)
 
-    async def _routes(self, transaction: Transaction) -> dict[str, ClassRoute]:
+    async def _routes(self, transaction: CommitRequest) -> dict[str, ClassRoute]:
         """Return the routes of a transaction's classes; a class read that is gone fails validation.
 
         However many are unknown, the newest model is fetched once. It is fetched again only if a
@@ -196,9 +190,9 @@ class Transactions:
         return route.classes if route else {}
 
 
-def _entry_of(transaction: Transaction) -> Entry:
+def _entry_of(transaction: CommitRequest) -> TransactionEntry:
     keyed = transaction.fingerprint is not None
-    return Entry(
+    return TransactionEntry(
         uuid4().hex,
         transaction.database,
         [[write.class_name, write.id] for write in transaction.writes],

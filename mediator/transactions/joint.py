@@ -6,7 +6,7 @@ tried alone.
 
 A write of a single object that has its intent on the anchor keeps it, and waits for the other
 fragments; one that has not removes its intents. So two of them neither wait for each other, nor
-make each other start over for ever (docs/transactions.md, "Who meets an intent").
+make each other start over for ever (docs/transactions.md, "Foreign intents").
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 from uuid import uuid4
 from weakref import WeakValueDictionary
@@ -26,12 +26,12 @@ from mediator.operations.backoff import Backoff
 from mediator.operations.calls import StoreCalls
 from mediator.routing.model import ClassRoute
 from mediator.transactions.applying import Answer
-from mediator.transactions.log import Entry
-from mediator.transactions.model import Blocked
+from mediator.transactions.log import TransactionEntry
+from mediator.transactions.model import WriteBlocked
 from mediator.transactions.phases import Phases
 from mediator.transactions.preparing import PendingOperation, PreparedOperation, prepare
 from mediator.transactions.resolver import OperationPlane, TransactionResolver
-from mediator.transactions.targets import LockedObject, Target
+from mediator.transactions.targets import LockedObject, LockTarget
 
 __all__ = ["CHUNK_BYTES", "CHUNK_OPERATIONS", "JointWriter", "RoutedWrite", "chunks"]
 
@@ -98,24 +98,20 @@ LOCK_TIMEOUT_S: Final = 10.0
 ALONE_AT_ONCE: Final = 16
 """Objects that are tried alone at the same time."""
 
-_Attempted: TypeAlias = Answer | Blocked
+_Attempted: TypeAlias = Answer | WriteBlocked
 
 
+@dataclass(eq=False)
 class JointWriter:
-    """Writes objects whose fragments lie on several systems; implements `JointWrites`."""
+    """Writes objects whose fragments lie on several systems."""
 
-    def __init__(
-        self,
-        plane: OperationPlane,
-        calls: StoreCalls,
-        resolver: TransactionResolver,
-        phases: Phases,
-    ) -> None:
-        self._plane = plane
-        self._calls = calls
-        self._resolver = resolver
-        self._phases = phases
-        self._object_locks = WeakValueDictionary[tuple[str, str, str], asyncio.Lock]()
+    _plane: OperationPlane
+    _calls: StoreCalls
+    _resolver: TransactionResolver
+    _phases: Phases
+    _object_locks: WeakValueDictionary[tuple[str, str, str], asyncio.Lock] = field(
+        default_factory=WeakValueDictionary, init=False
+    )
 
     async def write(self, route: ClassRoute, operation: WriteOperation) -> Outcome:
         """Carry out one write.
@@ -135,7 +131,7 @@ class JointWriter:
         try:
             async with self._object_lock(route, operation):
                 return await self._phases.until_free(attempt, MAX_WAIT_S)
-        except Blocked:
+        except WriteBlocked:
             name = f"{operation.class_name}/{operation.id}"
             raise Locked(f"Others are at work on {name}; nothing was done, try again.") from None
 
@@ -181,28 +177,29 @@ class JointWriter:
             async with slots:
                 return await result_or_error(self.write, *write)
 
-        blocked = [o for o, a in zip(operations, attempted, strict=True) if isinstance(a, Blocked)]
+        blocked = [
+            o for o, a in zip(operations, attempted, strict=True) if isinstance(a, WriteBlocked)
+        ]
         alone = iter(await asyncio.gather(*map(write_alone, blocked)))
-        return [next(alone) if isinstance(one, Blocked) else one for one in attempted]
+        return [next(alone) if isinstance(one, WriteBlocked) else one for one in attempted]
 
     async def _attempt(
         self, operations: Sequence[RoutedWrite], backoff: Backoff | None
     ) -> list[_Attempted]:
         """Take operations through the phases once; with back-off, a single one."""
-        targets = [Target(route, operation.id) for route, operation in operations]
+        targets = [LockTarget(route, operation.id) for route, operation in operations]
         records = [[target.route.schema.name, target.id] for target in targets]
-        entry = Entry(uuid4().hex, operations[0][1].database, records)
+        entry = TransactionEntry(uuid4().hex, operations[0][1].database, records)
+        prepared: list[PreparedOperation] = []
         try:
             decided = await self._prepare(operations, targets, entry, backoff)
-        except (MediatorError, Blocked) as error:
-            await self._resolver.abandon(entry, targets)
+            prepared = [one for one in decided if isinstance(one, PreparedOperation)]
+        except (MediatorError, WriteBlocked) as error:
             return [error] * len(operations)
-        except BaseException:
-            await self._resolver.abandon(entry, targets)
-            raise
-        prepared = [one for one in decided if isinstance(one, PreparedOperation)]
+        finally:
+            if not prepared:
+                await self._resolver.abandon(entry, targets)
         if not prepared:
-            await self._resolver.abandon(entry, targets)
             return [one for one in decided if not isinstance(one, PreparedOperation)]
         pairs = zip(targets, decided, strict=True)
         dropped = [target for target, one in pairs if not isinstance(one, PreparedOperation)]
@@ -213,8 +210,8 @@ class JointWriter:
     async def _prepare(
         self,
         operations: Sequence[RoutedWrite],
-        targets: Sequence[Target],
-        entry: Entry,
+        targets: Sequence[LockTarget],
+        entry: TransactionEntry,
         backoff: Backoff | None,
     ) -> list[PreparedOperation | _Attempted]:
         """Set the intents, and turn operations into steps; or into why there are none."""
@@ -252,12 +249,12 @@ class JointWriter:
 
     def _pending(
         self, operation: WriteOperation, locked: LockedObject | MediatorError, intent: str
-    ) -> PendingOperation | MediatorError | Blocked:
+    ) -> PendingOperation | MediatorError | WriteBlocked:
         """Return an operation whose object is ours; else why it is not."""
         if isinstance(locked, MediatorError):
             return locked
         if (foreign := locked.foreign(intent)) or self._phases.has_expired(locked):
-            return Blocked(foreign)
+            return WriteBlocked(foreign)
         return PendingOperation(operation, locked)
 
     async def _replay(
@@ -280,11 +277,11 @@ class JointWriter:
             decided[i] = answer or decided[i]
 
     async def _commit(
-        self, entry: Entry, prepared: Sequence[PreparedOperation]
+        self, entry: TransactionEntry, prepared: Sequence[PreparedOperation]
     ) -> Sequence[_Attempted]:
         try:
             answers = await self._phases.commit(entry, prepared)
-        except (MediatorError, Blocked) as error:
+        except (MediatorError, WriteBlocked) as error:
             return [error] * len(prepared)
         # Even if another replica has applied its steps, it is this write that has happened.
         return [

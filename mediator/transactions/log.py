@@ -1,16 +1,9 @@
 """The transaction log: what decides whether a write over several systems has happened.
 
-========== =====================================================================================
-preparing  it sets its intents and checks whether it may happen; from here it may only become
-           *aborted* or *committed*
-aborted    it has not happened, and never will; its intents are removed
-committed  it has happened: this is the commit point. Its steps are applied, by any replica
-done       all of it is applied; kept for as long as its answer is to be remembered
-========== =====================================================================================
-
-Intents may be there before their write is logged. A process that meets one that the log does not
-know refuses it first (`TransactionLog.refuse`); from then on it cannot be logged. So an unknown
-intent belongs to no write, however late it came.
+docs/transactions.md ("How it works") says what its states mean. Intents may be there before their
+write is logged. A process that meets one that the log does not know refuses it first
+(`TransactionLog.refuse`); from then on it cannot be logged. So an unknown intent belongs to no
+write, however late it came.
 """
 
 from __future__ import annotations
@@ -20,11 +13,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-__all__ = ["Entry", "State", "TransactionLog"]
+__all__ = ["State", "TransactionEntry", "TransactionLog"]
 
 
 class State(StrEnum):
-    """The state of a write; see the table above."""
+    """The state of a write: *committed* is the commit point."""
 
     PREPARING = "preparing"
     ABORTED = "aborted"
@@ -33,16 +26,14 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TransactionEntry:
     """A write over several systems as the log keeps it.
 
     Attributes:
         intent: Identifies this attempt at it, and no other; stands in the records.
-        database: Name of the database.
         records: The objects on which it sets intents: class and id.
         operation: The transaction's own id, if its answer is to be remembered.
         fingerprint: Of the request; with `operation`.
-        state: Its state.
         redo: Once committed: what is to be applied, as JSON.
         answer: Once done: the answer to a retry, as JSON.
         overdue: Whether its lease has passed.
@@ -62,14 +53,14 @@ class Entry:
 class TransactionLog(Protocol):
     """Where writes are logged, durably. Every call raises `Unavailable` and nothing else."""
 
-    async def begin(self, entry: Entry, lease_s: float) -> bool:
+    async def begin(self, entry: TransactionEntry, lease_s: float) -> bool:
         """Add an entry; false if it was refused, or there is one of the same operation."""
 
     async def commit(self, intent: str, redo: list[dict[str, Any]]) -> bool:
         """Make a write happen, unless it was aborted."""
 
     async def abort(self, intent: str) -> bool:
-        """Keep a write from happening, and let recovery have it at once; false if it has."""
+        """Keep a write from happening, and leave it to recovery; false if it has."""
 
     async def refuse(self, intents: Sequence[str], seconds: float) -> None:
         """Add those that are not known as *aborted*, for longer than a call can be under way."""
@@ -80,13 +71,13 @@ class TransactionLog(Protocol):
     async def remove(self, intents: Sequence[str]) -> None:
         """Forget entries whose intents are gone; no error if they are."""
 
-    async def find(self, intents: Sequence[str]) -> dict[str, Entry]:
+    async def find(self, intents: Sequence[str]) -> dict[str, TransactionEntry]:
         """Return entries by their intents."""
 
-    async def find_operation(self, operation: str) -> Entry | None:
+    async def find_operation(self, operation: str) -> TransactionEntry | None:
         """Return the entry of an operation."""
 
-    async def take(self, limit: int, lease_s: float) -> list[Entry]:
+    async def take(self, limit: int, lease_s: float) -> list[TransactionEntry]:
         """Take over entries whose lease has passed; two replicas never take the same."""
 
     async def postpone(self, intent: str, seconds: float) -> None:

@@ -11,7 +11,7 @@ from mediator.base.immutable import immutable
 from mediator.model.operations import WriteOperation
 from mediator.operations.intents import ForeignIntents
 
-__all__ = ["MOST_READS", "MOST_WRITES", "Blocked", "ReadSetEntry", "Transaction", "check"]
+__all__ = ["MOST_READS", "MOST_WRITES", "CommitRequest", "ReadSetEntry", "WriteBlocked", "check"]
 
 MOST_READS: Final = 1_000
 """Resources that the read set of one transaction names at most."""
@@ -20,7 +20,7 @@ MOST_WRITES: Final = 100
 """Objects that one transaction writes at most."""
 
 
-class Blocked(Exception):
+class WriteBlocked(Exception):
     """Another write has an object; nothing has happened, and it may be tried again."""
 
     def __init__(self, met: ForeignIntents | None = None) -> None:
@@ -45,7 +45,7 @@ class ReadSetEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class CommitRequest:
     """Writes that happen if all that was read is unchanged, and only then.
 
     Attributes:
@@ -61,7 +61,7 @@ class Transaction:
     fingerprint: str | None = None
 
 
-def check(transaction: Transaction) -> None:
+def check(transaction: CommitRequest) -> None:
     """Raise `Invalid` for a transaction that is too large, or writes an object twice."""
     locations = []
     if len(transaction.reads) > MOST_READS:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from mediator.base.clock import Clock
@@ -23,47 +24,45 @@ from mediator.operations.calls import StoreCalls
 from mediator.operations.expiry import expired
 from mediator.stores.port import Record, RecordKey, RecordState
 from mediator.transactions.applying import Answer
-from mediator.transactions.log import Entry, TransactionLog
-from mediator.transactions.model import Blocked
+from mediator.transactions.log import TransactionEntry, TransactionLog
+from mediator.transactions.model import WriteBlocked
 from mediator.transactions.preparing import PreparedOperation
 from mediator.transactions.redo import dump_operation
 from mediator.transactions.resolver import TransactionResolver
-from mediator.transactions.targets import LockedObject, Target, locked_objects, record_keys
+from mediator.transactions.targets import LockedObject, LockTarget, locked_objects, record_keys
 
 __all__ = ["Phases"]
 
 _T = TypeVar("_T")
 
 
+@dataclass(eq=False)
 class Phases:
     """Carries out the phases of writes."""
 
-    def __init__(
-        self, calls: StoreCalls, log: TransactionLog, resolver: TransactionResolver, clock: Clock
-    ) -> None:
-        self._calls = calls
-        self._log = log
-        self._resolver = resolver
-        self._clock = clock
+    _calls: StoreCalls
+    _log: TransactionLog
+    _resolver: TransactionResolver
+    _clock: Clock
 
     async def until_free(self, attempt: Callable[[Backoff], Awaitable[_T]], bound_s: float) -> _T:
         """Attempt something until it is not blocked, or the bound has passed.
 
         Raises:
-            Blocked: The bound has passed.
+            WriteBlocked: The bound has passed.
         """
         backoff = Backoff(bound_s)
         while True:
             try:
                 return await attempt(backoff)
-            except Blocked as blocked:
+            except WriteBlocked as blocked:
                 if backoff.is_exhausted:
                     raise
                 met = blocked.met
             await backoff.wait_for(met, self._resolver)
 
     async def begin(
-        self, entry: Entry, targets: Sequence[Target], *, anchor_first: bool = False
+        self, entry: TransactionEntry, targets: Sequence[LockTarget], *, anchor_first: bool = False
     ) -> list[LockedObject | MediatorError]:
         """Log a write and set its intents; returns its objects, or why they are not known.
 
@@ -71,7 +70,7 @@ class Phases:
         so as not to block a write that has it.
 
         Raises:
-            Blocked: It was refused, or another write has the anchor.
+            WriteBlocked: It was refused, or another write has the anchor.
             Unavailable: The catalogue does not answer.
         """
         keys = record_keys(targets)
@@ -83,7 +82,7 @@ class Phases:
             self._resolver.intents.lock_each(keys[len(anchor) :], entry.intent),
         )
         if not logged:
-            raise Blocked
+            raise WriteBlocked
         # Only now: a replica that places a class anew first refuses writes, and then looks for
         # entries. This check comes after the entry, so one of the two sees the other.
         self._calls.admission.check(fragment for fragment, _ in keys)
@@ -92,7 +91,7 @@ class Phases:
     async def _lock_anchor(self, key: RecordKey, intent: str) -> Sequence[RecordState]:
         [state] = await self._resolver.intents.lock([key], intent)
         if state.intent != intent:
-            raise Blocked({state.intent: [key]})
+            raise WriteBlocked({state.intent: [key]})
         return [state]
 
     def has_expired(self, locked: LockedObject) -> bool:
@@ -100,14 +99,15 @@ class Phases:
         anchor, creation_version = locked.target.route.anchor, locked.creation_version
         if anchor.ttl_s is None or creation_version is None:
             return False
-        record = Record(locked.target.id, creation_version, {}, {})
-        return expired(anchor, record, self._clock.now())
+        return expired(
+            anchor, Record(locked.target.id, creation_version, {}, {}), self._clock.now()
+        )
 
-    async def end_expired(self, targets: Sequence[Target]) -> None:
+    async def end_expired(self, targets: Sequence[LockTarget]) -> None:
         """Delete what is left of expired objects that are about to be written.
 
         Raises:
-            Blocked: Another write's intent is on one of them.
+            WriteBlocked: Another write's intent is on one of them.
         """
         expiring: dict[str, list[RecordKey]] = {}
         for fragment, id_ in record_keys(targets):
@@ -117,18 +117,22 @@ class Phases:
             for system, keys in expiring.items():
                 await self._calls.end_expired(self._calls.systems.get(system), keys)
         except Locked:
-            raise Blocked from None
+            raise WriteBlocked from None
 
-    async def commit(self, entry: Entry, prepared: Sequence[PreparedOperation]) -> list[Answer]:
+    async def commit(
+        self, entry: TransactionEntry, prepared: Sequence[PreparedOperation]
+    ) -> list[Answer]:
         """Make a write happen, and apply it; both go on if the caller is cancelled.
 
         Raises:
-            Blocked: It was aborted.
+            WriteBlocked: It was aborted.
             OutcomeUnknown: The catalogue does not answer.
         """
         return await asyncio.shield(asyncio.create_task(self._commit(entry, prepared)))
 
-    async def _commit(self, entry: Entry, prepared: Sequence[PreparedOperation]) -> list[Answer]:
+    async def _commit(
+        self, entry: TransactionEntry, prepared: Sequence[PreparedOperation]
+    ) -> list[Answer]:
         try:
             committed = await self._log.commit(
                 entry.intent, [dump_operation(operation) for operation in prepared]
@@ -138,5 +142,5 @@ class Phases:
             raise OutcomeUnknown(detail, system=error.system) from error
         if not committed:
             await self._resolver.abandon(entry, [operation.target for operation in prepared])
-            raise Blocked
+            raise WriteBlocked
         return await self._resolver.apply(entry, prepared)

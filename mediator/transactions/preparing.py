@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from mediator.base.concurrency import results_or_raise
 from mediator.base.errors import MediatorError
-from mediator.model.apply import Refused, apply_operator
+from mediator.model.apply import OperatorFailed, apply_operator
 from mediator.model.operations import (
     ANYTHING,
     Create,
@@ -34,12 +34,12 @@ from mediator.operations.merge import (
     narrow_to_creation,
     refusal_of,
 )
-from mediator.operations.read_modify_write import update_of
+from mediator.operations.read_modify_write import alternative, update_of
 from mediator.routing.fragments import Steps, plan_read, plan_write
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Values
 from mediator.stores.port import Fragment, Read, Record, Status, Write, WriteKind, WriteResult
-from mediator.transactions.targets import LockedObject, Target
+from mediator.transactions.targets import LockedObject, LockTarget
 
 __all__ = ["PendingOperation", "PreparedOperation", "prepare"]
 
@@ -60,7 +60,7 @@ class PendingOperation:
 class PreparedOperation:
     """The writes to be applied to an object for one operation, or the outcome if there are none."""
 
-    target: Target
+    target: LockTarget
     steps: Steps | None
     outcome: Outcome | None = None
 
@@ -112,20 +112,12 @@ def _check_condition(operation: WriteOperation, locked: LockedObject) -> None:
         status = Status.EXISTS if exists else None
     elif not exists and (not isinstance(operation, Put) or condition.present):
         status = Status.MISSING
-    elif condition.versions and not _matches(operation, locked):
+    elif condition.versions and alternative(condition, locked.versions) is None:
         status = Status.CONFLICT if exists else Status.MISSING
     if status is not None:
         failure = failure_of(operation, WriteResult(status))
         assert failure is not None
         raise failure
-
-
-def _matches(operation: WriteOperation, locked: LockedObject) -> bool:
-    current = locked.versions
-    return any(
-        all(current.get(group) == version for group, version in alternative.items())
-        for alternative in operation.condition.versions
-    )
 
 
 def _reads(pending: PendingOperation) -> tuple[Read, ...]:
@@ -248,7 +240,7 @@ def _computed(write: Write, current: Values) -> Values:
         try:
             before = current.get(call.field, MISSING)
             result = apply_operator(write.fragment.fields[call.field], before, call, now)
-        except Refused as refused:
+        except OperatorFailed as refused:
             raise refusal_of(refused.failure) from refused
         if not isinstance(result, MissingType):
             values[call.field] = result

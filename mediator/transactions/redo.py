@@ -13,13 +13,12 @@ from mediator.routing.model import ClassRoute
 from mediator.schema.tagged import dump, load
 from mediator.stores.port import Write, WriteKind
 from mediator.transactions.preparing import PreparedOperation
-from mediator.transactions.targets import Target
+from mediator.transactions.targets import LockTarget
 
 __all__ = ["dump_operation", "dump_outcome", "load_operation", "load_outcome"]
 
 
 def dump_operation(operation: PreparedOperation) -> dict[str, Any]:
-    """Return a prepared operation as JSON."""
     header: dict[str, Any] = {
         "class": operation.target.route.schema.name,
         "id": operation.target.id,
@@ -44,7 +43,7 @@ def load_operation(
         outcome = load_outcome(document["outcome"])
     if route is None:
         return outcome
-    target = Target(route, document["id"])
+    target = LockTarget(route, document["id"])
     with suppress(KeyError):  # it has no steps, or a fragment is no longer part of the class
         first, *rest = (_load_write(route, document, step, intent) for step in document["steps"])
         return PreparedOperation(target, Steps(first, tuple(rest)))
@@ -94,7 +93,6 @@ def _load_write(
 
 
 def dump_outcome(outcome: Outcome) -> dict[str, Any]:
-    """Return an outcome as JSON."""
     return {
         "id": outcome.id,
         "values": None if outcome.values is None else dump(outcome.values),

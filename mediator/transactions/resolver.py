@@ -1,7 +1,7 @@
 """Resolving writes over several systems: those committed are rolled forward, others aborted.
 
 Anybody may do so at any time: the log decides, and a step without its intent does nothing
-(docs/transactions.md, "What may come between").
+(docs/transactions.md, "Failures and races").
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from mediator.operations.intents import ForeignIntents, IntentStore
 from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.stores.port import RecordKey
 from mediator.transactions.applying import Answer, Applier
-from mediator.transactions.log import Entry, State, TransactionLog
+from mediator.transactions.log import State, TransactionEntry, TransactionLog
 from mediator.transactions.preparing import PreparedOperation
 from mediator.transactions.redo import dump_outcome, load_operation
-from mediator.transactions.targets import Target, record_keys
+from mediator.transactions.targets import LockTarget, record_keys
 
 __all__ = ["OperationPlane", "TransactionResolver"]
 
@@ -112,7 +112,7 @@ class TransactionResolver:
         known = ((entries[intent], keys) for intent, keys in met.items() if intent in entries)
         await concurrently(self._resolve(entry, keys) for entry, keys in known)
 
-    async def _resolve(self, entry: Entry, keys: Sequence[RecordKey]) -> None:
+    async def _resolve(self, entry: TransactionEntry, keys: Sequence[RecordKey]) -> None:
         if entry.state is State.COMMITTED:
             # Rolled forward once for all who meet it here; they back off further if it takes long.
             task = self._applying.get(entry.intent) or self._start(entry)
@@ -122,7 +122,7 @@ class TransactionResolver:
         elif entry.state is not State.PREPARING:
             await self.intents.unlock(keys, entry.intent)
 
-    async def resolve_entry(self, entry: Entry) -> None:
+    async def resolve_entry(self, entry: TransactionEntry) -> None:
         """Abort a write, or roll it forward if it is committed by now."""
         try:
             if entry.state is not State.COMMITTED and await self._log.abort(entry.intent):
@@ -136,24 +136,24 @@ class TransactionResolver:
         results_or_raise(answers)
         self._observe(RedoRecovered(entry.database, entry.intent, "applied"))
 
-    async def _remove_aborted(self, entry: Entry) -> None:
+    async def _remove_aborted(self, entry: TransactionEntry) -> None:
         # By an older model, records of a class placed anew would be missed.
         await self._plane.newest_model()
         routes = [(await self._route(entry.database, name), id_) for name, id_ in entry.records]
-        targets = [Target(route, id_) for route, id_ in routes if route is not None]
+        targets = [LockTarget(route, id_) for route, id_ in routes if route is not None]
         await self.intents.unlock(record_keys(targets), entry.intent)
         await self._log.remove([entry.intent])
         if entry.records:
             self._observe(RedoRecovered(entry.database, entry.intent, "dropped"))
 
-    async def roll_forward(self, entry: Entry) -> list[Answer]:
+    async def roll_forward(self, entry: TransactionEntry) -> list[Answer]:
         """Apply what a write has committed; returns the answer to each operation.
 
         It goes on if the caller is cancelled.
         """
         return await asyncio.shield(self._start(entry))
 
-    async def _roll_forward(self, entry: Entry) -> list[Answer]:
+    async def _roll_forward(self, entry: TransactionEntry) -> list[Answer]:
         # By an older model, a fragment would seem to have left the class.
         await self._plane.newest_model()
         redo = entry.redo or ()
@@ -162,7 +162,9 @@ class TransactionResolver:
         loaded = [load_operation(routes[d["class"]], d, entry.intent) for d in redo]
         return await self._apply(entry, loaded)
 
-    async def apply(self, entry: Entry, prepared: Sequence[PreparedOperation]) -> list[Answer]:
+    async def apply(
+        self, entry: TransactionEntry, prepared: Sequence[PreparedOperation]
+    ) -> list[Answer]:
         """Apply a committed write of the current task, and remove it from the log afterwards.
 
         Others that meet the write meanwhile wait for that task, which nobody may cancel.
@@ -175,9 +177,7 @@ class TransactionResolver:
         finally:
             self._applying.pop(entry.intent, None)
 
-    def _start(self, entry: Entry) -> asyncio.Task[list[Answer]]:
-        """Start to roll a write forward."""
-
+    def _start(self, entry: TransactionEntry) -> asyncio.Task[list[Answer]]:
         def forget(task: asyncio.Task[list[Answer]]) -> None:
             self._applying.pop(entry.intent, None)
             if not task.cancelled():
@@ -188,7 +188,7 @@ class TransactionResolver:
         return task
 
     async def _apply(
-        self, entry: Entry, committed: Sequence[PreparedOperation | Outcome]
+        self, entry: TransactionEntry, committed: Sequence[PreparedOperation | Outcome]
     ) -> list[Answer]:
         prepared = [one for one in committed if isinstance(one, PreparedOperation)]
         try:
@@ -210,7 +210,7 @@ class TransactionResolver:
                 await self._log.postpone(entry.intent, RETRY_S)
         return [_outcome_unknown(a) if isinstance(a, MediatorError) else a for a in answers]
 
-    async def _finish(self, entry: Entry, answers: Sequence[Answer]) -> None:
+    async def _finish(self, entry: TransactionEntry, answers: Sequence[Answer]) -> None:
         # All of it is applied: an entry left in the log would be applied again, without effect.
         if entry.operation is None:
             self.forget(entry.intent)
@@ -232,7 +232,7 @@ class TransactionResolver:
             with suppress(Unavailable):  # recovery will find that nothing is left to be done
                 await self._log.remove(finished)
 
-    async def abandon(self, entry: Entry, targets: Sequence[Target]) -> None:
+    async def abandon(self, entry: TransactionEntry, targets: Sequence[LockTarget]) -> None:
         """Remove the intents of a write that will not happen.
 
         What cannot be reached now is left to those who meet it, and to recovery.
@@ -247,7 +247,7 @@ class TransactionResolver:
             with suppress(MediatorError):
                 await self._log.abort(entry.intent)
 
-    async def release(self, targets: Sequence[Target], intent: str) -> None:
+    async def release(self, targets: Sequence[LockTarget], intent: str) -> None:
         """Remove intents from objects that a write does not change, if they can be reached."""
         if targets:
             with suppress(MediatorError):

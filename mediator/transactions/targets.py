@@ -10,11 +10,11 @@ from mediator.base.errors import MediatorError
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, RecordKey, RecordState
 
-__all__ = ["LockedObject", "Target", "locked_objects", "record_keys"]
+__all__ = ["LockTarget", "LockedObject", "locked_objects", "record_keys"]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class LockTarget:
     """An object that is written: intents go to all its fragments, whichever the write touches.
 
     So joint writes of the same object always meet, and a reader sees whether its fragments are of
@@ -37,7 +37,7 @@ class LockedObject:
     `fragments` has the state of the record of each fragment.
     """
 
-    target: Target
+    target: LockTarget
     fragments: Mapping[Fragment, RecordState]
 
     @property
@@ -51,7 +51,6 @@ class LockedObject:
         return any(state.versions for state in self.fragments.values())
 
     def lacks(self, fragment: Fragment) -> bool:
-        """Whether the object has no record in a fragment."""
         return self.fragments[fragment].creation_version != self.creation_version
 
     @property
@@ -73,13 +72,12 @@ class LockedObject:
         return met
 
 
-def record_keys(targets: Iterable[Target]) -> list[RecordKey]:
-    """Return the records of objects."""
+def record_keys(targets: Iterable[LockTarget]) -> list[RecordKey]:
     return [key for target in targets for key in target.keys]
 
 
 def locked_objects(
-    targets: Sequence[Target], states: Sequence[RecordState | MediatorError]
+    targets: Sequence[LockTarget], states: Sequence[RecordState | MediatorError]
 ) -> list[LockedObject | MediatorError]:
     """Group the states of `record_keys` by object."""
     answers = iter(states)

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from sketch.client.connection import ServiceResponse
 from sketch.client.problems import problem_of
 
 __all__ = [
@@ -17,8 +18,8 @@ __all__ = [
     "NOT_MODIFIED",
     "OK",
     "SERVER_ERROR",
-    "Answer",
     "Read",
+    "ReadAnswer",
     "Result",
     "Source",
     "Written",
@@ -44,7 +45,7 @@ _ROUNDING_S = 1.0
 
 
 class Source(StrEnum):
-    """Who answered a read."""
+    """The client's own copy, a cache on the way, or the origin."""
 
     OWN = "own"
     SHARED = "shared"
@@ -52,14 +53,10 @@ class Source(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer to a read, from any source.
+class ReadAnswer:
+    """The response to a read (200 or 404), from any source.
 
     Attributes:
-        status: 200 or 404.
-        etag: The tag, if there is one.
-        body: As received.
-        source: Who answered.
         age_s: The age that a cache on the way gave (seconds).
         cache_status: Cache-Status as received (RFC 9211).
     """
@@ -77,9 +74,8 @@ class Read:
     """An object that was read.
 
     Attributes:
-        value: The object; None if it is not there.
-        etag: The tag of what was read, for `if_match`; None if it is not there.
-        source: Who answered.
+        value: The object; None if it is absent.
+        etag: For `if_match`; None if the object is absent.
         age_s: The age that a cache on the way gave (seconds).
         cache_status: Cache-Status as received (RFC 9211).
     """
@@ -96,8 +92,7 @@ class Result:
     """The result of a query.
 
     Attributes:
-        items: The objects, in their order.
-        next: For `after`, if more follow.
+        next: For `after`; None if no objects follow.
         source: Who answered; of objects that were read one by one, who listed them.
     """
 
@@ -112,9 +107,9 @@ class Written:
 
     Attributes:
         value: As the service answers it; None where it sends no body.
-        etag: The tag of the object as it is now, if it has one.
+        etag: The tag of the object after the write, if it has one.
         position: For `at_least` of readers who are to see this write.
-        location: Where a created object is.
+        location: The address of a created object.
     """
 
     value: Any
@@ -130,21 +125,18 @@ def is_not_stored(headers: Mapping[str, str]) -> bool:
 
 
 def age_s(headers: Mapping[str, str]) -> float:
-    """Return how long an answer may have lain in caches (seconds).
-
-    Proxies put `Via` and `Age: 0` on answers that they pass through, too. So an answer that no
-    cache may keep, and that claims no age, has not been in any.
-    """
+    """Return how long a response may have been in caches; infinity if its age is unreadable."""
     if "age" not in headers and "via" not in headers:
         return 0.0
     seconds = _natural(headers.get("age", "0"))
     if seconds is None:
         return math.inf
+    # Proxies add `Via` and `Age: 0` to responses that they only pass through, too.
     return 0.0 if seconds == 0 and is_not_stored(headers) else seconds + _ROUNDING_S
 
 
 def uncertainty_s(headers: Mapping[str, str]) -> float:
-    """Return how long before its request an answer meant for the origin may have been given.
+    """Return how long before its request a response of the origin may have been generated.
 
     A cache that answers a request with `no-cache` itself shows it by an age.
     """
@@ -164,10 +156,6 @@ def as_of_us(headers: Mapping[str, str]) -> int | None:
 
 
 def source_of(headers: Mapping[str, str]) -> Source:
-    """Return who answered, as far as the answer shows it.
-
-    A hit of the service itself means that its sketch knew the version: that is the origin's word.
-    """
     aged = headers.get("age", "0").strip() not in {"", "0"}
     return Source.SHARED if aged or _shows_a_hit(headers) else Source.ORIGIN
 
@@ -175,26 +163,27 @@ def source_of(headers: Mapping[str, str]) -> Source:
 def _shows_a_hit(headers: Mapping[str, str]) -> bool:
     """Whether a member of Cache-Status (RFC 9211, section 2) shows a cache's hit."""
     for member in headers.get("cache-status", "").split(","):
-        name, *parameters = (partition.strip().lower() for partition in member.split(";"))
+        name, *parameters = (part.strip().lower() for part in member.split(";"))
+        # The service's own hit means that its sketch knew the version: it counts as the origin.
         if "hit" in parameters and name != _SERVICE:
             return True
     return False
 
 
-def answer_of(status: int, etag: str | None, body: bytes, headers: Mapping[str, str]) -> Answer:
-    """Return an answer with what its header fields say of its way."""
-    return Answer(
-        status,
-        etag,
-        body,
+def answer_of(response: ServiceResponse) -> ReadAnswer:
+    headers = response.headers
+    return ReadAnswer(
+        response.status,
+        headers.get("etag"),
+        response.content,
         source_of(headers),
         _natural(headers.get("age", "")),
         headers.get("cache-status", ""),
     )
 
 
-def read_of(answer: Answer, *, missing_ok: bool) -> Read:
-    """Return a read of its own for each reader, whose value may be changed; raises `NotFound`."""
+def read_of(answer: ReadAnswer, *, missing_ok: bool) -> Read:
+    """Return a read whose value is the caller's own to change; raises `NotFound`."""
     if answer.status == NOT_FOUND and not missing_ok:
         raise problem_of(NOT_FOUND, answer.body)
     found = answer.status == OK
@@ -207,8 +196,8 @@ def read_of(answer: Answer, *, missing_ok: bool) -> Read:
     )
 
 
-def result_of(answer: Answer) -> Result:
-    """Return a result of its own for each reader; raises `NotFound`: the class is not there."""
+def result_of(answer: ReadAnswer) -> Result:
+    """Return a result that is the caller's own to change; raises `NotFound` for the class."""
     if answer.status == NOT_FOUND:
         raise problem_of(NOT_FOUND, answer.body)
     document = orjson.loads(answer.body)

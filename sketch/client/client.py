@@ -7,23 +7,22 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 import httpx
 
 from sketch.client.answers import Read, Result, read_of, result_of
 from sketch.client.clock import Clock, ElapsedTime, StrictlyIncreasing
-from sketch.client.connection import Connection
+from sketch.client.connection import ServiceConnection
 from sketch.client.copies import Copies
 from sketch.client.filters import FilterKeeper
 from sketch.client.own_writes import OwnWrites
-from sketch.client.reading import Reader
+from sketch.client.reading import CachedReader
 from sketch.client.renewing import Demand, Renewer
-from sketch.client.resources import QueryResult, Resource
+from sketch.client.resources import ObjectResource, QueryResource
 from sketch.client.statistics import Statistics
 from sketch.client.transactions import Transaction, Transactor
-from sketch.client.writing import Writer
+from sketch.client.writing import ObjectWriter
 
 __all__ = ["CoherentClient"]
 
@@ -32,7 +31,7 @@ _T = TypeVar("_T")
 _POSITION = re.compile(r"[A-Za-z0-9_-]{1,2048}", re.ASCII)
 
 
-class CoherentClient(Writer):
+class CoherentClient(ObjectWriter):
     """Reads and writes objects of one database; caches what it reads.
 
     No read returns what was overwritten, acknowledged or seen by anyone, more than `delta_s` before
@@ -41,20 +40,16 @@ class CoherentClient(Writer):
 
     Args:
         base_url: Of the service, or of the cache in front of it.
-        database: The database.
         delta_s: The bound on staleness (seconds).
-        mode: ``eager`` renews the filter in the background, so that reads never wait for one, and
-            what is read again and again before it is too old to be shown. ``lazy`` renews the
-            filter when it is needed: that read goes to the origin meanwhile.
-        transport: What requests are sent by, if not by the network.
+        mode: ``eager`` renews in the background the filter, so that reads never wait for one, and
+            copies that are read often, before they are too old. ``lazy`` renews the filter when it
+            is needed: that read goes to the origin meanwhile.
+        transport: Sends the requests, if not the network.
         headers: Sent with each request, such as Authorization.
         timeout_s: For each step of a request (seconds).
-        cache_bytes: What the copies may take.
+        cache_bytes: The memory of all copies.
         clock: Seconds that pass, sleep included; for tests.
         sleep: Waits for some seconds; for tests.
-
-    Attributes:
-        statistics: What has been counted.
     """
 
     def __init__(
@@ -76,11 +71,13 @@ class CoherentClient(Writer):
         self.statistics = statistics = Statistics()
         ticks = StrictlyIncreasing(clock or ElapsedTime())
         own_writes, copies = OwnWrites(ticks), Copies(cache_bytes, statistics)
-        connection = Connection(base_url, database, statistics, transport, headers or {}, timeout_s)
+        connection = ServiceConnection(
+            base_url, database, statistics, transport, headers or {}, timeout_s
+        )
         get, on_filter = connection.get, own_writes.on_filter
         self._keeper = keeper = FilterKeeper(get, delta_s, ticks, statistics, on_filter)
         demand = Demand() if mode == "eager" else None
-        self._reader = Reader(get, keeper, own_writes, copies, ticks, statistics, demand)
+        self._reader = CachedReader(get, keeper, own_writes, copies, ticks, statistics, demand)
         self._renewer: Renewer | None = None
         if demand is not None:
             post, revalidate = connection.post, self._reader.revalidate
@@ -100,16 +97,12 @@ class CoherentClient(Writer):
             self._background = [asyncio.create_task(work) for work in works]
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
-        """Give up the reads under way, and every connection."""
+        """Cancel the reads under way, and close every connection."""
+        # No request may begin during the awaits below: nothing would end it.
         self._connection.refuse()
         for task in self._background:
             task.cancel()
@@ -120,7 +113,7 @@ class CoherentClient(Writer):
         await self._connection.close()
 
     async def refresh_filter(self) -> None:
-        """Get a filter now, or raise: all copies but those that it names are usable for a while."""
+        """Get a filter now, or raise; copies that it contains are not returned any more."""
         await self._keeper.refresh()
 
     async def get(
@@ -135,19 +128,15 @@ class CoherentClient(Writer):
     ) -> Read:
         """Read an object.
 
-        Args:
-            class_name: Its class.
-            id_: The object.
-            fields: Only these fields; each set of fields is cached on its own.
-            refresh: As it is now: a linearizable read.
-            at_least: A position that the answer must have reached (`Written.position`).
-            missing_ok: Return None as the value of an object that is not there.
+        Each set of `fields` is cached separately. With `refresh` the read is linearizable.
+        `at_least` is a position that the response must have reached (`Written.position`). With
+        `missing_ok` an absent object has the value None.
 
         Raises:
-            NotFound: It is not there.
+            NotFound: It is absent, and `missing_ok` is not set.
             Problem: The service refused; Unreachable: it did not answer.
         """
-        resource = Resource.of(class_name, id_, fields)
+        resource = ObjectResource.of(class_name, id_, fields)
         if at_least is None:
             answer = await self._reader.read(resource, refresh=refresh)
         else:
@@ -166,21 +155,14 @@ class CoherentClient(Writer):
     async def transact(
         self, work: Callable[[Transaction], Awaitable[_T]], *, attempts: int = 10
     ) -> _T:
-        """Do some work in a transaction, and again if it is aborted, a moment later.
+        """Call `work` in a transaction, and again after a short delay if it is aborted.
 
-        What the work has read in vain is read from the origin the next time.
-
-        Args:
-            work: Reads and writes by the transaction it is given; may be called several times.
-            attempts: How often it is called at most.
-
-        Returns:
-            What the work has returned.
+        Copies that made it abort are read from the origin the next time.
 
         Raises:
             TransactionAborted: The last attempt was aborted, too.
-            Problem: One of the writes cannot be done, so that none was.
-            Unreachable: It is not known what came of it.
+            Problem: One of the writes was refused, so that none was executed.
+            Unreachable: The outcome is unknown.
         """
         return await self._transactor.run(work, attempts)
 
@@ -198,21 +180,21 @@ class CoherentClient(Writer):
 
         Args:
             class_name: The class.
-            parameters: Conditions, ``order``, ``limit`` and so on (docs/queries.md); values that
-                are no texts are written as JSON, lists with commas.
+            parameters: Conditions, ``order``, ``limit`` and so on (docs/queries.md). Values other
+                than text are written as JSON, lists with commas.
             one_by_one: List only the ids, and read the objects as `get` does: each is cached by
                 itself, and the list lasts until an object enters, leaves or moves.
-            refresh: As it is now, whatever the filter says.
+            refresh: As of now, whatever the filter says.
 
         Raises:
-            NotFound: The class is not there.
+            NotFound: There is no such class.
             Problem: The service refused; Unreachable: it did not answer.
         """
         query_parameters = dict(parameters or {})
         fields = query_parameters.pop("fields", None) if one_by_one else None
         if one_by_one:
             query_parameters["fields"] = "id"
-        resource = QueryResult.of(class_name, query_parameters)
+        resource = QueryResource.of(class_name, query_parameters)
         result = result_of(await self._reader.read(resource, refresh=refresh))
         if not one_by_one:
             return result

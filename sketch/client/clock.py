@@ -13,22 +13,22 @@ from sketch.protocol.wire import LATE_S
 __all__ = ["Clock", "ElapsedTime", "SketchClock", "StrictlyIncreasing"]
 
 Clock = Callable[[], float]
-"""Answers seconds since some moment; never goes back."""
+"""Returns seconds since some moment; never goes back."""
 
 
 _DRIFT = 500e-6
-"""What two clocks differ by in a second at most, where nobody sets them."""
+"""The most that two clocks differ by in a second, if neither is set."""
 
 _US: Final = 1_000_000 * (1 + _DRIFT)
-"""Microseconds that the sketch's clock goes on by in a second of the client's at most."""
+"""The most microseconds that the sketch's clock advances in a second of the client's."""
 
 
 class ElapsedTime:
-    """Seconds since a moment in the past.
+    """Seconds since a moment in the past, the machine's sleep included.
 
-    The monotonic clocks of most systems stand still while the machine sleeps, and a filter would
-    come out of an hour's sleep as young as it went in. What the wall clock gains on the monotonic
-    one therefore counts as time passed; what it loses does not.
+    The monotonic clocks of most systems stop while the machine sleeps, and a filter would come out
+    of an hour's sleep as young as it went in. What the wall clock gains on the monotonic one
+    therefore counts as time passed; what it loses does not.
     """
 
     def __init__(self, monotonic: Clock = time.monotonic, wall: Clock = time.time) -> None:
@@ -37,14 +37,13 @@ class ElapsedTime:
         self._lead = -math.inf
 
     def __call__(self) -> float:
-        """Return the time."""
         now = self._monotonic()
         self._lead = max(self._lead, self._wall() - now)
         return now + self._lead
 
 
 class StrictlyIncreasing:
-    """A clock that never answers the same time twice, so that what is later also reads later.
+    """A clock that never returns the same time twice, so that what is later also reads later.
 
     Some clocks tick only every 16 ms.
     """
@@ -54,13 +53,12 @@ class StrictlyIncreasing:
         self._last = -math.inf
 
     def __call__(self) -> float:
-        """Return the time, later than ever before."""
         self._last = max(self._clock(), math.nextafter(self._last, math.inf))
         return self._last
 
 
-class _Line(NamedTuple):
-    born: float
+class _Bound(NamedTuple):
+    since: float
     ahead_us: float
 
 
@@ -68,46 +66,47 @@ class SketchClock:
     """Bounds of the sketch's clock, by the client's.
 
     Each filter has a time that the sketch's clock has shown since the client requested it. From
-    then on that clock shows no more than has passed by the client's own: a line that it stays
-    below. Dates of answers are judged by the highest of these lines. If the clock is set forward,
+    then on that clock shows no more than has passed by the client's own: a bound that it stays
+    below. Dates of answers are judged by the highest of these bounds. If the clock is set forward,
     what was dated before looks older than it is. If it is set back, it stays below the former
-    lines all the more; they are kept for as long as an answer of before may be in a cache, which
+    bounds all the more; they are kept for as long as an answer of before may be in a cache, which
     is `kept_s` and what comes late.
     """
 
     def __init__(self, kept_s: float) -> None:
         self._about_s = kept_s + LATE_S
-        self._highest_first = deque[_Line]()
+        self._highest_first = deque[_Bound]()
         self._watched_since = math.inf
         self._noted = -math.inf
 
     def begin_anew(self) -> None:
-        """Take it for another clock: it has to be watched for some time first."""
+        """Treat the clock as another one, which has to be watched before dates count."""
         self._highest_first.clear()
 
-    def note(self, born: float, time_us: int) -> None:
-        """Note the time of a filter (microseconds), requested at `born` by the client's clock."""
-        lines, new = self._highest_first, _Line(born, time_us - born * _US)
-        if not lines or born - self._noted > self._about_s:
-            lines.clear()
-            self._watched_since = born
-        while lines and lines[-1].ahead_us <= new.ahead_us:
-            lines.pop()
-        lines.append(new)
-        while born - lines[0].born > 2 * self._about_s:
-            lines.popleft()
-        self._noted = born
+    def note(self, requested_at: float, time_us: int) -> None:
+        bounds, new = self._highest_first, _Bound(requested_at, time_us - requested_at * _US)
+        # After a gap the clock may have been set unnoticed: it is watched again from here.
+        if not bounds or requested_at - self._noted > self._about_s:
+            bounds.clear()
+            self._watched_since = requested_at
+        # A monotonic queue: a bound that a later one reaches is never the highest again.
+        while bounds and bounds[-1].ahead_us <= new.ahead_us:
+            bounds.pop()
+        bounds.append(new)
+        while requested_at - bounds[0].since > 2 * self._about_s:
+            bounds.popleft()
+        self._noted = requested_at
 
     def is_known(self, now: float) -> bool:
-        """Whether it was watched, without a gap, for longer than anything of before is about."""
+        """Whether it was watched, without a gap, for longer than a response can be cached."""
         if not self._highest_first or now - self._noted > self._about_s:
             return False
         return now - self._watched_since >= self._about_s
 
     def latest_us(self, now: float) -> float:
         """Return the latest time that it can show (microseconds); infinity: unknown."""
-        lines = self._highest_first
-        return lines[0].ahead_us + now * _US if lines else math.inf
+        bounds = self._highest_first
+        return bounds[0].ahead_us + now * _US if bounds else math.inf
 
     def not_before(self, time_us: int, now: float) -> float:
         """Return since when it can have shown a time, by the client's; minus infinity: unknown."""

@@ -13,11 +13,11 @@ from sketch.client.problems import Closed, Unreachable
 from sketch.client.resources import segment
 from sketch.client.statistics import Statistics
 
-__all__ = ["Connection", "Get", "Response"]
+__all__ = ["Get", "ServiceConnection", "ServiceResponse"]
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class ServiceResponse:
     """A response; the names of its header fields are in lower case."""
 
     status: int
@@ -25,15 +25,13 @@ class Response:
     content: bytes
 
 
-Get = Callable[[str, Mapping[str, str]], Awaitable[Response]]
-"""Sends a GET for a path below the database, with some header fields."""
+Get = Callable[[str, Mapping[str, str]], Awaitable[ServiceResponse]]
+"""Sends a GET for a path below the database, with header fields."""
 
 _CUT: Final = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
-"""What it looks like if a kept connection is closed in the moment in which it is used again."""
+"""Errors of a kept connection that the server closed just as it was used again."""
 
 _ADDRESSES: Final = 10_000
-"""Addresses that are remembered."""
-
 
 _DEFAULTS: Final = {
     "accept": "*/*",
@@ -42,8 +40,8 @@ _DEFAULTS: Final = {
 }
 
 
-class Connection:
-    """Sends requests and counts what comes back.
+class ServiceConnection:
+    """Sends requests and counts the bytes received.
 
     By a transport of httpx, without its client: that follows redirects, keeps cookies and prompts
     for passwords, of which there are none here, and took more than twice the time that is left.
@@ -60,50 +58,43 @@ class Connection:
     ) -> None:
         if httpx.URL(base_url).userinfo:
             raise ValueError("name user and password in headers (Authorization), not in base_url")
-        self._base = f"{base_url.rstrip('/')}/v1/{segment(database)}/"
+        base = f"{base_url.rstrip('/')}/v1/{segment(database)}/"
         self._transport = transport or httpx.AsyncHTTPTransport()
         self._headers = _DEFAULTS | _lowered(headers)
         self._extensions = {"timeout": httpx.Timeout(timeout_s).as_dict()}
         # Parsed each time, they took a third of the time that a request takes.
-        self._url = lru_cache(_ADDRESSES)(self._join)
+        self._url = lru_cache(_ADDRESSES)(lambda path: httpx.URL(base + path))
         self._statistics = statistics
         self._refuses = False
 
-    async def get(self, path: str, headers: Mapping[str, str]) -> Response:
-        """Send a GET for a path below the database; see `send`."""
+    async def get(self, path: str, headers: Mapping[str, str]) -> ServiceResponse:
         return await self.send("GET", path, headers)
 
-    async def post(self, path: str, content: bytes) -> Response:
-        """Send JSON by a POST for a path below the database; see `send`."""
+    async def post(self, path: str, content: bytes) -> ServiceResponse:
         return await self.send("POST", path, {"Content-Type": "application/json"}, content)
 
     async def send(
         self, method: str, path: str, headers: Mapping[str, str], content: bytes | None = None
-    ) -> Response:
-        """Send a request and return the response, whatever its status; `Closed`, `Unreachable`."""
+    ) -> ServiceResponse:
+        """Return the response, whatever its status; raises `Closed` and `Unreachable`."""
         if self._refuses:
             raise Closed("the client is closed")
         try:
-            response = await self._ask(method, path, headers, content)
+            try:
+                response = await self._send_once(method, path, headers, content)
+            except _CUT:
+                if method != "GET":
+                    raise
+                # A GET may be sent once more (RFC 9110, 9.2.2).
+                response = await self._send_once(method, path, headers, content)
         except httpx.RequestError as error:
             raise Unreachable(f"{method} {path}: {type(error).__name__}") from error
         self._statistics.bytes_received += len(response.content)
         return response
 
-    async def _ask(
+    async def _send_once(
         self, method: str, path: str, headers: Mapping[str, str], content: bytes | None
-    ) -> Response:
-        """Send a request; a GET is sent once more if its connection was cut (RFC 9110, 9.2.2)."""
-        try:
-            return await self._ask_once(method, path, headers, content)
-        except _CUT:
-            if method != "GET":
-                raise
-        return await self._ask_once(method, path, headers, content)
-
-    async def _ask_once(
-        self, method: str, path: str, headers: Mapping[str, str], content: bytes | None
-    ) -> Response:
+    ) -> ServiceResponse:
         request = httpx.Request(
             method,
             self._url(path),
@@ -116,17 +107,12 @@ class Connection:
             body = await response.aread()
         finally:
             await response.aclose()
-        return Response(response.status_code, dict(response.headers.items()), body)
-
-    def _join(self, path: str) -> httpx.URL:
-        return httpx.URL(self._base + path)
+        return ServiceResponse(response.status_code, dict(response.headers.items()), body)
 
     def refuse(self) -> None:
-        """Send no more requests."""
         self._refuses = True
 
     async def close(self) -> None:
-        """Close every connection."""
         await self._transport.aclose()
 
 

@@ -11,10 +11,10 @@ from sketch.client.statistics import Statistics
 __all__ = ["NO_TTL", "Copies", "Copy", "is_newer"]
 
 NO_TTL = 1
-"""The expiry of what was promised none, but may be shown while it is fresh."""
+"""The expiry of a copy that was promised none, but may be returned while it is young."""
 
 _OVERHEAD = 400
-"""What a copy takes in memory beside its texts, roughly (bytes)."""
+"""The memory of a copy beside its texts, roughly (bytes)."""
 
 
 _TAG = re.compile(r'(?:W/)?"(j[0-9]{1,18})((?:\.[a-z0-9_]{1,128}:[0-9]{1,19})+)"', re.ASCII)
@@ -22,18 +22,17 @@ _TAG = re.compile(r'(?:W/)?"(j[0-9]{1,18})((?:\.[a-z0-9_]{1,128}:[0-9]{1,19})+)"
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """An answer that was received, or the trace of one that must not be kept.
+    """A response that was received, or the trace of one that must not be stored.
 
     Attributes:
-        status: 200, or 404 for an object that is not there.
-        etag: Its tag, if it has one.
-        body: As received; None where the answer must not be kept.
-        since: A time, by the client's clock, at which the answer was not outdated yet.
+        status: 200, or 404 for an absent object.
+        body: As received; None where the response must not be stored.
+        since: A time, by the client's clock, at which the response was not outdated yet.
         knows: What this client had written until then is in it.
-        received: When it came.
-        expires_us: When it expires by the sketch's clock (microseconds); 0: it may not be shown
-            again unless the origin confirms it.
-        epoch: Of the filters it was covered by.
+        received: When it was received, by the client's clock.
+        expires_us: When it expires by the sketch's clock (microseconds); 0: it may not be returned
+            unless the origin confirms it.
+        epoch: Of the filters that covered it.
     """
 
     status: int
@@ -47,8 +46,6 @@ class Copy:
 
 
 class Copies:
-    """Copies by address, within a number of bytes."""
-
     def __init__(self, limit_bytes: int, statistics: Statistics) -> None:
         self._limit = limit_bytes
         self._statistics = statistics
@@ -59,14 +56,13 @@ class Copies:
         return len(self._copies)
 
     def get(self, address: str) -> Copy | None:
-        """Return the copy of a resource and count it as used."""
         copy = self._copies.get(address)
         if copy is not None:
             self._copies.move_to_end(address)
         return copy
 
     def put(self, address: str, copy: Copy) -> None:
-        """Keep a copy that was received just now, or what is left of it beside the one there is."""
+        """Store a copy that was received just now, merged with the one that is stored."""
         old = self._copies.get(address)
         if old is not None:
             copy = _latest(old, copy)
@@ -87,11 +83,11 @@ class Copies:
 
 
 def _latest(old: Copy, new: Copy) -> Copy:
-    """Return what a client may go by that has received both: never the older one of two.
+    """Return what a client may use that has received both: never the older one of two.
 
-    Answers overtake each other. If the second was requested before the first had come, only their
-    versions show which one is older; where they do not, neither may be shown again. What the newer
-    one is not outdated by, and what it knows of, it has from both.
+    Responses overtake each other. If the second was requested before the first had come, only their
+    versions show which one is older; where they do not, neither may be returned again. The newer
+    one takes the times of both.
     """
     if new.since >= old.received:
         return new
@@ -104,12 +100,13 @@ def _latest(old: Copy, new: Copy) -> Copy:
 
 
 def _newer(old: Copy, new: Copy) -> Copy:
-    """Return the newer one of two whose order is not known, or a copy that may not be shown."""
+    """Return the newer one; if the versions do not show it, a copy that may not be returned."""
     if (old.status, old.etag, old.body) == (new.status, new.etag, new.body):
         return new
     newer = is_newer(new.etag, old.etag)
     if newer is None:
         return replace(new, etag=None, body=None, expires_us=0)
+    # A `no-store` response with the same tag has no body, and only confirms the old one.
     confirmed = old.etag == new.etag and new.body is None
     return new if newer and not confirmed else old
 
@@ -122,7 +119,7 @@ def is_newer(tag: str | None, than: str | None) -> bool | None:
     """Whether a tag names a newer state of a resource than another, or the same.
 
     A tag names the version of each cache group, and versions only grow (docs/data-api.md). None:
-    that is unknown, as of objects that are not there, of results, or under another schema.
+    unknown, as for absent objects, for results, and across schemas.
     """
     if tag is None or than is None:
         return None
@@ -131,14 +128,15 @@ def is_newer(tag: str | None, than: str | None) -> bool | None:
     first, second = _versions(tag), _versions(than)
     if first.keys() != second.keys() or not first:
         return None
+    # Newer in one group and older in another: a joined response is no snapshot.
     differ = {first[name] > second[name] for name in first if first[name] != second[name]}
     return differ.pop() if len(differ) == 1 else None
 
 
 def _versions(tag: str) -> dict[str, int]:
-    """Return the version of each group, by schema and group; nothing if the tag is none of ours."""
+    """Return the version of each group, by schema and group; empty for a foreign tag."""
     match = _TAG.fullmatch(tag)
     if match is None:
         return {}
-    pairs = [partition.split(":") for partition in match[2][1:].split(".")]
+    pairs = [part.split(":") for part in match[2][1:].split(".")]
     return {f"{match[1]}.{group}": int(version) for group, version in pairs}

@@ -6,87 +6,72 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sketch.client.answers import NOT_MODIFIED, OK, age_s
 from sketch.client.clock import Clock, SketchClock
-from sketch.client.connection import Get, Response
+from sketch.client.connection import Get, ServiceResponse
 from sketch.client.problems import BrokenFilter, PortolanError, problem_of
 from sketch.client.statistics import Statistics
-from sketch.protocol.wire import ClientFilter, GroupMap, WireError, decode
+from sketch.protocol.wire import FilterDocument, GroupMap, WireError, decode
 
 __all__ = ["FilterKeeper", "HeldFilter"]
 
 _LOG = logging.getLogger(__name__)
 _MEDIA_TYPE = "application/vnd.portolan.sketch"
 _PUNCTUALITY = 0.9
-"""Of the time between two filters: timers come late."""
+"""The share of Δ between two filters: timers fire late."""
 _PATH = "sketch"
 
 
 @dataclass(frozen=True, slots=True)
 class HeldFilter:
-    """A filter, with its entity tag, if it has one.
-
-    Attributes:
-        born: The earliest time, by the client's clock, at which it can have been generated.
-    """
-
-    document: ClientFilter
+    document: FilterDocument
     tag: str | None
-    born: float
+    generated_at: float
 
 
+@dataclass(eq=False)
 class FilterKeeper:
     """Keeps the latest filter.
 
-    Args:
-        get: Sends requests.
-        delta_s: The oldest filter that is used (seconds).
-        clock: The client's clock.
-        statistics: Where to count.
-        on_filter: Called with each new filter: from before which time nothing is young any more,
-            and whether it is of another epoch.
+    `_on_filter` is called with each new one: the time before which nothing is young, and whether
+    the epoch has changed.
 
     Attributes:
-        epoch: Grows when copies that were received before are covered by filters no more: the
-            server's sketch was lost, or the groups of a class were changed.
-        requested_at: When a filter was last requested on purpose: what it names was outdated then.
-        sketch_clock: What filters say of the sketch's time.
+        delta_s: The oldest filter that is used (seconds).
+        epoch: Grows when filters stop covering copies that were received before: the server's
+            sketch was lost, or the groups of a class were changed.
+        requested_at: When `refresh` last requested a filter: what that contains was outdated then.
+        sketch_clock: Bounds of the sketch's clock, from the filters.
     """
 
-    def __init__(
-        self,
-        get: Get,
-        delta_s: float,
-        clock: Clock,
-        statistics: Statistics,
-        on_filter: Callable[[float, bool], None],
-    ) -> None:
-        self._get = get
-        self.delta_s = delta_s
-        self._clock = clock
-        self._statistics = statistics
-        self._on_filter = on_filter
-        self._fetching = asyncio.Lock()
-        self._background: asyncio.Task[bool] | None = None
-        self._current: HeldFilter | None = None
-        self._last: ClientFilter | None = None
-        self._not_before = -math.inf
-        self.sketch_clock = SketchClock(math.ceil(delta_s))
-        self.requested_at = -math.inf
-        self.epoch = 0
+    _get: Get
+    delta_s: float
+    _clock: Clock
+    _statistics: Statistics
+    _on_filter: Callable[[float, bool], None]
+    _fetching: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _background: asyncio.Task[bool] | None = field(default=None, init=False)
+    _current: HeldFilter | None = field(default=None, init=False)
+    _last: FilterDocument | None = field(default=None, init=False)
+    _not_before: float = field(default=-math.inf, init=False)
+    requested_at: float = field(default=-math.inf, init=False)
+    epoch: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.sketch_clock = SketchClock(math.ceil(self.delta_s))
 
     def usable(self) -> HeldFilter | None:
-        """Return the filter, unless it is too old to go by."""
+        """Return the filter, unless it is older than the bound."""
         current = self._current
         if current is None:
             return None
-        return current if self._clock() - current.born <= self.bound_s else None
+        return current if self._clock() - current.generated_at <= self.bound_s else None
 
     @property
     def bound_s(self) -> float:
-        """How old what is gone by may be (seconds): the bound, or less if filters say so."""
+        """The greatest usable age (seconds): Δ, or less if the filters say so."""
         last = self._last
         return self.delta_s if last is None else min(self.delta_s, last.valid_for_ms / 1000)
 
@@ -95,27 +80,27 @@ class FilterKeeper:
         return math.inf if self._current is None else self.sketch_clock.latest_us(now)
 
     def groups(self) -> GroupMap:
-        """Return the groups of each class, as far as they are known."""
         return {} if self._last is None else self._last.map
 
     async def refresh(self) -> None:
-        """Get a filter that is generated after this call, or raise; it is heeded from now on."""
+        """Get a filter that is generated after this call, or raise; reads use it from now on."""
         async with self._fetching:
             sent = self._clock()
             await self._counted(sent)
             self.requested_at = sent
 
     async def renew(self) -> float:
-        """Get a filter, if one is to be had; return after how many seconds to do so again."""
+        """Try to get a filter; return after how many seconds to do so again."""
         sent = self._clock()
         if not await self._try(sent):
             return self.delta_s / 2
         took = self._clock() - sent
+        # From request to request: the next filter has to arrive before this one is older than Δ.
         period = max(self.delta_s / 2, _PUNCTUALITY * self.delta_s - 2 * took)
         return max(0.0, period - took)
 
     def trigger(self) -> None:
-        """Begin to get a filter in the background, unless that is under way or failed just now."""
+        """Begin to get a filter in the background, unless one is being fetched or just failed."""
         sent = self._clock()
         if self._fetching.locked() or sent < self._not_before:
             return
@@ -123,7 +108,6 @@ class FilterKeeper:
             self._background = asyncio.create_task(self._try(sent))
 
     async def close(self) -> None:
-        """End what is under way."""
         if self._background is not None:
             self._background.cancel()
             await asyncio.wait([self._background])
@@ -152,20 +136,23 @@ class FilterKeeper:
         if current is not None and current.tag is not None:
             headers["If-None-Match"] = current.tag
         response = await self._get(_PATH, headers)
-        born = sent - age_s(response.headers)
+        # Dated by its request, not its receipt: it may have been generated that early.
+        generated_at = sent - age_s(response.headers)
         if response.status == NOT_MODIFIED and current is not None:
             self._statistics.filter_not_modified += 1
-            self._adopt(_renewed(current, response, born))
+            self._adopt(_renewed(current, response, generated_at))
         elif response.status == OK:
-            self._adopt(HeldFilter(self._read(response), response.headers.get("etag"), born))
+            self._adopt(
+                HeldFilter(self._read(response), response.headers.get("etag"), generated_at)
+            )
         else:
             raise problem_of(response.status, response.content, response.headers)
 
-    def _read(self, response: Response) -> ClientFilter:
-        """Read a filter; the one in use counts no more if that fails: what is wrong is unknown."""
+    def _read(self, response: ServiceResponse) -> FilterDocument:
         try:
             return decode(response.content)
         except WireError as error:
+            # It is unknown what is wrong, so the filter in use is not trusted any more.
             self._current = None
             raise BrokenFilter(str(error)) from error
 
@@ -176,17 +163,21 @@ class FilterKeeper:
                 raise BrokenFilter("a filter came that is older than the one before")
             self.epoch += document.map != last.map
         elif last is not None:
+            # The sketch was lost: copies of before are not covered, and its clock may be another
+            # one.
             self.epoch += 1
             self.sketch_clock.begin_anew()
         self._current = new
         self._last = document
-        self.sketch_clock.note(new.born, document.time_us)
-        self._on_filter(new.born - self.delta_s, self.epoch != before)
+        self.sketch_clock.note(new.generated_at, document.time_us)
+        self._on_filter(new.generated_at - self.delta_s, self.epoch != before)
 
 
-def _renewed(current: HeldFilter, response: Response, born: float) -> HeldFilter:
-    """Return the filter as a 304 confirms it: these bits held at the time it gives."""
+def _renewed(current: HeldFilter, response: ServiceResponse, generated_at: float) -> HeldFilter:
+    """Return the filter with the time of a 304: its bits were current then."""
     time = response.headers.get("portolan-sketch-time", "")
     if not (time.isascii() and time.isdigit()):
         raise BrokenFilter("a 304 has no time")
-    return replace(current, document=replace(current.document, time_us=int(time)), born=born)
+    return replace(
+        current, document=replace(current.document, time_us=int(time)), generated_at=generated_at
+    )

@@ -12,18 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from sketch.client.clock import Clock
-from sketch.client.resources import QueryResult, Readable, object_key
+from sketch.client.resources import QueryResource, Readable, object_key
 from sketch.protocol.wire import GroupMap
 
 __all__ = ["OwnWrites"]
 
 _KEYS = 10_000
-"""Keys that are kept apart; beyond, every object counts as written."""
+"""Keys that are remembered separately; beyond, every object counts as written."""
 
 
 class OwnWrites:
-    """Which groups of which objects were written, and when; at most `limit` keys are kept apart."""
-
     def __init__(self, clock: Clock, limit: int = _KEYS) -> None:
         self._clock = clock
         self._limit = limit
@@ -35,10 +33,10 @@ class OwnWrites:
     def writing(
         self, class_name: str, ids: Sequence[str], groups: Callable[[], Iterable[str]] = tuple
     ) -> Iterator[None]:
-        """Remember objects as written once a write is over, whatever came of it.
+        """Remember objects as written at the end of the block, even if it fails.
 
-        A read beside it may come before it. `groups` returns the groups that may have changed by
-        then; none: all.
+        A concurrent read may precede the write. `groups` returns the groups that may have changed
+        by then; none: all.
         """
         try:
             yield
@@ -48,7 +46,7 @@ class OwnWrites:
             self._note(class_name, keys)
 
     def doubt(self, class_name: str, id_: str) -> None:
-        """Take an object for written, by anyone: copies that were made before do no more."""
+        """Treat an object as written, by anyone: copies that were made before are not used."""
         self._note(class_name, [object_key(class_name, id_, "")])
 
     def _note(self, class_name: str, keys: Sequence[str]) -> None:
@@ -60,8 +58,8 @@ class OwnWrites:
             self._all_ended = now
 
     def floor(self, resource: Readable, group_map: GroupMap) -> float:
-        """Return until when an answer must know what was written; minus infinity: nothing was."""
-        if isinstance(resource, QueryResult):  # any write to its class may change it
+        """Return the time until which writes must be in a response; minus infinity: none must."""
+        if isinstance(resource, QueryResource):  # any write to its class may change it
             return self._classes_ended.get(resource.class_name, -math.inf)
         class_name, id_ = resource.class_name, resource.id
         keys = [object_key(class_name, id_, group) for group in ("", *resource.groups(group_map))]

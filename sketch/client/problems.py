@@ -97,7 +97,7 @@ class TransactionAborted(Conflict):
 
 
 class PreconditionFailed(Problem):
-    """412: somebody else changed the object; read it again."""
+    """412: another client changed the object; read it again."""
 
 
 class PreconditionRequired(Problem):
@@ -122,7 +122,7 @@ _KINDS: Mapping[str, type[Problem]] = {"transaction-aborted": TransactionAborted
 
 
 def problem_of(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> Problem:
-    """Return the exception for an error, whose body anything on the way may have written."""
+    """Return the exception for a response, whose body any proxy on the way may have written."""
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError:

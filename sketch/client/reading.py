@@ -1,17 +1,17 @@
 """How a read is answered: from the client's copy, by any cache on the way, or by the origin.
 
-What a filter names has to come from the origin, or to be young enough. Many clients read the same
-objects then, each for itself, though one answer would do for all of them. So there are dated
-answers, which show at which time they were true by the sketch's clock (`Portolan-As-Of`). Caches
-keep them for a moment, under an address of their own (``max_age``), so that only those who look at
-the date get them.
+What a filter contains has to come from the origin, or to be young enough. Many clients then read
+the same objects, each for itself, though one response would do for all of them. So there are dated
+responses, which show the time of the sketch's clock at which they were current (`Portolan-As-Of`).
+Caches keep them for a moment, under an address of their own (``max_age``), so that only clients
+that check the date get them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sketch.client.answers import (
@@ -19,7 +19,7 @@ from sketch.client.answers import (
     NOT_MODIFIED,
     OK,
     SERVER_ERROR,
-    Answer,
+    ReadAnswer,
     Source,
     answer_of,
     as_of_us,
@@ -29,7 +29,7 @@ from sketch.client.answers import (
     uncertainty_s,
 )
 from sketch.client.clock import Clock
-from sketch.client.connection import Get, Response
+from sketch.client.connection import Get, ServiceResponse
 from sketch.client.copies import NO_TTL, Copies, Copy
 from sketch.client.filters import FilterKeeper, HeldFilter
 from sketch.client.flights import FetchResult, Flight, Flights, Need
@@ -39,28 +39,27 @@ from sketch.client.renewing import Demand
 from sketch.client.resources import Readable
 from sketch.client.statistics import Statistics
 
-__all__ = ["DatedReads", "Reader"]
+__all__ = ["CachedReader", "DatedReads"]
 
 _FROM_ORIGIN: Final = {"Cache-Control": "no-cache"}
 
-
 _UNDATED_S = 60.0
-"""For how long a class is taken for one whose answers have no date."""
+"""For how long the responses of a class count as undated."""
 
 
+@dataclass(eq=False)
 class DatedReads:
-    """Reads objects whose answers may come from any cache, and show their age."""
+    """Reads objects whose responses may come from any cache, and show their age."""
 
-    def __init__(self, get: Get, keeper: FilterKeeper, clock: Clock) -> None:
-        self._get = get
-        self._keeper = keeper
-        self._clock = clock
-        self._undated_until: dict[str, float] = {}
+    _get: Get
+    _keeper: FilterKeeper
+    _clock: Clock
+    _undated_until: dict[str, float] = field(default_factory=dict, init=False)
 
     def path(self, resource: Readable, need: Need) -> str | None:
-        """Return where a cache may have an answer that will do; None: it is unlikely.
+        """Return an address at which a cache may have a usable response; None: it is unlikely.
 
-        What caches have is half as old as they keep it, on the average.
+        A cached response is half as old as caches keep it, on average.
         """
         now, bound_s = self._clock(), self._keeper.bound_s
         if now - need.young < bound_s / 2 or not self._keeper.sketch_clock.is_known(now):
@@ -71,8 +70,8 @@ class DatedReads:
 
     async def read(
         self, class_name: str, path: str, need: Need, known: Mapping[str, str]
-    ) -> tuple[Response, float] | None:
-        """Return an answer, and a time at which it was true; None: the class's have no date.
+    ) -> tuple[ServiceResponse, float] | None:
+        """Return a response, and a time at which it was current; None: the class's are undated.
 
         `known` is If-None-Match, if the client has a copy. Raises `Unreachable`.
         """
@@ -86,36 +85,29 @@ class DatedReads:
             return response, since
         # Without a condition: a cache stores only whole answers, which serve other clients, too.
         sent = self._clock()
-        response = await self._get(path, {"Cache-Control": "no-cache"})
+        response = await self._get(path, _FROM_ORIGIN)
         return response, sent - uncertainty_s(response.headers)
 
 
-class Reader:
-    """Answers reads within the bound; `demand` notes what is read by its youth alone."""
+@dataclass(eq=False)
+class CachedReader:
+    """Answers reads within the bound; `_demand` counts reads that only the age of a copy allows."""
 
-    def __init__(
-        self,
-        get: Get,
-        keeper: FilterKeeper,
-        own_writes: OwnWrites,
-        copies: Copies,
-        clock: Clock,
-        statistics: Statistics,
-        demand: Demand | None = None,
-    ) -> None:
-        self._get = get
-        self._keeper = keeper
-        self._own_writes = own_writes
-        self._copies = copies
-        self._clock = clock
-        self._statistics = statistics
-        self._demand = demand
-        self._dated = DatedReads(self._counted, keeper, clock)
-        self._flights = Flights()
-        self._on_systems: set[str] = set()
+    _get: Get
+    _keeper: FilterKeeper
+    _own_writes: OwnWrites
+    _copies: Copies
+    _clock: Clock
+    _statistics: Statistics
+    _demand: Demand | None
+    _flights: Flights = field(default_factory=Flights, init=False)
+    _on_systems: set[str] = field(default_factory=set, init=False)
 
-    async def read(self, resource: Readable, *, refresh: bool) -> Answer:
-        """Return an answer within the bound; `refresh`: as it is now, whatever the filter says."""
+    def __post_init__(self) -> None:
+        self._dated = DatedReads(self._counted, self._keeper, self._clock)
+
+    async def read(self, resource: Readable, *, refresh: bool) -> ReadAnswer:
+        """Return a response within the bound; `refresh`: as of now, whatever the filter says."""
         address = resource.path
         copy = self._copies.get(address)
         need = self._need(resource, copy, refresh=refresh)
@@ -124,7 +116,8 @@ class Reader:
                 self._demand.note(address, resource)
             if self._will_do(copy, need):
                 self._statistics.hits += 1
-                return Answer(copy.status, copy.etag, copy.body, Source.OWN)
+                return ReadAnswer(copy.status, copy.etag, copy.body, Source.OWN)
+        # Whether a dated response is young enough shows only when it has arrived.
         while (flight := self._flights.find(address, need)) is not None:
             self._statistics.joined += 1
             landed = await flight.landed()
@@ -134,7 +127,7 @@ class Reader:
         return (await self._start(resource, need, copy).landed()).answer
 
     def revalidate(self, resource: Readable) -> None:
-        """Request a resource anew, though no read waits for it yet."""
+        """Start a request for which no read waits yet."""
         copy = self._copies.get(resource.path)
         need = self._need(resource, copy, refresh=False)
         if self._flights.find(resource.path, need) is None:
@@ -146,37 +139,27 @@ class Reader:
         fetch = self._fetch(resource, need, sent, copy, dated)
         return self._flights.start(resource.path, need, sent, fetch, is_dated=dated is not None)
 
-    def written(self, resource: Readable, response: Response, sent: float) -> None:
-        """Keep the whole object that a write has answered: as old as the write's request at most.
-
-        No filter was promised to name it; it is good for as long as it is fresh.
-
-        Args:
-            resource: The object.
-            response: The answer.
-            sent: When the write was sent, by the client's clock.
-        """
+    def written(self, resource: Readable, response: ServiceResponse, sent: float) -> None:
+        """Store the whole object from a write's response: as old as the write's request at most."""
         etag = response.headers.get("etag")
         whole = "return=representation" in response.headers.get("preference-applied", "")
         if whole and etag is not None and resource.keys(self._keeper.groups()):
             now, epoch = self._clock(), self._keeper.epoch
+            # Without a TTL: the sketch has not recorded it, so no filter needs to contain it.
             copy = Copy(OK, etag, response.content, sent, now, now, NO_TTL, epoch)
             self._copies.put(resource.path, copy)
 
-    async def read_at_least(self, resource: Readable, position: str) -> Answer:
-        """Return an answer that has all of what a position says; it is not kept."""
+    async def read_at_least(self, resource: Readable, position: str) -> ReadAnswer:
+        """Return a response that has reached a position; it is not stored."""
         # A view may answer this, and what it answers says nothing of the systems' present.
         wish = f"at-least={position}, max-staleness={self._keeper.delta_s:.6f}"
         self._statistics.revalidations += 1
-        response = await self._get(resource.path, {"Cache-Control": "no-cache", "Prefer": wish})
+        response = await self._get(resource.path, _FROM_ORIGIN | {"Prefer": wish})
         if response.status not in {OK, NOT_FOUND}:
             raise problem_of(response.status, response.content, response.headers)
-        return answer_of(
-            response.status, response.headers.get("etag"), response.content, response.headers
-        )
+        return answer_of(response)
 
     async def close(self) -> None:
-        """Give up the requests under way."""
         await self._flights.close()
 
     def _need(self, resource: Readable, copy: Copy | None, *, refresh: bool) -> Need:
@@ -199,22 +182,23 @@ class Reader:
             return Need(None, floor, fresh, own, seen=seen)
         document = current.document
         keys = resource.keys(document.map)
+        # A class or field that the filter's map lacks cannot be tested: only the origin knows.
         if not keys:
             return Need(current, now, now)
         if any(document.contains(key) for key in keys):
             return Need(current, floor, fresh, own, seen=seen)
         if self._is_beyond(copy, current):
-            return Need(current, max(floor, current.born), fresh, own, seen=seen)
-        return Need(current, own if own >= current.born else None, fresh, own, covered=True)
+            return Need(current, max(floor, current.generated_at), fresh, own, seen=seen)
+        return Need(current, own if own >= current.generated_at else None, fresh, own, covered=True)
 
     def _is_beyond(self, copy: Copy | None, current: HeldFilter) -> bool:
         """Whether the filter does not cover what was seen of a resource already.
 
-        Then a cache on the way may hold what is older than that.
+        Then a cache on the way may hold something older.
         """
         if copy is None:
             return False
-        newer = copy.received > current.born and not self._is_live(copy)
+        newer = copy.received > current.generated_at and not self._is_live(copy)
         return newer or copy.epoch != self._keeper.epoch
 
     def _is_live(self, copy: Copy) -> bool:
@@ -237,17 +221,18 @@ class Reader:
         if need.floor is None:
             assert need.filter is not None
             response = await self._ask(resource, known)
-            return self._land(resource, response, need.filter.born, copy, epoch)
+            # Any cache may have answered: it is only as young as the filter that allowed it.
+            return self._land(resource, response, need.filter.generated_at, copy, epoch)
         if dated is not None:
             found = await self._dated.read(resource.class_name, dated, need, known)
             if found is not None:
                 return self._land(resource, *found, copy)
         response = await self._ask(resource, known | _FROM_ORIGIN)
         since = sent - uncertainty_s(response.headers)
-        return replace(self._land(resource, response, since, copy, epoch), since=sent)
+        return self._land(resource, response, since, copy, epoch)._replace(since=sent)
 
-    async def _ask(self, resource: Readable, headers: dict[str, str]) -> Response:
-        """Request from the systems, not the view: the schema bounds its age, not this client."""
+    async def _ask(self, resource: Readable, headers: dict[str, str]) -> ServiceResponse:
+        """Request from the systems, not the view: the schema bounds its age instead of Δ."""
         if resource.class_name in self._on_systems:
             headers |= {"Prefer": "consistency=strong"}
         response = await self._counted(resource.path, headers)
@@ -256,7 +241,7 @@ class Reader:
             return await self._ask(resource, headers)
         return response
 
-    async def _counted(self, path: str, headers: Mapping[str, str]) -> Response:
+    async def _counted(self, path: str, headers: Mapping[str, str]) -> ServiceResponse:
         response = await self._get(path, headers)
         statistics = self._statistics
         statistics.revalidations += "Cache-Control" in headers
@@ -268,30 +253,32 @@ class Reader:
     def _land(
         self,
         resource: Readable,
-        response: Response,
+        response: ServiceResponse,
         since: float,
         old: Copy | None,
         epoch: int | None = None,
     ) -> FetchResult:
-        """Keep what may be kept of an answer, and return it.
+        """Store what may be stored of a response, and return it.
 
-        An answer that no cache may keep leaves a trace. If it confirms a copy, that was kept before
-        it and is as fresh as the answer; but filters need not name it any more.
+        A response that no cache may store leaves a trace. If it confirms a copy, that was stored
+        before and is as fresh as the response; but filters need not contain it any more.
 
         Args:
             resource: What was read.
-            response: The answer.
-            since: A time at which it was true.
-            old: The client's copy, when it was requested.
-            epoch: Of the filters then; None: it is dated, and has no expiry that they know of.
+            response: The response.
+            since: A time at which it was current.
+            old: The client's copy when it was requested.
+            epoch: Of the filters at the request; None: it is dated, and has no expiry that they
+                cover.
         """
         status, headers, now = response.status, response.headers, self._clock()
         if status == NOT_MODIFIED and old is not None and old.body is not None:
-            answer = answer_of(old.status, old.etag, old.body, headers)
+            was = answer_of(response)
+            answer = replace(was, status=old.status, etag=old.etag, body=old.body)
             kept = _confirmed(old, headers, epoch)
             kept = replace(kept, since=since, knows=since, received=now)
         elif status in {OK, NOT_FOUND}:
-            answer = answer_of(status, headers.get("etag"), response.content, headers)
+            answer = answer_of(response)
             body = None if is_not_stored(headers) else response.content
             end = NO_TTL if epoch is None else expires_us(headers)
             of = self._keeper.epoch if epoch is None else epoch
@@ -303,8 +290,8 @@ class Reader:
 
 
 def _confirmed(old: Copy, headers: Mapping[str, str], epoch: int | None) -> Copy:
-    """Return a copy with the expiry that it has by an answer that confirms it."""
     if epoch is None:
         return old  # It expires as it was promised, under the filters it was promised by.
+    # `no-store`: no filter needs to contain it, so the TTL ends; 0 stays "not to be returned".
     end = min(old.expires_us, NO_TTL) if is_not_stored(headers) else expires_us(headers)
     return replace(old, expires_us=end, epoch=epoch)

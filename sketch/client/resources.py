@@ -13,14 +13,14 @@ import orjson
 from sketch.protocol.keys import canonical_query, key_of_query
 from sketch.protocol.wire import GroupMap
 
-__all__ = ["QueryResult", "Readable", "Resource", "object_key", "segment"]
+__all__ = ["ObjectResource", "QueryResource", "Readable", "object_key", "segment"]
 
 _ROUTES = frozenset({"query", "import", "export"})
 _UNESCAPED = "!'()*~"
-"""What JavaScript's encodeURIComponent lets be: both clients write an address alike."""
+"""What JavaScript's encodeURIComponent leaves as it is: both clients write the same address."""
 
 _SEGMENTS = 10_000
-"""Segments that are remembered: each read needs some four times those that it is of."""
+"""Segments that are remembered: each read needs some four times those of its address."""
 
 
 @lru_cache(_SEGMENTS)
@@ -33,16 +33,16 @@ def segment(text: str) -> str:
     if text in {"", ".", ".."}:
         raise ValueError(f"{text!r} cannot be part of an address")
     escaped = quote(text, safe=_UNESCAPED)
+    # An id that is also the name of a route is told apart by an escape it would not need.
     return f"%{ord(text[0]):x}{text[1:]}" if text in _ROUTES else escaped
 
 
 def object_key(class_name: str, id_: str, group: str) -> str:
-    """Return the key of one cache group of an object."""
     return f"{class_name}/{id_}#{group}"
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class ObjectResource:
     """An object, or some of its fields: in order and each once; empty: all."""
 
     class_name: str
@@ -50,8 +50,8 @@ class Resource:
     fields: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, class_name: str, id_: str, fields: Iterable[str] | None = None) -> Resource:
-        """Return the resource in its canonical form; only that one may be cached."""
+    def of(cls, class_name: str, id_: str, fields: Iterable[str] | None = None) -> ObjectResource:
+        """Return the resource in its canonical form; only that may be cached."""
         if fields is None:
             return cls(class_name, id_)
         names = tuple(sorted({fields} if isinstance(fields, str) else set(fields)))
@@ -61,18 +61,16 @@ class Resource:
 
     @property
     def path(self) -> str:
-        """Path and query, below the address of the database."""
         path = f"{segment(self.class_name)}/{segment(self.id)}"
         if not self.fields:
             return path
         return f"{path}?fields={','.join(quote(name, safe='') for name in self.fields)}"
 
     def dated_path(self, max_age_s: int) -> str:
-        """Return the path of dated answers, which caches keep for so long (seconds)."""
         return f"{self.path}{'&' if self.fields else '?'}max_age={max_age_s}"
 
     def groups(self, group_map: GroupMap) -> tuple[str, ...]:
-        """Return the groups that the resource shows; none if the map does not name them all."""
+        """Return the groups that the resource shows; empty if the map does not name them all."""
         groups = group_map.get(self.class_name, {})
         if not self.fields:
             return tuple(groups)
@@ -83,27 +81,26 @@ class Resource:
         return tuple(group for group, names in shown.items() if names)
 
     def keys(self, group_map: GroupMap) -> tuple[str, ...]:
-        """Return the keys that a filter tests it by; none if the map does not name them all."""
+        """Return the keys that a filter tests it by; empty if the map does not name them all."""
         groups = self.groups(group_map)
         return tuple(object_key(self.class_name, self.id, group) for group in groups)
 
 
 @dataclass(frozen=True, slots=True)
-class QueryResult:
+class QueryResource:
     """The result of a query, which is in its canonical form."""
 
     class_name: str
     query: str
 
     @classmethod
-    def of(cls, class_name: str, parameters: Mapping[str, Any]) -> QueryResult:
-        """Return the result in its canonical form; only that one may be cached."""
+    def of(cls, class_name: str, parameters: Mapping[str, Any]) -> QueryResource:
+        """Return the result in its canonical form; only that may be cached."""
         pairs = ((name, _text(name, value)) for name, value in parameters.items())
         return cls(class_name, canonical_query(pairs))
 
     @property
     def path(self) -> str:
-        """Path and query, below the address of the database."""
         path = segment(self.class_name)
         return f"{path}?{self.query}" if self.query else path
 
@@ -111,17 +108,16 @@ class QueryResult:
         """Results have no dated answers."""
 
     def keys(self, group_map: GroupMap) -> tuple[str, ...]:
-        """Return the key that a filter tests it by; none if the map does not know the class."""
+        """Return the key that a filter tests it by; empty if the map does not have the class."""
         known = self.class_name in group_map
         return (key_of_query(self.class_name, self.query),) if known else ()
 
 
-Readable: TypeAlias = Resource | QueryResult
-"""What can be read, and cached."""
+Readable: TypeAlias = ObjectResource | QueryResource
 
 
 def _text(name: str, value: Any) -> str:
-    """Write a parameter: a text as it is, a list with its commas escaped once more."""
+    """Encode a parameter: text as it is, the elements of a list with their commas escaped."""
     if name == "fields" and not isinstance(value, str):
         value = sorted(set(value))
     if isinstance(value, str):

@@ -1,9 +1,8 @@
-"""Transactions: read through caches, written as a whole if all that was read still stands.
+"""Transactions: read through caches, written as a whole if all that was read is unchanged.
 
-Reads cost what cached reads cost; that some of them are older than the present is found out at the
-commit, by the tags with which they were read (docs/transactions.md; BOCC+ of the Cache Sketch
-paper). What an aborted transaction has read in vain is read from the origin from then on, so that
-the next attempt does not fail by the same copy.
+Reads cost what cached reads cost. The commit finds out by their tags whether they are outdated
+(docs/transactions.md; BOCC+ of the Cache Sketch paper). What made a transaction abort is read from
+the origin from then on, so that the next attempt does not fail because of the same copy.
 """
 
 from __future__ import annotations
@@ -12,16 +11,15 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 
 import orjson
 
-from sketch.client.answers import OK, Answer, Read, Written, read_of
-from sketch.client.connection import Connection
+from sketch.client.answers import OK, Read, ReadAnswer, Written, read_of
+from sketch.client.connection import ServiceConnection
 from sketch.client.own_writes import OwnWrites
 from sketch.client.problems import PortolanError, TransactionAborted, problem_of
-from sketch.client.resources import Resource
+from sketch.client.resources import ObjectResource
 
 __all__ = ["Transaction", "Transactor"]
 
@@ -34,23 +32,23 @@ _LONGEST_PAUSE_S: Final = 0.2
 
 
 class Transaction:
-    """One attempt: what it reads is noted, what it writes is sent at the end of its block.
+    """One attempt: records what it reads, sends what it writes at the end of its block.
 
-    It reads every resource once and answers it alike from then on. It does not read what it has
-    written: read first. Used as ``async with``; an exception in the block leaves all as it is.
+    It reads every resource once and returns the same from then on. It does not read what it has
+    written: read first. Used as ``async with``; an exception in the block sends nothing.
 
     Attributes:
-        results: Once it is committed: the result of each write, in their order.
+        results: After the commit: the result of each write, in their order.
     """
 
     def __init__(
         self,
-        read: Callable[[Resource], Awaitable[Answer]],
+        read: Callable[[ObjectResource], Awaitable[ReadAnswer]],
         commit: Callable[[Transaction], Awaitable[Sequence[Written]]],
     ) -> None:
         self._read = read
         self._commit = commit
-        self._seen: dict[Resource, Answer] = {}
+        self._seen: dict[ObjectResource, ReadAnswer] = {}
         self._operations: dict[_RecordKey, dict[str, Any]] = {}
         self._is_over = False
         self.results: Sequence[Written] = ()
@@ -58,13 +56,7 @@ class Transaction:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Commit, unless the block has failed; see `commit`."""
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
         if error is None and not self._is_over:
             await self.commit()
         self._is_over = True
@@ -77,21 +69,17 @@ class Transaction:
         fields: Iterable[str] | None = None,
         missing_ok: bool = False,
     ) -> Read:
-        """Read an object, from a cache if the bound allows it; the commit rests on what it says.
+        """Read an object, from a cache if the bound allows it; the commit validates the read.
 
-        Args:
-            class_name: Its class.
-            id_: The object.
-            fields: Only these fields; then changes of others do not abort the transaction.
-            missing_ok: Return None as the value of an object that is not there; that it is not is
-                noted as well.
+        With `fields`, changes of other fields do not abort the transaction. With `missing_ok` an
+        absent object has the value None; its absence is validated as well.
 
         Raises:
-            NotFound: It is not there.
+            NotFound: It is absent, and `missing_ok` is not set.
             ValueError: The transaction has written the object before, or is over.
             PortolanError: There is no answer.
         """
-        resource = Resource.of(class_name, id_, fields)
+        resource = ObjectResource.of(class_name, id_, fields)
         self._check_open()
         if (class_name, id_) in self._operations:
             raise ValueError(f"{class_name}/{id_} is read after it was written")
@@ -104,7 +92,7 @@ class Transaction:
         return read_of(answer, missing_ok=missing_ok)
 
     def put(self, class_name: str, id_: str, value: Mapping[str, Any]) -> None:
-        """Set an object to a value, whether it is there or not."""
+        """Set an object to a value, whether it exists or not."""
         self._add("put", class_name, id_, dict(value))
 
     def patch(self, class_name: str, id_: str, changes: Mapping[str, Any]) -> None:
@@ -116,30 +104,28 @@ class Transaction:
         self._add("update", class_name, id_, dict(changes))
 
     def delete(self, class_name: str, id_: str) -> None:
-        """Delete an object."""
         self._add("delete", class_name, id_)
 
     async def commit(self) -> Sequence[Written]:
-        """Let all of it happen, or nothing; returns what became of each write, in their order.
+        """Commit everything or nothing; return the result of each write, in their order.
 
         Raises:
-            TransactionAborted: What was read is no longer so; it names that.
-            Problem: One of the writes cannot be done, so that none was.
-            Unreachable: It is not known what came of it.
+            TransactionAborted: Something that was read has changed; `changed` names it.
+            Problem: One of the writes was refused, so that none was executed.
+            Unreachable: The outcome is unknown.
         """
         self._check_open()
+        # Before the await: a commit whose outcome is unknown is not sent again.
         self._is_over = True
         self.results = await self._commit(self)
         return self.results
 
     @property
     def written(self) -> Sequence[_RecordKey]:
-        """Class and id of the objects that it writes."""
         return tuple(self._operations)
 
     @property
     def body(self) -> dict[str, list[dict[str, Any]]]:
-        """The read set and the writes, as they are sent."""
         reads = [
             {"class": resource.class_name, "id": resource.id, "etag": _tag(answer)}
             for resource, answer in self._seen.items()
@@ -162,19 +148,17 @@ class Transaction:
 
 @dataclass(eq=False)
 class Transactor:
-    """Sends transactions, and remembers what they wrote and what they read in vain."""
+    """Sends transactions; remembers what they wrote, and which of their reads were outdated."""
 
-    _read: Callable[[Resource], Awaitable[Answer]]
-    _connection: Connection
+    _read: Callable[[ObjectResource], Awaitable[ReadAnswer]]
+    _connection: ServiceConnection
     _own_writes: OwnWrites
     _sleep: Callable[[float], Awaitable[None]]
 
     def begin(self) -> Transaction:
-        """Begin a transaction."""
         return Transaction(self._read, self._send)
 
     async def run(self, work: Callable[[Transaction], Awaitable[_T]], attempts: int) -> _T:
-        """Do some work in a transaction, again if it is aborted; see `CoherentClient.transact`."""
         if attempts < 1:
             raise ValueError("attempts must be at least 1")
         pause = _FIRST_PAUSE_S
@@ -194,12 +178,10 @@ class Transactor:
         body = transaction.body
         if not any(body.values()):
             return ()
-        headers = {"Content-Type": "application/json"}
         with ExitStack() as stack:
             for class_name, id_ in transaction.written:
                 stack.enter_context(self._own_writes.writing(class_name, [id_]))
-            content = orjson.dumps(body)
-            response = await self._connection.send("POST", "transactions", headers, content)
+            response = await self._connection.post("transactions", orjson.dumps(body))
         if response.status == OK:
             return [_written(result) for result in _results(response.content)]
         problem = problem_of(response.status, response.content, response.headers)
@@ -209,7 +191,7 @@ class Transactor:
         raise problem
 
 
-def _tag(answer: Answer) -> str | None:
+def _tag(answer: ReadAnswer) -> str | None:
     """Return the tag to compare; a proxy that compresses makes it weak, but names the same."""
     return answer.etag.removeprefix("W/") if answer.etag and answer.status == OK else None
 

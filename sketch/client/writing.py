@@ -9,13 +9,13 @@ import orjson
 
 from sketch.client.answers import Written
 from sketch.client.clock import Clock
-from sketch.client.connection import Connection, Response
+from sketch.client.connection import ServiceConnection, ServiceResponse
 from sketch.client.own_writes import OwnWrites
 from sketch.client.problems import problem_of
-from sketch.client.resources import Resource, segment
+from sketch.client.resources import ObjectResource, segment
 from sketch.protocol.wire import GroupMap
 
-__all__ = ["PatchForm", "Writer"]
+__all__ = ["ObjectWriter", "PatchForm"]
 
 PatchForm = Literal["merge", "json", "update"]
 """Merge Patch (RFC 7396), JSON Patch (RFC 6902), or operators (docs/schema.md)."""
@@ -26,23 +26,23 @@ _PATCHES: Mapping[PatchForm, str] = {
     "update": "application/vnd.portolan.update+json",
 }
 _WHOLE: Mapping[str, str] = {"Prefer": "return=representation"}
-"""Requests the whole object (RFC 7240, section 4.2), so that reads need not."""
+"""Requests the whole object (RFC 7240, section 4.2), so that the next read is a copy."""
 _FIRST_ERROR = 400
 
 
-class Writer:
+class ObjectWriter:
     """Writes objects of one database.
 
-    `groups` returns the groups of each class, as far as they are known; `keep` receives what was
-    written, with the response and when it was sent.
+    `groups` returns the groups of each class, as far as they are known; `keep` receives the
+    resource, the response and when the write was sent.
     """
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ServiceConnection,
         own_writes: OwnWrites,
         groups: Callable[[], GroupMap],
-        keep: Callable[[Resource, Response, float], None],
+        keep: Callable[[ObjectResource, ServiceResponse, float], None],
         clock: Clock,
     ) -> None:
         self.__connection = connection
@@ -56,13 +56,10 @@ class Writer:
     ) -> Written:
         """Create an object, or a list of them; the service makes ids for those that have none.
 
-        Args:
-            class_name: Their class.
-            value: The object, or the list.
-            idempotency_key: Makes it safe to send the same again.
+        With an `idempotency_key` it is safe to send the same again.
 
         Raises:
-            Problem: The service refused; Unreachable: it is not known what came of it.
+            Problem: The service refused; Unreachable: the outcome is unknown.
         """
         objects = value if isinstance(value, list) else [value]
         ids = [each["id"] for each in objects if isinstance(each.get("id"), str)]
@@ -82,25 +79,19 @@ class Writer:
         create_only: bool = False,
         idempotency_key: str | None = None,
     ) -> Written:
-        """Set an object, or some of its fields, to a value.
+        """Set an object to a value, or some `fields` of an object that exists.
 
-        Args:
-            class_name: Its class.
-            id_: The object.
-            value: The fields.
-            fields: Only these fields are set; the object must be there.
-            if_match: Only if this is still its tag.
-            create_only: Only if it is not there.
-            idempotency_key: Makes it safe to send the same again.
+        With `if_match` only if this is still its tag; with `create_only` only if it is absent. With
+        an `idempotency_key` it is safe to send the same again.
 
         Raises:
-            PreconditionFailed: It is not as `if_match` or `create_only` say.
-            Problem: The service refused; Unreachable: it is not known what came of it.
+            PreconditionFailed: The object is not as `if_match` or `create_only` require.
+            Problem: The service refused; Unreachable: the outcome is unknown.
         """
         headers = _headers(if_match, idempotency_key)
         if create_only:
             headers["If-None-Match"] = "*"
-        resource = Resource.of(class_name, id_, fields)
+        resource = ObjectResource.of(class_name, id_, fields)
         return await self.__write("PUT", resource, headers, value, resource.fields)
 
     async def patch(
@@ -113,24 +104,20 @@ class Writer:
         if_match: str | None = None,
         idempotency_key: str | None = None,
     ) -> Written:
-        """Change an object.
+        """Change an object; with `if_match` only if this is still its tag.
 
-        Args:
-            class_name: Its class.
-            id_: The object.
-            changes: The patch.
-            form: What kind of patch it is.
-            if_match: Only if this is still its tag.
-            idempotency_key: Makes it safe to send the same again.
+        With an `idempotency_key` it is safe to send the same again.
 
         Raises:
-            PreconditionFailed: The object is not as `if_match` says.
-            Problem: The service refused; Unreachable: it is not known what came of it.
+            PreconditionFailed: The object is not as `if_match` requires.
+            Problem: The service refused; Unreachable: the outcome is unknown.
         """
         headers = _headers(if_match, idempotency_key)
         headers["Content-Type"] = _PATCHES[form]
         touched = tuple(changes) if form != "json" and isinstance(changes, Mapping) else ()
-        return await self.__write("PATCH", Resource.of(class_name, id_), headers, changes, touched)
+        return await self.__write(
+            "PATCH", ObjectResource.of(class_name, id_), headers, changes, touched
+        )
 
     async def delete(
         self,
@@ -140,33 +127,30 @@ class Writer:
         if_match: str | None = None,
         idempotency_key: str | None = None,
     ) -> Written:
-        """Delete an object.
+        """Delete an object; with `if_match` only if this is still its tag.
 
-        Args:
-            class_name: Its class.
-            id_: The object.
-            if_match: Only if this is still its tag.
-            idempotency_key: Makes it safe to send the same again.
+        With an `idempotency_key` it is safe to send the same again.
 
         Raises:
-            NotFound: It is not there.
-            PreconditionFailed: It is not as `if_match` says.
-            Problem: The service refused; Unreachable: it is not known what came of it.
+            NotFound: It is absent.
+            PreconditionFailed: It is not as `if_match` requires.
+            Problem: The service refused; Unreachable: the outcome is unknown.
         """
         headers = _headers(if_match, idempotency_key)
-        return await self.__write("DELETE", Resource.of(class_name, id_), headers)
+        return await self.__write("DELETE", ObjectResource.of(class_name, id_), headers)
 
     async def __write(
         self,
         method: str,
-        resource: Resource,
+        resource: ObjectResource,
         headers: dict[str, str],
         value: Any = None,
         touched: tuple[str, ...] = (),
     ) -> Written:
-        """Send a write, remembered by the groups whose fields it touches; none: by all."""
-        shown = Resource.of(resource.class_name, resource.id, touched or None)
+        """Send a write that touches some fields, none: all; it is remembered by their groups."""
+        shown = ObjectResource.of(resource.class_name, resource.id, touched or None)
 
+        # Called once the write has ended: by then the filter's map may have other groups.
         def groups() -> tuple[str, ...]:
             return shown.groups(self.__groups()) if touched else ()
 
@@ -176,7 +160,9 @@ class Writer:
         self.__keep(resource, response, sent)
         return _written(response)
 
-    async def __send(self, method: str, path: str, headers: dict[str, str], value: Any) -> Response:
+    async def __send(
+        self, method: str, path: str, headers: dict[str, str], value: Any
+    ) -> ServiceResponse:
         content = None if value is None else orjson.dumps(value)
         if content is not None:
             headers.setdefault("Content-Type", "application/json")
@@ -186,7 +172,7 @@ class Writer:
         return response
 
 
-def _written(response: Response) -> Written:
+def _written(response: ServiceResponse) -> Written:
     return Written(
         orjson.loads(response.content) if response.content else None,
         response.headers.get("etag"),

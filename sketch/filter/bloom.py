@@ -29,9 +29,9 @@ _BATCH: Final = 16_384
 
 
 class BloomFilter:
-    """A set of keys that may say yes wrongly, but never no.
+    """A set of keys with false positives, but no false negatives.
 
-    Beside the plain bits it keeps one byte for each: testing it takes a single look-up, at the
+    In addition to the bits it keeps one byte for each: testing it takes a single look-up, at the
     price of eight times the memory.
     """
 
@@ -47,11 +47,7 @@ class BloomFilter:
 
     @classmethod
     def from_bits(cls, shape: FilterShape, bits: bytes | bytearray | memoryview) -> BloomFilter:
-        """Return a filter of bits, most significant bit first.
-
-        Raises:
-            ValueError: They are not as many as the shape says.
-        """
+        """Return a filter of bits, most significant first; `ValueError` for a wrong length."""
         if memoryview(bits).nbytes != shape.size:
             raise ValueError("the bits are not as many as the shape says")
         filter_ = cls(shape)
@@ -61,17 +57,16 @@ class BloomFilter:
 
     @property
     def bits(self) -> memoryview:
-        """The plain bit array as it stands, most significant bit first; not to be written."""
+        """The bit array, most significant bit first; a view that changes with the filter."""
         return memoryview(self._bits).toreadonly()
 
     def add(self, key: Key) -> None:
-        """Add a key."""
         for position in positions(key, self.shape):
             self._cells[position] = 1
+            # Most significant bit first, as on the wire (docs/sketch-wire.md).
             self._bits[position >> 3] |= 0x80 >> (position & 7)
 
     def add_many(self, keys: Keys) -> None:
-        """Add many keys."""
         found = positions_of(hash_all(keys, self._seed), self.shape).reshape(-1)
         masks = np.right_shift(np.uint8(0x80), (found & 7).astype(np.uint8))
         np.bitwise_or.at(np.frombuffer(self._bits, np.uint8), found >> 3, masks)
@@ -96,11 +91,10 @@ class BloomFilter:
     __contains__ = contains
 
     def contains_many(self, keys: Keys) -> NDArray[np.bool_]:
-        """Test many keys; the results are in their order."""
         return self.contains_hashes(hash_all(keys, self._seed))
 
     def contains_hashes(self, hashes: NDArray[Any]) -> NDArray[np.bool_]:
-        """Test many keys by their hashes, 16 bytes in each row, of the filter's seed.
+        """Test many keys by their hashes, 16 bytes in each row, made with the filter's seed.
 
         Raises:
             ValueError: The rows are no hashes.
@@ -114,17 +108,16 @@ class BloomFilter:
 
     @property
     def fill_ratio(self) -> float:
-        """The share of the bits that are set."""
         return int.from_bytes(self._bits).bit_count() / self._size
 
     @property
     def false_positive_rate(self) -> float:
-        """The share of keys that were never added, but are found, as the bits stand."""
+        """The share of keys that were never added but are found, with the bits as they are."""
         return float(self.fill_ratio**self.shape.hashes)
 
     @property
     def estimated_count(self) -> float:
-        """How many different keys were added, about; infinite if all bits are set."""
+        """An estimate of how many different keys were added; infinite if all bits are set."""
         fill = self.fill_ratio
         return inf if fill == 1 else -self._size / self.shape.hashes * log(1 - fill)
 
@@ -132,7 +125,7 @@ class BloomFilter:
         return np.frombuffer(self._cells, np.uint8)
 
     def _least(self, words: NDArray[np.uint32]) -> NDArray[np.uint8]:
-        """Return the least cell of each key: nothing, unless all of its bits are set."""
+        """Return the least cell of each key: 0, unless all of its bits are set."""
         cells = self._view()
         rounds = position_rounds(words, self.shape)
         # No position lies outside, so that clipping changes nothing; it spares the check.

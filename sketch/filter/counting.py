@@ -11,10 +11,10 @@ __all__ = ["CountingFilter"]
 
 
 class CountingFilter:
-    """Counts the keys of each bit, and keeps the plain bits beside.
+    """Counts the keys of each bit, and keeps the plain bits as well.
 
-    It remembers its keys, so that each enters once and none leaves that is not there: counts are
-    exact, and none takes another key out.
+    It remembers its keys, so that each enters once and none leaves that is absent: counts are
+    exact, and no key removes another.
 
     Attributes:
         bits: The plain filter, always up to date.
@@ -35,11 +35,9 @@ class CountingFilter:
 
     @property
     def bits_set(self) -> int:
-        """How many bits are set."""
         return int.from_bytes(self.bits).bit_count()
 
     def add(self, key: str) -> None:
-        """Add a key; once, however often it is called."""
         if key in self.keys:
             return
         self.keys.add(key)
@@ -50,7 +48,6 @@ class CountingFilter:
                 self._flip(position)
 
     def discard(self, key: str) -> None:
-        """Remove a key, if it is there."""
         if key not in self.keys:
             return
         self.keys.remove(key)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, Final, TypeAlias, cast
@@ -16,12 +15,10 @@ from sketch.filter.shape import FilterShape
 __all__ = [
     "STRIDE",
     "WORD",
-    "Hashes",
     "Key",
     "Keys",
     "as_words",
     "hash_all",
-    "hash_words",
     "position_rounds",
     "positions",
     "positions_of",
@@ -45,37 +42,20 @@ _LITTLE: Final = np.dtype("<u4")
 _WORD_BITS: Final = np.uint64(32)
 
 
-def _octets(key: Key) -> bytes:
-    """Return what of a key is hashed.
-
-    Text is never given to mmh3 as it is: its functions that take text end the process on lone
-    surrogates.
-
-    Raises:
-        UnicodeEncodeError: The key is no text that has a form in UTF-8.
-    """
-    return key.encode() if isinstance(key, str) else key
-
-
 def positions(key: Key, shape: FilterShape) -> tuple[int, ...]:
     """Return the bits of a key, `shape.hashes` numbers below `shape.bits`.
 
     Raises:
-        UnicodeEncodeError: The key is no text that has a form in UTF-8.
+        UnicodeEncodeError: The key is text that has no form in UTF-8.
     """
-    words = mmh3.mmh3_x86_128_uintdigest(_octets(key), shape.seed)
+    # Text as it is would end the process if it held lone surrogates.
+    data = key.encode() if isinstance(key, str) else key
+    words = mmh3.mmh3_x86_128_uintdigest(data, shape.seed)
     at = words & WORD
     stride = (words >> 33) & 0x7FFF_FFFF | STRIDE
     bits = shape.bits
+    # A word scaled to [0, bits) by multiply and shift: `bits` need not be a power of two.
     return tuple([(at + number * stride & WORD) * bits >> 32 for number in range(shape.hashes)])
-
-
-def hash_words(key: Key, seed: int) -> tuple[int, int, int, int]:
-    """Return the four words of a key's hash."""
-    first, second, third, fourth = struct.unpack(
-        "<4I", mmh3.mmh3_x86_128_digest(_octets(key), seed)
-    )
-    return first, second, third, fourth
 
 
 def hash_all(keys: Keys, seed: int) -> Hashes:
@@ -83,23 +63,22 @@ def hash_all(keys: Keys, seed: int) -> Hashes:
 
     Raises:
         TypeError: Some keys are text and some are bytes.
-        UnicodeEncodeError: A key is no text that has a form in UTF-8.
+        UnicodeEncodeError: A key is text that has no form in UTF-8.
     """
     # No step of these loops is Python code: that would be most of a batch's time.
+    digests: Iterable[bytes]
     if keys and isinstance(keys[0], str):
-        encoded: Iterable[bytes] = map(str.encode, cast("Sequence[str]", keys))
+        # What mmh3 must not see fails here, all at once; to encode each key takes a third longer.
+        "".join(cast("Sequence[str]", keys)).encode()
+        digests = map(mmh3.hash_bytes, keys, repeat(seed), repeat(False))
     else:
-        encoded = cast("Sequence[bytes]", keys)
-    joined = b"".join(map(mmh3.mmh3_x86_128_digest, encoded, repeat(seed)))
+        digests = map(mmh3.mmh3_x86_128_digest, cast("Sequence[bytes]", keys), repeat(seed))
+    joined = b"".join(digests)
     return np.frombuffer(joined, _LITTLE).reshape(-1, _WORDS)
 
 
 def positions_of(hashes: NDArray[Any], shape: FilterShape) -> NDArray[np.int64]:
-    """Return the bits of many keys, one row for each hash of 16 bytes.
-
-    Raises:
-        ValueError: The rows are no hashes.
-    """
+    """Return the bits of many keys, one row for each hash; raises `ValueError`, see `as_words`."""
     return np.stack(list(position_rounds(as_words(hashes), shape)), axis=1)
 
 
@@ -124,4 +103,5 @@ def position_rounds(words: Hashes, shape: FilterShape) -> Iterator[NDArray[np.in
     for _ in range(shape.hashes):
         # Positions are below 2³¹: as signed numbers they are the same, and indices as they stand.
         yield (at * bits >> _WORD_BITS).view(np.int64)
+        # Wraps around in 32 bits, as the hash family requires.
         at += stride

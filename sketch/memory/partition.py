@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from uuid import uuid4
 
 from sketch.filter.counting import CountingFilter
 from sketch.filter.shape import FilterShape
 from sketch.memory.records import Deadlines, OwedPurges, Registrations, Versions
 from sketch.protocol.bounds import lifetime_us, microseconds
-from sketch.protocol.port import EndResult, Partition, PartitionState, ResultChanges, SketchLimits
+from sketch.protocol.port import (
+    EndResult,
+    Partition,
+    ResultChanges,
+    SketchLimits,
+    SketchPartitionState,
+)
 
 __all__ = ["MemoryPartition"]
-
-
-@dataclass(slots=True)
-class _Write:
-    held: dict[str, bool] = field(default_factory=dict)
 
 
 class MemoryPartition:
@@ -37,7 +37,7 @@ class MemoryPartition:
         self._handed = Deadlines()
         self._stale = Deadlines()
         self._leases = Deadlines()
-        self._writes: dict[str, _Write] = {}
+        self._writes: dict[str, dict[str, bool]] = {}  # for each key, whether caches may hold it
         self._pending: dict[str, int] = {}
         self._concurrent: set[str] = set()
         self._contended: set[str] = set()
@@ -52,19 +52,19 @@ class MemoryPartition:
 
     @property
     def hands_out(self) -> bool:
-        """Whether copies may be alive."""
+        """Whether copies may be fresh."""
         return len(self._handed) > 0
 
     def begin(self, now: int, keys: Sequence[str], token: str) -> list[str]:
-        """Announce a write of keys; return those that caches may hold."""
+        """Announce a write, or further keys of it; return those that caches may hold."""
         write = self._writes.get(token)
         if write is None:
-            write = self._writes[token] = _Write()
+            write = self._writes[token] = {}
             self._leases.put(token, now + self._lease_us)
         for key in keys:
-            if key not in write.held:
-                write.held[key] = self._announce(now, key)
-        return [key for key in dict.fromkeys(keys) if write.held[key]]
+            if key not in write:
+                write[key] = self._announce(now, key)
+        return [key for key in dict.fromkeys(keys) if write[key]]
 
     def _announce(self, now: int, key: str) -> bool:
         handed = self._handed.of(key)
@@ -75,16 +75,17 @@ class MemoryPartition:
         if self._pending[key] > 1:
             self._concurrent.add(key)
         self.versions.forget(key)
+        # After a loss, caches may hold any key.
         return handed > now or now < self.saturated_until
 
     def end(self, now: int, token: str, versions: Mapping[str, int]) -> EndResult:
-        """End a pending write, set its versions, owe purges."""
+        """End a pending write, set its versions, owe purges; a token that is unknown has ended."""
         write = self._writes.pop(token, None)
         if write is None:
             return EndResult.DONE
         self._leases.discard(token)
-        contended = not self._contended.isdisjoint(write.held)
-        for key, held in write.held.items():
+        contended = not self._contended.isdisjoint(write)
+        for key, held in write.items():
             pending = self._withdraw(now, key)
             if self._handed.of(key) > now:
                 self.versions.record_write(key, versions.get(key), pending=pending)
@@ -97,18 +98,19 @@ class MemoryPartition:
     def close(
         self, now: int, token: str, versions: Mapping[str, int], changes: ResultChanges
     ) -> EndResult:
-        """End a write, if nothing speaks against what it says of query results."""
+        """End a write, unless its changes of query results are out of date."""
         write = self._writes.get(token)
+        # A query was registered since the changes were computed: it may be affected, too.
         if write is not None and changes.sequence != self.queries.sequence:
             if changes.pauses_registration:
                 self.queries.keep_quiet(now)
             return EndResult.BEHIND
-        if write is not None and changes.exclusive and not self._concurrent.isdisjoint(write.held):
+        if write is not None and changes.exclusive and not self._concurrent.isdisjoint(write):
             return EndResult.CONCURRENT
         return self.end(now, token, versions)
 
     def changed(self, now: int, query: str) -> None:
-        """Note that a query's result may have changed: all its copies until now are stale."""
+        """Record that a query's result may have changed: all copies until now are stale."""
         handed = self._handed.of(query)
         self.queries.discard(query)
         if handed > now:
@@ -117,7 +119,7 @@ class MemoryPartition:
             self.purges.owe(now, query)
 
     def report_query(self, now: int, query: str, ttl_us: int) -> int:
-        """Register a query whose result is about to be read; return the TTL it may have."""
+        """Register a query whose result is about to be read; return its TTL."""
         if not self.queries.is_open(now, query):
             return 0
         granted = self.report_read(now, (query,), ttl_us)
@@ -139,12 +141,12 @@ class MemoryPartition:
         return False
 
     def report_read(self, now: int, keys: Sequence[str], ttl_us: int) -> int:
-        """Note that an answer is about to be read; return the TTL that it may have."""
+        """Report that a response is about to be read; return its TTL."""
         if ttl_us <= 0 or now < self.uncacheable_until or self._is_refused(keys):
             return 0
-        alive = now + self._limits.layers * ttl_us + self._margin_us
+        fresh = now + self._limits.layers * ttl_us + self._margin_us
         for key in keys:
-            self._handed.extend(key, alive)
+            self._handed.extend(key, fresh)
             self.versions.await_fill(key)
         return ttl_us
 
@@ -152,13 +154,15 @@ class MemoryPartition:
         if pending := {key for key in keys if key in self._pending}:
             self._contended |= pending
             return True
+        # A full partition makes new keys uncacheable; it neither grows nor forgets a copy.
         new = sum(key not in self._handed for key in keys)
         return new > 0 and len(self._handed) + new > self._limits.keys
 
     def expire(self, now: int, most: int) -> int:
-        """Remove what has expired, at most so many keys of either kind; return how many."""
+        """Remove what has expired, at most `most` keys of either kind; return how many."""
         stale = self._stale.take(now, most)
         for key in stale:
+            # A key with a pending write stays in the filter until that ends (`_withdraw`).
             if key not in self._pending:
                 self.filter.discard(key)
         handed = self._handed.take(now, most)
@@ -167,9 +171,8 @@ class MemoryPartition:
             self.queries.discard(key)
         return len(stale) + len(handed)
 
-    def state(self, now: int, partition: Partition) -> PartitionState:
-        """Return how it is."""
-        return PartitionState(
+    def state(self, now: int, partition: Partition) -> SketchPartitionState:
+        return SketchPartitionState(
             partition=partition,
             time_us=now,
             generation=self.generation,
@@ -182,14 +185,15 @@ class MemoryPartition:
             revalidate_all_until_us=self.saturated_until,
             uncacheable_until_us=self.uncacheable_until,
             purges=len(self.purges),
-            purges_due=self.purges.due(now),
-            first_purge_us=self.purges.first(),
+            purges_due=self.purges.next.due(now),
+            first_purge_us=self.purges.next.first(),
             bytes=None,
         )
 
     def orphans(self, now: int, limit: int) -> list[tuple[str, tuple[str, ...]]]:
-        """Return tokens and keys of writes whose leases have ended."""
+        """Return tokens and keys of writes whose leases have ended; they stay due."""
         tokens = self._leases.take(now, limit)
         for token in tokens:
+            # Recovery may fail as well, so they are returned again.
             self._leases.put(token, now)
-        return [(token, tuple(self._writes[token].held)) for token in tokens]
+        return [(token, tuple(self._writes[token])) for token in tokens]

@@ -12,7 +12,7 @@ __all__ = ["Deadlines", "OwedPurges", "Registrations", "Versions"]
 
 
 class Deadlines:
-    """Keys with a time each; adding and taking costs amortised logarithmic time."""
+    """Keys with a time each; `put` and `take` cost amortised logarithmic time."""
 
     def __init__(self) -> None:
         self._times: dict[str, int] = {}
@@ -44,11 +44,9 @@ class Deadlines:
         return None
 
     def due(self, now: int) -> int:
-        """Return how many times are not after `now`."""
         return sum(time <= now for time in self._times.values())
 
     def put(self, key: str, time: int) -> None:
-        """Set the time of a key."""
         self._times[key] = time
         # A later time is found when the earlier one comes up.
         if key not in self._queued or time < self._queued[key]:
@@ -56,15 +54,14 @@ class Deadlines:
             heappush(self._queue, (time, key))
 
     def extend(self, key: str, until: int) -> None:
-        """Set the time of a key, by maximum."""
         self.put(key, max(until, self.of(key)))
 
     def discard(self, key: str) -> None:
-        """Forget a key; its place in the queue goes when it comes up."""
+        # Its entry in the queue is dropped when it comes up.
         self._times.pop(key, None)
 
     def take(self, now: int, most: int) -> list[str]:
-        """Remove keys whose time is not after `now`, at most so many; return them in order."""
+        """Remove keys whose time is not after `now`, at most `most`; return them in order."""
         taken: list[str] = []
         while self._queue and self._queue[0][0] <= now and len(taken) < most:
             queued, key = heappop(self._queue)
@@ -83,8 +80,11 @@ class Deadlines:
 class OwedPurges:
     """For each key the times at or after which it must be purged.
 
-    A purge that begins later does for all times before it. The repeated ones are put off to a few
-    instants, so that a key that is written all the time owes but a few.
+    A purge that begins later serves all times before it. The repeated ones are rounded up to a few
+    instants, so that a key that is written continuously owes only a few.
+
+    Attributes:
+        next: When each key is handed out next.
     """
 
     def __init__(self, limits: SketchLimits) -> None:
@@ -93,18 +93,10 @@ class OwedPurges:
         self._step_us = again_step_us(limits)
         self._lease_us = microseconds(limits.purge_lease_s)
         self._owed: dict[str, set[int]] = {}
-        self._next = Deadlines()
+        self.next = Deadlines()
 
     def __len__(self) -> int:
         return len(self._owed)
-
-    def due(self, now: int) -> int:
-        """Return how many keys are due and not given out."""
-        return self._next.due(now)
-
-    def first(self) -> int | None:
-        """Return when the first key is given out next; None: there is none."""
-        return self._next.first()
 
     def owe(self, now: int, key: str) -> None:
         """Owe a purge now, and one after the longest fill; unless nothing is purged."""
@@ -114,29 +106,29 @@ class OwedPurges:
         again = -(-(due + self._again_us) // self._step_us) * self._step_us
         later = {time for time in self._owed.get(key, ()) if time > due}
         self._owed[key] = later | {due, again}
-        self._next.put(key, due)
+        self.next.put(key, due)
 
     def take(self, now: int, limit: int) -> list[str]:
-        """Give out keys that are due; their ticket is the time."""
-        keys = self._next.take(now, limit)
+        """Hand out keys that are due; their ticket is the time."""
+        keys = self.next.take(now, limit)
         for key in keys:
-            self._next.put(key, now + self._lease_us)
+            self.next.put(key, now + self._lease_us)
         return keys
 
     def acknowledge(self, key: str, ticket: int) -> None:
-        """Strike off what a purge that was given out at a time does for."""
+        """Remove the times that a purge with this ticket serves."""
         left = {time for time in self._owed.pop(key, ()) if time > ticket}
-        self._next.discard(key)
+        self.next.discard(key)
         if left:
             self._owed[key] = left
-            self._next.put(key, min(left))
+            self.next.put(key, min(left))
 
 
 _QUIET_US = 100_000
 
 
 class Registrations:
-    """The keys of query results of which copies may be alive that no write has outdated."""
+    """The keys of query results that may have fresh copies, and that no write has outdated."""
 
     def __init__(self, most: int, first: int) -> None:
         self._most = most
@@ -148,23 +140,20 @@ class Registrations:
         return key in self._numbers
 
     def is_open(self, now: int, key: str) -> bool:
-        """Whether a query may be registered, unless it is already."""
+        """Whether a query is registered, or may be."""
         if key in self._numbers:
             return True
         return now >= self._quiet_until and len(self._numbers) < self._most
 
     def add(self, key: str) -> None:
-        """Register a query."""
         if key not in self._numbers:
             self.sequence += 1
             self._numbers[key] = self.sequence
 
     def discard(self, key: str) -> None:
-        """Register a query no more."""
         self._numbers.pop(key, None)
 
     def keep_quiet(self, now: int) -> None:
-        """Let nobody register for a moment."""
         self._quiet_until = now + _QUIET_US
 
     def since(self, sequence: int) -> QueryRegistrations:
@@ -180,7 +169,7 @@ class Versions:
     """The last version of each key that caches may hold.
 
     While writes to a key are pending its version is unknown, but the highest version that one of
-    them made is kept in mind: the write that ends last need not be the one that came last.
+    them made is remembered: the write that ends last need not be the latest.
     """
 
     def __init__(self) -> None:
@@ -193,11 +182,11 @@ class Versions:
         return self._known.get(key)
 
     def fill_of(self, key: str) -> str | None:
-        """Return the token that lets a key be filled, if it waits for that."""
+        """Return the token that allows to fill a key, if a reader was given one."""
         return self._fills.get(key)
 
     def await_fill(self, key: str) -> None:
-        """Let a key be filled, if nothing is known of it; several readers share the token."""
+        """Allow to fill a key whose version is unknown; several readers share the token."""
         if key not in self._known:
             self._fills.setdefault(key, uuid4().hex)
 
@@ -208,13 +197,14 @@ class Versions:
             self._known[key] = version
 
     def forget(self, key: str) -> None:
-        """Know nothing of a key, and ignore what readers have read until now."""
+        """Forget the version of a key, and refuse what readers have read until now."""
         for kept in (self._known, self._fills, self._unseen):
             kept.pop(key, None)
 
     def record_write(self, key: str, version: int | None, *, pending: bool) -> None:
-        """Set the version that a write made; None: it is not known."""
+        """Set the version that a write made; None: it is unknown."""
         before = self._unseen.get(key, 0)
+        # One unknown version makes the highest one unknown.
         last = None if version is None or before is None else max(before, version)
         self.forget(key)
         if pending:

@@ -10,17 +10,17 @@ from sketch.memory.partition import MemoryPartition
 from sketch.protocol.bounds import by_partition, checked, checked_keys, granted_us, known_versions
 from sketch.protocol.port import (
     BeginResult,
+    CacheGrant,
     EndResult,
-    Grant,
+    FilterSnapshot,
     OnContention,
     Partition,
-    PartitionState,
     PendingWrite,
     Purge,
     QueryRegistrations,
     ResultChanges,
     SketchLimits,
-    Snapshot,
+    SketchPartitionState,
 )
 from sketch.protocol.union import NO_GENERATION, full_bits, united
 
@@ -33,12 +33,12 @@ def system_clock() -> int:
 
 
 class MemorySketch:
-    """See `sketch.protocol.port.ServerSketch` and `PurgeQueue`.
+    """A `ServerSketch` and `PurgeQueue` in memory.
 
     Args:
         clock: Returns microseconds since 1970.
-        fresh: Whether there has never been a sketch before this one; if there was, its promises are
-            unknown, and until they have run out everything is to be revalidated.
+        fresh: Whether there was never a sketch before this one. If there was, its grants are
+            unknown, and until they have expired everything is revalidated.
     """
 
     kept_in = "memory"
@@ -55,24 +55,22 @@ class MemorySketch:
         self.shape = shape
         self._clock = clock
         self._fresh = fresh
-        self._begun_us = clock()
+        self._started_us = clock()
         self._partitions: dict[Partition, MemoryPartition] = {}
 
     async def create(self, partition: Partition) -> None:
-        """Begin a partition that has never been: nothing of it is in any cache."""
         if partition not in self._partitions:
             now = self._clock()
             self._partitions[partition] = MemoryPartition(self.limits, self.shape, now, fresh=True)
 
     async def invalidate(self, partition: Partition) -> None:
-        """See the port."""
         renewed = MemoryPartition(self.limits, self.shape, self._clock(), fresh=False)
         known = self.partition(partition)
+        # Owed purges stay owed: caches may still hold those copies.
         renewed.purges, renewed.layout, renewed.schema = known.purges, known.layout, known.schema
         self._partitions[partition] = renewed
 
     async def layout(self, partition: Partition) -> str:
-        """See the port."""
         return self.partition(partition).layout
 
     async def adopt(
@@ -84,7 +82,6 @@ class MemorySketch:
         invalidate: bool = False,
         schema: str = "",
     ) -> bool:
-        """See the port."""
         it = self.partition(partition)
         if it.layout != before:
             return False
@@ -94,7 +91,6 @@ class MemorySketch:
         return True
 
     async def begin(self, partition: Partition, keys: Sequence[str], token: str) -> BeginResult:
-        """See the port."""
         own = checked_keys(keys)
         now, it = self._expired(partition, len(own))
         return BeginResult(tuple(it.begin(now, own, checked(token))), it.queries.sequence)
@@ -106,7 +102,6 @@ class MemorySketch:
         versions: Mapping[str, int],
         changes: ResultChanges | None = None,
     ) -> EndResult:
-        """See the port."""
         known = known_versions(versions)
         now, it = self._expired(partition, len(versions))
         if changes is None:
@@ -117,47 +112,45 @@ class MemorySketch:
 
     async def report_query(
         self, partition: Partition, key: str, ttl_s: float, schema: str = ""
-    ) -> Grant:
-        """See the port."""
+    ) -> CacheGrant:
         now, it = self._expired(partition, 1)
         if schema != it.schema:
-            return Grant(now, adopted=False)
-        return Grant(now, it.report_query(now, checked(key), granted_us(self.limits, ttl_s)))
+            return CacheGrant(now, adopted=False)
+        return CacheGrant(now, it.report_query(now, checked(key), granted_us(self.limits, ttl_s)))
 
     async def registrations(self, partition: Partition, since: int) -> QueryRegistrations:
-        """See the port."""
         return self.partition(partition).queries.since(since)
 
     async def invalidate_results(self, partition: Partition, queries: Sequence[str]) -> None:
-        """See the port."""
         now, it = self._expired(partition, len(queries))
         for query in queries:
             it.changed(now, checked(query))
 
-    async def report_read(self, partition: Partition, keys: Sequence[str], ttl_s: float) -> Grant:
-        """See the port."""
+    async def report_read(
+        self, partition: Partition, keys: Sequence[str], ttl_s: float
+    ) -> CacheGrant:
         own = checked_keys(keys)
         now, it = self._expired(partition, len(own))
         ttl_us = it.report_read(now, own, granted_us(self.limits, ttl_s) if own else 0)
         fills = (fill for key in own if (fill := it.versions.fill_of(key)))
-        return Grant(now, ttl_us, tuple(map(it.versions.of, own)), ",".join(dict.fromkeys(fills)))
+        return CacheGrant(
+            now, ttl_us, tuple(map(it.versions.of, own)), ",".join(dict.fromkeys(fills))
+        )
 
     async def fill(self, partition: Partition, fill: str, versions: Mapping[str, int]) -> None:
-        """See the port."""
         tokens = frozenset(fill.split(","))
         _, it = self._expired(partition, len(versions))
         for key, version in known_versions(versions).items():
             it.versions.fill(key, tokens, version)
 
-    async def snapshot(self, partitions: Sequence[Partition]) -> Snapshot:
-        """See the port; no partitions have an empty filter."""
+    async def snapshot(self, partitions: Sequence[Partition]) -> FilterSnapshot:
+        """Without partitions: an empty filter."""
         if partitions:
             return united([self._snapshot(partition) for partition in partitions])
         empty = bytes(self.shape.bits // 8)
-        return Snapshot(self.shape, empty, self._clock(), NO_GENERATION, 0)
+        return FilterSnapshot(self.shape, empty, self._clock(), NO_GENERATION, 0)
 
     async def orphans(self, partitions: Sequence[Partition], limit: int) -> list[PendingWrite]:
-        """See the port."""
         found: list[PendingWrite] = []
         for partition in partitions:
             now, it = self._expired(partition, 1)
@@ -166,11 +159,10 @@ class MemorySketch:
         return found
 
     async def expire(self, partition: Partition, most: int = 1_000) -> int:
-        """Remove what has expired, and return how much there was; others do so in passing."""
+        """Remove what has expired, and return its number; other calls do so in passing."""
         return self.partition(partition).expire(self._clock(), most)
 
     async def take_purges(self, partitions: Sequence[Partition], limit: int) -> list[Purge]:
-        """See the port."""
         taken: list[Purge] = []
         for partition in partitions:
             now, it = self._expired(partition, 1)
@@ -179,14 +171,12 @@ class MemorySketch:
         return taken
 
     async def acknowledge_purges(self, purges: Sequence[Purge]) -> None:
-        """See the port."""
         for partition, own in by_partition(purges).items():
             _, it = self._expired(partition, len(own))
             for purge in own:
                 it.purges.acknowledge(purge.key, purge.ticket)
 
-    async def states(self, partitions: Sequence[Partition]) -> list[PartitionState]:
-        """See `sketch.protocol.port.Inspectable`."""
+    async def states(self, partitions: Sequence[Partition]) -> list[SketchPartitionState]:
         now = self._clock()
         return [self.partition(partition).state(now, partition) for partition in partitions]
 
@@ -194,14 +184,14 @@ class MemorySketch:
         """Return at once: no write lease is cached."""
 
     async def close(self) -> None:
-        """See the port."""
+        """Nothing is open."""
 
     def partition(self, partition: Partition) -> MemoryPartition:
-        """Return what is kept of a partition; a new one begins empty."""
+        """Return a partition; a new one is empty."""
         if partition not in self._partitions:
             # What came before this process may have handed out copies until it began, not later.
-            begun = self._begun_us
-            it = MemoryPartition(self.limits, self.shape, begun, fresh=self._fresh)
+            started = self._started_us
+            it = MemoryPartition(self.limits, self.shape, started, fresh=self._fresh)
             self._partitions[partition] = it
         return self._partitions[partition]
 
@@ -211,10 +201,10 @@ class MemorySketch:
         it.expire(now, max(self.limits.expired_at_once, 2 * keys))
         return now, it
 
-    def _snapshot(self, partition: Partition) -> Snapshot:
+    def _snapshot(self, partition: Partition) -> FilterSnapshot:
         now, it = self._expired(partition, self.limits.expired_at_once)
         all_stale = now < it.saturated_until
-        return Snapshot(
+        return FilterSnapshot(
             shape=self.shape,
             bits=full_bits(self.shape) if all_stale else bytes(it.filter.bits),
             time_us=now,

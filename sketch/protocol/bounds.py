@@ -22,15 +22,12 @@ __all__ = [
 
 KEYS_AT_ONCE: Final = 5_000
 KEY_BYTES: Final = 4_096
+# Lua's numbers are doubles: a larger version would not be exact in Redis.
 _HIGHEST_VERSION: Final = 2**53 - 1
 
 
 def checked(text: str) -> str:
-    """Return a key or token.
-
-    Raises:
-        SketchUnavailable: It is too long, or no text that has a form in UTF-8.
-    """
+    """Return a key or token; raises `SketchUnavailable` if it is too long, or not valid UTF-8."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
@@ -41,18 +38,14 @@ def checked(text: str) -> str:
 
 
 def checked_keys(keys: Sequence[str]) -> tuple[str, ...]:
-    """Return the keys of one call.
-
-    Raises:
-        SketchUnavailable: They are too many, or one of them is none.
-    """
+    """Return the keys of one call; raises `SketchUnavailable` if they are too many."""
     if len(keys) > KEYS_AT_ONCE:
         raise SketchUnavailable(f"The sketch takes at most {KEYS_AT_ONCE} keys at once.")
     return tuple(map(checked, keys))
 
 
 def known_versions(versions: Mapping[str, int]) -> dict[str, int]:
-    """Return the versions that are kept; a version beyond counts as unknown.
+    """Return the versions that are kept; a greater one counts as unknown.
 
     Raises:
         SketchUnavailable: They are too many, or one is of no key.
@@ -62,7 +55,6 @@ def known_versions(versions: Mapping[str, int]) -> dict[str, int]:
 
 
 def by_partition(purges: Iterable[Purge]) -> dict[Partition, list[Purge]]:
-    """Group purges by their partition."""
     partitions: dict[Partition, list[Purge]] = {}
     for purge in purges:
         partitions.setdefault(purge.partition, []).append(purge)
@@ -74,22 +66,20 @@ AGAINS: Final = 4
 
 
 def microseconds(seconds: float) -> int:
-    """Round seconds to microseconds."""
     return round(seconds * 1_000_000)
 
 
 def lifetime_us(limits: SketchLimits) -> int:
-    """Return after which time no copy that was ever handed out is alive."""
+    """Return after how many microseconds no copy that was ever handed out is fresh."""
     return limits.layers * microseconds(limits.longest_ttl_s) + microseconds(limits.margin_s)
 
 
 def granted_us(limits: SketchLimits, ttl_s: float) -> int:
-    """Return the TTL that an answer may be granted at most; 0 for what makes no sense."""
+    """Return the longest TTL that may be granted; 0 for one that is not a positive number."""
     if not isfinite(ttl_s) or ttl_s <= 0:
         return 0
     return microseconds(min(ttl_s, limits.longest_ttl_s))
 
 
 def again_step_us(limits: SketchLimits) -> int:
-    """Return the distance between the instants to which repeated purges are put off."""
     return max(1, microseconds(limits.purge_again_s or 0.0) // AGAINS)

@@ -14,7 +14,7 @@ from urllib.parse import quote
 __all__ = ["LONGEST", "TAG_DIGITS", "canonical_query", "key_of_query", "query_of_key", "tag_of"]
 
 LONGEST: Final = 1_000
-"""Bytes of a query that is cached; longer ones are answered, but not kept."""
+"""Bytes of a query that is cached; longer ones are answered, but not cached."""
 
 _UNESCAPED: Final = "!'()*~,"
 """What JavaScript's encodeURIComponent does not escape, and the comma of lists."""
@@ -33,7 +33,6 @@ def canonical_query(parameters: Iterable[tuple[str, str]]) -> str:
 
 
 def key_of_query(class_name: str, query: str) -> str:
-    """Return the key of the result of a canonical query."""
     return f"{class_name}{_SEPARATOR}{query}"
 
 
@@ -48,5 +47,4 @@ TAG_DIGITS: Final = 32
 
 
 def tag_of(database: str, key: str) -> str:
-    """Return the tag of a cache group of an object, 32 hexadecimal digits."""
     return blake2b(f"{database}/{key}".encode(), digest_size=TAG_DIGITS // 2).hexdigest()

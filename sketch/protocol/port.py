@@ -4,14 +4,13 @@ The sketch is kept in *partitions*, one for each class of a database. A key name
 one object, ``class/id#group``; all keys of one call belong to the same partition. Times are
 microseconds since 1970 on the sketch's own clock, which all replicas share.
 
-For each key the sketch knows two times. `handed_out` is the latest expiry of any copy that may
-lie in a cache. `stale_until` is `handed_out` as it stood at the last write. The key is in the
-filter while `stale_until` lies ahead, or while a write to it is pending.
+For each key the sketch knows two times. `handed_out` is the latest expiry of any copy in a cache.
+`stale_until` is `handed_out` at the time of the last write. The key is in the filter until
+`stale_until`, and while a write to it is pending.
 
-The result of a query has a key, too: ``class//`` and its canonical query
-(`sketch.protocol.keys`). It is never pending. While a copy of it may be alive that no write has
-outdated, the query is *registered*: writers look for it among the results that they may have
-changed.
+The result of a query has a key, too: ``class//`` and its canonical query (`sketch.protocol.keys`).
+It is never pending. While a copy of it may be fresh that no write has outdated, the query is
+*registered*: writers look for it among the results that they may have changed.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from sketch.filter.shape import FilterShape
 
 __all__ = [
     "BeginResult",
+    "CacheGrant",
     "EndResult",
-    "Grant",
+    "FilterSnapshot",
     "Inspectable",
     "OnContention",
     "Partition",
-    "PartitionState",
     "PendingWrite",
     "Purge",
     "PurgeQueue",
@@ -38,8 +37,8 @@ __all__ = [
     "ResultChanges",
     "ServerSketch",
     "SketchLimits",
+    "SketchPartitionState",
     "SketchUnavailable",
-    "Snapshot",
 ]
 
 
@@ -105,16 +104,16 @@ class BeginResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """What an answer that is about to be read may promise.
+class CacheGrant:
+    """The caching that is granted to a response before it is read.
 
     Attributes:
         now_us: The sketch's time.
-        ttl_us: TTL of the answer from `now_us` on; 0: it must not be kept.
+        ttl_us: TTL of the response from `now_us` on; 0: it must not be cached.
         versions: The version of each key, in their order, if it is known for certain; None where
             not, and wherever a write is pending.
-        fill: Lets `fill` set the versions that are unknown, once they have been read; empty if
-            none of the keys takes one.
+        fill: Allows `fill` to set the versions that are unknown, once they have been read; empty if
+            no key takes one.
         adopted: Whether the schema that a registration named is the one that was adopted.
     """
 
@@ -127,7 +126,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
-    """A write that was not ended before its lease did."""
+    """A write that was not ended before its lease."""
 
     partition: Partition
     token: str
@@ -153,7 +152,7 @@ class QueryRegistrations:
 
 @dataclass(frozen=True, slots=True)
 class ResultChanges:
-    """What a writer says of query results when it ends a write.
+    """What a writer reports of query results when it ends a write.
 
     Attributes:
         queries: Keys of the results that it may have changed.
@@ -170,7 +169,7 @@ class ResultChanges:
 
 
 class EndResult(Enum):
-    """What came of the end of a write.
+    """The outcome of the end of a write.
 
     DONE: it has ended.
     CONTENDED: it has ended; a read of one of its keys was refused while it was pending.
@@ -185,7 +184,7 @@ class EndResult(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class FilterSnapshot:
     """The plain filter of a partition, or of several (their union).
 
     Attributes:
@@ -193,7 +192,7 @@ class Snapshot:
         time_us: When the bits held: read before them, the earliest of a union.
         generation: 32 hexadecimal digits; changes when the sketch was lost.
         revision: Counts the changes of the bits; of a union, a digest of its partitions' ones.
-        revalidate_all: The sketch was lost lately: all bits are set.
+        revalidate_all: The sketch was lost recently: all bits are set.
     """
 
     shape: FilterShape
@@ -214,19 +213,19 @@ class ServerSketch(Protocol):
     limits: SketchLimits
 
     async def create(self, partition: Partition) -> None:
-        """Begin a partition that has never been: nothing of it is in any cache.
+        """Begin a partition that never existed: no cache holds anything of it.
 
-        A partition that is not there otherwise counts as lost. Does nothing to one that is there.
+        A partition that is missing otherwise counts as lost. Does nothing to one that exists.
         """
 
     async def invalidate(self, partition: Partition) -> None:
-        """Begin a partition anew, as if it had been lost: what lies in caches is no longer true.
+        """Begin a new generation of a partition, as if it had been lost: all copies are outdated.
 
-        Its generation changes, and everything of it is revalidated until no copy can be alive.
+        Everything of it is revalidated until no copy can be fresh.
         """
 
     async def layout(self, partition: Partition) -> str:
-        """Return what the keys of a partition stand for, as it was adopted; empty: nothing was."""
+        """Return the adopted layout, the meaning of the partition's keys; empty: none was."""
 
     async def adopt(
         self,
@@ -237,15 +236,15 @@ class ServerSketch(Protocol):
         invalidate: bool = False,
         schema: str = "",
     ) -> bool:
-        """Put a layout in the place of another, in one step; False: it was another one.
+        """Replace the layout, in one step; False: the layout before was another one.
 
         Args:
             partition: The partition.
-            before: The layout that was known. Where none was, copies may rest on any: the partition
-                begins anew if some may be alive.
+            before: The layout that was known. Where none was, copies may rest on any: a new
+                generation begins if some may be fresh.
             after: The new layout.
-            invalidate: The partition begins anew as by `invalidate`, for what lies in caches is not
-                covered.
+            invalidate: Begin a new generation, as `invalidate` does: the layout does not cover
+                copies of before.
             schema: What registrations of queries have to name; empty: no query is registered.
         """
 
@@ -261,19 +260,21 @@ class ServerSketch(Protocol):
     ) -> EndResult:
         """End a pending write and set the versions it made, by maximum; ignores unknown tokens.
 
-        Results that the write may have changed enter the filter before, whatever comes of it; with
-        `changes` the write ends only if nothing speaks against what they say.
+        Results that the write may have changed enter the filter before, whatever the outcome; with
+        `changes` the write ends only if these are up to date.
         """
 
-    async def report_read(self, partition: Partition, keys: Sequence[str], ttl_s: float) -> Grant:
-        """Note that an answer showing these keys is about to be read and may be cached.
+    async def report_read(
+        self, partition: Partition, keys: Sequence[str], ttl_s: float
+    ) -> CacheGrant:
+        """Report that a response showing these keys is about to be read and may be cached.
 
-        All or nothing: if a write to any of the keys is pending, nothing is noted.
+        All or nothing: if a write to any of the keys is pending, nothing is recorded.
         """
 
     async def report_query(
         self, partition: Partition, key: str, ttl_s: float, schema: str = ""
-    ) -> Grant:
+    ) -> CacheGrant:
         """Register a query whose result is about to be read, and may be cached, in one step.
 
         Under another schema than the one that was adopted nothing is registered, and nothing kept.
@@ -283,12 +284,12 @@ class ServerSketch(Protocol):
         """Return what was registered after a sequence; all if it is 0, or of another generation."""
 
     async def invalidate_results(self, partition: Partition, queries: Sequence[str]) -> None:
-        """Note that query results may have changed; they are registered no more."""
+        """Report that query results may have changed; they are not registered any more."""
 
     async def fill(self, partition: Partition, fill: str, versions: Mapping[str, int]) -> None:
         """Set the versions that were read after `report_read`; ignored if a write came between."""
 
-    async def snapshot(self, partitions: Sequence[Partition]) -> Snapshot:
+    async def snapshot(self, partitions: Sequence[Partition]) -> FilterSnapshot:
         """Return the union of the filters of partitions."""
 
     async def orphans(self, partitions: Sequence[Partition], limit: int) -> list[PendingWrite]:
@@ -333,7 +334,7 @@ class PurgeQueue(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
+class SketchPartitionState:
     """One partition at one moment; times are microseconds on the sketch's clock.
 
     Attributes:
@@ -343,9 +344,9 @@ class PartitionState:
         revalidate_all_until_us: Until then everything counts as stale; 0 or past: it does not.
         uncacheable_until_us: Until then nothing may be cached; 0 or past: it may.
         purges: Keys that are to be purged, now or again later.
-        purges_due: Those that are due and with nobody who sends them.
+        purges_due: Those that are due and that no replica is sending.
         first_purge_us: When the first of all is due; None: there is none.
-        bytes: What it takes in Redis, estimated by samples; None: in memory nobody counts.
+        bytes: What it takes in Redis, estimated by samples; None: in memory it is not known.
     """
 
     partition: Partition
@@ -369,7 +370,7 @@ class Inspectable(Protocol):
     """A sketch that describes its state, at a cost that does not grow with its keys."""
 
     kept_in: str
-    """In what it is kept."""
+    """``redis`` or ``memory``."""
 
-    async def states(self, partitions: Sequence[Partition]) -> list[PartitionState]:
+    async def states(self, partitions: Sequence[Partition]) -> list[SketchPartitionState]:
         """Describe partitions; raises `SketchUnavailable`."""

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from sketch.filter.shape import FilterShape
-from sketch.protocol.port import Snapshot
+from sketch.protocol.port import FilterSnapshot
 
 __all__ = ["NO_GENERATION", "full_bits", "united"]
 
@@ -18,32 +18,29 @@ _REVISION_BYTES: Final = 8
 
 
 def full_bits(shape: FilterShape) -> bytes:
-    """Return a filter that every key is in."""
     return b"\xff" * (shape.bits // 8)
 
 
-def united(snapshots: Sequence[Snapshot]) -> Snapshot:
-    """Return the union of filters of one shape: it held at the earliest of their times.
-
-    The revision of a union is a digest of its partitions' ones. Their sum would not do: two
-    replicas that read the same partitions at once may see different changes, and count as many.
-    """
+def united(snapshots: Sequence[FilterSnapshot]) -> FilterSnapshot:
+    """Return the union of filters of one shape, with the earliest of their times."""
     if len(snapshots) == 1:
         return snapshots[0]
     shape = snapshots[0].shape
     all_stale = any(s.revalidate_all for s in snapshots)
     identity = "".join(f"{s.generation}{s.revision}." for s in snapshots)
-    return Snapshot(
+    return FilterSnapshot(
         shape=shape,
         bits=full_bits(shape) if all_stale else _joined(snapshots),
         time_us=min(s.time_us for s in snapshots),
         generation=_digest("".join(s.generation for s in snapshots), 16).hex(),
+        # A digest, no sum: two replicas that read the same partitions at once may see different
+        # changes, and as many.
         revision=int.from_bytes(_digest(identity, _REVISION_BYTES)),
         revalidate_all=all_stale,
     )
 
 
-def _joined(snapshots: Sequence[Snapshot]) -> bytes:
+def _joined(snapshots: Sequence[FilterSnapshot]) -> bytes:
     bits = np.frombuffer(snapshots[0].bits, dtype=np.uint8).copy()
     for snapshot in snapshots[1:]:
         bits |= np.frombuffer(snapshot.bits, dtype=np.uint8)

@@ -6,35 +6,28 @@ import base64
 import re
 import struct
 import zlib
-from collections.abc import Collection, ItemsView, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from itertools import chain
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import orjson
+from pydantic import TypeAdapter, ValidationError
 
 from sketch.filter.bloom import BloomFilter
 from sketch.filter.shape import FilterShape
-from sketch.protocol.port import Snapshot
+from sketch.protocol.port import FilterSnapshot
 
-__all__ = [
-    "LATE_S",
-    "ClientFilter",
-    "GroupMap",
-    "UnknownResource",
-    "WireError",
-    "decode",
-    "encode",
-    "encode_json",
-]
+__all__ = ["LATE_S", "FilterDocument", "GroupMap", "WireError", "decode", "encode", "encode_json"]
 
 GroupMap: TypeAlias = Mapping[str, Mapping[str, tuple[str, ...]]]
-"""Classes, their cache groups, and the fields of those."""
+"""Classes, their cache groups, and the fields of each group."""
+
+_MAPS: Final = TypeAdapter(dict[str, dict[str, tuple[str, ...]]])
 
 LATE_S: Final = 2.0
-"""Replicas date answers by a look at the sketch's clock that was so long ago at most (seconds)."""
+"""Replicas date responses by a reading of the sketch's clock that is at most so old (seconds)."""
 
 _HEADER: Final = struct.Struct(">4sBBBBIIQI16sQI")
 _SUM_BYTES: Final = 4
@@ -52,12 +45,8 @@ class WireError(ValueError):
     """This is no filter of this version, or it did not arrive whole."""
 
 
-class UnknownResource(LookupError):
-    """The map does not have all groups of it: it has to be revalidated."""
-
-
 @dataclass(frozen=True)
-class ClientFilter:
+class FilterDocument:
     """What a client knows of what may be stale.
 
     Attributes:
@@ -89,8 +78,7 @@ class ClientFilter:
             raise WireError("the generation is not of 32 hexadecimal digits")
 
     @classmethod
-    def of(cls, snapshot: Snapshot, valid_for_ms: int, groups: GroupMap) -> ClientFilter:
-        """Make one from what the server's sketch has."""
+    def of(cls, snapshot: FilterSnapshot, valid_for_ms: int, groups: GroupMap) -> FilterDocument:
         return cls(
             snapshot.shape,
             snapshot.bits,
@@ -103,7 +91,6 @@ class ClientFilter:
         )
 
     def contains(self, key: str) -> bool:
-        """Whether what a key names has to be revalidated."""
         if self.revalidate_all:
             return True
         return key in self._filter
@@ -112,28 +99,8 @@ class ClientFilter:
     def _filter(self) -> BloomFilter:
         return BloomFilter.from_bits(self.shape, self.bits)
 
-    def keys_of(
-        self, class_name: str, id_: str, fields: Collection[str] | None = None
-    ) -> tuple[str, ...]:
-        """Return the keys by which an object is tested, or only some fields of it.
-
-        Raises:
-            UnknownResource: The map does not have all groups of it.
-        """
-        groups = self.map.get(class_name, {})
-        if fields is None:
-            shown = list(groups)
-        elif set(fields) <= set(chain.from_iterable(groups.values())):
-            shown = [group for group, names in groups.items() if not set(fields).isdisjoint(names)]
-        else:
-            raise UnknownResource("a field is in no group of the map")
-        if not shown:
-            raise UnknownResource("the map has no group of it")
-        return tuple(f"{class_name}/{id_}#{group}" for group in shown)
-
     @cached_property
     def map_text(self) -> bytes:
-        """The map as it travels."""
         return orjson.dumps(self.map, option=orjson.OPT_SORT_KEYS)
 
     @property
@@ -142,8 +109,7 @@ class ClientFilter:
         return blake2b(self.map_text, digest_size=8).hexdigest()
 
 
-def encode(document: ClientFilter) -> bytes:
-    """Return the binary form."""
+def encode(document: FilterDocument) -> bytes:
     header = _HEADER.pack(
         _MAGIC,
         _VERSION,
@@ -162,12 +128,8 @@ def encode(document: ClientFilter) -> bytes:
     return body + zlib.crc32(body).to_bytes(_SUM_BYTES)
 
 
-def decode(raw: bytes) -> ClientFilter:
-    """Read the binary form.
-
-    Raises:
-        WireError: It is none, or did not arrive whole.
-    """
+def decode(raw: bytes) -> FilterDocument:
+    """Read the binary form; raises `WireError` if it is another, or did not arrive whole."""
     end = len(raw) - _SUM_BYTES
     if end < _HEADER.size or zlib.crc32(memoryview(raw)[:end]) != int.from_bytes(raw[end:]):
         raise WireError("the checksum is wrong")
@@ -181,20 +143,19 @@ def decode(raw: bytes) -> ClientFilter:
     start = _HEADER.size + map_length
     if map_length > _LONGEST_MAP:
         raise WireError("the map is too long")
-    return ClientFilter(
+    return FilterDocument(
         _shape(bits, hashes, seed),
         raw[start:end],
         time_us,
         valid_for_ms,
         generation.hex(),
         revision,
-        _map(_json(raw[_HEADER.size : start])),
+        _map(raw[_HEADER.size : start]),
         bool(flags & _REVALIDATE_ALL),
     )
 
 
-def encode_json(document: ClientFilter) -> bytes:
-    """Return the form in JSON."""
+def encode_json(document: FilterDocument) -> bytes:
     return orjson.dumps(
         {
             "version": _VERSION,
@@ -220,28 +181,8 @@ def _shape(bits: int, hashes: int, seed: int) -> FilterShape:
         raise WireError(str(error)) from None
 
 
-def _json(text: bytes) -> Any:
+def _map(text: bytes) -> GroupMap:
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        raise WireError("it is not JSON") from None
-
-
-def _map(document: object) -> GroupMap:
-    return {name: _groups(groups) for name, groups in _object(document)}
-
-
-def _groups(document: object) -> dict[str, tuple[str, ...]]:
-    return {name: _fields(fields) for name, fields in _object(document)}
-
-
-def _fields(document: object) -> tuple[str, ...]:
-    if not isinstance(document, list) or not all(isinstance(name, str) for name in document):
-        raise WireError("the fields of a group are no list of names")
-    return tuple(document)
-
-
-def _object(document: object) -> ItemsView[str, Any]:
-    if not isinstance(document, dict):
-        raise WireError("the map is not one of classes and groups")
-    return document.items()
+        return _MAPS.validate_json(text, strict=True)
+    except ValidationError:
+        raise WireError("the map is not one of classes, groups and fields") from None

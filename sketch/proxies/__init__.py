@@ -9,5 +9,4 @@ __all__ = ["shipped"]
 
 
 def shipped(proxy: Literal["varnish", "nginx"]) -> Path:
-    """Return the directory that the files for a proxy lie in."""
     return Path(__file__).parent / proxy

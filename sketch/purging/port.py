@@ -19,7 +19,6 @@ __all__ = [
     "PurgesFailed",
     "PurgesSent",
     "PurgesWaiting",
-    "Reason",
 ]
 
 Reason: TypeAlias = Literal["unreachable", "timeout", "refused"]
@@ -33,7 +32,7 @@ class CachedKey(NamedTuple):
 
     @property
     def tag(self) -> str:
-        """The tag that answers which show it carry."""
+        """The tag of the responses that show it."""
         return tag_of(self.database, self.key)
 
 
@@ -41,8 +40,8 @@ class PurgeFailed(Exception):
     """A cache did not confirm a purge.
 
     Attributes:
-        reason: It was not reached, did not answer in time, or answered something else than success.
-        status: What it answered, if it did.
+        reason: It was not reached, did not answer in time, or answered without success.
+        status: Of its response, if there was one.
     """
 
     def __init__(self, purger: str, reason: Reason, status: int | None = None) -> None:
@@ -53,11 +52,11 @@ class PurgeFailed(Exception):
 
 
 class Purger(Protocol):
-    """Has one cache, or one API that speaks for many, forget keys."""
+    """Purges keys from one cache, or from many by one API."""
 
     @property
     def name(self) -> str:
-        """What it is called in logs and metrics."""
+        """Its name in logs and metrics."""
 
     @property
     def most(self) -> int:
@@ -72,7 +71,7 @@ class Purger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PurgesSent:
-    """A purger confirmed that it has purged so many keys, in one request."""
+    """A purger confirmed keys that were in one request."""
 
     purger: str
     keys: int
@@ -81,7 +80,7 @@ class PurgesSent:
 
 @dataclass(frozen=True, slots=True)
 class PurgesFailed:
-    """A request to a purger failed; `status` is what it answered, if it did."""
+    """A request to a purger failed; `status` is that of its response, if there was one."""
 
     purger: str
     keys: int
@@ -91,7 +90,7 @@ class PurgesFailed:
 
 @dataclass(frozen=True, slots=True)
 class PurgerChanged:
-    """A purger failed and is left alone for a while (down), or works again."""
+    """A purger failed and is paused (down), or works again."""
 
     purger: str
     down: bool

@@ -14,24 +14,13 @@ import httpx
 from sketch.protocol.keys import query_of_key
 from sketch.purging.port import CachedKey, PurgeFailed
 
-__all__ = [
-    "CacheConnection",
-    "TagApi",
-    "TagPurger",
-    "UrlPurger",
-    "checked_secret",
-    "checked_url",
-    "cloudflare",
-    "fastly",
-    "target_of",
-    "varnish",
-]
+__all__ = ["TagApi", "TagPurger", "UrlPurger", "cloudflare", "fastly", "varnish"]
 
 _SECRET: Final = re.compile(r"[\x21-\x7e]+(?: [\x21-\x7e]+)*")
 
 
 def checked_url(url: str) -> httpx.URL:
-    """Read the address of a cache.
+    """Parse the address of a cache.
 
     Raises:
         ValueError: It is not an http or https URL, or it carries a password: URLs are logged.
@@ -48,7 +37,7 @@ def checked_url(url: str) -> httpx.URL:
 
 
 def checked_secret(secret: str) -> str:
-    """Return a secret that may stand in a header field; its errors never show it.
+    """Return a secret that is valid in a header field; errors never show it.
 
     Raises:
         ValueError: It is not printable ASCII; the HTTP library's own error would print it.
@@ -58,41 +47,35 @@ def checked_secret(secret: str) -> str:
     return secret
 
 
-class CacheConnection:
+class _HttpPurger:
     """The connections to one cache.
 
-    Args:
-        deadline_s: For how long a step of a request may take, in seconds; the whole is bounded by
-            who calls.
+    `deadline_s` bounds each step of a request, in seconds; the caller bounds the whole.
     """
 
     def __init__(
-        self, purger: str, deadline_s: float, transport: httpx.AsyncBaseTransport | None = None
+        self, name: str, most: int, deadline_s: float, transport: httpx.AsyncBaseTransport | None
     ) -> None:
-        self._purger = purger
+        self.name = name
+        self.most = most
         self._client = httpx.AsyncClient(
             trust_env=False, timeout=deadline_s, transport=transport, follow_redirects=False
         )
 
-    async def send(
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _send(
         self, method: str, url: httpx.URL, headers: Mapping[str, str], body: Any = None
     ) -> int:
-        """Send a request and return the status of its answer.
-
-        Raises:
-            PurgeFailed: There was none.
-        """
+        """Return the status of the response; raises `PurgeFailed` if there is none."""
         try:
             answer = await self._client.request(method, url, headers=dict(headers), json=body)
         except httpx.TimeoutException as error:
-            raise PurgeFailed(self._purger, "timeout") from error
+            raise PurgeFailed(self.name, "timeout") from error
         except (httpx.HTTPError, OSError) as error:
-            raise PurgeFailed(self._purger, "unreachable") from error
+            raise PurgeFailed(self.name, "unreachable") from error
         return answer.status_code
-
-    async def close(self) -> None:
-        """Release every connection."""
-        await self._client.aclose()
 
 
 _TAGS_PLACEHOLDER: Final = "{tags}"
@@ -101,16 +84,15 @@ _KEY_PLACEHOLDER: Final = "{secret}"
 
 @dataclass(frozen=True, slots=True)
 class TagApi:
-    """The requests by which a cache forgets tags.
+    """The requests by which a cache purges tags.
 
     Attributes:
         secret: The key or token it requires; shown nowhere.
-        headers: Its header fields. ``{tags}`` in a value stands for the tags, ``{secret}`` for the
-            secret.
-        body: Its JSON body, if it has one. A text ``"{tags}"`` stands for the list of the tags.
-        separator: What stands between tags in a header field.
-        most: Tags that a request may name. Servers bound the size of header fields, commonly to
-            8 KiB, or 240 tags.
+        headers: ``{tags}`` in a value is replaced by the tags, ``{secret}`` by the secret.
+        body: Its JSON body, if it has one. A text ``"{tags}"`` is replaced by the list of the tags.
+        separator: Between tags in a header field.
+        most: Tags that a request may name. Servers bound the size of header fields, commonly to 8
+            KiB, or 240 tags.
     """
 
     name: str
@@ -124,33 +106,22 @@ class TagApi:
     deadline_s: float = 2.0
 
 
-class TagPurger:
-    """See `sketch.purging.port.Purger`.
-
-    Raises:
-        ValueError: The address or the secret cannot be used.
-    """
+class TagPurger(_HttpPurger):
+    """Purges by tags; raises `ValueError` for an address or a secret that cannot be used."""
 
     def __init__(self, api: TagApi, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        self.name = api.name
-        self.most = api.most
+        super().__init__(api.name, api.most, api.deadline_s, transport)
         self._api = api
         self._url = checked_url(api.url)
         self._secret = checked_secret(api.secret)
-        self._connection = CacheConnection(api.name, api.deadline_s, transport)
 
     async def purge(self, keys: Sequence[CachedKey]) -> None:
-        """See the port."""
         tags = [key.tag for key in keys]
-        status = await self._connection.send(
+        status = await self._send(
             self._api.method, self._url, self._headers(tags), _filled(self._api.body, tags)
         )
         if not httpx.codes.is_success(status):
             raise PurgeFailed(self.name, "refused", status)
-
-    async def close(self) -> None:
-        """See the port."""
-        await self._connection.close()
 
     def _headers(self, tags: Sequence[str]) -> dict[str, str]:
         listed = self._api.separator.join(tags)
@@ -171,7 +142,7 @@ def _filled(body: Any, tags: list[str]) -> Any:
 
 
 def varnish(name: str, url: str, token: str) -> TagApi:
-    """Purge a Varnish that runs the VCL that we ship, be it by xkey or by bans."""
+    """Purge a Varnish that runs the VCL that we ship, either by xkey or by bans."""
     headers = {"Surrogate-Key": _TAGS_PLACEHOLDER, "Authorization": f"Bearer {_KEY_PLACEHOLDER}"}
     return TagApi(name, url, token, "PURGE", headers)
 
@@ -188,7 +159,7 @@ def cloudflare(
 ) -> TagApi:
     """Purge a Cloudflare zone; a request names 30 tags at most.
 
-    Cloudflare takes tags from the field ``Cache-Tag`` of answers.
+    Cloudflare takes tags from the field ``Cache-Tag`` of responses.
     """
     url = f"{api}/zones/{zone}/purge_cache"
     headers = {"Authorization": f"Bearer {_KEY_PLACEHOLDER}"}
@@ -198,11 +169,11 @@ def cloudflare(
 
 _AT_ONCE: Final = 20
 _GONE: Final = (httpx.codes.OK, httpx.codes.NO_CONTENT, httpx.codes.NOT_FOUND)
-"""nginx answers 404 where it kept nothing."""
+"""nginx answers 404 if it has no copy."""
 
 
 def target_of(key: CachedKey) -> str:
-    """Return the target of the whole resource that shows a key."""
+    """Return the path and query of the whole object, or of the result, that shows a key."""
     class_name, _, rest = key.key.partition("/")
     query = query_of_key(key.key)
     if query is not None:
@@ -211,11 +182,11 @@ def target_of(key: CachedKey) -> str:
     return f"/v1/{key.database}/{class_name}/{quote(identity, safe='')}"
 
 
-class UrlPurger:
-    """See `sketch.purging.port.Purger`: a request with the method PURGE for each object.
+class UrlPurger(_HttpPurger):
+    """Sends a request with the method PURGE for each object.
 
     It reaches the object as a whole at its usual URL. Its projections, other spellings of the URL,
-    and answers that join it with others stay: the filter covers those, as it covers everything.
+    and responses that join it with others stay: the filter covers those, as it covers everything.
 
     Raises:
         ValueError: The address or the secret cannot be used.
@@ -229,25 +200,19 @@ class UrlPurger:
         deadline_s: float = 2.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self.name = name
-        self.most = _AT_ONCE
+        super().__init__(name, _AT_ONCE, deadline_s, transport)
         self._url = checked_url(url)
         self._headers = {"Authorization": f"Bearer {checked_secret(token)}"}
-        self._connection = CacheConnection(name, deadline_s, transport)
 
     async def purge(self, keys: Sequence[CachedKey]) -> None:
-        """See the port."""
         targets = dict.fromkeys(map(target_of, keys))
+        # All requests end before a failure is raised: none is left running.
         sent = await asyncio.gather(*map(self._purge, targets), return_exceptions=True)
         for failure in filter(None, sent):
             raise failure
 
-    async def close(self) -> None:
-        """See the port."""
-        await self._connection.close()
-
     async def _purge(self, target: str) -> None:
         url = self._url.copy_with(raw_path=target.encode())
-        status = await self._connection.send("PURGE", url, self._headers)
+        status = await self._send("PURGE", url, self._headers)
         if status not in _GONE:
             raise PurgeFailed(self.name, "refused", status)

@@ -8,17 +8,17 @@ from contextlib import suppress
 from typing import Final
 
 from sketch.protocol.port import Partition, Purge, PurgeQueue, SketchUnavailable
-from sketch.purging.lane import Lane, PurgingLimits, Timing
 from sketch.purging.port import CachedKey, PurgeEvents, PurgeQueueUnanswered, Purger, PurgesWaiting
+from sketch.purging.sender import PurgeSender, PurgingLimits, Timing
 
 __all__ = ["Purging", "WaitingKeys"]
 
 
 class Purging:
-    """Takes purges that are due, and has every purger forget their keys.
+    """Takes purges that are due, and sends them to every purger.
 
-    A purge is struck off the queue once all purgers have confirmed it. What one of them does not
-    confirm is given out again by the queue; the others purge it a second time, which is harmless.
+    A purge is acknowledged once all purgers have confirmed it. What one of them does not confirm is
+    handed out again by the queue; the others purge it a second time, which is harmless.
 
     Args:
         partitions: Returns the partitions that this process serves.
@@ -43,19 +43,21 @@ class Purging:
         self._on_event = on_event
         self._limits = limits or PurgingLimits()
         self._timing = timing or Timing()
-        self._lanes = [Lane(purger, self._limits, on_event, self._timing) for purger in purgers]
+        self._senders = [
+            PurgeSender(purger, self._limits, on_event, self._timing) for purger in purgers
+        ]
         self._waiting = WaitingKeys()
         self._woken = asyncio.Event()
 
     @property
     def standing(self) -> dict[str, bool]:
-        """Whether each purger, by its name, did not fail last."""
-        return {lane.name: lane.trusted for lane in self._lanes}
+        """Whether the last request of each purger did not fail, by name."""
+        return {sender.purger.name: sender.trusted for sender in self._senders}
 
     async def run(self) -> None:
-        """Purge until cancelled."""
         async with asyncio.TaskGroup() as batches:
             while True:
+                # Cleared before the look: a wake-up during it is not lost.
                 self._woken.clear()
                 taken = await self._take()
                 if taken:
@@ -71,8 +73,8 @@ class Purging:
         """Purge keys before a write is acknowledged, as far as that is possible in time.
 
         To be called after the write has reached its store. The queue stays responsible for them:
-        they are purged again, since a fill that is under way brings the old version back. A purger
-        that failed lately is not waited for.
+        they are purged again, since a fill that is under way stores the old version again. A purger
+        that failed recently is not waited for.
 
         Returns:
             Whether every purger has confirmed.
@@ -80,14 +82,13 @@ class Purging:
         named = [CachedKey(database, key) for key in keys]
         try:
             async with asyncio.timeout(deadline_s):
-                return all(await asyncio.gather(*(lane.send(named) for lane in self._lanes)))
+                return all(await asyncio.gather(*(sender.send(named) for sender in self._senders)))
         except TimeoutError:
             return False
 
     async def close(self) -> None:
-        """Release every connection."""
-        for lane in self._lanes:
-            await lane.close()
+        for sender in self._senders:
+            await sender.purger.close()
 
     async def _take(self) -> Sequence[Purge]:
         if not self._may_take():
@@ -101,15 +102,15 @@ class Purging:
         return taken
 
     def _may_take(self) -> bool:
-        """Whether a batch would get anywhere; purgers that failed are not waited for."""
-        trusted = [lane for lane in self._lanes if lane.trusted]
+        """Whether a batch would be sent; purgers that failed are not waited for."""
+        trusted = [sender for sender in self._senders if sender.trusted]
         if trusted:
-            return all(lane.has_room for lane in trusted)
-        return any(lane.has_room for lane in self._lanes)
+            return all(sender.has_room for sender in trusted)
+        return any(sender.has_room for sender in self._senders)
 
     def _send(self, taken: Sequence[Purge], batches: asyncio.TaskGroup) -> None:
         keys = list(dict.fromkeys(map(_key_of, taken)))
-        sent = [batches.create_task(lane.deliver(keys)) for lane in self._lanes]
+        sent = [batches.create_task(sender.deliver(keys)) for sender in self._senders]
         batches.create_task(self._acknowledge(taken, sent))
 
     async def _acknowledge(
@@ -139,11 +140,11 @@ def _key_of(purge: Purge) -> CachedKey:
 
 _MOST: Final = 100_000
 _FORGOTTEN_S: Final = 120.0
-"""A key that was not given out for as long was purged by another replica."""
+"""A key that was not handed out for so long was purged by another replica."""
 
 
 class WaitingKeys:
-    """Remembers keys for the events of purging; what is owed is the queue's to remember."""
+    """Remembers keys for the events of purging; the queue remembers what is owed."""
 
     def __init__(self) -> None:
         self._since: dict[CachedKey, float] = {}
@@ -151,7 +152,7 @@ class WaitingKeys:
         self._repeated = 0
 
     def take(self, now: float, keys: Iterable[CachedKey]) -> None:
-        """Note keys that the queue gave out, in the order of their last time."""
+        """Record keys that the queue handed out, in the order of their last time."""
         for key in keys:
             if self._taken.pop(key, None) is not None:
                 self._repeated += 1
@@ -161,13 +162,12 @@ class WaitingKeys:
             self._since.setdefault(key, now)
 
     def confirmed(self, keys: Iterable[CachedKey]) -> None:
-        """Forget keys that are purged everywhere."""
         for key in keys:
             self._taken.pop(key, None)
             self._since.pop(key, None)
 
     def event(self, now: float) -> PurgesWaiting:
-        """Return what waits; keys count as repeated once."""
+        """Return what is waiting; keys count as repeated once."""
         while self._taken:
             key, taken = next(iter(self._taken.items()))
             if now - taken < _FORGOTTEN_S:

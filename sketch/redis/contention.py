@@ -21,7 +21,7 @@ from sketch.protocol.port import OnContention, Partition
 __all__ = ["RedisContention"]
 
 QUIET_S: Final = 10.0
-"""After so long without a message the server is pinged: it may have gone without a word."""
+"""After so long without a message the server is pinged: the connection may be dead."""
 
 _RECONNECT_S: Final = 1.0
 
@@ -36,7 +36,7 @@ class RedisContention:
         self._before, self._after = f"{{{namespace}:", "}:pending"
 
     async def listen(self, on_contention: OnContention) -> None:
-        """Notify of keys, until cancelled; again a moment after the connection is lost."""
+        """Notify of keys, until cancelled; reconnect a moment after the connection is lost."""
         while True:
             try:
                 async with self._redis.pubsub() as channel:
@@ -47,7 +47,7 @@ class RedisContention:
             await asyncio.sleep(_RECONNECT_S)
 
     async def _receive(self, channel: PubSub, on_contention: OnContention) -> None:
-        """Notify of keys, until the server does not even answer a ping."""
+        """Notify of keys, until the server does not answer a ping."""
         pinged = False
         while True:
             message = await channel.get_message(timeout=QUIET_S)
@@ -66,5 +66,5 @@ class RedisContention:
 
 
 def literal(text: str) -> str:
-    """Return a pattern that matches a text and nothing else."""
+    """Return a pattern that matches only this text."""
     return re.sub(r"([\\*?\[\]])", r"\\\1", text)

@@ -1,9 +1,9 @@
 """A client of the sketch's script, which knows the run of the server behind its connection.
 
-A server that was restarted, or another one that took over, may have forgotten what the sketch
-knew. So every call names the run that it is meant for, and the script compares it with the run
-that the partition was left by. The run id is read anew with every connection, and no connection
-outlives the server it leads to.
+A server that was restarted, or another one that took over, may have forgotten what the sketch knew.
+So every call names the run that it is meant for, and the script compares it with the run that last
+changed the partition. The run id is read with every new connection, and no connection outlives its
+server.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _KEYS: Final = 13
 
 @dataclass(slots=True)
 class ScriptCall:
-    """Steps on one partition, taken at once.
+    """Steps on one partition, executed at once.
 
     Attributes:
         claim: `confirmed`: the run named is the server's, whatever the partition says; `new`: a
-            partition that is not there yet has never been.
+            partition that is missing has never existed.
     """
 
     keys: bytes
@@ -65,7 +65,7 @@ class ScriptClient:
         self._lock = asyncio.Lock()
 
     def post(self, calls: Sequence[ScriptCall], on_replies: OnReplies) -> bool:
-        """Send calls at once, if a connection stands idle; False: there is none.
+        """Send calls at once, if the connection is idle; False: it is not.
 
         What is not `accepted`, and what fails, is to be called again with `execute`.
         """
@@ -76,7 +76,7 @@ class ScriptClient:
         return True
 
     async def execute(self, calls: Sequence[ScriptCall]) -> list[Any]:
-        """Return the reply to each call, or the error it was answered with.
+        """Return the reply to each call, or the error that answered it.
 
         Raises:
             SketchUnavailable: The server did not answer.
@@ -84,27 +84,23 @@ class ScriptClient:
         return await self._retried(partial(self._accepted, calls))
 
     async def time_us(self) -> int:
-        """Return the server's time.
-
-        Raises:
-            SketchUnavailable: The server did not answer.
-        """
         ((seconds, micros),) = await self._retried(partial(self._exchange, [command("TIME")]))
         return int(seconds) * 1_000_000 + int(micros)
 
     def close(self) -> None:
-        """Close the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
     async def _retried(self, exchange: Callable[[], Awaitable[list[Any]]]) -> list[Any]:
-        """Try a second time if an idle connection has died; every step may be taken twice."""
+        """Retry once if an idle connection has died; every step may be executed twice."""
         async with self._lock:
             reused = self._connection is not None
             try:
                 return await self._once(exchange)
             except SketchUnavailable as error:
+                # A new connection cannot have died idle, and a timeout has used up the caller's
+                # time.
                 if not reused or isinstance(error.__cause__, TimeoutError):
                     raise
             return await self._once(exchange)
@@ -127,6 +123,7 @@ class ScriptClient:
         if refused:
             await self._read_run_id(await self._connected())
             for i in refused:
+                # The run id was just read: the partition may take it for the server's.
                 if isinstance(replies[i], int):
                     calls[i].claim = "confirmed"
             repeated = await self._call([calls[i] for i in refused])
@@ -176,17 +173,14 @@ class ScriptClient:
 
 
 def accepted(replies: Sequence[Any]) -> bool:
-    """Whether the server took every call: the reply to one is a list, and nothing else is."""
+    """Whether the server executed every call: only then the reply is a list."""
     return all(isinstance(reply, list) for reply in replies)
 
 
 def connect(url: str, timeout_s: float) -> Redis:
-    """Return a client whose calls are not repeated by itself."""
+    """Return a client that does not retry."""
     return Redis.from_url(
-        url,
-        socket_timeout=timeout_s,
-        socket_connect_timeout=timeout_s,
-        retry=Retry(NoBackoff(), 0),
+        url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=Retry(NoBackoff(), 0)
     )
 
 

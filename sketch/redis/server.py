@@ -26,18 +26,18 @@ from sketch.filter.shape import FilterShape
 from sketch.protocol.bounds import by_partition, checked, checked_keys, granted_us, known_versions
 from sketch.protocol.port import (
     BeginResult,
+    CacheGrant,
     EndResult,
-    Grant,
+    FilterSnapshot,
     OnContention,
     Partition,
-    PartitionState,
     PendingWrite,
     Purge,
     QueryRegistrations,
     ResultChanges,
     SketchLimits,
+    SketchPartitionState,
     SketchUnavailable,
-    Snapshot,
 )
 from sketch.protocol.union import NO_GENERATION, full_bits, united
 from sketch.redis.contention import RedisContention
@@ -93,11 +93,11 @@ class _Bits:
 
 
 class RedisSketch:
-    """See `sketch.protocol.port.ServerSketch` and `PurgeQueue`.
+    """A `ServerSketch` and `PurgeQueue` in Redis.
 
     Args:
         redis: Its address, or a client whose settings are used for a connection of our own.
-        limits: What is promised and held; all replicas should say the same.
+        limits: All replicas should have the same.
         shape: Of the filters; partitions of another shape are invalidated.
 
     Raises:
@@ -135,21 +135,15 @@ class RedisSketch:
         return script_of(self.limits, self.shape)
 
     async def create(self, partition: Partition) -> None:
-        """Begin a partition that has never been: nothing of it is in any cache.
-
-        A partition that is not there otherwise counts as lost. Does nothing to one that is there.
-        """
         call = ScriptCall(self._keys_of(partition), 0, claim="new")
         (reply,) = await self.client.execute([call])
         if isinstance(reply, Exception):
             raise SketchUnavailable("The sketch refused.") from reply
 
     async def invalidate(self, partition: Partition) -> None:
-        """See the port."""
         await self._steps.take(partition, "invalidate", ())
 
     async def layout(self, partition: Partition) -> str:
-        """See the port."""
         result = await self._steps.take(partition, "layout", ())
         return bytes(result.value).decode()
 
@@ -162,12 +156,10 @@ class RedisSketch:
         invalidate: bool = False,
         schema: str = "",
     ) -> bool:
-        """See the port."""
         arguments = (before, after, int(invalidate), schema)
         return bool((await self._steps.take(partition, "adopt", arguments)).value)
 
     async def begin(self, partition: Partition, keys: Sequence[str], token: str) -> BeginResult:
-        """See the port."""
         own = checked_keys(keys)
         arguments = self._with_positions(own, checked(token))
         result = await self._steps.take(partition, "begin", arguments, len(own))
@@ -182,7 +174,6 @@ class RedisSketch:
         versions: Mapping[str, int],
         changes: ResultChanges | None = None,
     ) -> EndResult:
-        """See the port."""
         pairs = _pairs(known_versions(versions))
         if changes is None:
             arguments: list[Any] = [checked(token), *pairs]
@@ -199,16 +190,15 @@ class RedisSketch:
 
     async def report_query(
         self, partition: Partition, key: str, ttl_s: float, schema: str = ""
-    ) -> Grant:
-        """See the port."""
+    ) -> CacheGrant:
         arguments = (schema, granted_us(self.limits, ttl_s), checked(key))
         now_us, ttl_us = await self._steps.take(partition, "report_query", arguments)
-        return Grant(now_us, max(ttl_us, 0), adopted=ttl_us >= 0)
+        return CacheGrant(now_us, max(ttl_us, 0), adopted=ttl_us >= 0)
 
     async def registrations(self, partition: Partition, since: int) -> QueryRegistrations:
-        """See the port."""
         result = await self._steps.take(partition, "registrations", (since,))
         sequence, count, complete, newer = result.value
+        # Scores are doubles in text, and may have an exponent.
         numbers = map(int, map(float, newer[1::2]))
         keys = (key.decode() for key in newer[::2])
         return QueryRegistrations(
@@ -216,37 +206,32 @@ class RedisSketch:
         )
 
     async def invalidate_results(self, partition: Partition, queries: Sequence[str]) -> None:
-        """See the port."""
         await _all(self._invalidations(partition, queries))
 
-    async def report_read(self, partition: Partition, keys: Sequence[str], ttl_s: float) -> Grant:
-        """See the port."""
+    async def report_read(
+        self, partition: Partition, keys: Sequence[str], ttl_s: float
+    ) -> CacheGrant:
         own = checked_keys(keys)
         arguments = (granted_us(self.limits, ttl_s) if own else 0, *own)
         result = await self._steps.take(partition, "report_read", arguments, len(own))
         ttl_us, *entries = result.value
         fills = (entry[1:].decode() for entry in entries if entry and entry.startswith(b"f"))
-        return Grant(
-            result.now_us,
-            ttl_us,
-            tuple(map(_version, entries)),
-            ",".join(dict.fromkeys(fills)),
+        return CacheGrant(
+            result.now_us, ttl_us, tuple(map(_version, entries)), ",".join(dict.fromkeys(fills))
         )
 
     async def fill(self, partition: Partition, fill: str, versions: Mapping[str, int]) -> None:
-        """See the port."""
         if fill and (known := known_versions(versions)):
             await self._steps.take(partition, "fill", (fill, *_pairs(known)), len(known))
 
-    async def snapshot(self, partitions: Sequence[Partition]) -> Snapshot:
-        """See the port; no partitions have an empty filter."""
+    async def snapshot(self, partitions: Sequence[Partition]) -> FilterSnapshot:
+        """Without partitions: an empty filter."""
         if partitions:
             return united(await _all(self._snapshot(partition) for partition in partitions))
         empty = bytes(self.shape.bits // 8)
-        return Snapshot(self.shape, empty, await self.client.time_us(), NO_GENERATION, 0)
+        return FilterSnapshot(self.shape, empty, await self.client.time_us(), NO_GENERATION, 0)
 
     async def orphans(self, partitions: Sequence[Partition], limit: int) -> list[PendingWrite]:
-        """See the port."""
         results = await self._of_all(partitions, "orphans", limit)
         pending = [
             PendingWrite(partition, token.decode(), tuple(key.decode() for key in keys))
@@ -256,15 +241,15 @@ class RedisSketch:
         return pending[:limit]
 
     async def expire(self, partition: Partition, most: int = _EXPIRED_BY_SNAPSHOTS) -> int:
-        """Remove what has expired, and return how much there was; others do so in passing."""
+        """Remove what has expired, and return its number; other calls do so in passing."""
         return int((await self._steps.take(partition, "expire", (most,))).value)
 
     async def take_purges(self, partitions: Sequence[Partition], limit: int) -> list[Purge]:
-        """See the port."""
         taken: list[Purge] = []
         queue = list(partitions)
         while queue and (left := limit - len(taken)) > 0:
             slice_, queue = queue[:left], queue[left:]
+            # Equal shares; partitions that have more take part in the next round, for what is left.
             share = left // len(slice_)
             results = await self._of_all(slice_, "take_purges", share)
             for partition, result in zip(slice_, results, strict=True):
@@ -274,7 +259,6 @@ class RedisSketch:
         return taken
 
     async def acknowledge_purges(self, purges: Sequence[Purge]) -> None:
-        """See the port."""
         await _all(
             self._steps.take(
                 partition,
@@ -285,16 +269,13 @@ class RedisSketch:
             for partition, own in by_partition(purges).items()
         )
 
-    async def states(self, partitions: Sequence[Partition]) -> list[PartitionState]:
-        """See `sketch.protocol.port.Inspectable`."""
+    async def states(self, partitions: Sequence[Partition]) -> list[SketchPartitionState]:
         return await _all(self._state(partition) for partition in partitions)
 
     async def listen(self, on_contention: OnContention) -> None:
-        """See the port."""
         await self._contention.listen(on_contention)
 
     async def close(self) -> None:
-        """See the port."""
         await self._steps.close()
         self.client.close()
         if self._own is not None:
@@ -314,13 +295,13 @@ class RedisSketch:
         ]
 
     def _with_positions(self, keys: Sequence[str], *first: str) -> list[Any]:
-        """Return arguments: some, and keys, each followed by the packed positions of its bits."""
+        """Return `first`, and the keys, each followed by the packed positions of its bits."""
         arguments: list[Any] = [*first]
         for key in keys:
             arguments += (key, self._positions.pack(*positions(key, self.shape)))
         return arguments
 
-    async def _snapshot(self, partition: Partition) -> Snapshot:
+    async def _snapshot(self, partition: Partition) -> FilterSnapshot:
         known = self._bits.get(partition)
         has = (known.generation, known.revision) if known else ("", "")
         result = await self._steps.take(partition, "snapshot", has, _EXPIRED_BY_SNAPSHOTS // 2)
@@ -328,22 +309,23 @@ class RedisSketch:
         if all_stale:
             bits = full_bits(self.shape)
         elif bits is None:
+            # Unchanged since `known`: the script sends no bits.
             assert known is not None
             bits = known.bits
         else:
             if len(self._bits) >= _BITS_REMEMBERED:
                 self._bits.clear()
             self._bits[partition] = _Bits(generation, revision, bits)
-        return Snapshot(
+        return FilterSnapshot(
             self.shape, bits, result.now_us, generation.decode(), revision, bool(all_stale)
         )
 
-    async def _state(self, partition: Partition) -> PartitionState:
+    async def _state(self, partition: Partition) -> SketchPartitionState:
         result = await self._steps.take(partition, "state", ())
         generation, *counts = result.value
         for at in _TIMES_IN_STATE:
             counts[at] = None if counts[at] is None else int(float(counts[at]))
-        return PartitionState(partition, result.now_us, generation.decode(), *counts)
+        return SketchPartitionState(partition, result.now_us, generation.decode(), *counts)
 
     async def _of_all(
         self, partitions: Sequence[Partition], name: str, argument: int
@@ -354,7 +336,6 @@ class RedisSketch:
 
 
 def _keys_of(namespace: str, partition: Partition) -> bytes:
-    """Return the names of a partition's keys, packed."""
     database, class_name = (quote(name, safe="") for name in partition)
     tag = f"{{{namespace}:{database}/{class_name}}}"
     return arguments(*(f"{tag}:{name}" for name in PARTITION_KEYS))

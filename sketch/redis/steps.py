@@ -19,8 +19,6 @@ _KEYS_AT_ONCE: Final = 1_000
 
 
 class StepResult(NamedTuple):
-    """The result of a step, and the server's time then."""
-
     now_us: int
     value: Any
 
@@ -55,10 +53,10 @@ class StepCoalescer:
     async def take(
         self, partition: Partition, name: str, arguments: Sequence[Any], keys: int = 1
     ) -> StepResult:
-        """Take one step on a partition, which concerns so many keys.
+        """Take one step on a partition, which concerns `keys` keys.
 
         Raises:
-            SketchUnavailable: It may have been taken or not.
+            SketchUnavailable: It may have been executed or not.
         """
         step = _Step(
             (name, len(arguments), *arguments), keys, asyncio.get_running_loop().create_future()
@@ -69,7 +67,7 @@ class StepCoalescer:
         return await step.future
 
     def _begin(self) -> None:
-        """Send at once for a lone caller; where there are many, all of one tick of the loop."""
+        """Send at once for a lone caller; where there are many, all steps of one loop tick."""
         if self._alone:
             self._send()
         elif not self._scheduled:
@@ -77,7 +75,7 @@ class StepCoalescer:
             asyncio.get_running_loop().call_soon(self._send)
 
     async def close(self) -> None:
-        """Refuse what is waiting, and what comes."""
+        """Refuse all steps, those that are waiting and later ones."""
         self._closed = True
         if self._executing is not None:
             self._executing.cancel()
@@ -85,7 +83,7 @@ class StepCoalescer:
         self._refuse_all()
 
     def _send(self) -> None:
-        """Send what is waiting: what comes while it is under way goes together, after it."""
+        """Send what is waiting; steps that come while it is under way go together, after it."""
         waiting, self._waiting = self._waiting, {}
         rows = [(partition, some) for partition, steps in waiting.items() for some in _cut(steps)]
         self._under_way = rows
@@ -103,7 +101,7 @@ class StepCoalescer:
             self._start_executing(rows, calls)
 
     def _start_executing(self, rows: _Rows, calls: _Calls) -> None:
-        """Connect, or repeat what the server refused; every step may be taken twice."""
+        """Connect, or repeat what the server refused; every step may be executed twice."""
         if self._closed:
             self._refuse_all()
         else:
@@ -139,7 +137,7 @@ class StepCoalescer:
 
 
 def _cut(steps: Sequence[_Step]) -> Iterator[list[_Step]]:
-    """Cut steps so that no call of the script keeps the server for long."""
+    """Split steps so that no call of the script blocks the server for long."""
     some: list[_Step] = []
     keys = 0
     for step in steps:
@@ -158,6 +156,7 @@ def _resolve(steps: Sequence[_Step], reply: Any) -> None:
         return
     now_us = reply[0]
     for step, value in zip(steps, reply[1:], strict=True):
+        # A caller that was cancelled waits no more.
         if not step.future.done():
             step.future.set_result(StepResult(now_us, value))
 
@@ -166,6 +165,7 @@ def _refuse(step: _Step, cause: Exception | None) -> None:
     if step.future.done():
         return
     error = cause if isinstance(cause, SketchUnavailable) else None
+    # An exception for each caller: raising a shared one would mix their tracebacks.
     refusal = SketchUnavailable(*(error.args if error else ("The sketch refused.",)))
     refusal.__cause__ = cause
     step.future.set_exception(refusal)

@@ -9,12 +9,11 @@ from random import Random
 from typing import Any, Generic, TypeVar
 
 from sketch.protocol.port import Partition
-from sketch.ttl.costs import Outcome
+from sketch.ttl.costs import SampleOutcome
 from sketch.ttl.exchange import received, to_send
-from sketch.ttl.history import KeyHistory, TtlProposal
-from sketch.ttl.port import Terms, Weights
+from sketch.ttl.history import KeyHistory, Regret, TtlProposal
+from sketch.ttl.port import Terms, TtlEstimator, Weights
 from sketch.ttl.rates import ClassRates, Memory, PeerRates
-from sketch.ttl.regret import Regret
 
 __all__ = ["Adaptive", "AdaptiveSettings", "Constraints"]
 
@@ -45,7 +44,7 @@ class Constraints:
         return worst
 
     def penalty(self, violation: float) -> float:
-        """Return by what a probability is multiplied: (1 - f)^a."""
+        """Return the factor of a probability: (1 - f)^a."""
         return float((1 - violation) ** self.severity)
 
 
@@ -59,8 +58,8 @@ class AdaptiveSettings:
 
     Attributes:
         longest_s: The longest TTL that may be granted (TTL_max).
-        weights: What it costs if a TTL was wrong.
-        constraints: What bounds TTLs, whatever the rates say.
+        weights: The cost of a wrong TTL.
+        constraints: Bounds of TTLs, whatever the rates are.
     """
 
     longest_s: float = 600.0
@@ -71,8 +70,8 @@ class AdaptiveSettings:
 SettingsT = TypeVar("SettingsT", bound=AdaptiveSettings)
 
 
-class Adaptive(ABC, Generic[SettingsT]):
-    """See `TtlEstimator`; subclasses derive the TTL from what was seen."""
+class Adaptive(TtlEstimator, ABC, Generic[SettingsT]):
+    """Learns rates; subclasses derive the TTL from them."""
 
     def __init__(self, settings: SettingsT, memory: Memory | None, seed: int) -> None:
         self._settings = settings
@@ -84,11 +83,9 @@ class Adaptive(ABC, Generic[SettingsT]):
 
     @property
     def regrets(self) -> Mapping[Partition, Regret]:
-        """What became of copies, by class."""
         return {partition: rates.regret for partition, rates in self._classes.items()}
 
     def set_terms(self, terms: Mapping[Partition, Terms]) -> None:
-        """Take in the terms of all classes, and forget all others."""
         for partition in self._classes.keys() - terms.keys():
             del self._classes[partition]
         self._of_class = {
@@ -97,26 +94,23 @@ class Adaptive(ABC, Generic[SettingsT]):
         }
 
     def ttl_s(self, partition: Partition, keys: Sequence[str], now_s: float) -> float:
-        """Return the shortest TTL of the keys."""
         rates = self._class(partition, now_s)
         if len(keys) == 1:
             return self._of_key(partition, rates, keys[0], now_s)
         return min((self._of_key(partition, rates, key, now_s) for key in keys), default=0.0)
 
     def missed(
-        self, partition: Partition, keys: Sequence[str], now_s: float, life_s: float | None = None
+        self, partition: Partition, keys: Sequence[str], now_s: float, ttl_s: float | None = None
     ) -> None:
-        """Count a miss of each key."""
         rates = self._class(partition, now_s)
         for key in keys:
             history = rates.missed(key, now_s)
             if history is not None:
-                self._grant(partition, rates, history, now_s, life_s)
+                self._grant(partition, rates, history, now_s, ttl_s)
 
     def wrote(
         self, partition: Partition, keys: Sequence[str], now_s: float, created: Collection[str] = ()
     ) -> None:
-        """Count a write to each key; to those that it created, what it begins."""
         rates = self._class(partition, now_s)
         for key in keys:
             history = rates.keys.get(key)
@@ -128,16 +122,13 @@ class Adaptive(ABC, Generic[SettingsT]):
                 self._resolve_sample(partition, history, history.sample.wrote(now_s), now_s)
 
     def filled(self, partition: Partition, false_positives: float) -> None:
-        """Note the filter's false positive rate."""
         if partition in self._classes:
             self._classes[partition].false_positives = false_positives
 
     def share(self, now_s: float) -> Iterator[Any]:
-        """Return rates of each class, and of those of its keys that are requested most."""
         return to_send(list(self._classes.items()), now_s)
 
     def merge(self, others: Sequence[Any], now_s: float) -> None:
-        """Take in the rates of the other replicas."""
         self._peers = received(others, now_s + self._memory.peers_s)
         for partition, rates in self._classes.items():
             rates.peers = self._peers.get(partition, PeerRates())
@@ -153,7 +144,7 @@ class Adaptive(ABC, Generic[SettingsT]):
     ) -> TtlProposal:
         """Return the TTL of a key that is being missed."""
 
-    def _learn(self, partition: Partition, proposal: TtlProposal, outcome: Outcome) -> None:
+    def _learn(self, partition: Partition, proposal: TtlProposal, outcome: SampleOutcome) -> None:
         """Learn from a proposal that was granted as it was; by default nothing."""
 
     def _of_key(self, partition: Partition, rates: ClassRates, key: str, now_s: float) -> float:
@@ -161,7 +152,7 @@ class Adaptive(ABC, Generic[SettingsT]):
         proposal = self._propose(partition, rates, key, history, now_s)
         if history is not None:
             history.proposed = proposal
-        return proposal.life_s
+        return proposal.ttl_s
 
     def _grant(
         self,
@@ -169,16 +160,16 @@ class Adaptive(ABC, Generic[SettingsT]):
         rates: ClassRates,
         history: KeyHistory,
         now_s: float,
-        life_s: float | None,
+        ttl_s: float | None,
     ) -> None:
         if history.sample is not None:
             self._resolve_sample(partition, history, history.sample.missed(now_s), now_s)
-        granted = history.proposed.life_s if life_s is None else life_s
+        granted = history.proposed.ttl_s if ttl_s is None else ttl_s
         memory = self._memory
         rates.regret.count(history.granted(now_s, granted, memory.transit_s, memory.margin_s))
 
     def _resolve_sample(
-        self, partition: Partition, history: KeyHistory, outcome: Outcome | None, now_s: float
+        self, partition: Partition, history: KeyHistory, outcome: SampleOutcome | None, now_s: float
     ) -> None:
         sample = history.sample
         if outcome is None or sample is None:

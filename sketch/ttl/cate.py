@@ -12,12 +12,14 @@ from sketch.ttl.history import KeyHistory, TtlProposal
 from sketch.ttl.port import Weights
 from sketch.ttl.rates import ClassRates, Memory
 
-__all__ = ["Cate", "CateSettings", "Ratio", "life_s"]
+__all__ = ["Cate", "CateSettings", "Ratio", "estimated_ttl_s"]
 
 Ratio = Literal["linear", "logistic", "unweighted"]
 
 _STEEPEST = 700.0
-"""Beyond, the exponential function has no value."""
+"""Beyond, the exponential function overflows."""
+
+_LARGEST = 1e300
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +37,12 @@ class CateSettings(AdaptiveSettings):
     slope: float = 0.1
 
 
-def life_s(
+def estimated_ttl_s(
     miss_rate: float, write_rate: float, settings: CateSettings, violation: float = 0.0
 ) -> float:
-    """Return the TTL of a record.
+    """Return the TTL of a record; rates are per second, `violation` is from 0 to 1.
 
-    Args:
-        miss_rate: λm, in a second.
-        write_rate: λw, in a second; 0: it was never written.
-        settings: Of its class.
-        violation: Degree of violation of the constraints, 0 to 1.
+    A `write_rate` of 0 means that it was never written.
     """
     if write_rate <= 0:
         return settings.longest_s
@@ -73,9 +71,10 @@ def _quantile(misses: float, writes: float, settings: CateSettings) -> float:
 
 
 def _imbalance(misses: float, writes: float) -> float:
+    # Finite, whatever the rates: infinity times a slope of 0 is no number.
     if misses >= writes:
-        return misses / writes - 1
-    return 1 - writes / misses
+        return min(misses / writes, _LARGEST) - 1
+    return 1 - min(writes / misses, _LARGEST)
 
 
 class Cate(Adaptive[CateSettings]):
@@ -98,5 +97,5 @@ class Cate(Adaptive[CateSettings]):
         seen = rates.at_miss(key, history, now_s)
         violation = settings.constraints.violation(rates, now_s)
         writes = seen.writes if seen.written else 0.0
-        ttl_s = life_s(seen.misses, writes, settings, violation)
+        ttl_s = estimated_ttl_s(seen.misses, writes, settings, violation)
         return TtlProposal(ttl_s, -expm1(-writes * ttl_s))

@@ -18,7 +18,7 @@ from functools import lru_cache
 from math import exp, expm1, inf, log, sqrt
 from typing import Final, NamedTuple
 
-__all__ = ["After", "Belief", "Outcome", "about_best", "best_writes_per_life", "cost"]
+__all__ = ["After", "Belief", "SampleOutcome", "about_best", "best_writes_per_ttl", "cost"]
 
 _ROUNDS: Final = 12
 _CLOSE: Final = 1e-3
@@ -28,7 +28,7 @@ _STEPS: Final = 25
 _LEAST: Final = 1e-6
 
 
-def best_writes_per_life(reads_per_write: float, invalidation: float, late: float = 1.0) -> float:
+def best_writes_per_ttl(reads_per_write: float, invalidation: float, late: float = 1.0) -> float:
     """Return the mean number of writes in the best TTL (u).
 
     It is 0 if nothing should be cached, and infinite if no TTL is too long.
@@ -60,23 +60,23 @@ def best_writes_per_life(reads_per_write: float, invalidation: float, late: floa
 
 @lru_cache(maxsize=8_192)
 def _of_step(step: int, price_step: int, late: float) -> float:
-    return best_writes_per_life(exp(step / _STEPS), exp(price_step / _STEPS), late)
+    return best_writes_per_ttl(exp(step / _STEPS), exp(price_step / _STEPS), late)
 
 
 def about_best(reads_per_write: float, invalidation: float, late: float = 1.0) -> float:
-    """Return `best_writes_per_life` of ratio and price off by two per cent at most, quickly."""
+    """Return `best_writes_per_ttl` of ratio and price that are off by 2 % at most, quickly."""
     r, a = reads_per_write, invalidation
     if not (_LEAST < r < 1 / _LEAST and _LEAST < a < 1 / _LEAST):
-        return best_writes_per_life(r, a, late)
+        return best_writes_per_ttl(r, a, late)
     return _of_step(round(log(r) * _STEPS), round(log(a) * _STEPS), round(late, 2))
 
 
 class Belief(NamedTuple):
-    """What a TTL was chosen by: rates are those of a second, prices are in units of a miss.
+    """The basis of a TTL: rates are per second, prices are in units of a miss.
 
     Attributes:
         best_s: The best TTL by the model, in seconds, beyond `unused_s`.
-        unused_s: For how long nobody uses the copy at first, in seconds.
+        unused_s: For how long the copy is not used at first, in seconds.
         reads: Of the key, those included that caches answer.
         writes: Of the key; more than 0.
         invalidation: Price of an invalidation.
@@ -98,28 +98,28 @@ class After(NamedTuple):
     writes: int
 
 
-class Outcome(NamedTuple):
-    """What became of a copy.
+class SampleOutcome(NamedTuple):
+    """The history of a copy.
 
     Attributes:
-        life_s: The TTL that it was granted, in seconds.
+        ttl_s: The TTL that it was granted, in seconds.
         seen_s: The time from then until its key was written, or was read again, in seconds.
-        written: Whether it was written; if not, nobody had written it by then.
-        after: What followed if it was invalidated; None: that was not looked at.
+        written: Whether it was written; if not, there was no write by then.
+        after: What followed if it was invalidated; None: that was not recorded.
     """
 
-    life_s: float
+    ttl_s: float
     seen_s: float
     written: bool
     after: After | None = None
 
     @property
     def invalidated(self) -> bool:
-        """Whether the copy was alive when its key was written."""
-        return self.written and self.seen_s < self.life_s
+        """Whether the copy was fresh when its key was written."""
+        return self.written and self.seen_s < self.ttl_s
 
 
-def cost(life_s: float, belief: Belief, outcome: Outcome) -> float:
+def cost(ttl_s: float, belief: Belief, outcome: SampleOutcome) -> float:
     """Return what the time of a copy would have cost with another TTL, in misses.
 
     One miss begins a copy. What is read before it is used goes to the origin, and so does what is
@@ -131,23 +131,23 @@ def cost(life_s: float, belief: Belief, outcome: Outcome) -> float:
     This is C(u), with a write that was seen in the place of one that is expected.
     """
     reads, unused_s = belief.reads, belief.unused_s
-    misses = 1 + reads * min(unused_s, life_s)
-    if life_s > outcome.seen_s:
-        late_reads, writes = _late(life_s, belief, outcome)
+    misses = 1 + reads * min(unused_s, ttl_s)
+    if ttl_s > outcome.seen_s:
+        late_reads, writes = _late(ttl_s, belief, outcome)
         misses += belief.invalidation * writes + belief.late * late_reads
-    return misses * (1 + reads * outcome.life_s) / (1 + reads * life_s)
+    return misses * (1 + reads * outcome.ttl_s) / (1 + reads * ttl_s)
 
 
-def _late(life_s: float, belief: Belief, outcome: Outcome) -> tuple[float, float]:
+def _late(ttl_s: float, belief: Belief, outcome: SampleOutcome) -> tuple[float, float]:
     """Return reads after the first write, and writes, until the end of a TTL."""
-    ahead_s = life_s - outcome.seen_s
+    ahead_s = ttl_s - outcome.seen_s
     expected = ahead_s * belief.writes
     if not outcome.written:
         return belief.reads * (expected + expm1(-expected)) / belief.writes, expected
     if (after := outcome.after) is None:
-        late_s = life_s - max(outcome.seen_s, belief.unused_s)
+        late_s = ttl_s - max(outcome.seen_s, belief.unused_s)
         return belief.reads * max(0.0, late_s), 1 + expected
-    looked_s = outcome.life_s - outcome.seen_s
+    looked_s = outcome.ttl_s - outcome.seen_s
     beyond_s = max(0.0, ahead_s - looked_s)
     share = (ahead_s - beyond_s) / looked_s
     reads = share * after.reads + beyond_s * belief.reads

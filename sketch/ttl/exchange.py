@@ -1,7 +1,7 @@
 """Rates that replicas exchange, as JSON.
 
 Rates add up: a write or a miss is seen by exactly one replica. Keys that are requested most are
-sent one by one; for all others a replica takes its own rate times (all of the class / its own of
+sent separately; for all others a replica takes its own rate times (all of the class / its own of
 the class), which is right if requests are spread evenly. If they are not, rates are too high by the
 same factor for reads and writes, and TTLs are only shorter than they might be.
 """
@@ -21,30 +21,24 @@ __all__ = ["received", "to_send"]
 
 _KEYS: Final = 500
 _KEYS_OF_ALL: Final = 5_000
-"""So many keys of a class, and of all classes, are sent one by one."""
+"""Keys of a class, and of all classes, that are sent separately."""
 
 
 def to_send(classes: Sequence[tuple[Partition, ClassRates]], now_s: float) -> Iterator[Any]:
-    """Yield what other replicas are to know of each class."""
     most = min(_KEYS, _KEYS_OF_ALL // max(len(classes), 1))
     for partition, rates in classes:
-        yield [*partition, *_of_class(rates, now_s, most)]
-
-
-def _of_class(
-    rates: ClassRates, now_s: float, most: int
-) -> tuple[float, float, float, dict[str, Any]]:
-    busiest = nlargest(most, rates.keys, key=lambda item: item[1].misses_per_s(now_s))
-    return (
-        rates.misses.per_s(now_s),
-        rates.writes.per_s(now_s),
-        rates.invalidations.per_s(now_s),
-        {key: [of.misses_per_s(now_s), of.writes_per_s(now_s)] for key, of in busiest if of.misses},
-    )
+        busiest = nlargest(most, rates.keys, key=lambda item: item[1].misses_per_s(now_s))
+        yield [
+            *partition,
+            rates.misses.per_s(now_s),
+            rates.writes.per_s(now_s),
+            rates.invalidations.per_s(now_s),
+            {k: [of.misses_per_s(now_s), of.writes_per_s(now_s)] for k, of in busiest if of.misses},
+        ]
 
 
 def received(others: Sequence[Any], until_s: float) -> dict[Partition, PeerRates]:
-    """Add up what all other replicas sent last; what is not understood is left out."""
+    """Add up what all other replicas sent last; entries of another form are left out."""
     totals: defaultdict[Partition, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     keys: defaultdict[Partition, dict[str, tuple[float, float]]] = defaultdict(dict)
     for partition, rates, of_keys in _understood(others):

@@ -1,25 +1,26 @@
-"""What is remembered of one key: its rates, the TTL proposed last, what became of copies."""
+"""The memory of an estimator: rates and copies of a key, outcomes of a class's copies."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from sketch.ttl.costs import After, Belief, Outcome
+from sketch.ttl.costs import After, Belief, SampleOutcome
 
-__all__ = ["Fate", "KeyHistory", "TtlProposal", "TtlSample"]
+__all__ = ["CopyOutcome", "KeyHistory", "Regret", "TtlProposal", "TtlSample"]
 
 
 class TtlProposal(NamedTuple):
     """A TTL that was proposed, and why.
 
     Attributes:
-        life_s: The TTL, in seconds.
+        ttl_s: The TTL, in seconds.
         expected: The share of such copies that will be invalidated, by the rates that are known.
         belief: What it was chosen by; None: nothing is to be learned from it.
     """
 
-    life_s: float
+    ttl_s: float
     expected: float = 0.0
     belief: Belief | None = None
 
@@ -27,31 +28,33 @@ class TtlProposal(NamedTuple):
 class TtlSample:
     """A proposal that was granted.
 
-    It is watched until the copy's end, and then until the next read or write of its key shows that
+    It is observed until the copy's end, and then until the next read or write of its key shows that
     nothing else came before.
     """
 
     __slots__ = ("_begun_s", "_reads", "_writes", "_written_s", "end_s", "proposal")
 
-    def __init__(self, proposal: TtlProposal, now_s: float, life_s: float) -> None:
+    def __init__(self, proposal: TtlProposal, now_s: float, ttl_s: float) -> None:
         self.proposal = proposal
-        self.end_s = now_s + life_s
+        self.end_s = now_s + ttl_s
         self._begun_s = now_s
         self._written_s: float | None = None
         self._reads = self._writes = 0
 
-    def missed(self, now_s: float) -> Outcome | None:
-        """Note a read at the origin; return what became of the copy if that is known by now."""
+    def missed(self, now_s: float) -> SampleOutcome | None:
+        """Record a read at the origin; return the outcome of the copy if it is known by now."""
         if now_s >= self.end_s:
             return self._outcome(now_s)
         self._reads += self._written_s is not None
         return None
 
-    def wrote(self, now_s: float) -> Outcome | None:
-        """Note a write; return what became of the copy if that is known by now."""
+    def wrote(self, now_s: float) -> SampleOutcome | None:
+        """Record a write; return the outcome of the copy if it is known by now."""
         if now_s >= self.end_s:
             if self._written_s is None:
-                return Outcome(self.end_s - self._begun_s, now_s - self._begun_s, written=True)
+                return SampleOutcome(
+                    self.end_s - self._begun_s, now_s - self._begun_s, written=True
+                )
             return self._outcome(now_s)
         if self._written_s is None:
             self._written_s = now_s
@@ -59,22 +62,20 @@ class TtlSample:
             self._writes += 1
         return None
 
-    def _outcome(self, now_s: float) -> Outcome:
-        life_s = self.end_s - self._begun_s
+    def _outcome(self, now_s: float) -> SampleOutcome:
+        ttl_s = self.end_s - self._begun_s
         if self._written_s is None:
-            return Outcome(life_s, now_s - self._begun_s, written=False)
+            return SampleOutcome(ttl_s, now_s - self._begun_s, written=False)
         seen_s = max(0.0, self._written_s - self._begun_s)
-        return Outcome(life_s, seen_s, True, After(self._reads, self._writes))
+        return SampleOutcome(ttl_s, seen_s, True, After(self._reads, self._writes))
 
 
-class Fate(Enum):
-    """What became of a copy."""
-
+class CopyOutcome(Enum):
     OPEN = "open"
-    """It is alive, or nothing has happened to its key since."""
+    """It is fresh, or nothing has happened to its key since."""
 
     INVALIDATED = "invalidated"
-    """Its key was written while it was alive: a shorter TTL would have avoided that."""
+    """Its key was written while it was fresh: a shorter TTL would have avoided that."""
 
     SPARED = "spared"
     """Its key was written after its end: a longer TTL would have made it stale."""
@@ -106,8 +107,8 @@ class KeyHistory:
         written: Whether there was any write, the first sight included.
         write_span_s: Times between them, weighted.
         wrote_s: When the last one was; at first, when the key was first seen.
-        life_end_s: By then the TTL of every copy has ended.
-        held_end_s: Until then the sketch takes copies to be alive: their receipt may be late.
+        ttl_end_s: By then the TTL of every copy has ended.
+        held_end_s: Until then the sketch takes copies to be fresh: their receipt may be late.
         stale_until_s: Until then the filter holds the key.
         proposed: What was last proposed.
         sample: A proposal that was granted, and of which it is not known yet what it leads to.
@@ -119,7 +120,6 @@ class KeyHistory:
         "_usable_s",
         "held_end_s",
         "idle_span_s",
-        "life_end_s",
         "miss_span_s",
         "missed_s",
         "misses",
@@ -127,6 +127,7 @@ class KeyHistory:
         "proposed",
         "sample",
         "stale_until_s",
+        "ttl_end_s",
         "write_span_s",
         "writes",
         "written",
@@ -137,7 +138,7 @@ class KeyHistory:
         self.misses = self.miss_span_s = self.idle_span_s = 0.0
         self.writes = self.write_span_s = 0.0
         self.missed_s = self.wrote_s = now_s
-        self.life_end_s = self.held_end_s = self.stale_until_s = now_s
+        self.ttl_end_s = self.held_end_s = self.stale_until_s = now_s
         self.proposed = _NOTHING
         self.sample: TtlSample | None = None
         self.open = self.written = False
@@ -150,6 +151,7 @@ class KeyHistory:
         if gap <= 0:
             return self.misses, self.miss_span_s, self.idle_span_s
         begin, end = self._usable_s, self._usable_end_s
+        # The fraction of the gap in which a copy answered: reads in it were not seen.
         cached = min(now_s, end) - max(missed_s, begin)
         idle = gap - cached if cached > 0 else gap
         return self.misses + 1, self.miss_span_s + gap, self.idle_span_s + idle
@@ -165,12 +167,12 @@ class KeyHistory:
         self.missed_s = now_s
 
     def misses_per_s(self, now_s: float) -> float:
-        """Return the misses in a second, by what was seen of this key alone."""
+        """Return the misses in a second, by this key's history alone."""
         span = self.miss_span_s + max(0.0, now_s - self.missed_s)
         return self.misses / span if span > 0 else 0.0
 
     def writes_per_s(self, now_s: float) -> float:
-        """Return the writes in a second, by what was seen of this key alone."""
+        """Return the writes in a second, by this key's history alone."""
         span = self.unwritten_s(now_s)
         return self.writes / span if span > 0 else 0.0
 
@@ -179,49 +181,92 @@ class KeyHistory:
         gap = now_s - self.wrote_s
         return self.write_span_s + gap if gap > 0 else self.write_span_s
 
-    def granted(self, now_s: float, life_s: float, transit_s: float, margin_s: float = 0.0) -> Fate:
-        """Note that a copy was handed out; return what became of the one before.
+    def granted(
+        self, now_s: float, ttl_s: float, transit_s: float, margin_s: float = 0.0
+    ) -> CopyOutcome:
+        """Record that a copy was handed out; return the outcome of the one before.
 
-        A copy with a TTL of 0 is none. It begins to answer after `transit_s`, and counts as alive
+        A copy with a TTL of 0 is none. It begins to answer after `transit_s`, and counts as fresh
         for `margin_s` after its end.
         """
-        fate = Fate.UNCHANGED if self.open and now_s >= self.life_end_s else Fate.OPEN
-        if fate is Fate.UNCHANGED:
+        outcome = CopyOutcome.OPEN
+        if self.open and now_s >= self.ttl_end_s:
+            outcome = CopyOutcome.UNCHANGED
             self.open = False
-        if life_s > 0:
+        if ttl_s > 0:
             self.open = True
-            self.life_end_s = max(self.life_end_s, now_s + life_s)
-            self.held_end_s = max(self.held_end_s, now_s + life_s + margin_s)
+            self.ttl_end_s = max(self.ttl_end_s, now_s + ttl_s)
+            self.held_end_s = max(self.held_end_s, now_s + ttl_s + margin_s)
             # Clients do not use copies of what is in the filter: they would be fetched again.
             self._usable_s = max(now_s + transit_s, self.stale_until_s)
-            self._usable_end_s = self.life_end_s
-            if self.sample is None and 0 < _AS_PROPOSED * self.proposed.life_s <= life_s:
-                self.sample = TtlSample(self.proposed, now_s, life_s)
-        return fate
+            self._usable_end_s = self.ttl_end_s
+            if self.sample is None and 0 < _AS_PROPOSED * self.proposed.ttl_s <= ttl_s:
+                self.sample = TtlSample(self.proposed, now_s, ttl_s)
+        return outcome
 
     @property
     def is_new(self) -> bool:
         """Whether no write of the key was seen, nor any copy handed out."""
-        return not self.written and self.life_end_s == self.wrote_s
+        return not self.written and self.ttl_end_s == self.wrote_s
 
     def begun(self, now_s: float) -> None:
-        """Note a write with which counting begins."""
+        """Record the write with which counting begins."""
         self.written = True
         self.wrote_s = now_s
 
-    def wrote(self, now_s: float, keep: float) -> Fate:
-        """Count a write; return what became of the copy."""
+    def wrote(self, now_s: float, keep: float) -> CopyOutcome:
+        """Count a write; return the outcome of the copy."""
         self.writes = self.writes * keep + 1
         gap = now_s - self.wrote_s
         self.write_span_s = self.write_span_s * keep + (gap if gap > 0 else 0.0)
         self.wrote_s = now_s
         self.written = True
-        fate = Fate.OPEN
+        outcome = CopyOutcome.OPEN
         if now_s < self.held_end_s:
-            fate = Fate.INVALIDATED
+            outcome = CopyOutcome.INVALIDATED
             self.stale_until_s = self.held_end_s
         elif self.open:
-            fate = Fate.SPARED
+            outcome = CopyOutcome.SPARED
         self.open = False
+        # From now on the filter may have the key, and clients use no copy of it.
         self._usable_end_s = min(self._usable_end_s, now_s)
-        return fate
+        return outcome
+
+
+_JUDGED: Final = 1_000
+"""The error is a mean over about so many copies."""
+
+
+@dataclass(slots=True)
+class Regret:
+    """Counts of one class, since the process began; of the keys that are remembered.
+
+    Attributes:
+        invalidations: Writes to keys of which copies were fresh: too long a TTL.
+        revalidations_paid: Misses of versions that had not changed since their copies ended: too
+            short a TTL.
+        stale_avoided: Writes to keys whose copies had ended before: a longer TTL would have made
+            them stale.
+        judged: Copies of which it is known whether they were invalidated.
+        error: The excess of recent copies that were invalidated over those expected, as a share;
+            negative: fewer.
+    """
+
+    invalidations: int = 0
+    revalidations_paid: int = 0
+    stale_avoided: int = 0
+    judged: int = 0
+    error: float = 0.0
+
+    def count(self, outcome: CopyOutcome) -> None:
+        if outcome is CopyOutcome.INVALIDATED:
+            self.invalidations += 1
+        elif outcome is CopyOutcome.UNCHANGED:
+            self.revalidations_paid += 1
+        elif outcome is CopyOutcome.SPARED:
+            self.stale_avoided += 1
+
+    def judge(self, sample: TtlProposal, *, invalidated: bool) -> None:
+        self.judged += 1
+        surprise = invalidated - sample.expected
+        self.error += (surprise - self.error) / min(self.judged, _JUDGED)

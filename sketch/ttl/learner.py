@@ -2,20 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import expm1
+from math import cosh, expm1, inf, log, log2
 from typing import Final
 
 from sketch.protocol.port import Partition
 from sketch.ttl.adaptive import Adaptive, AdaptiveSettings
-from sketch.ttl.costs import Belief, Outcome, about_best
+from sketch.ttl.costs import Belief, SampleOutcome, about_best, cost
 from sketch.ttl.history import KeyHistory, TtlProposal
-from sketch.ttl.parameters import LearnedParameters
 from sketch.ttl.port import Terms
 from sketch.ttl.rates import ClassRates, KeyRates, Memory
 
 __all__ = ["Learner", "LearnerSettings"]
+
+_FINE: Final = 2**0.5
+_STEEPEST: Final = 4
+"""Fine steps of the slope in either direction, to 4 and to a quarter: evidence may correct the
+model, not replace it."""
+
+_COARSE: Final = 2.0
+_SHORTEST_S: Final = 1.0
+"""The longest TTL is never shorter."""
+
+_TRUST: Final = 100.0
+"""At first, overruling the model's slope takes evidence of so many misses."""
+
+_CAREFREE: Final = 1.0
+"""There is no prior for the longest TTL: little evidence shortens it."""
+
+
+class Parameter:
+    """A positive number, chosen from a few by what each of them would have cost.
+
+    Costs are sums in which older ones count for less. They begin as the model has them: near the
+    best TTL T of many reads, a TTL of m · T costs (m + 1/m)/2 times as much; it takes `trust`
+    misses to overrule them.
+
+    Attributes:
+        value: The cheapest candidate, or between it and the next one.
+        candidates: Rising; each is the one before by the factor.
+    """
+
+    __slots__ = ("_costs", "_factor", "_keep", "candidates", "value")
+
+    def __init__(
+        self, first: float, factor: float, below: int, above: int, copies: int, trust: float
+    ) -> None:
+        steps = range(-below, above + 1)
+        self.candidates = tuple(first * factor**step for step in steps)
+        self.value = first
+        self._factor = factor
+        self._keep = 1 - 1 / copies if copies > 0 else None
+        self._costs = [trust * cosh(step * log(factor)) for step in steps]
+
+    def adjust(self, costs: Iterable[float]) -> None:
+        """Add what a copy would have cost with each candidate, in misses."""
+        keep = self._keep
+        if keep is None:
+            return
+        self._costs = [
+            before * keep + of_copy for before, of_copy in zip(self._costs, costs, strict=True)
+        ]
+        best = self._costs.index(min(self._costs))
+        self.value = self.candidates[best] * self._factor ** _vertex(self._costs, best)
+
+
+def _vertex(costs: list[float], best: int) -> float:
+    """Return where the parabola through the least cost and its neighbours is least, in steps."""
+    if not 0 < best < len(costs) - 1:
+        return 0.0
+    before, least, after = costs[best - 1 : best + 2]
+    bend = before - 2 * least + after
+    return (before - after) / (2 * bend) if bend > 0 else 0.0
+
+
+class LearnedParameters:
+    """What is learned of one class.
+
+    The time of the first write after a grant is seen whatever the TTL was. So each copy shows what
+    every other slope, or longest TTL, would have cost: none has to be tried. This is learning with
+    full information, where the leader is followed without exploring (Hannan, 1957).
+
+    Attributes:
+        slope: The factor of the model's TTLs.
+        longest_s: The longest TTL (TTL_max).
+    """
+
+    __slots__ = ("longest_s", "slope")
+
+    def __init__(self, longest_s: float, copies: int) -> None:
+        self.slope = Parameter(1.0, _FINE, _STEEPEST, _STEEPEST, copies, _TRUST)
+        self.longest_s = Parameter(longest_s, _COARSE, _halvings(longest_s), 0, copies, _CAREFREE)
+
+    def adjust(self, belief: Belief, outcome: SampleOutcome) -> None:
+        """Adjust both by the outcome of a copy.
+
+        The slope accounts for when writes come, if the rates are right; the longest TTL for the
+        cost if they are not.
+        """
+        best_s, unused_s = belief.best_s, belief.unused_s
+        slope, longest_s = self.slope.value, self.longest_s.value
+        wanted_s = slope * best_s + unused_s
+        ttls_s = [min(wanted_s, each) for each in self.longest_s.candidates]
+        self.longest_s.adjust(cost(ttl_s, belief, outcome) for ttl_s in ttls_s)
+        # The slope is evaluated as if the rates were right: without what followed the write.
+        believed = outcome._replace(after=None)
+        ttls_s = [min(each * best_s + unused_s, longest_s) for each in self.slope.candidates]
+        self.slope.adjust(cost(ttl_s, belief, believed) for ttl_s in ttls_s)
+
+
+def _halvings(longest_s: float) -> int:
+    return int(log2(longest_s / _SHORTEST_S)) if _SHORTEST_S < longest_s < inf else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +121,11 @@ class LearnerSettings(AdaptiveSettings):
     """How TTLs of one class are learned.
 
     Attributes:
-        unheard_s: For how long clients have not seen a write, on average: half of Δ.
+        unseen_s: For how long clients have not seen a write, on average: half of Δ.
         copies: About how many copies slope and longest TTL are learned from; 0: none.
     """
 
-    unheard_s: float = 0.5
+    unseen_s: float = 0.5
     copies: int = 2_000
 
 
@@ -48,7 +146,7 @@ class Learner(Adaptive[LearnerSettings]):
         self._parameters: dict[Partition, LearnedParameters] = {}
 
     def set_terms(self, terms: Mapping[Partition, Terms]) -> None:
-        """Take in the terms of all classes; what was learned for other terms is forgotten."""
+        """Set the terms of all classes; what was learned for other terms is forgotten."""
         before = self._of_class
         super().set_terms(terms)
         for partition in [*self._parameters]:
@@ -57,7 +155,6 @@ class Learner(Adaptive[LearnerSettings]):
 
     @property
     def parameters(self) -> Mapping[Partition, LearnedParameters]:
-        """What was learned, by class."""
         return self._parameters
 
     def _propose(
@@ -79,18 +176,18 @@ class Learner(Adaptive[LearnerSettings]):
         if free_s > _LONG * model.best_s:
             # Until the key leaves the filter copies answer only those who have revalidated them;
             # another request comes by then, and a TTL that ends then keeps the key no longer.
-            life_s = min(free_s, settings.longest_s)
-            return TtlProposal(life_s, -expm1(-life_s * seen.writes))
+            ttl_s = min(free_s, settings.longest_s)
+            return TtlProposal(ttl_s, -expm1(-ttl_s * seen.writes))
         proposal = _proposal(
             model._replace(unused_s=max(held_s, self._memory.transit_s)), parameters
         )
         violation = settings.constraints.violation(rates, now_s)
         if violation > 0:
-            shorter_s = proposal.life_s * settings.constraints.penalty(violation)
+            shorter_s = proposal.ttl_s * settings.constraints.penalty(violation)
             return TtlProposal(shorter_s, -expm1(-shorter_s * seen.writes))
         return proposal
 
-    def _learn(self, partition: Partition, proposal: TtlProposal, outcome: Outcome) -> None:
+    def _learn(self, partition: Partition, proposal: TtlProposal, outcome: SampleOutcome) -> None:
         parameters = self._parameters.get(partition)
         if proposal.belief is not None and parameters is not None:
             parameters.adjust(proposal.belief, outcome)
@@ -111,26 +208,26 @@ _LONG: Final = 0.1
 
 
 def _model(seen: KeyRates, settings: LearnerSettings) -> Belief:
-    """Return the best TTL by the model, of a copy that is used at once."""
+    """Return the best TTL by the model, for a copy that is used at once."""
     weights = settings.weights
     price = 1 / weights.miss_per_invalidation
     ratio = seen.reads / seen.writes
     u, late = about_best(ratio, price), 1.0
     if u > 0 and weights.stale != weights.miss:
-        unheard = min(1.0, settings.unheard_s * seen.writes / u)
-        late = 1 + unheard * (weights.stale / weights.miss - 1)
+        unseen = min(1.0, settings.unseen_s * seen.writes / u)
+        late = 1 + unseen * (weights.stale / weights.miss - 1)
         u = about_best(ratio, price, late)
     return Belief(u / seen.writes, 0.0, seen.reads, seen.writes, price, late)
 
 
 def _proposal(belief: Belief, parameters: LearnedParameters) -> TtlProposal:
-    """Return a TTL by a belief: none if it costs more than it saves."""
-    life_s = min(
+    """Return the TTL by a belief: 0 if it costs more than it saves."""
+    ttl_s = min(
         parameters.slope.value * belief.best_s + belief.unused_s, parameters.longest_s.value
     )
-    writes = life_s * belief.writes
+    writes = ttl_s * belief.writes
     written = -expm1(-writes)
     answered = belief.reads / belief.writes * (written + expm1(-belief.unused_s * belief.writes))
     if belief.best_s <= 0 or answered <= belief.invalidation * writes:
         return _REFUSED
-    return TtlProposal(life_s, written, belief)
+    return TtlProposal(ttl_s, written, belief)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from sketch.protocol.port import Partition
-from sketch.ttl.regret import Regret
+from sketch.ttl.history import Regret
 
-__all__ = ["Terms", "TtlEstimator", "TtlGranted", "Weights"]
+__all__ = ["Static", "Terms", "TtlEstimator", "TtlGranted", "Weights"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,6 @@ class Weights:
 
     @property
     def miss_per_invalidation(self) -> float:
-        """How many invalidations one miss is worth."""
         return self.miss / self.invalidation
 
     def cost(
@@ -52,65 +51,78 @@ class Weights:
 
 
 class TtlGranted(NamedTuple):
-    """An answer of a class was granted a TTL, in seconds; 0: it must not be kept."""
+    """A response of a class was granted a TTL, in seconds; 0: it must not be cached."""
 
     partition: Partition
     ttl_s: float
 
 
 class Terms(NamedTuple):
-    """Terms of a class: its longest TTL, in seconds, and what it costs if a TTL was wrong."""
+    """Terms of a class: its longest TTL, in seconds, and the cost of a wrong TTL."""
 
     longest_s: float
     weights: Weights
 
 
-class TtlEstimator(Protocol):
+class TtlEstimator:
     """Estimates TTLs, and is notified of every miss and of every write; times are in seconds.
 
-    A replica sees only its share of the requests: what it measures is sent to the others
-    (`share`), and what they sent is taken in (`merge`), at any interval. Estimators do no input or
-    output themselves, and are used by one event loop.
+    A replica sees only its share of the requests: what it measures is sent to the others (`share`),
+    and what they sent is taken in (`merge`), at any interval. Estimators do no input or output
+    themselves, and are used by one event loop. By default nothing is learned or shared.
     """
 
     @property
     def regrets(self) -> Mapping[Partition, Regret]:
-        """What became of copies, by class; empty if nothing is remembered."""
+        """Outcomes of copies, by class; empty if nothing is remembered."""
+        return {}
 
     def set_terms(self, terms: Mapping[Partition, Terms]) -> None:
-        """Take in the terms of all classes; what is remembered of others is forgotten."""
+        """Set the terms of all classes; what is remembered of others is forgotten."""
 
     def ttl_s(self, partition: Partition, keys: Sequence[str], now_s: float) -> float:
-        """Return the TTL of an answer that shows these keys, and missed: the shortest of theirs.
+        """Return the TTL of a response that shows these keys, and missed: the shortest of theirs.
 
-        It is called before `missed`, and counts the miss that is going on.
+        It is called before `missed`, and counts the current miss.
         """
+        raise NotImplementedError
 
     def missed(
-        self, partition: Partition, keys: Sequence[str], now_s: float, life_s: float | None = None
+        self, partition: Partition, keys: Sequence[str], now_s: float, ttl_s: float | None = None
     ) -> None:
-        """Note that an answer that shows these keys came from the origin.
+        """Record that a response that shows these keys came from the origin.
 
-        `life_s` is what it was granted in the end, 0 if it must not be kept; None: what `ttl_s`
+        `ttl_s` is what it was granted in the end, 0 if it must not be cached; None: what `ttl_s`
         last returned for each key.
         """
 
     def wrote(
         self, partition: Partition, keys: Sequence[str], now_s: float, created: Collection[str] = ()
     ) -> None:
-        """Note a write to these keys; the records of `created` were not there before."""
+        """Record a write to these keys; the records of `created` did not exist before."""
 
     def filled(self, partition: Partition, false_positives: float) -> None:
-        """Note the share of keys that the filter of a partition finds wrongly, as it stands."""
+        """Record the filter's present false positive rate for a partition."""
 
-    def share(self, now_s: float) -> Iterator[Any]:
+    def share(self, now_s: float) -> Iterator[Any]:  # noqa: ARG002 - nothing by default
         """Return what the other replicas are to know, as JSON; of bounded size.
 
         There is an entry for each class, computed when it is iterated: each takes milliseconds.
         """
+        return iter(())
 
     def merge(self, others: Sequence[Any], now_s: float) -> None:
-        """Take in what all other replicas shared last, in place of what was taken in before.
+        """Take in what all other replicas shared last; it replaces what was taken in before.
 
-        What is not understood is left out.
+        Entries of another form are left out.
         """
+
+
+class Static(TtlEstimator):
+    """Gives every response the same TTL; the caller caps it by what the class allows."""
+
+    def __init__(self, ttl_s: float = math.inf) -> None:
+        self._ttl_s = ttl_s
+
+    def ttl_s(self, partition: Partition, keys: Sequence[str], now_s: float) -> float:  # noqa: ARG002 - the port
+        return self._ttl_s

@@ -6,17 +6,16 @@ from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Final, NamedTuple
 
-from sketch.ttl.history import Fate, KeyHistory
-from sketch.ttl.regret import Regret
+from sketch.ttl.history import CopyOutcome, KeyHistory, Regret
 
 __all__ = ["ClassRates", "KeyRates", "Memory", "PeerRates", "Reservoir"]
 
 _PRIOR: Final = 0.25
-"""How many arrivals the class's rate counts for in a key's."""
+"""Arrivals for which the class's rate counts in a key's."""
 
 _DOUBT: Final = 0.5
-"""How many arrivals are assumed where none was seen: that there never will be any would be too much
-to conclude from a short time."""
+"""Arrivals that are assumed where none was seen: to conclude from a short time that there never
+will be any would be too much."""
 
 _LEAST_IDLE: Final = 0.001
 """The least share of the time between two misses in which no copy answered."""
@@ -37,7 +36,7 @@ class Memory(NamedTuple):
         arrivals: How many arrivals a key's rate is averaged over.
         peers_s: For how long the rates that other replicas sent hold.
         transit_s: After which time a copy that was handed out begins to answer.
-        margin_s: For how long the sketch takes a copy to be alive after its end: M of
+        margin_s: For how long the sketch takes a copy to be fresh after its end: M of
             docs/protocol.md.
     """
 
@@ -54,7 +53,7 @@ class KeyRates(NamedTuple):
     Attributes:
         misses: Reads that the origin answered.
         reads: Reads, those that caches answered included; estimated from the times in which no
-            copy was alive.
+            copy was fresh.
         writes: Writes; 0 only if the whole class has had none.
         written: Whether a write to the key has been seen.
     """
@@ -95,11 +94,9 @@ class ArrivalRate:
         self._assumed = assumed
 
     def assume(self, arrivals: float) -> None:
-        """Assume another number of arrivals."""
         self._assumed = arrivals
 
     def arrived(self, now_s: float) -> None:
-        """Count an arrival."""
         gap = now_s - self._last_s
         self._count = self._count * _KEEP + 1
         self._span_s = self._span_s * _KEEP + (gap if gap > 0 else 0.0)
@@ -113,11 +110,10 @@ class ArrivalRate:
 
 
 class Reservoir:
-    """Remembers at most so many keys; the newcomer takes the place of any other.
+    """Remembers at most `capacity` keys; a new one replaces any other.
 
-    That is Aggarwal's reservoir for streams that change (VLDB 2006, algorithm 3.1): the chance
+    This is Aggarwal's reservoir for streams that change (VLDB 2006, algorithm 3.1): the probability
     that an old arrival is still remembered falls exponentially with what came since.
-
     """
 
     def __init__(self, capacity: int, random: Random) -> None:
@@ -137,11 +133,10 @@ class Reservoir:
 
     @property
     def full(self) -> bool:
-        """Whether keys are forgotten."""
         return len(self._names) == self._capacity
 
     def admit(self, key: str, now_s: float) -> KeyHistory | None:
-        """Let an unknown key in; None: it stays unknown."""
+        """Admit an unknown key; None: it stays unknown."""
         if len(self._names) < self._capacity:
             self._names.append(key)
         elif self._random.random() < _ADMITTED:
@@ -155,8 +150,6 @@ class Reservoir:
 
 
 class ClassRates:
-    """What is known of one class: its rates, its remembered keys, and what became of copies."""
-
     def __init__(self, memory: Memory, random: Random, now_s: float) -> None:
         self._keep = 1 - 1 / memory.arrivals
         self.keys = Reservoir(memory.keys, random)
@@ -180,11 +173,11 @@ class ClassRates:
         return history
 
     def created(self, key: str, history: KeyHistory | None, now_s: float) -> None:
-        """Note the write that a key begins with, of which there is no copy.
+        """Record the write that creates a key, of which there is no copy.
 
         It is no sign that keys change, but one that they do not: the more of them come while the
         class is read, and no other writes, the less is assumed that any will. Those of an import,
-        before anybody reads, say nothing.
+        before any read, say nothing.
         """
         if self._read:
             self._read = False
@@ -192,19 +185,19 @@ class ClassRates:
             self.writes.assume(_DOUBT / (1 + self._creations))
         self._begin(key, history, now_s)
 
-    def wrote(self, key: str, history: KeyHistory | None, now_s: float) -> Fate:
-        """Count a write to a key of which this is remembered; return what became of the copy."""
+    def wrote(self, key: str, history: KeyHistory | None, now_s: float) -> CopyOutcome:
+        """Count a write to a key, `history` if it is remembered; return the outcome of its copy."""
         if history is None or history.is_new:
             if not self.keys.full:
                 self.writes.arrived(now_s)
             self._begin(key, history, now_s)
-            return Fate.OPEN
-        fate = history.wrote(now_s, self._keep)
+            return CopyOutcome.OPEN
+        outcome = history.wrote(now_s, self._keep)
         self.writes.arrived(now_s)
-        self.regret.count(fate)
-        if fate is Fate.INVALIDATED:
+        self.regret.count(outcome)
+        if outcome is CopyOutcome.INVALIDATED:
             self.invalidations.arrived(now_s)
-        return fate
+        return outcome
 
     def _begin(self, key: str, history: KeyHistory | None, now_s: float) -> None:
         history = history or self.keys.admit(key, now_s)
@@ -212,7 +205,7 @@ class ClassRates:
             history.begun(now_s)
 
     def at_miss(self, key: str, history: KeyHistory | None, now_s: float) -> KeyRates:
-        """Return the rates of a key that is being missed: that miss is counted."""
+        """Return the rates of a key that is being missed; that miss is counted."""
         peers = self._peers(now_s)
         if history is None:
             return self._unknown(key, peers, now_s)
@@ -247,7 +240,7 @@ class ClassRates:
         return self.peers if now_s < self.peers.until_s else _NOTHING
 
     def alone(self, now_s: float) -> bool:
-        """Whether no other replica has lately sent that it sees anything of the class."""
+        """Whether no other replica has reported recently that it sees anything of the class."""
         peers = self._peers(now_s)
         return peers.misses == peers.writes == 0
 
@@ -264,7 +257,7 @@ def _together(own: float, peers: float | None, class_own: float, class_peers: fl
 
 
 def _reads(misses: float, cached_s: float) -> float:
-    """Return the reads in a second if a copy answers for so long after each miss."""
+    """Return the reads in a second if a copy answers for `cached_s` after each miss."""
     if misses <= 0:
         return 0.0
     return 1 / max(1 / misses - cached_s, _LEAST_IDLE / misses)

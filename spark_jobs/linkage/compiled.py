@@ -17,9 +17,9 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 def compiled(function: FunctionT) -> FunctionT:
     """Compile a function for this processor when it is first called.
 
-    The machine code is kept beside the module, or in the user's cache; where neither can be
-    written, each process compiles for itself. What it calls must stand in the same module: the
-    cache looks at that module's age only.
+    The machine code is stored next to the module, or in the user's cache; where neither can be
+    written, each process compiles for itself. What it calls must be in the same module: the cache
+    checks that module's age only.
     """
     try:
         return cast("FunctionT", numba.njit(nogil=True, cache=True)(function))

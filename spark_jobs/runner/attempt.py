@@ -15,13 +15,14 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final, Literal, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.utils import is_remote
@@ -30,7 +31,6 @@ from spark_jobs.runner.control import Control
 from spark_jobs.runner.failures import reason_of, spoils_session
 from spark_jobs.runner.job import Into, Job
 from spark_jobs.runner.port import (
-    Block,
     ColumnType,
     Forecast,
     Input,
@@ -42,15 +42,7 @@ from spark_jobs.runner.port import (
 from spark_jobs.runner.results import ResultFiles
 from spark_jobs.runner.run_directory import FinishedStage, RunDirectory
 
-__all__ = [
-    "FORECAST",
-    "Attempt",
-    "Ending",
-    "InputReader",
-    "ResultWriter",
-    "RunState",
-    "stage_overhead_s",
-]
+__all__ = ["FORECAST", "Ending", "InputReader", "ResultWriter", "RunAttempt"]
 
 _log = logging.getLogger("portolan.jobs")
 
@@ -59,10 +51,8 @@ InputReader: TypeAlias = Callable[[SparkSession, Input], DataFrame]
 
 
 class ResultWriter(Protocol):
-    """Writes results into classes."""
-
     def check(self, into: Into, columns: Mapping[str, ColumnType]) -> None:
-        """Refuse, before anything is done, what a result with such columns cannot be written into.
+        """Refuse, before anything is done, a result whose columns do not fit the class.
 
         Raises:
             InputUnfit: It does not fit.
@@ -81,6 +71,7 @@ _READ: Final = "read "
 _ROW_GROUP: Final = 8 * 2**20
 """Bytes: a page of a result is found without decoding much before it."""
 
+_FORECASTS: Final = TypeAdapter(Forecast)
 _measured: Final[WeakKeyDictionary[SparkSession, float]] = WeakKeyDictionary()
 
 
@@ -91,10 +82,10 @@ class Ending:
     Attributes:
         state: done; stopped, by its limits; failed; or cancelled.
         reasons: Why it was stopped or failed, in sentences.
-        forecast: What it was to cost, if it came to that.
+        forecast: None if the run ended before its forecast.
         rows: Rows of the result; None: there is none.
         result: The stage whose frame is the result.
-        spoilt: Whether nothing else can be trusted to succeed on the session.
+        spoilt: Whether the session cannot be trusted any more.
     """
 
     state: RunState
@@ -105,31 +96,24 @@ class Ending:
     spoilt: bool = False
 
 
-class Attempt:
+@dataclass(eq=False)
+class RunAttempt:
     """One attempt at a run, on a session that others may use at the same time.
 
     A dry run ends with the forecast; a job with `into` needs a writer.
     """
 
-    def __init__(
-        self,
-        job: Job,
-        directory: RunDirectory,
-        spark: SparkSession,
-        read: InputReader,
-        control: Control,
-        *,
-        dry_run: bool = False,
-        writer: ResultWriter | None = None,
-    ) -> None:
-        self._job = job
-        self._directory = directory
-        self._spark = spark
-        self._read = read
-        self._control = control
-        self._dry_run = dry_run
-        self._writer = writer
-        self._tag = f"portolan-{directory.path.name}-{directory.attempt}"
+    _job: Job
+    _directory: RunDirectory
+    _spark: SparkSession
+    _read: InputReader
+    _control: Control
+    _: KW_ONLY
+    dry_run: bool = False
+    writer: ResultWriter | None = None
+
+    def __post_init__(self) -> None:
+        self._tag = f"portolan-{self._directory.path.name}-{self._directory.attempt}"
 
     def execute(self) -> Ending:
         """Execute the job; every failure becomes an `Ending`."""
@@ -147,7 +131,7 @@ class Attempt:
             return Ending("failed", reasons, self._control.forecast, spoilt=spoilt)
 
     def interrupt(self) -> None:
-        """Interrupt what runs now; to be called again until `execute` has returned."""
+        """Interrupt the present action; to be called again until `execute` has returned."""
         try:
             _interrupt(self._spark, self._tag)
         except Exception as error:  # noqa: BLE001 - Py4J's own errors, when the JVM is gone
@@ -159,8 +143,8 @@ class Attempt:
                 "What is kept here belongs to another job: use a directory of its own."
             )
         if self._job.into is not None:
-            assert self._writer is not None  # only a service takes such jobs
-            self._writer.check(self._job.into, self._job.columns)
+            assert self.writer is not None  # only a service takes such jobs
+            self.writer.check(self._job.into, self._job.columns)
         reading = [self._reading(input_) for input_ in self._job.inputs]
         self._control.plan([*(stage.name for stage in reading), FORECAST])
         for stage in reading:
@@ -168,7 +152,7 @@ class Attempt:
         forecast = self._make_forecast()
         if exceeded := self._job.limits.exceeded(forecast):
             return Ending("stopped", exceeded, forecast)
-        if self._dry_run:
+        if self.dry_run:
             return Ending("done", forecast=forecast)
         stages = self._job.stages
         result = stages[-1].name
@@ -179,8 +163,6 @@ class Attempt:
         return Ending("done", (), forecast, self._directory.stages[result].rows, result)
 
     def _make_forecast(self) -> Forecast:
-        """Forecast, or use the forecast of an earlier attempt."""
-
         def report(context: StageContext) -> None:
             forecast = self._job.kind.forecast(self._job.spec, context)
             overhead_s = stage_overhead_s(context.spark, self._directory.new_path())
@@ -188,9 +170,7 @@ class Attempt:
             context.report(FORECAST, asdict(replace(forecast, time_s=time_s)))
 
         self._do(Stage(FORECAST, report))
-        members = dict(self._directory.stages[FORECAST].reports[FORECAST])
-        heaviest = tuple(Block(**block) for block in members.pop("heaviest"))
-        forecast = Forecast(heaviest=heaviest, notes=tuple(members.pop("notes")), **members)
+        forecast = _FORECASTS.validate_python(self._directory.stages[FORECAST].reports[FORECAST])
         self._control.set_forecast(forecast)
         return forecast
 
@@ -208,7 +188,7 @@ class Attempt:
 
     def _keep(self, stage: Stage) -> FinishedStage:
         began = monotonic()
-        context = _DirectoryContext(self._spark, self._directory, self._control, stage.name)
+        context = _DirectoryContext(self._spark, self._control, self._directory, stage.name)
         frame = stage.run(context)
         if frame is None:
             return FinishedStage(None, 0, monotonic() - began, context.counters, context.reports)
@@ -220,7 +200,6 @@ class Attempt:
         )
 
     def _check_ids(self, stage: str, kept: FinishedStage) -> None:
-        """Refuse missing and repeated ids."""
         assert kept.directory is not None
         ids = self._spark.read.parquet(str(self._directory.path_of(kept.directory))).select("id")
         wrong = ids.groupBy("id").count().where(f.col("id").isNull() | (f.col("count") > 1))
@@ -239,34 +218,26 @@ class Attempt:
         def write(context: StageContext) -> None:
             self._control.begin_publishing()
             files = ResultFiles(self._directory.frame(result))
-            assert self._writer is not None  # as above
-            self._writer.write(context, self._directory.path.name, into, files)
+            assert self.writer is not None  # as above
+            self.writer.write(context, self._directory.path.name, into, files)
 
         return Stage(f"write {into.class_name}", write)
 
 
+@dataclass(eq=False)
 class _DirectoryContext:
-    """A `StageContext` on the directory of the run."""
-
-    def __init__(
-        self, spark: SparkSession, directory: RunDirectory, control: Control, stage: str
-    ) -> None:
-        self.control = control
-        self.counters: dict[str, int] = {}
-        self.reports: dict[str, Any] = {}
-        self._spark = spark
-        self._directory = directory
-        self._stage = stage
-
-    @property
-    def spark(self) -> SparkSession:
-        return self._spark
+    spark: SparkSession
+    control: Control
+    _directory: RunDirectory
+    _stage: str
+    counters: dict[str, int] = field(default_factory=dict, init=False)
+    reports: dict[str, Any] = field(default_factory=dict, init=False)
 
     def input(self, name: str) -> DataFrame:
         return self.output(_stage_of(name))
 
     def output(self, stage: str) -> DataFrame:
-        return self._spark.read.parquet(str(self._directory.frame(stage)))
+        return self.spark.read.parquet(str(self._directory.frame(stage)))
 
     def progress(self, done: int, total: int) -> None:
         self.control.check()
@@ -286,9 +257,9 @@ def _stage_of(name: str) -> str:
 def stage_overhead_s(spark: SparkSession, scratch: Path) -> float:
     """Return the seconds of a stage without work: planned, shuffled, written, and read again.
 
-    Measured once for each session, for it follows from the cluster and its settings. The session
-    has done something before, so that what it loads once is loaded. There is nothing yet at
-    `scratch`, and nothing is left there.
+    Measured once for each session, because it follows from the cluster and its settings. The
+    session has been used before, so that what it loads once is loaded. `scratch` does not exist
+    before and after.
     """
     if spark not in _measured:
         began = monotonic()
@@ -301,11 +272,11 @@ def stage_overhead_s(spark: SparkSession, scratch: Path) -> float:
 
 @contextmanager
 def _interruptible(spark: SparkSession, tag: str) -> Iterator[None]:
-    """Let `_interrupt` stop the actions of this thread while the block runs.
+    """Allow `_interrupt` to stop the actions of this thread while the block runs.
 
     In a session of our own the tags are the context's: since Spark 4.1 those of
-    `SparkSession.addTag` are found by the thread that added them alone. Spark Connect has no
-    context, and finds its tags from everywhere.
+    `SparkSession.addTag` are found only by the thread that added them. Spark Connect has no
+    context, and finds its tags from every thread.
     """
     if is_remote():
         add, remove = spark.addTag, spark.removeTag
@@ -322,7 +293,7 @@ def _interruptible(spark: SparkSession, tag: str) -> Iterator[None]:
 
 
 def _interrupt(spark: SparkSession, tag: str) -> None:
-    """Interrupt the actions under way with a tag; later ones are not hindered."""
+    """Interrupt the present actions with a tag; later ones are not affected."""
     if is_remote():
         spark.interruptTag(tag)
     else:

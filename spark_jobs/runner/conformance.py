@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.runner.attempt import FORECAST, Attempt, Ending, InputReader
+from spark_jobs.runner.attempt import FORECAST, Ending, InputReader, RunAttempt
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.job import Job, parse_job
 from spark_jobs.runner.local import run_to_end
@@ -51,10 +51,9 @@ _HOSTILE: Final[Sequence[Any]] = (
 
 @dataclass(frozen=True, slots=True)
 class SampleJob:
-    """A small job that a kind is tested with.
+    """A small job for the tests of a kind.
 
     Attributes:
-        kind: The kind's name.
         spec: A specification that works; its sources are files.
         ordered: Whether the order of the result's rows is part of it.
     """
@@ -65,12 +64,10 @@ class SampleJob:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The job as JSON."""
         return {"kind": self.kind, "spec": copy.deepcopy(dict(self.spec))}
 
     @property
     def job(self) -> Job:
-        """The job."""
         return parse_job(self.document)
 
 
@@ -107,7 +104,7 @@ def check_hostile_specs(sample: SampleJob) -> None:
 
 
 def check_interrupted(sample: SampleJob, spark: SparkSession, scratch: Path) -> None:
-    """Interrupted at every stage, a run comes to the same result.
+    """Interrupted at every stage, a run gives the same result.
 
     Each stage is cancelled as it begins, killed before its commit, and killed after it; the next
     attempt resumes behind the finished stages.
@@ -116,7 +113,7 @@ def check_interrupted(sample: SampleJob, spark: SparkSession, scratch: Path) -> 
     path = scratch / "interrupted"
     for stage in _stages(sample.job):
         control = _CancellingControl(stage)
-        attempt = Attempt(sample.job, RunDirectory(path), spark, read_input, control)
+        attempt = RunAttempt(sample.job, RunDirectory(path), spark, read_input, control)
         ending = run_to_end(attempt, control, lambda: None)
         assert ending.state == "cancelled", (stage, ending)
         for moment in _KILLED:
@@ -136,7 +133,7 @@ def run_sample(
 ) -> list[str]:
     """Execute a sample job; return the rows of its result as lines of JSON."""
     job = sample.job
-    ending = Attempt(job, directory, spark, read, Control()).execute()
+    ending = RunAttempt(job, directory, spark, read, Control()).execute()
     lines = result_lines(directory, ending, ordered=sample.ordered)
     columns = ResultFiles(directory.frame(job.stages[-1].name)).columns
     assert columns == job.columns, "the result has other columns than the kind says"

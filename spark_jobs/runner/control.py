@@ -22,7 +22,7 @@ StageState = Literal["waiting", "running", "done"]
 
 @dataclass(slots=True)
 class StageProgress:
-    """How far a stage is: `done` of `total` tasks, 0 of 0 if that is not known."""
+    """The progress of a stage: `done` of `total` tasks, 0 of 0 if that is unknown."""
 
     name: str
     state: StageState = "waiting"
@@ -36,7 +36,7 @@ class Control:
     """The state of a run: its progress, its log, its cancellation and its lease.
 
     Attributes:
-        forecast: What the run will cost, once that is known.
+        forecast: None until it is known.
         lease_lost: Whether the run ends because its lease passed; a later heartbeat does not undo
             it.
     """
@@ -55,27 +55,24 @@ class Control:
         self._excluded_s = 0.0
 
     def cancel(self) -> None:
-        """Cancel the run."""
         self._cancelled.set()
 
     def wait_for_cancel(self, timeout_s: float) -> bool:
-        """Wait until the run is cancelled; return whether it is."""
         return self._cancelled.wait(timeout_s)
 
     @property
     def cancelled(self) -> bool:
-        """Whether the run is to end."""
         return self._cancelled.is_set()
 
     def hold_until(self, until: float) -> None:
-        """Note until when, on the monotonic clock, the lease lasts."""
+        """Set the end of the lease, on the monotonic clock."""
         self._lease_until = until
 
     def begin_publishing(self) -> None:
         """Begin to write what others see; only the holder of the lease may.
 
-        Files of an attempt are private to it. A class is not: the next holder of the run writes
-        the result that was kept when it took the run over, and must not be interleaved with us.
+        Files of an attempt are private to it. A class is not: the next holder of the run writes the
+        result that was kept when it took the run over, and must not be interleaved with this one.
 
         Raises:
             RunCancelled: The lease has passed, or the run is to end.
@@ -91,7 +88,6 @@ class Control:
             raise RunCancelled
 
     def set_forecast(self, forecast: Forecast) -> None:
-        """Note the forecast."""
         self.forecast = forecast
         with self._lock:
             self._excluded_s = self._spent_s()
@@ -99,19 +95,17 @@ class Control:
             self.log(note)
 
     def plan(self, names: Iterable[str]) -> None:
-        """Add stages, which wait."""
         with self._lock:
             self._stages |= {name: StageProgress(name) for name in names}
 
     def begin(self, name: str) -> None:
-        """Note that a stage began."""
         with self._lock:
             self._stages[name].state = "running"
             self._stage_began = monotonic()
         self.log(f"{name} began.")
 
     def end(self, name: str, *, rows: int, seconds: float, counters: Mapping[str, int]) -> None:
-        """Note that a stage is finished, now or by an earlier attempt."""
+        """Record that a stage is finished, now or by an earlier attempt."""
         with self._lock:
             stage = self._stages[name]
             stage.state, stage.rows, stage.seconds = "done", rows, seconds
@@ -121,13 +115,11 @@ class Control:
         self.log(f"{name} ended after {seconds:.1f} s, with {rows:,} rows.")
 
     def advance(self, name: str, done: int, total: int) -> None:
-        """Note how far a stage is."""
         with self._lock:
             stage = self._stages[name]
             stage.done, stage.total = done, total
 
     def log(self, line: str) -> None:
-        """Add a line to the log of the run."""
         with self._lock:
             self._log.append(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {line}")
 

@@ -102,32 +102,29 @@ class Job:
 
     @property
     def fingerprint(self) -> str:
-        """What determines its stages; the same job under other limits has the same."""
+        """A digest of what determines its stages; other limits do not change it."""
         text = json.dumps([self.document["kind"], self.document["spec"]], sort_keys=True)
         return blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property
     def columns(self) -> Mapping[str, ColumnType]:
-        """The columns of the result."""
         return self.kind.columns(self.spec)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The steps, in order."""
         return self.kind.stages(self.spec)
 
     def pointer_to(self, input_: Input) -> str:
-        """Return where the document says what an input is, as a JSON pointer."""
+        """Return the location of an input in the document, as a JSON pointer."""
         return _pointer_to(input_, self.document["spec"])
 
     @property
     def reads(self) -> list[str]:
-        """The classes that it reads."""
         sources = (input_.source for input_ in self.inputs)
         return [source.class_name for source in sources if isinstance(source, ClassSource)]
 
     def to_stored(self) -> dict[str, Any]:
-        """Return what the catalogue keeps: the job, and the classes that it reads and writes.
+        """Return what the catalogue stores: the job, and the classes that it reads and writes.
 
         They are of the database of the run, which may have another name after a restore.
         """
@@ -180,7 +177,7 @@ def _pointer_to(input_: Input, spec: Mapping[str, Any]) -> str:
 
 
 def _resolved(input_: Input, database: str | None, spec: Mapping[str, Any]) -> Input:
-    """Give a class its database; files are for those who have the machine, not for HTTP."""
+    """Resolve the database of a class; files are for users of the machine, not for HTTP."""
     pointer, source = _pointer_to(input_, spec), input_.source
     if isinstance(source, FileSource):
         if database is not None:

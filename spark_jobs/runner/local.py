@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from spark_jobs.atomic_file import atomic_file
-from spark_jobs.runner.attempt import Attempt, Ending
+from spark_jobs.runner.attempt import Ending, RunAttempt
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.results import FORMATS, ResultFiles
 from spark_jobs.runner.run_directory import RunDirectory
@@ -19,7 +19,7 @@ _LOOK_S: Final = 0.2
 _INTERRUPT_S: Final = 0.5
 
 
-def run_to_end(attempt: Attempt, control: Control, look: Callable[[], None]) -> Ending:
+def run_to_end(attempt: RunAttempt, control: Control, look: Callable[[], None]) -> Ending:
     """Execute an attempt in a thread of its own; `look` is called while it runs.
 
     A `KeyboardInterrupt` cancels the run, which then ends as cancelled.
@@ -39,11 +39,11 @@ def run_to_end(attempt: Attempt, control: Control, look: Callable[[], None]) -> 
 
 
 def write_result(directory: RunDirectory, ending: Ending, target: Path) -> None:
-    """Write the result of a run to a file, in the format of its suffix; whole, or not at all.
+    """Write the result of a run to a file, in the format of its suffix, atomically.
 
     Raises:
         OSError: It cannot be written.
-        KeyError: The suffix names no format.
+        KeyError: There is no format of this suffix.
     """
     assert ending.result is not None
     files = ResultFiles(directory.frame(ending.result))

@@ -1,9 +1,9 @@
 """The port between the runner and kinds of jobs.
 
 A *kind* is a plug-in: it models its specification, names its inputs, forecasts what a run costs,
-and divides it into *stages*. A stage turns frames into one frame. The runner keeps what a finished
-stage gave, so that a run that was killed goes on behind it; the frame of the last stage is the
-result. What a stage does must follow from its inputs alone: it may be run twice.
+and divides it into *stages*. A stage turns frames into one frame. The runner keeps the frame of a
+finished stage, so that a run that was killed continues behind it; the frame of the last stage is
+the result. A stage must depend on its inputs alone: it may be executed twice.
 
 Nothing here, and neither `specification` nor `inputs` of a kind, needs Spark: specifications are
 parsed where it is not installed.
@@ -37,7 +37,7 @@ __all__ = [
 SpecT = TypeVar("SpecT", bound=Specification)
 
 ColumnType: TypeAlias = Literal["string", "integer", "number", "boolean", "array", "object"]
-"""What a column of a result holds as JSON: a type of JSON Schema (2020-12, validation, 6.1.1).
+"""The JSON type of a column's values: a type of JSON Schema (2020-12, validation, 6.1.1).
 
 Times, decimals and binary are strings there.
 """
@@ -56,9 +56,9 @@ class Input:
     """One table that a run reads.
 
     Attributes:
-        name: What the kind calls it: left, right, records.
-        source: Where it lies.
-        fields: What is read besides `id`; None: everything.
+        name: The kind's name for it: left, right, records.
+        source: A file or a class.
+        fields: Fields that are read besides `id`; None: all.
     """
 
     name: str
@@ -77,16 +77,16 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a run will cost, before it costs it.
+    """The expected cost of a run.
 
     Attributes:
         rows: Rows of each input.
         pairs: Pairs that will be compared at most.
         heaviest: The blocks with the most pairs, heaviest first, ten at most.
         memory_bytes: Needed at the same time on the worker.
-        time_s: From the kind's first stage to the result. Kinds forecast the work; what Spark
-            takes for a stage in which nothing is done, the runner measures and adds.
-        notes: What a person should know before saying go, in sentences.
+        time_s: From the kind's first stage to the result. Kinds forecast the work; the runner
+            measures and adds what Spark takes for a stage without work.
+        notes: What a person should know before the run, in sentences.
     """
 
     rows: Mapping[str, int]
@@ -98,11 +98,11 @@ class Forecast:
 
 
 class StageContext(Protocol):
-    """What the runner gives a stage."""
+    """The interface of the runner for a stage."""
 
     @property
     def spark(self) -> SparkSession:
-        """The session; classic or Connect: the DataFrame API is all there is."""
+        """The session, classic or Connect: only the DataFrame API is available on both."""
 
     def input(self, name: str) -> DataFrame:
         """An input of this name: `id` (string) and the requested fields.
@@ -112,10 +112,10 @@ class StageContext(Protocol):
         """
 
     def output(self, stage: str) -> DataFrame:
-        """What an earlier stage gave, as it was kept."""
+        """The kept frame of an earlier stage."""
 
     def progress(self, done: int, total: int) -> None:
-        """Say how far the stage is, in tasks of two seconds at most.
+        """Report the progress of the stage, in tasks of two seconds at most.
 
         Raises:
             RunCancelled: The run is to end.
@@ -125,7 +125,7 @@ class StageContext(Protocol):
         """Add to a counter of the run: pairs compared, pairs left by a filter, matches."""
 
     def report(self, name: str, document: Mapping[str, Any]) -> None:
-        """Keep a document beside the result: an audit, an evaluation, a model."""
+        """Keep a document with the result: an audit, an evaluation, a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Stage:
 
     Attributes:
         name: Unique in the run; shown to people.
-        run: Gives the stage's frame; None: the stage only reports. Called again after a crash.
+        run: Returns the stage's frame; None: the stage only reports. Called again after a crash.
     """
 
     name: str
@@ -144,7 +144,7 @@ class Stage:
 def stages_in(module: str, names: Iterable[str], spec: Any) -> tuple[Stage, ...]:
     """Return stages by their names in a module's `STAGES`; it is imported when the first one runs.
 
-    So kinds can name their stages where Spark is not installed.
+    So kinds can list their stages where Spark is not installed.
     """
 
     def step(name: str) -> Callable[[StageContext], DataFrame | None]:
@@ -157,11 +157,11 @@ class Kind(Protocol[SpecT]):
     """One kind of job.
 
     Attributes:
-        name: How requests call it, such as ``linkage.private``.
+        name: Its name in requests, such as ``linkage.private``.
         summary: What it does, in a sentence.
         specification: The model of its specifications, which parses and describes them.
 
-    It may have an attribute ``example``: a specification for people to begin with.
+    It may have an attribute ``example``: a specification to begin with.
     """
 
     name: str
@@ -172,10 +172,10 @@ class Kind(Protocol[SpecT]):
         """The tables it reads."""
 
     def columns(self, spec: SpecT) -> Mapping[str, ColumnType]:
-        """The columns of the result, so that it is known before the run where it can be written."""
+        """The columns of the result: a class that it does not fit is refused before the run."""
 
     def forecast(self, spec: SpecT, context: StageContext) -> Forecast:
-        """What the run will cost; reads the inputs, but compares nothing.
+        """Forecast the cost; reads the inputs, but compares nothing.
 
         Raises:
             InputUnfit: They cannot be worked on.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, Self, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import orjson
 import pyarrow as pa
@@ -30,7 +30,6 @@ FORMATS: Final[dict[str, ResultFormat]] = {
     ".parquet": "parquet",
     ".arrow": "arrow",
 }
-"""Formats by suffix."""
 
 Position: TypeAlias = tuple[int, int]
 """The number of a file, and of a row in it; ``(0, 0)`` is the beginning."""
@@ -42,7 +41,7 @@ class ResultFiles:
     """The result of a run: Parquet files of a directory, which never change.
 
     Raises:
-        FileNotFoundError: They are no longer there.
+        FileNotFoundError: They were removed.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -52,24 +51,18 @@ class ResultFiles:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns."""
         return pq.read_schema(self._files[0]).remove_metadata()
 
     @property
     def columns(self) -> dict[str, ColumnType]:
-        """The columns, by what their values are as JSON."""
         return {field.name: _column_type(field.type) for field in self.schema}
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
         return sum(pq.read_metadata(file).num_rows for file in self._files)
 
     def page(self, after: Position, limit: int) -> tuple[list[dict[str, Any]], Position | None]:
-        """Return rows from a position on, `limit` at most, and the position behind them.
-
-        The latter is None if there is nothing behind them.
-        """
+        """Return at most `limit` rows from a position on, and the next position, if rows follow."""
         number, row = after
         rows: list[dict[str, Any]] = []
         while number < len(self._files) and len(rows) < limit:
@@ -83,10 +76,15 @@ class ResultFiles:
 
     def stream(self, format_: ResultFormat) -> Iterator[bytes]:
         """Yield the whole result in a format; never more than a batch of it is in memory."""
-        sink = _Sink()
-        with _WRITERS[format_](sink, self.schema) as writer:
+        if format_ == "json":
             for batch in self._batches():
-                writer.write_batch(batch)
+                rows = _plain(batch)
+                yield b"".join(orjson.dumps(r, option=orjson.OPT_APPEND_NEWLINE) for r in rows)
+            return
+        sink, empty = _Sink(), pa.RecordBatch.from_pylist([], self.schema)
+        with _WRITERS[format_](sink, _fitted(empty, format_).schema) as writer:
+            for batch in self._batches():
+                writer.write_batch(_fitted(batch, format_))
                 yield from sink.take()
         yield from sink.take()
 
@@ -97,7 +95,7 @@ class ResultFiles:
 
 
 class _Sink:
-    """A file that hands on what is written to it."""
+    """A file that passes on what is written to it."""
 
     closed = False
 
@@ -120,62 +118,24 @@ class _Sink:
         return (piece for piece in pieces if piece)
 
 
-class _Writer(Protocol):
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *error: object) -> None: ...
-
-    def write_batch(self, batch: pa.RecordBatch) -> None: ...
-
-
-class _JsonLines:
-    def __init__(self, sink: _Sink, _: pa.Schema) -> None:
-        self._sink = sink
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Do nothing: lines have no end of their own."""
-
-    def write_batch(self, batch: pa.RecordBatch) -> None:
-        lines = (orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in _plain(batch))
-        self._sink.write(b"".join(lines))
-
-
-class _Csv:
-    """CSV holds scalars: what has a structure is written as JSON, binary as base64."""
-
-    def __init__(self, sink: _Sink, schema: pa.Schema) -> None:
-        self._odd = [i for i, field in enumerate(schema) if not _fits_csv(field.type)]
-        for i in self._odd:
-            schema = schema.set(i, pa.field(schema[i].name, pa.string()))
-        self._schema = schema
-        self._writer = pa_csv.CSVWriter(sink, schema)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._writer.close()
-
-    def write_batch(self, batch: pa.RecordBatch) -> None:
-        columns = list(batch.columns)
-        for i in self._odd:
-            columns[i] = pa.array([_text(value) for value in columns[i].to_pylist()], pa.string())
-        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
-
-
-_WRITERS: Final[dict[ResultFormat, Callable[[_Sink, pa.Schema], _Writer]]] = {
-    "csv": _Csv,
-    "json": _JsonLines,
+_WRITERS: Final[Mapping[ResultFormat, Callable[[_Sink, pa.Schema], Any]]] = {
+    "csv": pa_csv.CSVWriter,
     "parquet": pq.ParquetWriter,
     "arrow": pa.ipc.new_stream,
 }
 
 
+def _fitted(batch: pa.RecordBatch, format_: ResultFormat) -> pa.RecordBatch:
+    """CSV holds scalars: what has a structure is written as JSON, binary as base64."""
+    for i, field in enumerate(batch.schema if format_ == "csv" else ()):
+        if not _fits_csv(field.type):
+            texts = [_text(value) for value in batch.column(i).to_pylist()]
+            batch = batch.set_column(i, field.name, pa.array(texts, pa.string()))
+    return batch
+
+
 def _rows(file: pq.ParquetFile, start: int, count: int) -> list[dict[str, Any]]:
-    """Read rows of a file; row groups before the first one are not touched."""
+    """Read rows of a file; row groups before the first one are not read."""
     sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
     first = 0
     while first < len(sizes) and sizes[first] <= start:
@@ -218,7 +178,7 @@ def _json(value: Any) -> Any:
 
 
 def _column_type(type_: pa.DataType) -> ColumnType:
-    """Return what `_json` makes of values of a type."""
+    """Return the JSON type of what `_json` returns for values of a type."""
     types: tuple[tuple[Callable[[pa.DataType], bool], ColumnType], ...] = (
         (pa.types.is_integer, "integer"),
         (pa.types.is_floating, "number"),

@@ -6,17 +6,17 @@ all before it, and a manifest of its own.
 Crash windows:
 
 1. Killed while a stage's Parquet is written: files that no manifest names; the next attempt removes
-   them and does the stage again.
+   them and executes the stage again.
 2. Killed between the last file and the manifest: the same.
 3. Killed after the manifest was renamed into place: the stage is finished; the next attempt begins
-   with a copy of that manifest, and goes on behind it.
-4. A worker that has lost the run without knowing goes on: it writes only its own manifest, and
-   files of its own attempt. The present one has read the manifest already, and reads no later
+   with a copy of that manifest, and continues behind it.
+4. A worker that has lost the run without noticing continues: it writes only its own manifest, and
+   files of its own attempt. The present attempt has read the manifest already, and reads no later
    version. At worst the older one finds its files removed, and fails.
-5. The job is another one, or has another specification: the manifest names the job, and no stage
-   is reused.
-6. What a manifest names was removed from the disk: that stage and all behind it are done again, for
-   they may have been made of it.
+5. The job is another one, or has another specification: the manifest names the job, and no stage is
+   reused.
+6. Files that a manifest names were removed from the disk: that stage and all behind it are executed
+   again, because they may have been made of it.
 
 A manifest is renamed into place after its files and itself are on the disk, so a crash of the
 machine leaves the old one or the new one.
@@ -56,15 +56,14 @@ class FinishedStage:
 
 
 class RunDirectory:
-    """One attempt on the directory of a run; made unless it is there, and closed to other users.
+    """One attempt on the directory of a run; created if missing, and closed to other users.
 
     Attributes:
-        path: The directory.
         attempt: The number of this attempt; unless given, the one after the last.
         stages: The finished stages, in the order in which they were finished.
 
     Raises:
-        OSError: It cannot be made, or belongs to another user.
+        OSError: It cannot be created, or belongs to another user.
     """
 
     def __init__(self, path: Path, attempt: int | None = None) -> None:
@@ -85,18 +84,17 @@ class RunDirectory:
         return self._job == job
 
     def new_path(self) -> Path:
-        """Return the path of a directory that is not there yet, for a stage's Parquet."""
+        """Return the path of a new directory, for a stage's Parquet."""
         return self.path / _STAGES / f"{self.attempt:06d}-{uuid4().hex}"
 
     def path_of(self, directory: str) -> Path:
-        """Return the path of a stage's Parquet by its name."""
         return self.path / _STAGES / directory
 
     def frame(self, stage: str) -> Path:
         """Return the Parquet of a finished stage.
 
         Raises:
-            LookupError: It is not finished, or gave no frame.
+            LookupError: It is not finished, or has no frame.
         """
         directory = self.stages[stage].directory
         if directory is None:
@@ -104,15 +102,15 @@ class RunDirectory:
         return self.path_of(directory)
 
     def commit(self, name: str, stage: FinishedStage) -> None:
-        """Keep a stage: what its directory holds counts from now on."""
+        """Make a stage count as finished, durably."""
         if stage.directory is not None:
+            # On the disk before the manifest names it.
             _flush(self.path_of(stage.directory))
         stages = {**self.stages, name: stage}
         self._write(stages)
         self.stages = stages
 
     def remove(self) -> None:
-        """Remove everything."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _attempts(self) -> list[int]:
@@ -134,12 +132,14 @@ class RunDirectory:
     def _write(self, stages: Mapping[str, FinishedStage]) -> None:
         with atomic_file(self._manifest(self.attempt)) as file:
             file.write(orjson.dumps({"job": self._job, "stages": stages}))
+        # Else a crash of the machine may undo the rename.
         _sync_directory(self.path)
 
     def _sweep(self) -> None:
-        """Remove what earlier attempts left unfinished."""
         kept = {stage.directory for stage in self.stages.values()}
         for path in (self.path / _STAGES).iterdir():
+            # Those of a later attempt stay: this may be a worker that has lost the run without
+            # noticing.
             if path.name not in kept and int(path.name.partition("-")[0]) <= self.attempt:
                 shutil.rmtree(path, ignore_errors=True)
 

@@ -1,8 +1,8 @@
 """A worker: takes runs from the queue, one at a time, and executes them on its session.
 
 Whatever happens to it, no run is lost or half visible (see `mediator.catalogue.runs` and
-`run_directory`). When it is to end it takes no more runs, gives the one under way some time, and
-then releases it: another worker resumes behind the finished stages.
+`run_directory`). When it is to end it takes no more runs, gives the present one some time, and then
+releases it: another worker resumes behind the finished stages.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from mediator.base.errors import Unavailable
 from mediator.catalogue.run_queue import CatalogueWorkers, HeartbeatReply, RunQueue, TakenRun
 from mediator.catalogue.runs import RunState
-from spark_jobs.runner.attempt import FORECAST, Attempt, Ending, InputReader, ResultWriter
+from spark_jobs.runner.attempt import FORECAST, Ending, InputReader, ResultWriter, RunAttempt
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.failures import reason_of
 from spark_jobs.runner.job import restore_job
@@ -48,10 +48,10 @@ class WorkerOptions:
     """Options of a worker.
 
     Attributes:
-        name: Its name, which no other worker has.
-        directory: Where runs keep what they finished; the same for all workers and all replicas.
-        lease_s: Seconds without a heartbeat after which a run is given to another worker.
-        drain_s: Seconds that the run under way is given when the worker is to end.
+        name: Unique among all workers.
+        directory: The directory of all runs; the same for all workers and all replicas.
+        lease_s: Seconds without a heartbeat after which another worker may take a run.
+        drain_s: Seconds that the present run is given when the worker is to end.
         keep_s: Seconds for which a run is kept after its end.
     """
 
@@ -62,31 +62,23 @@ class WorkerOptions:
     keep_s: float = 7 * 86_400.0
 
 
+@dataclass(eq=False)
 class Worker:
-    """Executes runs of a queue on its session until it is to end."""
+    queue: RunQueue
+    _workers: CatalogueWorkers
+    spark: SparkSession
+    read: InputReader
+    writer: ResultWriter
+    options: WorkerOptions
 
-    def __init__(
-        self,
-        queue: RunQueue,
-        workers: CatalogueWorkers,
-        spark: SparkSession,
-        read: InputReader,
-        writer: ResultWriter,
-        options: WorkerOptions,
-    ) -> None:
-        self.queue = queue
-        self.spark = spark
-        self.read = read
-        self.writer = writer
-        self.options = options
+    def __post_init__(self) -> None:
         self.thread = ThreadPoolExecutor(1, "run")
-        self._workers = workers
 
     async def work(self, stopping: asyncio.Event) -> None:
         """Work until `stopping` is set.
 
         Raises:
-            SessionDied: The session has died; the run under way is left to the next worker.
+            SessionDied: The session has died; the present run is left to the next worker.
         """
         heartbeat = asyncio.create_task(self._send_heartbeats())
         try:
@@ -108,7 +100,6 @@ class Worker:
             await asyncio.wait_for(stopping.wait(), _IDLE_S)
 
     async def _send_heartbeats(self) -> None:
-        """Send heartbeats, and remove expired runs."""
         reaped = 0.0
         while True:
             try:
@@ -121,26 +112,26 @@ class Worker:
             await asyncio.sleep(_WORKER_HEARTBEAT_S)
 
     async def _reap(self) -> None:
-        """Remove expired runs, files first: files without a row would stay for ever."""
         expired = await self.queue.old(self.options.keep_s, _REAP_BATCH)
         for run in expired:
             directory = self.options.directory / run
+            # Files before their row: files without a row would never be found again.
             await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
         await self.queue.forget(expired)
 
 
+@dataclass(eq=False)
 class RunExecution:
-    """The execution of one leased run: one thread works, this one sends heartbeats."""
+    """The execution of one leased run: one thread works, the event loop sends heartbeats."""
 
-    def __init__(self, worker: Worker, run: TakenRun, stopping: asyncio.Event) -> None:
-        self._worker = worker
-        self._run = run
-        self._stopping = stopping
-        self._control = Control()
-        self._attempt: Attempt | None = None
-        self._directory: RunDirectory | None = None
-        self._deadline: float | None = None
-        self._reply: HeartbeatReply = "continue"
+    _worker: Worker
+    _run: TakenRun
+    _stopping: asyncio.Event
+    _control: Control = field(default_factory=Control, init=False)
+    _attempt: RunAttempt | None = field(default=None, init=False)
+    _directory: RunDirectory | None = field(default=None, init=False)
+    _deadline: float | None = field(default=None, init=False)
+    _reply: HeartbeatReply = field(default="continue", init=False)
 
     async def run_to_end(self) -> None:
         """Execute the run, and record its ending.
@@ -162,7 +153,7 @@ class RunExecution:
         ending = task.result()
         _log.info("run %s: %s", self._run.id, ending.state)
         if ending.state == "failed" and not await loop.run_in_executor(
-            self._worker.thread, self._session_lives
+            self._worker.thread, self._session_works
         ):
             # Abandoned, not released: a run that kills every session must not be retried for ever.
             await self._worker.queue.abandon(self._run)
@@ -183,7 +174,7 @@ class RunExecution:
             return Ending("failed", (str(error),))
         except OSError as error:
             return Ending("failed", (reason_of(error),))
-        self._attempt = Attempt(
+        self._attempt = RunAttempt(
             job,
             self._directory,
             self._worker.spark,
@@ -226,7 +217,7 @@ class RunExecution:
         ours = self._stopping.is_set() or self._control.lease_lost
         return ending.state == "cancelled" and self._reply == "continue" and ours
 
-    def _session_lives(self) -> bool:
+    def _session_works(self) -> bool:
         try:
             self._worker.spark.range(1).count()
         except Exception:  # noqa: BLE001 - Py4J has errors of its own for a JVM that is gone
@@ -234,7 +225,7 @@ class RunExecution:
         return True
 
     async def _end(self, ending: Ending) -> None:
-        """Record the ending; retried for as long as it takes, for the work is done."""
+        """Record the ending; retried for ever, because the work is done."""
         progress, document = self._control.snapshot(), _document(ending, self._directory)
         while True:
             try:
@@ -247,7 +238,6 @@ class RunExecution:
 
 
 def _document(ending: Ending, directory: RunDirectory | None) -> Mapping[str, Any]:
-    """Return an ending as the catalogue keeps it."""
     document: dict[str, Any] = {"reasons": list(ending.reasons)}
     if ending.forecast is not None:
         document["forecast"] = asdict(ending.forecast)

@@ -2,41 +2,94 @@
 
 The rows of a result never change once they are kept, and the operation of each is named by the run
 and the object. So a run that is killed here and resumed writes the same again, and a store that
-remembers the operation answers without applying it: what somebody else wrote to the object in
-between stays. A reader may see some of the objects before all are written.
+remembers the operation answers without applying it: what others wrote to the object in between
+stays. A reader may see some of the objects before all are written.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
 
-from mediator.base.errors import AdvisoryOnly, Invalid, MediatorError, NotFound
+from mediator.base.errors import AdvisoryOnly, Invalid, Location, MediatorError, NotFound
 from mediator.data_plane.port import DataPlane
 from mediator.model.operations import Operation, Put
 from mediator.routing.model import ClassRoute
 from mediator.schema.ids import check_id
+from mediator.schema.tree import MISSING, ClassSchema, Field
+from mediator.schema.types import FieldType
 from spark_jobs.runner.job import Into
 from spark_jobs.runner.port import ColumnType, InputUnfit, StageContext
 from spark_jobs.runner.results import Position, ResultFiles
-from spark_jobs.sinks.fitting import misfits
 
-__all__ = ["ClassSink"]
+__all__ = ["ClassSink", "misfits"]
+
+_TAKES: Final[Mapping[FieldType, frozenset[ColumnType]]] = {
+    FieldType.INTEGER: frozenset({"integer"}),
+    FieldType.FLOAT: frozenset({"integer", "number"}),
+    FieldType.BOOLEAN: frozenset({"boolean"}),
+    FieldType.DOCUMENT: frozenset({"object"}),
+    FieldType.MAP: frozenset({"object"}),
+    FieldType.LIST: frozenset({"array"}),
+    FieldType.SET: frozenset({"array"}),
+}
+_TEXT: Final[frozenset[ColumnType]] = frozenset({"string"})
+"""What all other types of fields take; whether a string is a time, say, its value decides."""
+
+
+def misfits(into: Into, columns: Mapping[str, ColumnType], schema: ClassSchema) -> list[Location]:
+    """Say why no row of a result can become an object of a class, as it is now.
+
+    Returns:
+        Every mistake, with its location in the job; none if rows fit, as far as their types show.
+    """
+    there = ", ".join(columns)
+    ids = (
+        f"the result has no column {name} to make ids of; it has: {there}"
+        for name in into.id
+        if name not in columns
+    )
+    fields = (
+        *(_reason(into, name, type_, schema) for name, type_ in columns.items()),
+        *(_lacking(into, field) for name, field in schema.fields.items() if name not in columns),
+    )
+    return [
+        *(Location("/into/id", reason) for reason in ids),
+        *(Location("/into/class", reason) for reason in fields if reason is not None),
+    ]
+
+
+def _reason(into: Into, name: str, type_: ColumnType, schema: ClassSchema) -> str | None:
+    field = schema.fields.get(name)
+    if field is None:
+        known = name in into.id  # such a column may be in the id alone
+        return None if known else f"{into.class_name} has no field {name}, which the result has"
+    if type_ in _TAKES.get(field.type, _TEXT):
+        return None
+    return f"{into.class_name}.{name} is of type {field.type}, and the result has {type_} there"
+
+
+def _lacking(into: Into, field: Field) -> str | None:
+    if not field.required or field.default is not MISSING:
+        return None
+    return f"{into.class_name}.{field.name} is required, and the result has no such column"
+
 
 AT_ONCE: Final = 500
 
 
+@dataclass(frozen=True)
 class ClassSink:
     """Writes results into classes, from the thread of a run, by a data plane on an event loop."""
 
-    def __init__(self, plane: DataPlane, loop: asyncio.AbstractEventLoop) -> None:
-        self._plane = plane
-        self._loop = loop
+    _plane: DataPlane
+    _loop: asyncio.AbstractEventLoop
 
     def check(self, into: Into, columns: Mapping[str, ColumnType]) -> None:
-        """Refuse a class that a result does not fit, or that is not there.
+        """Refuse a class that is missing, or that a result does not fit.
 
         Raises:
             InputUnfit: No row with such columns can be an object of the class.
@@ -79,8 +132,6 @@ class ClassSink:
 
 
 class _Rows:
-    """Makes operations of rows."""
-
     def __init__(self, run: str, into: Into, route: ClassRoute, columns: Sequence[str]) -> None:
         self._run = run
         self._into = into
@@ -95,6 +146,7 @@ class _Rows:
             values = self._codec.decode_object(body)
         except Invalid as error:
             raise InputUnfit(f"A row of the result is no object: {error.detail}") from None
+        # The same name in every attempt: a store that remembers it does not apply the write twice.
         name = blake2b(f"{self._run}\n{id_}".encode(), digest_size=16).hexdigest()
         database, class_name = self._into.database, self._into.class_name
         return Put(database, class_name, id_, name, fingerprint=self._run, values=values)

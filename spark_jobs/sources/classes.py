@@ -1,6 +1,6 @@
 """Classes as inputs: a Python Data Source that reads through the mediator, in partitions.
 
-**Partitions.** The ids that meet the filter are walked once, without their fields, and cut into
+**Partitions.** The ids that meet the filter are listed once, without their fields, and cut into
 ranges of about equal size; each range is read by a task of its own, in pages, with the requested
 fields. The mediator joins groups that are on two systems, as for any query.
 
@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import orjson
 import pyarrow as pa
+from pydantic import BaseModel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -33,7 +34,7 @@ from mediator.base.errors import MediatorError, NotFound
 from mediator.model.operations import Outcome
 from mediator.model.query import Position, Query
 from mediator.query.budget import Limits
-from mediator.query.execution import Answer
+from mediator.query.execution import QueryResult
 from mediator.query.parser import parse_query_document
 from mediator.routing.freshness import STRONG
 from mediator.routing.model import ClassRoute
@@ -43,7 +44,7 @@ from mediator.stores.kinds import make_store
 from spark_jobs.runner.port import Input, InputUnfit
 from spark_jobs.runner.specification import ClassSource
 
-__all__ = ["CATALOGUE", "ClassData", "read_class"]
+__all__ = ["CATALOGUE", "ClassData", "ReadRequest", "read_class"]
 
 CATALOGUE: Final = "PORTOLAN_CATALOGUE_URL"
 """The environment variable that holds the catalogue's address for a task."""
@@ -51,10 +52,10 @@ CATALOGUE: Final = "PORTOLAN_CATALOGUE_URL"
 ID_PAGE: Final = 10_000
 PAGE: Final = 2_000
 LEAST: Final = 1_000
-"""Objects for which a further partition is worth its while."""
+"""The least number of objects for which a further partition is worth its cost."""
 
 _LIMITS: Final = Limits(rows=2**62, seconds=600.0)
-"""Of one page: a filter that finds little may have to look at much."""
+"""Of one page: a filter that finds little may have to read much."""
 
 _TYPES: Final[Mapping[FieldType, pa.DataType]] = {
     FieldType.INTEGER: pa.int64(),
@@ -63,7 +64,7 @@ _TYPES: Final[Mapping[FieldType, pa.DataType]] = {
     FieldType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
     FieldType.BINARY: pa.binary(),
 }
-"""Types that Arrow has; decimals are texts as in JSON, and so is what has a structure."""
+"""Types that Arrow has; decimals and structures are texts, as in JSON."""
 
 _TEXTS: Final = frozenset({FieldType.STRING, FieldType.REFERENCE})
 
@@ -75,39 +76,26 @@ def read_class(spark: SparkSession, input_: Input, source: ClassSource) -> DataF
         InputUnfit: There is no such class or field.
     """
     spark.dataSource.register(ClassData)
-    options = {
-        "input": input_.name,
-        "database": source.database,
-        "class": source.class_name,
-        "filter": orjson.dumps(source.filter).decode(),
-        "fields": orjson.dumps(input_.fields).decode(),
-        "partitions": spark.conf.get("spark.sql.leafNodeDefaultParallelism", None) or "8",
-    }
-    return spark.read.format(ClassData.name()).options(**options).load()
+    request = ReadRequest(
+        input=input_.name,
+        database=source.database,
+        class_name=source.class_name,
+        filter=source.filter,
+        fields=input_.fields,
+        partitions=int(spark.conf.get("spark.sql.leafNodeDefaultParallelism", None) or 8),
+    )
+    return spark.read.format(ClassData.name()).option("request", request.model_dump_json()).load()
 
 
-@dataclass(frozen=True, slots=True)
-class _ReadRequest:
-    """What is read, by names."""
+class ReadRequest(BaseModel):
+    """What is read, by names; as JSON it is the option of the data source."""
 
     input: str
     database: str
     class_name: str
-    filter: Mapping[str, Any] | None
+    filter: dict[str, Any] | None
     fields: tuple[str, ...] | None
     partitions: int
-
-    @classmethod
-    def of(cls, options: Mapping[str, str]) -> _ReadRequest:
-        fields = orjson.loads(options["fields"])
-        return cls(
-            options["input"],
-            options["database"],
-            options["class"],
-            orjson.loads(options["filter"]),
-            None if fields is None else tuple(fields),
-            int(options["partitions"]),
-        )
 
 
 @dataclass
@@ -119,32 +107,33 @@ class _Range(InputPartition):
 
 
 class ClassData(DataSource):
-    """The data source; its options are names, and never say how a system is reached."""
+    """The data source; its option holds names, and never the address of a system."""
 
     @classmethod
     def name(cls) -> str:
-        """Return what ``format`` calls it."""
         return "portolan"
 
     def schema(self) -> StructType:
-        """Return `id` and the fields, as their types are in Arrow."""
-        with _open_class(_ReadRequest.of(self.options)) as open_class:
+        with _open_class(self._request()) as open_class:
             return from_arrow_schema(open_class.schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads."""
-        return _Reader(_ReadRequest.of(self.options), schema)
+        return _ClassReader(self._request(), schema)
+
+    def _request(self) -> ReadRequest:
+        return ReadRequest.model_validate_json(self.options["request"])
 
 
-class _Reader(DataSourceReader):
-    def __init__(self, input_: _ReadRequest, schema: StructType) -> None:
-        self._request = input_
+class _ClassReader(DataSourceReader):
+    def __init__(self, request: ReadRequest, schema: StructType) -> None:
+        self._request = request
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
         with _open_class(self._request) as open_class:
             ids = open_class.ids()
         size = max(LEAST, -(-len(ids) // self._request.partitions))
+        # The last range has no end: it also covers ids that are created after this.
         cuts: list[str | None] = [*ids[size - 1 : len(ids) - 1 : size]]
         return [_Range(*ends) for ends in zip([None, *cuts], [*cuts, None], strict=True)]
 
@@ -157,8 +146,8 @@ class _Reader(DataSourceReader):
 
 
 @contextmanager
-def _open_class(input_: _ReadRequest) -> Iterator[_OpenClass]:
-    """Open a mediator for the time of a task; it has no periodic tasks, and nobody else uses it."""
+def _open_class(input_: ReadRequest) -> Iterator[_OpenClass]:
+    """Open a mediator for the time of a task; it has no periodic tasks, and no other user."""
     options = MediatorOptions(os.environ[CATALOGUE], query_limits=_LIMITS)
     with asyncio.Runner() as runner:
         mediator = Mediator(options, make_store, [])
@@ -173,10 +162,8 @@ def _open_class(input_: _ReadRequest) -> Iterator[_OpenClass]:
 
 
 class _OpenClass:
-    """A class that is open for reading."""
-
     def __init__(
-        self, input_: _ReadRequest, runner: asyncio.Runner, mediator: Mediator, route: ClassRoute
+        self, input_: ReadRequest, runner: asyncio.Runner, mediator: Mediator, route: ClassRoute
     ) -> None:
         self._runner = runner
         self._mediator = mediator
@@ -190,13 +177,11 @@ class _OpenClass:
 
     @property
     def schema(self) -> pa.Schema:
-        """`id` and the fields."""
         fields = self._route.schema.fields
         typed = [(name, _TYPES.get(fields[name].type, pa.string())) for name in self._names]
         return pa.schema([("id", pa.string()), *typed])
 
     def ids(self) -> list[str]:
-        """Walk the ids, in their order."""
         ids: list[str] = []
         after: Position | None = None
         while True:
@@ -207,7 +192,6 @@ class _OpenClass:
                 return ids
 
     def pages(self, partition: _Range) -> Iterator[list[Outcome]]:
-        """Read the objects of a range."""
         after = None if partition.after is None else Position((), partition.after)
         last = None if partition.last is None else partition.last.encode()
         while True:
@@ -221,7 +205,6 @@ class _OpenClass:
                 return
 
     def batch(self, outcomes: Sequence[Outcome]) -> pa.RecordBatch:
-        """Make a batch of objects."""
         columns: list[list[Any]] = [[outcome.id for outcome in outcomes]]
         columns += [self._column(name, outcomes) for name in self._names]
         arrays = [
@@ -237,7 +220,7 @@ class _OpenClass:
         encode = self._route.codec.encode
         return [None if v is None else _text(encode({name: v})[name]) for v in values]
 
-    def _page(self, after: Position | None, fields: tuple[str, ...], limit: int) -> Answer:
+    def _page(self, after: Position | None, fields: tuple[str, ...], limit: int) -> QueryResult:
         query = Query(
             self._query.database,
             self._query.class_name,
@@ -249,7 +232,7 @@ class _OpenClass:
         )
         return self._runner.run(self._mediator.data.query(query, STRONG))
 
-    def _read(self, input_: _ReadRequest) -> Query:
+    def _read(self, input_: ReadRequest) -> Query:
         schema = self._mediator.data.model.databases[input_.database].schema
         document = {} if input_.filter is None else {"filter": input_.filter}
         try:

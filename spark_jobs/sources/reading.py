@@ -26,7 +26,7 @@ def read_input(spark: SparkSession, input_: Input) -> DataFrame:
     """Read an input: `id` and the requested fields.
 
     Raises:
-        InputUnfit: It is not there, or has not got the fields.
+        InputUnfit: It is missing, or lacks fields.
     """
     match input_.source:
         case FileSource() as source:
@@ -39,7 +39,7 @@ def _read_file(spark: SparkSession, input_: Input, source: FileSource) -> DataFr
     """Read a file: `id` (string) and the requested fields; those of CSV are strings.
 
     Raises:
-        InputUnfit: It is not there, cannot be read, or has not got the columns.
+        InputUnfit: It is missing, cannot be read, or lacks columns.
     """
     reader = spark.read.options(**_OPTIONS[source.format])
     try:

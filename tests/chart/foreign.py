@@ -41,11 +41,11 @@ def _schemas() -> dict[_Kind, Any]:
     found: dict[_Kind, Any] = {}
     for path in SCHEMAS.glob("*.yaml"):
         # The loader in C: a definition has ten thousand lines.
-        told = yaml.load(path.read_bytes(), yaml.CSafeLoader)["spec"]
-        for version in told["versions"]:
+        definition = yaml.load(path.read_bytes(), yaml.CSafeLoader)["spec"]
+        for version in definition["versions"]:
             schema = version["schema"]["openAPIV3Schema"]
             schema["properties"] |= _ENVELOPE
-            kind = (f"{told['group']}/{version['name']}", told["names"]["kind"])
+            kind = (f"{definition['group']}/{version['name']}", definition["names"]["kind"])
             found[kind] = _closed(schema)
     return found
 
@@ -58,10 +58,10 @@ def _closed(schema: Any) -> Any:
         return schema
     below = {
         # What `properties` holds are schemas, whatever the names of the fields are.
-        word: {name: _closed(each) for name, each in told.items()}
+        word: {name: _closed(each) for name, each in value.items()}
         if word == "properties"
-        else _closed(told)
-        for word, told in schema.items()
+        else _closed(value)
+        for word, value in schema.items()
     }
     if "pattern" in schema and isinstance(schema["pattern"], str):
         # As Go writes that case does not matter; elsewhere it is said of a group.

@@ -30,33 +30,33 @@ def of_kind(manifests: list[Manifest], *kinds: str) -> list[Manifest]:
 
 def pods(manifests: list[Manifest]) -> list[tuple[str, dict[str, Any]]]:
     """Name and specification of every pod."""
-    made = of_kind(manifests, "Deployment", "StatefulSet", "Job")
-    found = [(each["metadata"]["name"], each["spec"]["template"]["spec"]) for each in made]
+    workloads = of_kind(manifests, "Deployment", "StatefulSet", "Job")
+    found = [(each["metadata"]["name"], each["spec"]["template"]["spec"]) for each in workloads]
     return found + [(each["metadata"]["name"], each["spec"]) for each in of_kind(manifests, "Pod")]
 
 
 @pytest.mark.parametrize("version", [OLDEST, NEWEST])
 def test_every_object_is_valid(manifests: list[Manifest], version: str) -> None:
     for each in manifests:
-        told = mistakes(each)
-        if told is None:  # then it is Kubernetes' own, or refused as unknown
+        found = mistakes(each)
+        if found is None:  # then it is Kubernetes' own, or refused as unknown
             kubernetes_validate.validate(each, version, strict=True)
         else:
-            assert told == [], each["metadata"]["name"]
+            assert found == [], each["metadata"]["name"]
 
 
 FOREIGN = {"BackendTLSPolicy", "HTTPRoute", "PrometheusRule", "ServiceMonitor"}
 
 
 def test_the_examples_have_every_kind_that_the_chart_may_make(render: Render) -> None:
-    made = [each for path in EXAMPLES for each in render("-f", str(path))]
-    assert {each["kind"] for each in made if mistakes(each) is not None} == FOREIGN
+    rendered = [each for path in EXAMPLES for each in render("-f", str(path))]
+    assert {each["kind"] for each in rendered if mistakes(each) is not None} == FOREIGN
     named = {
         kind
         for path in CHART.glob("templates/**/*.yaml")
         for kind in re.findall(r"^kind: (\w+)", path.read_text(), re.MULTILINE)
     }
-    assert named <= {each["kind"] for each in made}
+    assert named <= {each["kind"] for each in rendered}
 
 
 @pytest.mark.parametrize(
@@ -70,26 +70,26 @@ def test_the_examples_have_every_kind_that_the_chart_may_make(render: Render) ->
         ("PrometheusRule", ("groups", 0, "name"), "spec/groups/0/name"),
     ],
 )
-def test_what_is_wrong_in_a_foreign_kind_is_found(
+def test_a_mistake_in_a_foreign_kind_is_located(
     render: Render, kind: str, broken: tuple[str | int, ...], where: str
 ) -> None:
-    made = render("-f", str(CHART / "ci" / "everything-values.yaml"))
-    [manifest] = of_kind(made, kind)
+    rendered = render("-f", str(CHART / "ci" / "everything-values.yaml"))
+    [manifest] = of_kind(rendered, kind)
     at: Any = manifest["spec"]
     for step in broken[:-1]:
         at = at[step]
     at[broken[-1]] = ["wrong"]
-    assert [told.partition(":")[0] for told in mistakes(manifest) or []] == [where]
+    assert [found.partition(":")[0] for found in mistakes(manifest) or []] == [where]
 
 
-def test_a_kind_that_is_defined_nowhere_is_not_taken_for_valid() -> None:
+def test_an_unknown_kind_is_not_reported_as_valid() -> None:
     unknown = {"apiVersion": "example.org/v1", "kind": "Unheard", "metadata": {"name": "x"}}
     assert mistakes(unknown) is None
     with pytest.raises(kubernetes_validate.SchemaNotFoundError):
         kubernetes_validate.validate(unknown, NEWEST, strict=True)
 
 
-def test_the_oldest_version_is_what_the_chart_says() -> None:
+def test_the_oldest_tested_version_is_the_minimum_in_the_chart() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["kubeVersion"] == f">={OLDEST}.0-0"
 
@@ -113,8 +113,8 @@ def test_every_pod_is_under_a_policy_for_what_it_reaches(manifests: list[Manifes
         for each in of_kind(manifests, "NetworkPolicy")
         if "Egress" in each["spec"]["policyTypes"]
     ]
-    made = of_kind(manifests, "Deployment", "StatefulSet", "Job")
-    labels = [each["spec"]["template"]["metadata"]["labels"] for each in made]
+    workloads = of_kind(manifests, "Deployment", "StatefulSet", "Job")
+    labels = [each["spec"]["template"]["metadata"]["labels"] for each in workloads]
     labels += [each["metadata"]["labels"] for each in of_kind(manifests, "Pod")]
     for each in labels:
         assert any(selects(policy["podSelector"], each) for policy in policies), each
@@ -127,7 +127,7 @@ def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
     )
 
 
-def test_nothing_leads_from_outside_to_the_admin_api(manifests: list[Manifest]) -> None:
+def test_the_admin_api_is_not_reachable_from_outside(manifests: list[Manifest]) -> None:
     services = {each["metadata"]["name"]: each["spec"] for each in of_kind(manifests, "Service")}
     admin = {
         name
@@ -162,10 +162,10 @@ def test_every_setting_that_is_given_is_one(manifests: list[Manifest]) -> None:
 
 def test_every_object_has_the_standard_labels(manifests: list[Manifest]) -> None:
     parts = ("name", "instance", "version", "component", "part-of", "managed-by")
-    wanted = {f"app.kubernetes.io/{part}" for part in parts} | {"helm.sh/chart"}
+    expected = {f"app.kubernetes.io/{part}" for part in parts} | {"helm.sh/chart"}
     for each in manifests:
         if not each["metadata"]["name"].endswith("-more"):  # an object of the user's own
-            assert wanted <= each["metadata"]["labels"].keys(), each["metadata"]["name"]
+            assert expected <= each["metadata"]["labels"].keys(), each["metadata"]["name"]
 
 
 def immutable(manifests: list[Manifest]) -> dict[str, Any]:
@@ -198,8 +198,8 @@ def test_an_upgrade_from_every_earlier_version_is_possible(render: Render) -> No
 @pytest.mark.parametrize("purge_by", ["ban", "xkey"])
 def test_varnish_takes_the_rules_that_ship(render: Render, tmp_path: Path, purge_by: str) -> None:
     example = ("-f", str(CHART / "ci" / "everything-values.yaml"))
-    made = of_kind(render(*example, "--set", f"varnish.purgeBy={purge_by}"), "ConfigMap")
-    rules = next(each for each in made if each["metadata"]["name"] == "sea-varnish")["data"]
+    config_maps = of_kind(render(*example, "--set", f"varnish.purgeBy={purge_by}"), "ConfigMap")
+    rules = next(each for each in config_maps if each["metadata"]["name"] == "sea-varnish")["data"]
     for name in rules.keys() - {"site.vcl"}:
         assert rules[name].strip() == (shipped("varnish") / name).read_text().strip()
     assert f'include "portolan-{purge_by}.vcl";' in rules["site.vcl"]
@@ -211,7 +211,7 @@ def test_varnish_takes_the_rules_that_ship(render: Render, tmp_path: Path, purge
 def assert_compiles(directory: Path, files: dict[str, str]) -> None:
     for name, text in files.items():
         (directory / name).write_text(text)
-    # No jail: it asks for root, and for the users of Debian's package.
+    # No jail: it requires root, and the users of Debian's package.
     command = ("-C", "-j", "none", "-n", str(directory / "work"), "-p", f"vcl_path={directory}")
     compiled = subprocess.run(
         [program("varnishd"), *command, "-f", str(directory / "site.vcl")],

@@ -34,7 +34,7 @@ def entry(module: str, package: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("package", ["pkg/action", "pkg/that/nobody/imports"])
-def test_a_vulnerable_module_of_a_tool_is_told_of(package: str, tmp_path: Path) -> None:
+def test_a_vulnerable_module_of_a_tool_is_reported(package: str, tmp_path: Path) -> None:
     found = entry(HELM, f"{HELM}/{package}")
     (tmp_path / "GO-2026-0001.json").write_text(json.dumps(found))
     outcome = audit_go(ROOT, tmp_path.as_uri())

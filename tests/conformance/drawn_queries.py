@@ -156,9 +156,9 @@ def _values(draw: random.Random) -> Values:
     }
     values: Values = {}
     for name, make in makers.items():
-        chance = draw.random()
-        if chance > 0.15:
-            values[name] = None if chance < 0.3 else make()
+        share = draw.random()
+        if share > 0.15:
+            values[name] = None if share < 0.3 else make()
     return values
 
 
@@ -181,9 +181,9 @@ def _creation(fragment: Fragment, id_: str, values: Values) -> Write:
 def _compared(path: Path, pool: Sequence[Any]) -> st.SearchStrategy[Filter]:
     values = st.sampled_from(pool)
     nullable = values | st.none()
-    sides = [c for c in Comparison if c not in (Comparison.EQ, Comparison.NE)]
+    comparisons = [c for c in Comparison if c not in (Comparison.EQ, Comparison.NE)]
     return st.one_of(
-        st.builds(Compare, st.sampled_from(sides), st.just(path), values),
+        st.builds(Compare, st.sampled_from(comparisons), st.just(path), values),
         st.builds(Compare, st.just(Comparison.EQ), st.just(path), nullable),
         st.builds(Compare, st.just(Comparison.NE), st.just(path), nullable),
         st.builds(Between, st.just(path), values, values),
@@ -240,10 +240,10 @@ def _leaves() -> st.SearchStrategy[Filter]:
 LEAVES = _leaves()
 FILTERS = st.recursive(
     LEAVES,
-    lambda parts: st.one_of(
-        st.lists(parts, max_size=3).map(lambda some: And(tuple(some))),
-        st.lists(parts, max_size=3).map(lambda some: Or(tuple(some))),
-        parts.map(Not),
+    lambda operands: st.one_of(
+        st.lists(operands, max_size=3).map(lambda some: And(tuple(some))),
+        st.lists(operands, max_size=3).map(lambda some: Or(tuple(some))),
+        operands.map(Not),
     ),
     max_leaves=6,
 )
@@ -256,7 +256,7 @@ def _on_one_index(path: Path, pool: Sequence[Any]) -> st.SearchStrategy[Filter]:
     )
     missing = st.just(Not(Exists(path)))
     some = st.lists(conditions | missing, min_size=1, max_size=3)
-    return some.map(lambda parts: parts[0] if len(parts) == 1 else And(tuple(parts)))
+    return some.map(lambda operands: operands[0] if len(operands) == 1 else And(tuple(operands)))
 
 
 INDEXED = st.one_of(
@@ -319,19 +319,19 @@ async def check(
     """Compare a search with the same over plain values, from the start and beyond a record."""
     store, fragment, records = population.store, population.fragment, population.records
     plan = store.pushdown(fragment, filter_, order)
-    both = all_of([part for part in (plan.pushed, plan.residual) if part is not None])
+    both = all_of([each for each in (plan.pushed, plan.residual) if each is not None])
     expected = matches(records, filter_)
     assert matches(records, both) == expected
     if not plan.ordered:
         find = SearchRequest(fragment, plan.pushed, (), limit)
         assert set(await answer(store, find, plan.residual)) == expected
         return
-    ids = sorted(expected, key=lambda id_: place(records, order, id_))
+    ids = sorted(expected, key=lambda id_: sort_key(records, order, id_))
     if order and order[0].descending:
         ids.reverse()
     find = SearchRequest(fragment, plan.pushed, order, limit)
     assert await answer(store, find, plan.residual) == ids
-    everything = sorted(records, key=lambda id_: place(records, order, id_))
+    everything = sorted(records, key=lambda id_: sort_key(records, order, id_))
     seen = everything[after % len(everything)]
     find = SearchRequest(fragment, plan.pushed, order, limit, position(records, order, seen))
     assert await answer(store, find, plan.residual) == beyond(records, order, ids, seen)
@@ -341,10 +341,10 @@ def beyond(
     records: Mapping[str, Values], order: tuple[OrderBy, ...], ids: Sequence[str], seen: str
 ) -> list[str]:
     """Return those of some ordered ids that follow one."""
-    at = place(records, order, seen)
+    bound = sort_key(records, order, seen)
     if order and order[0].descending:
-        return [id_ for id_ in ids if place(records, order, id_) < at]
-    return [id_ for id_ in ids if place(records, order, id_) > at]
+        return [id_ for id_ in ids if sort_key(records, order, id_) < bound]
+    return [id_ for id_ in ids if sort_key(records, order, id_) > bound]
 
 
 def position(records: Mapping[str, Values], order: tuple[OrderBy, ...], id_: str) -> Position:
@@ -352,7 +352,7 @@ def position(records: Mapping[str, Values], order: tuple[OrderBy, ...], id_: str
     return Position(tuple(_value(records, level, id_) for level in order), id_)
 
 
-def place(records: Mapping[str, Values], order: tuple[OrderBy, ...], id_: str) -> Any:
+def sort_key(records: Mapping[str, Values], order: tuple[OrderBy, ...], id_: str) -> Any:
     """Return what a record sorts by; all levels have the same direction."""
     return (*(_sortable(_value(records, level, id_)) for level in order), id_.encode())
 

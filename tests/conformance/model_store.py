@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from examples.stored_record import StoredRecord, apply_write
 from mediator.model.operators import APPLICABLE, Operator
-from mediator.schema.tree import MISSING, MissingType
-from mediator.schema.types import FieldType, Value
+from mediator.schema.types import FieldType
 from mediator.stores.port import (
     Fragment,
     Read,
@@ -25,12 +23,6 @@ from mediator.stores.port import (
 )
 
 __all__ = ["ModelStore", "shown"]
-
-
-def _rank(value: Value | MissingType, id_: str) -> tuple[int, Any, bytes]:
-    if value is MISSING or value is None:
-        return (0 if value is MISSING else 1, 0, id_.encode())
-    return (2, value.encode() if isinstance(value, str) else value, id_.encode())
 
 
 class ModelStore:
@@ -114,27 +106,6 @@ class ModelStore:
 
     async def count(self, fragment: Fragment) -> int:
         return sum(row.is_live for row in self.rows(fragment).values())
-
-    async def ordered(
-        self,
-        fragment: Fragment,
-        field_name: str,
-        *,
-        descending: bool,
-        limit: int,
-        after: tuple[Value | MissingType, str] | None = None,
-        fields: tuple[str, ...] | None = None,
-    ) -> list[Record]:
-        rows = [(i, row) for i, row in self.rows(fragment).items() if row.is_live]
-        ranked = sorted(
-            ((_rank(row.values.get(field_name, MISSING), i), i) for i, row in rows),
-            key=lambda entry: entry[0],
-            reverse=descending,
-        )
-        if after is not None:
-            edge = _rank(*after)
-            ranked = [e for e in ranked if (e[0] < edge if descending else e[0] > edge)]
-        return [self.record(fragment, i, fields) for _, i in ranked[:limit]]
 
     def rows(self, fragment: Fragment) -> dict[str, StoredRecord]:
         """What reads see."""

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
 from mediator.model.evaluate import Lookup, holds, lookup_of
-from mediator.model.filters import Filter, Path
+from mediator.model.filters import Filter
 from mediator.model.order import beyond, position_of, sort_key
-from mediator.model.query import Computation, Function, OrderBy, Position
+from mediator.model.query import Aggregate, Computation, Function, OrderBy, Position
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Value
-from mediator.stores.port import Access, Fragment, Pushdown, Record, SearchPage, SearchRequest
+from mediator.stores.port import (
+    AccessPath,
+    ComputedGroup,
+    Fragment,
+    Pushdown,
+    Record,
+    SearchPage,
+    SearchRequest,
+)
 from tests.conformance.model_store import ModelStore
 
 __all__ = ["SearchingModel"]
@@ -27,7 +34,7 @@ class SearchingModel(ModelStore):
     def pushdown(
         self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
     ) -> Pushdown:
-        return Pushdown(filter_, None, Access.CLIENT_SCAN, ordered=True)
+        return Pushdown(filter_, None, AccessPath.CLIENT_SCAN, ordered=True)
 
     def holds(self, filter_: Filter, lookup: Lookup) -> bool:
         return holds(filter_, lookup)
@@ -54,25 +61,19 @@ class SearchingModel(ModelStore):
         every = [self.record(fragment, i, None) for i, row in rows.items() if row.is_live]
         return [r for r in every if filter_ is None or self.holds(filter_, self.values(r))]
 
-    def aggregates(
-        self,
-        fragment: Fragment,
-        filter_: Filter | None,
-        group: tuple[Path, ...],
-        compute: Mapping[str, Computation],
-    ) -> bool:
+    def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
         return True
 
     async def aggregate(
         self,
         fragment: Fragment,
         filter_: Filter | None,
-        group: tuple[Path, ...],
-        compute: Mapping[str, Computation],
+        aggregate: Aggregate,
         *,
         limit: int,
         deadline_s: float,
-    ) -> list[tuple[Key, Mapping[str, Value]]]:
+    ) -> list[ComputedGroup]:
+        group, compute = aggregate.group, aggregate.compute
         groups: dict[str, tuple[Key, list[Lookup]]] = {} if group else {"()": ((), [])}
         for record in await self._chosen(fragment, filter_):
             lookup = self.values(record)

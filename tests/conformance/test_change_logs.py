@@ -57,7 +57,7 @@ VALUES: dict[str, Any] = {
     "steps": [Decimal("2.0"), Decimal(-1)],
     "map": {"k": 1},
 }
-TOLD: dict[str, Any] = {
+DOCUMENT: dict[str, Any] = {
     "n": 2**62,
     "text": "ü\U0001f600",
     "price": "1.5",
@@ -71,7 +71,7 @@ TOLD: dict[str, Any] = {
 }
 
 
-class Bench:
+class Harness:
     """A store with one class."""
 
     def __init__(self, store: Any, database: str) -> None:
@@ -106,17 +106,17 @@ class Bench:
 
 
 @pytest.fixture(params=["redis", "postgresql"])
-async def bench(
+async def harness(
     request: pytest.FixtureRequest, redis_config: SystemConfig, postgresql_config: SystemConfig
-) -> AsyncIterator[Bench]:
+) -> AsyncIterator[Harness]:
     config = {"redis": redis_config, "postgresql": postgresql_config}[request.param]
     namespace = f"log{uuid.uuid4().hex[:10]}"
     store: Store = make_store(replace(config, namespace=namespace, deadline_s=30.0))
     await store.open()
-    bench = Bench(store, f"d{namespace}")
-    await store.prepare(bench.fragment)
-    yield bench
-    await store.drop(bench.fragment)
+    harness = Harness(store, f"d{namespace}")
+    await store.prepare(harness.fragment)
+    yield harness
+    await store.drop(harness.fragment)
     await _remove(store.config, namespace)
     await store.close()
 
@@ -129,25 +129,25 @@ async def _remove(config: SystemConfig, namespace: str) -> None:
     await connection.close()
 
 
-async def test_stores_keep_logs(bench: Bench) -> None:
-    assert isinstance(bench.store, ChangeLog)
+async def test_stores_keep_logs(harness: Harness) -> None:
+    assert isinstance(harness.store, ChangeLog)
 
 
-async def test_images_are_whole(bench: Bench) -> None:
-    await bench.write(WriteKind.CREATE, values=VALUES)
-    await bench.write(WriteKind.UPDATE, values={"tags": ["z"], "text": None}, groups=("main",))
+async def test_images_are_whole(harness: Harness) -> None:
+    await harness.write(WriteKind.CREATE, values=VALUES)
+    await harness.write(WriteKind.UPDATE, values={"tags": ["z"], "text": None}, groups=("main",))
     push = OperatorCall("steps", Operator.PUSH, Decimal("7.5"))
-    await bench.write(WriteKind.UPDATE, operators=(push,), unset=("map",), groups=("main",))
-    await bench.write(WriteKind.REPLACE, values={"tags": [], "hits": 1})
-    await bench.write(WriteKind.DELETE)
-    changes = [c for c in await bench.changes() if c.group == "main"]
+    await harness.write(WriteKind.UPDATE, operators=(push,), unset=("map",), groups=("main",))
+    await harness.write(WriteKind.REPLACE, values={"tags": [], "hits": 1})
+    await harness.write(WriteKind.DELETE)
+    changes = [c for c in await harness.changes() if c.group == "main"]
     create, update, pushed, replace_, delete = changes
-    assert (create.before, create.after) == (None, TOLD)
-    assert update.before == {"tags": ["x", "y"], "text": TOLD["text"]}
+    assert (create.before, create.after) == (None, DOCUMENT)
+    assert update.before == {"tags": ["x", "y"], "text": DOCUMENT["text"]}
     assert update.after == {"tags": ["z"], "text": None}
     assert pushed.before == {"steps": ["2", "-1"], "map": {"k": 1}}
     assert pushed.after == {"steps": ["2", "-1", "7.5"]}
-    rest = {**TOLD, "tags": ["z"], "text": None, "steps": ["2", "-1", "7.5"]}
+    rest = {**DOCUMENT, "tags": ["z"], "text": None, "steps": ["2", "-1", "7.5"]}
     del rest["map"]
     assert replace_.before == rest
     assert replace_.after == {"tags": []}
@@ -155,76 +155,76 @@ async def test_images_are_whole(bench: Bench) -> None:
     assert [c.kind for c in changes] == ["create", "update", "update", "replace", "delete"]
 
 
-async def test_a_replace_tells_whether_the_object_was_there(bench: Bench) -> None:
-    await bench.write(WriteKind.REPLACE, "fresh", values={"n": 1})
-    await bench.write(WriteKind.REPLACE, "fresh", values={"n": 2})
-    before = {(c.group, c.version): c.before for c in await bench.changes()}
+async def test_a_replace_records_whether_the_object_existed(harness: Harness) -> None:
+    await harness.write(WriteKind.REPLACE, "fresh", values={"n": 1})
+    await harness.write(WriteKind.REPLACE, "fresh", values={"n": 2})
+    before = {(c.group, c.version): c.before for c in await harness.changes()}
     ordered = [before[key] for key in sorted(before)]
     assert ordered == [None, {}, None, {"n": 1}]
 
 
-async def test_each_group_has_a_change_of_its_own(bench: Bench) -> None:
-    operation = await bench.write(WriteKind.CREATE, values={"n": 1, "hits": 2})
-    changes = {c.group: c for c in await bench.changes()}
+async def test_each_group_has_a_change_of_its_own(harness: Harness) -> None:
+    operation = await harness.write(WriteKind.CREATE, values={"n": 1, "hits": 2})
+    changes = {c.group: c for c in await harness.changes()}
     assert {c.id for c in changes.values()} == {f"{operation}:main", f"{operation}:hits"}
     assert changes["hits"].after == {"hits": 2}
-    record = await _record(bench, "x")
+    record = await _record(harness, "x")
     assert {group: c.version for group, c in changes.items()} == dict(record.versions)
-    assert {c.database for c in changes.values()} == {bench.fragment.database}
+    assert {c.database for c in changes.values()} == {harness.fragment.database}
 
 
-async def _record(bench: Bench, id_: str) -> Any:
-    [record] = await bench.store.read([Read(bench.fragment, id_)])
+async def _record(harness: Harness, id_: str) -> Any:
+    [record] = await harness.store.read([Read(harness.fragment, id_)])
     return record
 
 
-async def test_positions_are_text_in_their_order(bench: Bench) -> None:
+async def test_positions_are_text_in_their_order(harness: Harness) -> None:
     ids = [f"o{n}" for n in range(40)]
-    await asyncio.gather(*(bench.write(WriteKind.CREATE, i, values={"n": 0}) for i in ids))
-    whole = await bench.logged()
-    assert await bench.logged(limit=7) == whole
-    for log in bench.store.logs():
+    await asyncio.gather(*(harness.write(WriteKind.CREATE, i, values={"n": 0}) for i in ids))
+    whole = await harness.logged()
+    assert await harness.logged(limit=7) == whole
+    for log in harness.store.logs():
         positions = [
-            e.position for e in await bench.store.changes(log, None, 1000, bench.fragment_of)
+            e.position for e in await harness.store.changes(log, None, 1000, harness.fragment_of)
         ]
         assert positions == sorted(set(positions))
         assert len({len(p) for p in positions}) <= 1
-        oldest = await bench.store.oldest(log)
+        oldest = await harness.store.oldest(log)
         assert oldest == (positions[0] if positions else None)
 
 
-async def test_changes_of_a_class_that_is_gone_keep_their_places(bench: Bench) -> None:
-    await bench.write(WriteKind.CREATE, values={"n": 0}, groups=tuple(GROUPS))
-    for log in bench.store.logs():
-        entries = await bench.store.changes(log, None, 10, lambda *_: None)
+async def test_changes_of_a_class_that_is_gone_keep_their_positions(harness: Harness) -> None:
+    await harness.write(WriteKind.CREATE, values={"n": 0}, groups=tuple(GROUPS))
+    for log in harness.store.logs():
+        entries = await harness.store.changes(log, None, 10, lambda *_: None)
         assert all(entry.change is None for entry in entries)
-    assert await bench.changes()
+    assert await harness.changes()
 
 
-async def test_trimming_keeps_what_is_young_and_what_is_beyond(bench: Bench) -> None:
+async def test_trimming_keeps_recent_and_later_entries(harness: Harness) -> None:
     for n in range(6):
-        await bench.write(WriteKind.CREATE, f"{n}", values={"n": n})
-    for log in bench.store.logs():
-        entries = await bench.store.changes(log, None, 100, bench.fragment_of)
+        await harness.write(WriteKind.CREATE, f"{n}", values={"n": n})
+    for log in harness.store.logs():
+        entries = await harness.store.changes(log, None, 100, harness.fragment_of)
         if len(entries) < 2:
             continue
         middle = entries[len(entries) // 2 - 1].position
-        assert await bench.store.trim(log, middle, 3600.0) == 0
-        assert await bench.store.trim(log, middle, -5.0) == len(entries) // 2
-        rest = await bench.store.changes(log, None, 100, bench.fragment_of)
+        assert await harness.store.trim(log, middle, 3600.0) == 0
+        assert await harness.store.trim(log, middle, -5.0) == len(entries) // 2
+        rest = await harness.store.changes(log, None, 100, harness.fragment_of)
         assert rest == entries[len(entries) // 2 :]
-        assert await bench.store.oldest(log) == rest[0].position
+        assert await harness.store.oldest(log) == rest[0].position
 
 
-async def test_transactions_that_commit_out_of_order_are_told_in_order(
+async def test_transactions_that_commit_out_of_order_are_returned_in_order(
     postgresql_config: SystemConfig,
 ) -> None:
     """A row with a lower number that is still to be committed holds back those after it."""
     namespace = f"log{uuid.uuid4().hex[:10]}"
     store: Any = make_store(replace(postgresql_config, namespace=namespace, deadline_s=30.0))
     await store.open()
-    bench = Bench(store, f"d{namespace}")
-    await store.prepare(bench.fragment)
+    harness = Harness(store, f"d{namespace}")
+    await store.prepare(harness.fragment)
     slow = await asyncpg.connect(postgresql_config.url)
     try:
         await slow.execute("BEGIN")
@@ -232,23 +232,23 @@ async def test_transactions_that_commit_out_of_order_are_told_in_order(
         await slow.execute(
             f'INSERT INTO {namespace}._outbox (change, database, class, object, "group",'
             " version, kind, at) VALUES ('slow:main', $1, 'c', 'slow', 'main', 1, 'update', now())",
-            bench.fragment.database,
+            harness.fragment.database,
         )
-        await bench.write(WriteKind.CREATE, values={"n": 1})
+        await harness.write(WriteKind.CREATE, values={"n": 1})
         _, awaited = await store.horizon()
-        assert await bench.changes() == []
+        assert await harness.changes() == []
         await slow.execute("COMMIT")
-        assert [c.object_id for c in await bench.changes()] == ["slow", "x", "x"]
+        assert [c.object_id for c in await harness.changes()] == ["slow", "x", "x"]
         reached, _ = await store.horizon()
         assert reached >= awaited
     finally:
         await slow.close()
-        await store.drop(bench.fragment)
+        await store.drop(harness.fragment)
         await _remove(store.config, namespace)
         await store.close()
 
 
-async def test_a_log_whose_server_is_away_says_so(redis_config: SystemConfig) -> None:
+async def test_a_log_of_an_unreachable_server_is_unavailable(redis_config: SystemConfig) -> None:
     away = replace(redis_config, url="redis://127.0.0.1:1/0", deadline_s=1.0)
     store: Any = make_store(away)
     with pytest.raises(StoreUnavailable):

@@ -16,8 +16,8 @@ from tests.conformance.real_stores import STORES, opened
 async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
     config = request.getfixturevalue(f"{request.param}_config")
     # A machine that is busy with other tests is no defect of a store.
-    patient = replace(config, namespace="conformance", deadline_s=30.0)
-    async with opened(patient) as store:
+    with_deadline = replace(config, namespace="conformance", deadline_s=30.0)
+    async with opened(with_deadline) as store:
         yield store
 
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from mediator.model.evaluate import Lookup, holds
-from mediator.model.filters import And, Compare, Comparison, Contains, Filter, Like, Not, Path
-from mediator.model.query import Computation, OrderBy, Position
+from mediator.model.filters import And, Compare, Comparison, Contains, Filter, Like, Not
+from mediator.model.query import Aggregate, Computation, OrderBy, Position
 from mediator.schema.tree import MISSING
 from mediator.schema.types import Value
 from mediator.stores.conformance import CHECKS, CheckStatus, run
-from mediator.stores.port import Fragment, Pushdown, SearchPage, SearchRequest
+from mediator.stores.port import (
+    ComputedGroup,
+    Fragment,
+    Pushdown,
+    Record,
+    SearchPage,
+    SearchRequest,
+)
 from tests.conformance.model_store import ModelStore
-from tests.conformance.searching_model import Key, SearchingModel
+from tests.conformance.searching_model import SearchingModel
 
 SEARCHES = ("queries.", "query_orders.", "aggregates.")
 
@@ -67,7 +73,7 @@ class Coercing(SearchingModel):
 
 
 class Prefixing(SearchingModel):
-    """Finds parts at the beginning only."""
+    """Finds substrings at the beginning only."""
 
     def holds(self, filter_: Filter, lookup: Lookup) -> bool:
         value = lookup(filter_.path) if isinstance(filter_, Contains) else None
@@ -77,7 +83,7 @@ class Prefixing(SearchingModel):
 
 
 class Losing(SearchingModel):
-    """Leaves out a part of a filter that it has split."""
+    """Leaves out one operand of a filter that it has split."""
 
     def pushdown(
         self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
@@ -91,7 +97,7 @@ class Losing(SearchingModel):
         )
 
 
-class Haunted(SearchingModel):
+class FindsDeleted(SearchingModel):
     """Finds what is deleted."""
 
     async def find(self, find: SearchRequest) -> SearchPage:
@@ -126,6 +132,14 @@ class Upward(SearchingModel):
         )
 
 
+class Digitwise(SearchingModel):
+    """Orders integers by their digits."""
+
+    def values(self, record: Record) -> Lookup:
+        lookup = super().values(record)
+        return lambda path: str(value) if type(value := lookup(path)) is int else value
+
+
 class Wide(SearchingModel):
     """Returns all fields, whichever were requested."""
 
@@ -140,14 +154,13 @@ class Merging(SearchingModel):
         self,
         fragment: Fragment,
         filter_: Filter | None,
-        group: tuple[Path, ...],
-        compute: Mapping[str, Computation],
+        aggregate: Aggregate,
         *,
         limit: int,
         deadline_s: float,
-    ) -> list[tuple[Key, Mapping[str, Value]]]:
+    ) -> list[ComputedGroup]:
         found = await super().aggregate(
-            fragment, filter_, group, compute, limit=limit, deadline_s=deadline_s
+            fragment, filter_, aggregate, limit=limit, deadline_s=deadline_s
         )
         return [(tuple(v or None for v in key), results) for key, results in found]
 
@@ -174,9 +187,10 @@ DEFECTS = {
     Coercing: "queries.documents_are_searched_within",
     Prefixing: "queries.texts_match_patterns",
     Losing: "queries.logic_is_two_valued",
-    Haunted: "queries.boolean_compares",
+    FindsDeleted: "queries.boolean_compares",
     Overlapping: "queries.pages_give_all_once",
     Upward: "query_orders.several_fields_order",
+    Digitwise: "query_orders.integer_orders",
     Wide: "queries.found_records_are_whole_or_sparse",
     Merging: "aggregates.every_type_groups",
     Floating: "aggregates.each_function_computes",
@@ -197,7 +211,7 @@ async def test_every_defect_is_found(defective: type[SearchingModel]) -> None:
     assert [finding.status for finding in report.findings] == [CheckStatus.FAILED]
 
 
-async def test_who_does_not_search_is_not_asked() -> None:
+async def test_a_store_without_searches_skips_their_checks() -> None:
     checks = [check for check in CHECKS if check.name.startswith(SEARCHES)]
     report = await run(ModelStore(), checks=checks)
     assert {finding.status for finding in report.findings} == {CheckStatus.NOT_OFFERED}

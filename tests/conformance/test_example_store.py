@@ -35,7 +35,6 @@ NOT_OFFERED = {
     "lifecycle",
     "intents",
     "mirror",
-    "ordering",
     "queries",
     "query_orders",
 }
@@ -59,7 +58,7 @@ async def test_the_example_conforms(store: SqliteStore) -> None:
     assert themes == NOT_OFFERED, sorted(themes)
 
 
-async def test_it_is_proven_to_be_what_the_page_says(store: SqliteStore) -> None:
+async def test_its_proven_capabilities_are_those_of_the_documentation(store: SqliteStore) -> None:
     found = {c.value: v.state for c, v in (await probe(store)).capabilities.items()}
     assert found["conditional_updates"] == found["atomic_updates"] == "proven"
     assert found["sorting"] == "refuted"
@@ -75,9 +74,9 @@ async def test_two_processes_lose_no_update(tmp_path: Path) -> None:
 
     async def add(writer: SqliteStore, name: str) -> None:
         call = OperatorCall("n", Operator.INC, 1)
-        for turn in range(20):
+        for step in range(20):
             write = Write(
-                FRAGMENT, "x", WriteKind.UPDATE, f"{name}{turn}", ("main",), operators=(call,)
+                FRAGMENT, "x", WriteKind.UPDATE, f"{name}{step}", ("main",), operators=(call,)
             )
             [result] = await writer.write([write])
             assert result.status is Status.APPLIED
@@ -90,7 +89,7 @@ async def test_two_processes_lose_no_update(tmp_path: Path) -> None:
         await writer.close()
 
 
-async def test_what_was_written_outlives_the_process(tmp_path: Path) -> None:
+async def test_written_records_survive_reopening_the_store(tmp_path: Path) -> None:
     config = SystemConfig("sqlite", "sqlite", f"sqlite:///{tmp_path}/kept.db")
     first, second = SqliteStore(config), SqliteStore(config)
     await first.open()
@@ -103,7 +102,7 @@ async def test_what_was_written_outlives_the_process(tmp_path: Path) -> None:
     await second.close()
 
 
-async def test_failures_are_told_in_the_words_of_the_port(tmp_path: Path) -> None:
+async def test_failures_become_errors_of_the_port(tmp_path: Path) -> None:
     nowhere = SqliteStore(SystemConfig("sqlite", "sqlite", f"sqlite:///{tmp_path}/none/secret.db"))
     with pytest.raises(StoreUnavailable, match="SQLITE_CANTOPEN") as caught:
         await nowhere.open()
@@ -132,7 +131,7 @@ async def test_the_suite_finds_out_a_store_that_overwrites() -> None:
     await store.close()
 
 
-def test_a_package_brings_a_store_along(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installed_package_can_add_a_kind_of_store(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="one of redis, postgresql, mongodb is expected"):
         SystemSettings.model_validate(LITE)
     point = EntryPoint("sqlite", "examples.sqlite_store:SqliteStore", kinds.ENTRY_POINTS)
@@ -148,8 +147,8 @@ def test_a_package_brings_a_store_along(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_clock_that_is_set_back_repeats_no_version() -> None:
     record, summary = StoredRecord(), []
-    for turn, clock_us in enumerate((100, 50, 50, 0)):
-        kind = WriteKind.DELETE if turn == 1 else WriteKind.REPLACE
-        apply_write(record, Write(FRAGMENT, "x", kind, str(turn), ("main",)), "", clock_us)
+    for step, clock_us in enumerate((100, 50, 50, 0)):
+        kind = WriteKind.DELETE if step == 1 else WriteKind.REPLACE
+        apply_write(record, Write(FRAGMENT, "x", kind, str(step), ("main",)), "", clock_us)
         summary.append(record.versions["main"])
     assert summary == [100, 101, 102, 103]

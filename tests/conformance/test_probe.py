@@ -27,6 +27,7 @@ from mediator.stores.probe import CapabilityFinding, ProbeReport, probe
 from tests.conformance.model_store import ModelStore
 from tests.conformance.racy import RacyStore
 from tests.conformance.real_stores import STORES, opened
+from tests.conformance.searching_model import SearchingModel
 
 FUNCTIONAL = {
     Capability.POINT_LOOKUPS,
@@ -41,8 +42,8 @@ FUNCTIONAL = {
 IN_ORDER = {Capability.SORTING, Capability.RANGE_QUERIES}
 OBSERVED = {Capability.DURABILITY, Capability.REPLICATION}
 
-# A busy machine must not turn a verdict into "unknown" here; the default budget is a user's.
-PATIENT_S = 120.0
+# A busy machine must not turn a finding into "unknown" here; the default budget is a user's.
+BUDGET_S = 120.0
 
 
 def _states(report: ProbeReport, capabilities: set[Capability]) -> set[str]:
@@ -53,7 +54,7 @@ def _states(report: ProbeReport, capabilities: set[Capability]) -> set[str]:
 async def test_real_stores_are_proven(kind: str, request: pytest.FixtureRequest) -> None:
     config = request.getfixturevalue(f"{kind}_config")
     async with opened(replace(config, namespace="probing")) as store:
-        report = await probe(store, budget_s=PATIENT_S)
+        report = await probe(store, budget_s=BUDGET_S)
     assert report.acceptable, report.reason
     assert report.reason == ""
     assert _states(report, FUNCTIONAL | IN_ORDER) == {"proven"}
@@ -68,7 +69,7 @@ async def test_scratch_is_empty_afterwards(redis_config: SystemConfig) -> None:
 
     config = replace(redis_config, namespace="probe_leaves_nothing")
     async with opened(config) as store:
-        await probe(store, budget_s=PATIENT_S)
+        await probe(store, budget_s=BUDGET_S)
     async with Redis.from_url(config.url, decode_responses=True) as client:
         left = [key async for key in client.scan_iter(match="*probe_leaves_nothing*", count=1000)]
     # The store counts the generations of a class beyond its end.
@@ -77,7 +78,7 @@ async def test_scratch_is_empty_afterwards(redis_config: SystemConfig) -> None:
 
 async def test_racy_store_is_refused(redis_config: SystemConfig) -> None:
     async with opened(replace(redis_config, namespace="racy")) as store:
-        report = await probe(RacyStore(store), budget_s=PATIENT_S)
+        report = await probe(RacyStore(store), budget_s=BUDGET_S)
     assert not report.acceptable
     assert "not atomic" in report.reason
     assert report.capabilities[Capability.CONDITIONAL_UPDATES].state == "refuted"
@@ -91,7 +92,7 @@ if FERRETDB_URL:
     async def test_ferretdb_is_refused() -> None:
         config = SystemConfig("ferretdb", "mongodb", FERRETDB_URL, namespace="ferret")
         async with opened(config) as store:
-            report = await probe(store, budget_s=PATIENT_S)
+            report = await probe(store, budget_s=BUDGET_S)
         assert not report.acceptable
 
 
@@ -155,7 +156,7 @@ async def test_lost_connection_is_unknown(redis_config: SystemConfig) -> None:
 
 @pytest.mark.parametrize("error", [StoreUnavailable, StoreTimeout])
 async def test_connection_lost_on_the_way_is_unknown(error: type[Exception]) -> None:
-    class Failing(ModelStore):
+    class Failing(SearchingModel):
         left = 40
 
         async def write(self, calls: Sequence[Write], token: str = "") -> list[WriteResult]:
@@ -181,7 +182,7 @@ async def test_used_up_budget_is_unknown() -> None:
     assert "budget" in report.capabilities[Capability.SCANS].detail
 
 
-class _Told(ModelStore):
+class _Observed(ModelStore):
     """Reports of its server what the test sets."""
 
     def __init__(self, durability_s: float | None, replicas: int | None) -> None:
@@ -204,15 +205,15 @@ class _Told(ModelStore):
 async def test_durability_and_replication_are_observed(
     durability_s: float | None, replicas: int | None, expected: tuple[str, str]
 ) -> None:
-    verdicts = (await probe(_Told(durability_s, replicas))).capabilities
-    observed = verdicts[Capability.DURABILITY], verdicts[Capability.REPLICATION]
-    assert tuple(verdict.state for verdict in observed) == expected
-    assert {verdict.how for verdict in observed} == {"observed"}
+    findings = (await probe(_Observed(durability_s, replicas))).capabilities
+    observed = findings[Capability.DURABILITY], findings[Capability.REPLICATION]
+    assert tuple(finding.state for finding in observed) == expected
+    assert {finding.how for finding in observed} == {"observed"}
 
 
 async def test_durability_names_its_figure() -> None:
-    verdict = (await probe(_Told(0.25, None))).capabilities[Capability.DURABILITY]
-    assert verdict == CapabilityFinding(
+    finding = (await probe(_Observed(0.25, None))).capabilities[Capability.DURABILITY]
+    assert finding == CapabilityFinding(
         "proven", "observed", "a crash may lose 0.25 s of acknowledged writes"
     )
 
@@ -224,15 +225,13 @@ class _Plain:
         self._store = ModelStore()
 
     def __getattr__(self, name: str) -> Any:
-        if name == "ordered":
-            raise AttributeError(name)
         return getattr(self._store, name)
 
     def supports(self, operator: Operator, type_: FieldType) -> bool:
         return type_ is not FieldType.DECIMAL and self._store.supports(operator, type_)
 
 
-async def test_what_is_not_offered_is_refuted() -> None:
+async def test_capabilities_that_are_not_offered_are_refuted() -> None:
     report = await probe(_Plain())
     assert _states(report, IN_ORDER) == {"refuted"}
     assert _states(report, FUNCTIONAL) == {"proven"}
@@ -256,8 +255,8 @@ def _shortened(record: Record | None) -> Record | None:
     return replace(record, values=values)
 
 
-async def test_a_store_that_tells_of_no_changes_is_refused() -> None:
-    report = await probe(ModelStore(), budget_s=PATIENT_S)
+async def test_a_store_without_changes_is_refused() -> None:
+    report = await probe(ModelStore(), budget_s=BUDGET_S)
     assert report.capabilities[Capability.CONDITIONAL_UPDATES].state == "proven"
     assert not report.acceptable
     assert "changes" in report.reason

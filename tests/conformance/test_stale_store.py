@@ -56,7 +56,7 @@ def test_a_write_is_seen_once_its_window_has_passed(server: str, from_: int) -> 
 @pytest.mark.parametrize(
     ("writer_ahead", "second_ahead", "window"), [(0, 0, 5), (0, 10, 14), (0, 9, 13), (6, 0, -1)]
 )
-def test_clocks_that_disagree_mislead_bermbachs_method(
+def test_skewed_clocks_distort_bermbachs_method(
     writer_ahead: int, second_ahead: int, window: int
 ) -> None:
     """The window is the last stale read, by its reader's clock, less the write, by its writer's."""
@@ -117,11 +117,11 @@ def test_a_queue_without_order_misleads_ycsb_plus_plus_and_one_with_order_does_n
     assert Requeueing(lambda queue: queue[0]).good(1.0) > 0.9
 
 
-# What its parts must do.
+# What its components must do.
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1), st.integers(0, 99))
-def test_what_is_seen_is_the_last_write_whose_window_has_passed(
+def test_a_read_returns_the_last_write_whose_window_has_passed(
     writes: Sequence[tuple[int, int]], now: int
 ) -> None:
     """Windows are those of writes: a later one with a shorter window overtakes."""
@@ -174,7 +174,7 @@ def test_servers_have_names_of_their_own(servers: tuple[str, ...]) -> None:
 DECIDED_BY_WRITES = (
     "deletes.deleted_records_cannot_be_changed",
     "idempotency.replays_answer_as_of_then",
-    "versions.versions_only_rise",
+    "versions.deletion_returns_its_tombstone",
     "writes.absent_records_are_missing",
 )
 SEEN_BY_READS = (
@@ -187,31 +187,33 @@ SEEN_BY_READS = (
 LONG_S = 1e6
 
 
-def judged(report: Report, names: Sequence[str]) -> set[CheckStatus]:
+def statuses(report: Report, names: Sequence[str]) -> set[CheckStatus]:
     found = {it.check.name: it.status for it in report.findings}
     return {found[name] for name in names}
 
 
-async def test_without_windows_it_conforms() -> None:
+async def test_a_stale_store_without_windows_conforms() -> None:
     clock = SystemClock()
     report = await run(StaleStore(Replicas(("A",), Constant(0), clock), clock))
     assert report.conforms, report.having(CheckStatus.FAILED)
 
 
-async def test_with_windows_the_suite_says_that_reads_are_what_is_wrong() -> None:
+async def test_with_windows_only_checks_of_reads_fail() -> None:
     report = await run(store(Constant(LONG_S), HandClock()))
-    assert judged(report, DECIDED_BY_WRITES) == {CheckStatus.PASSED}
-    assert judged(report, SEEN_BY_READS) == {CheckStatus.FAILED}
+    assert statuses(report, DECIDED_BY_WRITES) == {CheckStatus.PASSED}
+    assert statuses(report, SEEN_BY_READS) == {CheckStatus.FAILED}
 
 
-async def test_a_server_without_a_window_conforms_beside_one_that_has_one() -> None:
+async def test_a_server_without_a_window_conforms_next_to_one_that_has_one() -> None:
     origin = store(PerServer({"B": LONG_S}), HandClock())
-    assert judged(await run(origin), SEEN_BY_READS) == {CheckStatus.PASSED}
-    assert judged(await run(origin.at("B")), SEEN_BY_READS) == {CheckStatus.FAILED}
+    assert statuses(await run(origin), SEEN_BY_READS) == {CheckStatus.PASSED}
+    assert statuses(await run(origin.at("B")), SEEN_BY_READS) == {CheckStatus.FAILED}
 
 
 @pytest.mark.parametrize(("window_s", "state"), [(0.0, "proven"), (0.0025, "refuted")])
-async def test_the_probe_of_capabilities_sees_through_it(window_s: float, state: str) -> None:
+async def test_the_probe_examines_linearizability_of_a_stale_store(
+    window_s: float, state: str
+) -> None:
     """Each look at the clock takes 1 ms: what was written last is not seen by the next few."""
     report = await probe(store(Constant(window_s), HandClock(0.001)), budget_s=60.0)
     assert report.capabilities[Capability.LINEARIZABLE].state == state

@@ -1,4 +1,4 @@
-"""Time that passes only when somebody waits, or when a test says so: nothing is slept for."""
+"""Time that passes only while a task waits, or when a test advances it: nothing really sleeps."""
 
 from __future__ import annotations
 

@@ -18,16 +18,16 @@ __all__ = ["Cluster", "cluster"]
 
 log = logging.getLogger(__name__)
 
-SAID = 200
-"""Lines that each replica has said last, to be shown if something is wrong, and no error was."""
+LOGGED = 200
+"""The last lines that each replica has logged, shown if a test fails and no error was logged."""
 
 DEADLINE_S = 2.0
-"""Of a store's answer: the leases of what a dead replica has left are made of it."""
+"""Of a store's answer: the leases that a killed replica leaves derive from it."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where faults are brought about.
+    """Where faults are injected.
 
     Attributes:
         catalogue_url: The catalogue, on the store that is PostgreSQL.
@@ -44,7 +44,7 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster() -> AsyncIterator[Cluster]:
-    """Start all of it; it loses nothing that it has acknowledged, whoever is killed."""
+    """Start all of it; it loses nothing that it has acknowledged, whichever process is killed."""
     async with AsyncExitStack() as stack:
         directory = Path(tempfile.mkdtemp(prefix="portolan-cluster-"))
         stack.callback(shutil.rmtree, directory)
@@ -70,5 +70,5 @@ async def cluster() -> AsyncIterator[Cluster]:
         except BaseException:
             for replica in replicas:
                 errors = [line for line in replica.output if '"level":"error"' in line]
-                log.info("%s said %s", replica.data, "".join(errors or replica.output[-SAID:]))
+                log.info("%s said %s", replica.data, "".join(errors or replica.output[-LOGGED:]))
             raise

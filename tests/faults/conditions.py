@@ -12,7 +12,7 @@ PAUSE_S = 0.05
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Ask again and again until a condition holds.
+    """Poll until a condition holds.
 
     Raises:
         TimeoutError: It does not hold for a long time.

@@ -30,7 +30,7 @@ class _Link:
 
     client: asyncio.StreamWriter
     server: asyncio.StreamWriter
-    turn: asyncio.Event = field(default_factory=asyncio.Event)
+    released: asyncio.Event = field(default_factory=asyncio.Event)
     answered: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -56,7 +56,7 @@ class Holding:
         """Keep from now on what clients send."""
         self._open = False
         for link in self._links:
-            link.turn.clear()
+            link.released.clear()
 
     async def release(self) -> None:
         """Let it through; returns once the server has answered all of it.
@@ -66,7 +66,7 @@ class Holding:
         """
         while self._held:
             link = self._held.pop(0)
-            link.turn.set()
+            link.released.set()
             await link.answered.wait()
         self._open = True
 
@@ -84,24 +84,27 @@ class Holding:
             return
         link = _Link(writer, server_writer)
         self._links.append(link)
-        for work in (self._ask(reader, link), self._answer(server_reader, link)):
+        for work in (
+            self._forward_requests(reader, link),
+            self._forward_replies(server_reader, link),
+        ):
             task = asyncio.create_task(work)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _ask(self, client: asyncio.StreamReader, link: _Link) -> None:
+    async def _forward_requests(self, client: asyncio.StreamReader, link: _Link) -> None:
         with contextlib.suppress(OSError):
             while (data := await client.read(CHUNK)) and not link.server.is_closing():
                 self.sent.append(data)
-                if not (self._open or link.turn.is_set()):
+                if not (self._open or link.released.is_set()):
                     link.answered.clear()
                     self._held.append(link)
-                    await link.turn.wait()
+                    await link.released.wait()
                 link.server.write(data)
         with contextlib.suppress(OSError):
             link.server.write_eof()
 
-    async def _answer(self, server: asyncio.StreamReader, link: _Link) -> None:
+    async def _forward_replies(self, server: asyncio.StreamReader, link: _Link) -> None:
         with contextlib.suppress(OSError):
             while data := await server.read(CHUNK):
                 link.answered.set()

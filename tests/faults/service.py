@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from mediator.stores.port import SystemConfig
-from tests.faults.caching.wire import Connection
+from tests.faults.caching.http_client import Connection
 from tests.faults.conditions import eventually
 from tests.faults.operation.forked import Forked
 from tests.process.access.examinations import recall, remember
@@ -48,7 +48,7 @@ class Service:
     Attributes:
         data: Address of the data API.
         admin: Address of the admin API.
-        up: Set while the service runs, as far as anybody can know.
+        up: Set while the service runs, as far as its clients can know.
         output: What it printed.
     """
 
@@ -60,7 +60,7 @@ class Service:
     ) -> None:
         self._arguments = tuple(arguments)
         self._configs = configs
-        # Nobody takes over from a service of a test, unless it says so.
+        # No process takes over from a service of a test, unless the test sets it.
         undrained = {"PORTOLAN_DRAIN_S": "0"}
         self._environment = {**os.environ, **undrained, **environment, "COLUMNS": "200"}
         self.ports = ("0", "0")
@@ -84,9 +84,9 @@ class Service:
         coordination_url: str = "",
         **settings: str,
     ) -> Self:
-        """Return a service on the stores of somebody else; `settings` are those of its name."""
-        told = ("name", "kind", "url", "durability", "deadline_s", "namespace")
-        systems = [{name: getattr(config, name) for name in told} for config in configs]
+        """Return a service on stores that others run; `settings` are those of its name."""
+        members = ("name", "kind", "url", "durability", "deadline_s", "namespace")
+        systems = [{name: getattr(config, name) for name in members} for config in configs]
         environment = {
             "PORTOLAN_CATALOGUE_URL": catalogue_url,
             "PORTOLAN_AUTHENTICATION": "off",
@@ -98,7 +98,7 @@ class Service:
         return cls((), environment | more, configs)
 
     async def start(self) -> None:
-        """Start, and return once it says where it listens."""
+        """Start, and return once it has logged its addresses."""
         catalogue_url = self._environment.get("PORTOLAN_CATALOGUE_URL", "")
         if self._configs:
             await recall(self._configs, catalogue_url)

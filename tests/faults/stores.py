@@ -18,11 +18,11 @@ __all__ = ["KINDS", "OwnStores", "Stores"]
 KINDS: dict[str, Kind] = {"redis": "redis", "postgres": "postgresql", "mongo": "mongodb"}
 """Kinds of the systems, by name."""
 
-GONE_WITHIN_S = 30.0
+ENDED_WITHIN_S = 30.0
 
 
 class Stores:
-    """The stores of a data directory, whoever started them.
+    """The stores of a data directory, whichever process started them.
 
     Args:
         data_dir: The directory.
@@ -34,7 +34,7 @@ class Stores:
     def kill(self, system: str) -> None:
         """Kill a store with all its processes, as a crash would; return once they are gone."""
         processes = self._send(system, signal.SIGKILL)
-        _, alive = psutil.wait_procs(processes, GONE_WITHIN_S)
+        _, alive = psutil.wait_procs(processes, ENDED_WITHIN_S)
         assert not alive
 
     def end(self) -> None:
@@ -67,7 +67,7 @@ class Stores:
 
 
 class OwnStores(Stores):
-    """Stores of the test's own, which nobody revives but the test."""
+    """Stores of the test's own, which only the test restarts."""
 
     def __init__(self, data_dir: Path) -> None:
         super().__init__(data_dir)
@@ -80,7 +80,7 @@ class OwnStores(Stores):
             yield
 
     def configs(self) -> list[SystemConfig]:
-        """Say how to reach each of them."""
+        """Return how to reach each of them."""
         endpoints = self._fleet.endpoints
         return [
             SystemConfig(name, kind, endpoints[kind].url, durability="full")
@@ -88,7 +88,7 @@ class OwnStores(Stores):
         ]
 
     @contextlib.contextmanager
-    def dead(self, system: str) -> Iterator[None]:
+    def killed(self, system: str) -> Iterator[None]:
         """Kill a store, and start it again at the end."""
         self.kill(system)
         try:

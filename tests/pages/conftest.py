@@ -51,7 +51,7 @@ async def stage(
     ):
         catalogue = Catalogue(catalogue_url)
         stage = Stage(data, admin, catalogue, Path(jobs), unique("news"))
-        await stage.furnish()
+        await stage.fill()
         yield stage
         await catalogue.close()
 
@@ -76,10 +76,10 @@ async def page(browser: Browser, stage: Stage) -> AsyncIterator[Page]:
     page = await context.new_page()
     await page.add_init_script(_REPORT_VIOLATIONS)
     complaints: list[str] = []
-    page.on("console", lambda told: complaints.append(f"{told.type}: {told.text}"))
+    page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("requestfailed", lambda request: complaints.append(f"failed: {request.url}"))
     page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
     yield page
     await context.close()
-    assert [told for told in complaints if "ERR_ABORTED" not in told] == []
+    assert [message for message in complaints if "ERR_ABORTED" not in message] == []

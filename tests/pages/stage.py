@@ -35,7 +35,7 @@ class Stage:
     Attributes:
         data: A client of the data API.
         admin: A client of the admin API.
-        catalogue: The catalogue, for the worker's part.
+        catalogue: The catalogue, to act as the worker.
         jobs: Where results of runs are.
         database: Name of the newspaper.
     """
@@ -46,13 +46,13 @@ class Stage:
     jobs: Path
     database: str
 
-    async def furnish(self) -> None:
+    async def fill(self) -> None:
         """Set the schema, and load the newspaper with a hostile article in it."""
         for name, metrics in STATED.items():
             await eventually(partial(self._serves, name))
             kind = (await self._got(self.admin.get(f"systems/{name}")))["kind"]
-            told = {"metrics": metrics, "declared": list(DECLARED.get(kind, ()))}
-            await self._got(self.admin.patch(f"systems/{name}", json=told))
+            amendments = {"metrics": metrics, "declared": list(DECLARED.get(kind, ()))}
+            await self._got(self.admin.patch(f"systems/{name}", json=amendments))
         address = f"schemas/{self.database}"
         await self._got(self.admin.put(address, json=SCHEMA))
         cached = {"classes": {"articles": {"cache": {"visibility": "public"}}}}
@@ -63,11 +63,11 @@ class Stage:
             HOSTILE_ID: {"title": "an id that is markup", "hits": 98},
         }
         for class_name, members in newspaper.items():
-            made = [{"id": id_, **values} for id_, values in members.items()]
-            await self._got(self.data.post(f"{self.database}/{class_name}", json=made))
+            created = [{"id": id_, **values} for id_, values in members.items()]
+            await self._got(self.data.post(f"{self.database}/{class_name}", json=created))
 
     async def heartbeat(self) -> None:
-        """Say that there is a worker."""
+        """Register a worker."""
         await CatalogueWorkers(self.catalogue).heartbeat("test", None)
 
     async def submit(self) -> str:
@@ -103,7 +103,7 @@ class Stage:
         return bool(answer.is_success and answer.json()["state"] == "serving")
 
     @staticmethod
-    async def _got(asked: Any) -> Any:
-        answer = await asked
+    async def _got(request: Any) -> Any:
+        answer = await request
         assert answer.is_success, answer.text
         return answer.json()

@@ -48,7 +48,7 @@ def system_of(row: Locator) -> Locator:
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_every_page_is_whole(page: Page, path: str) -> None:
-    """Named, in its place in the menu, readable in both themes, and no wider than a phone."""
+    """Named, marked in the menu, readable in both themes, and no wider than a phone."""
     answer = await page.goto(path)
     assert answer is not None
     assert answer.status == 200
@@ -62,17 +62,17 @@ async def test_every_page_is_whole(page: Page, path: str) -> None:
         assert await page.evaluate(CONTRASTS) == []
     await page.set_viewport_size(PHONE)
 
-    await eventually(partial(_fits, page))  # charts follow when they are told of it
+    await eventually(partial(_fits, page))  # charts follow when they are notified
 
 
 def assert_strict(policy: str, text: str) -> None:
-    """Nothing is written inline, and the browser is told so."""
+    """Nothing is written inline, and the browser is instructed so."""
     assert "default-src 'self'" in policy
     assert "unsafe" not in policy
     assert re.findall(r"<style|<script>|<[^>]*\s(?:style|on\w+)=", text) == []
 
 
-async def test_the_overview_tells_what_serves_what(page: Page, stage: Stage) -> None:
+async def test_the_overview_shows_which_system_serves_which_class(page: Page, stage: Stage) -> None:
     await page.goto("/")
     systems = page.get_by_role("region", name="Systems")
     row = systems.get_by_role("row", name="redis")
@@ -102,7 +102,7 @@ async def _fits(page: Page) -> bool:
     return width <= PHONE["width"]
 
 
-async def test_a_newcomer_learns_why_hits_are_on_redis(page: Page) -> None:
+async def test_the_map_explains_why_hits_are_on_redis(page: Page) -> None:
     await page.goto("/map")
     why = page.locator("#why")
     await expect(why.locator("h2")).to_have_text(re.compile(r"articles\.hits is on redis"))
@@ -117,7 +117,7 @@ async def test_a_newcomer_learns_why_hits_are_on_redis(page: Page) -> None:
         await expect(why.get_by_role("row", name=system).locator(".bar rect")).to_be_visible()
 
 
-async def test_the_map_leads_from_part_to_part(page: Page) -> None:
+async def test_the_map_links_fields_to_their_explanation(page: Page) -> None:
     await page.goto("/map")
     group = page.locator(".group", has_text="group hits")
     await expect(system_of(group).first).to_have_text("redis")
@@ -129,17 +129,17 @@ async def test_the_map_leads_from_part_to_part(page: Page) -> None:
 
 async def test_a_slider_moves_hits_and_nothing_else_changes(page: Page, stage: Stage) -> None:
     await page.goto("/what-if")
-    verdict = page.locator("#verdict")
-    await expect(verdict).to_contain_text("Nothing would move")
+    decision = page.locator("#decision")
+    await expect(decision).to_contain_text("Nothing would move")
     slider = page.locator("fieldset", has_text="redis").get_by_label("write throughput, measured")
     await slider.focus()
     for _ in range(12):
         await page.keyboard.press("ArrowLeft")
-    await expect(verdict).to_contain_text("articles.hits redis → postgres")
+    await expect(decision).to_contain_text("articles.hits redis → postgres")
     await expect(page.locator("tr.moved", has_text="articles.hits")).to_be_visible()
     assert "redis+write_throughput" in page.url
     await page.reload()
-    await expect(verdict).to_contain_text("articles.hits redis → postgres")
+    await expect(decision).to_contain_text("articles.hits redis → postgres")
     path = f"placements/{stage.database}/articles/hits"
     assert (await stage.admin.get(path)).json()["system"] == "redis"
 
@@ -167,7 +167,7 @@ async def test_programs_may_suppose_as_well(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("query", ["x=7", "x=nan", "x=much"])
-async def test_a_position_that_a_slider_has_not_is_a_problem(stage: Stage, query: str) -> None:
+async def test_an_invalid_position_of_a_slider_is_a_problem(stage: Stage, query: str) -> None:
     answer = await stage.admin.get(stage.admin.base_url.join(f"/what-if?{query}"))
     assert answer.status_code == 400
     assert "A slider has no such position." in answer.text
@@ -221,7 +221,7 @@ async def test_a_run_is_followed_to_its_result(page: Page, stage: Stage) -> None
     assert await page.title() == "Jobs · Portolan"
 
 
-async def test_a_job_is_foretold_and_then_started(page: Page, stage: Stage) -> None:
+async def test_a_job_is_forecast_and_then_started(page: Page, stage: Stage) -> None:
     await stage.heartbeat()
     await page.goto("/jobs")
     typed = page.get_by_role("textbox", name="Job (JSON)")
@@ -257,7 +257,7 @@ async def test_a_wrong_job_is_refused_and_stays_typed(page: Page) -> None:
     assert await page.locator("#submit b").count() == 0
 
 
-async def test_nobody_else_submits_jobs(stage: Stage) -> None:
+async def test_a_cross_site_request_cannot_submit_a_job(stage: Stage) -> None:
     form = {"do": "start", "job": '{"kind": "example.count", "spec": {}}'}
     foreign = {"sec-fetch-site": "cross-site"}
     address = str(stage.admin.base_url.join(f"/jobs/{stage.database}"))
@@ -282,7 +282,7 @@ async def test_a_query_is_explained(page: Page) -> None:
     await page.get_by_label("Order").fill("-hits")
     await page.get_by_role("button", name="Show and explain").click()
     plan = page.locator("section", has_text="How it was found")
-    await expect(plan).to_contain_text("Asked redis (index)")
+    await expect(plan).to_contain_text("Queried redis (index)")
     await expect(plan).to_contain_text("the rest of each object from postgres")
     await expect(plan).to_contain_text('{"ge":["hits",99]}, order, limit')
     await expect(
@@ -343,7 +343,7 @@ async def test_the_keyboard_reaches_everything_and_focus_is_seen(page: Page) -> 
     assert {"Portolan", "Overview", "hits"} <= seen
 
 
-async def test_focus_outlives_what_is_renewed(page: Page) -> None:
+async def test_focus_survives_an_update_of_the_region(page: Page) -> None:
     await page.goto("/")
     link = page.get_by_role("link", name="Map of")
     await link.focus()

@@ -11,7 +11,7 @@ from app.settings.main import CacheSettings
 from mediator.stores.port import SystemConfig
 from tests.process.caching.cached_paper import Paper, paper_on
 from tests.process.caching.guarded import Guarded, guarded
-from tests.process.caching.serving import Door, served
+from tests.process.caching.serving import Endpoint, served
 from tests.process.service import Service, scratch_catalogue, scratch_systems, service
 
 
@@ -35,7 +35,7 @@ async def catalogue_url(postgresql_config: SystemConfig) -> AsyncIterator[str]:
 async def mediator(
     system_configs: Sequence[SystemConfig], catalogue_url: str
 ) -> AsyncIterator[Service]:
-    """A running mediator whose stated metrics put a `field_on` where it says."""
+    """A running mediator whose stated metrics place each `field_on` on its system."""
     async with service(system_configs, catalogue_url) as started:
         await started.favour()
         yield started
@@ -77,15 +77,15 @@ async def running(
     catalogue_url: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Guarded]:
-    """An installation that asks for keys."""
+    """An installation that requires keys."""
     jobs: Path = tmp_path_factory.mktemp("jobs")
     async with guarded(system_configs[:2], catalogue_url, redis_config.url, jobs) as installation:
         yield installation
 
 
 @pytest.fixture(scope="module")
-async def door() -> AsyncIterator[Door]:
+async def endpoint() -> AsyncIterator[Endpoint]:
     """One address for the origins of a module's tests, and the caches before them."""
-    door = Door()
-    async with served(door) as door.url:
-        yield door
+    endpoint = Endpoint()
+    async with served(endpoint) as endpoint.url:
+        yield endpoint

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 NOWHERE = "redis://:hush-hush@127.0.0.1:1/0"
-"""Nobody listens there, and the password must be seen nowhere."""
+"""No server listens there, and the password must not appear anywhere."""
 
 
 def unique(prefix: str = "t") -> str:

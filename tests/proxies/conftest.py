@@ -23,14 +23,14 @@ async def origin_of_all() -> AsyncIterator[Origin]:
 
 @pytest.fixture
 def origin(origin_of_all: Origin) -> Iterator[Origin]:
-    """An origin that answers as the contract says, until the test changes that."""
+    """An origin that follows the contract, until the test changes that."""
     origin_of_all.reset()
     yield origin_of_all
     origin_of_all.reset()
 
 
 @pytest.fixture
-def home() -> str:
+def path() -> str:
     """A target that no other test uses."""
     return f"/v1/news/articles/a{next(_NUMBERS)}"
 

@@ -53,7 +53,7 @@ class Nginx:
 
     Attributes:
         url: Where it listens.
-        token: Who shows it may purge.
+        token: Authorises purges.
         cache: Where it keeps answers; they outlive a restart.
     """
 
@@ -84,7 +84,7 @@ class Nginx:
 async def nginx(origin_url: str, *, token: str = PURGE_TOKEN) -> AsyncIterator[Nginx]:
     """Start nginx before an origin, on a port that the kernel picks.
 
-    nginx cannot say which port it got, so it is handed a socket that listens, as its own binary
+    nginx cannot report which port it got, so it is handed a socket that listens, as its own binary
     upgrade does it.
     """
     with scratch("nginx") as directory, socket.create_server(("127.0.0.1", 0)) as listening:

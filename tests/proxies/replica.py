@@ -1,7 +1,7 @@
 """A replica of the service whose steps can be stopped: in this process, or in one to be killed.
 
-Run as a program it takes a plan as its argument, tells by a line where it listens, and from then on
-stops where it is told to: `arm STEP` on its input has the next such step wait, of which it tells by
+Run as a program it takes a plan as its argument, prints where it listens, and from then on
+stops where it has to: `arm STEP` on its input has the next such step wait, which it reports by
 `at STEP`; `go` lets it go on.
 """
 
@@ -61,7 +61,7 @@ class Plan:
 class Barriers:
     """Stops the next step of a kind that is armed."""
 
-    told: Callable[[Step], None] = lambda step: None
+    reached: Callable[[Step], None] = lambda step: None
     armed: set[Step] = field(default_factory=set)
     stopped: asyncio.Queue[Step] = field(default_factory=asyncio.Queue)
     opened: asyncio.Event = field(default_factory=asyncio.Event)
@@ -78,7 +78,7 @@ class Barriers:
     async def reach(self, step: Step) -> None:
         if step in self.armed:
             self.armed.discard(step)
-            self.told(step)
+            self.reached(step)
             self.stopped.put_nowait(step)
             await self.opened.wait()
 
@@ -90,9 +90,9 @@ class SteppedSketch(RedisSketch):
 
     async def begin(self, partition: Partition, keys: Sequence[str], token: str) -> BeginResult:
         await self.reach("begin")
-        begun = await super().begin(partition, keys, token)
+        result = await super().begin(partition, keys, token)
         await self.reach("begun")
-        return begun
+        return result
 
     async def end(
         self,
@@ -174,7 +174,7 @@ async def replica(plan: Plan, barriers: Barriers) -> AsyncIterator[Replica]:
     await caches.close()
 
 
-class Mortal:
+class Stoppable:
     """A replica in a process of its own."""
 
     def __init__(self, process: Process, url: str) -> None:
@@ -204,7 +204,7 @@ class Mortal:
 
 
 @asynccontextmanager
-async def mortal(plan: Plan) -> AsyncIterator[Mortal]:
+async def stoppable(plan: Plan) -> AsyncIterator[Stoppable]:
     """Run a replica in a process of its own, and kill it at the end."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.proxies.replica", orjson.dumps(asdict(plan)).decode()),
@@ -212,7 +212,7 @@ async def mortal(plan: Plan) -> AsyncIterator[Mortal]:
         stdout=PIPE,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )
-    started = Mortal(process, "")
+    started = Stoppable(process, "")
     try:
         started.url = await started.line()
         assert started.url
@@ -221,23 +221,23 @@ async def mortal(plan: Plan) -> AsyncIterator[Mortal]:
         await started.kill()
 
 
-def _tell(line: str) -> None:
+def _report(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 async def _main(plan: Plan) -> None:
-    barriers = Barriers(lambda step: _tell(f"at {step}"))
+    barriers = Barriers(lambda step: _report(f"at {step}"))
     orders = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
     async with replica(plan, barriers) as started:
-        _tell(started.url)
+        _report(started.url)
         while line := (await orders.readline()).decode().strip():
             order, _, step = line.partition(" ")
             if order == "arm":
-                barriers.arm(step)  # type: ignore[arg-type]  # the test's own word
-                _tell(f"armed {step}")
+                barriers.arm(step)  # type: ignore[arg-type]  # the name comes from the test
+                _report(f"armed {step}")
             else:
                 barriers.open()
 

@@ -1,4 +1,4 @@
-"""A purger that does what a test says, and time that passes when it says so."""
+"""A purger that does what a test scripts, and time that passes by sleeping."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sketch.purging import CachedKey, PurgeFailed
-from sketch.purging.lane import Timing
+from sketch.purging.port import CachedKey, PurgeFailed
+from sketch.purging.sender import Timing
 
 
 @dataclass
@@ -19,11 +19,11 @@ class ScriptedPurger:
     broken: bool = False
     hanging: bool = False
     sent: list[tuple[str, ...]] = field(default_factory=list)
-    asked: int = 0
+    attempts: int = 0
     closed: bool = False
 
     async def purge(self, keys: Sequence[CachedKey]) -> None:
-        self.asked += 1
+        self.attempts += 1
         if self.hanging:
             await asyncio.Event().wait()
         if self.broken:

@@ -1,4 +1,4 @@
-"""An origin on a real port: what it answers is set by the tests, and it can hold answers back."""
+"""An origin on a real port: tests set its answers, and it can hold answers back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Message = dict[str, Any]
 
 
 @dataclass
-class ReadGrant:
+class Request:
     """A request that reached the origin."""
 
     method: str
@@ -40,10 +40,10 @@ class Origin:
     Attributes:
         url: Where it listens.
         versions: By target; 1 where there is none.
-        ttl_s: Life of what it answers.
+        ttl_s: TTL of its answers.
         extra: Header fields that replace those of the contract, or come on top; None drops one.
         status: Of answers to GET.
-        asked: What reached it, in order.
+        requests: What reached it, in order.
     """
 
     url: str = ""
@@ -51,7 +51,7 @@ class Origin:
     ttl_s: float = 60.0
     extra: dict[str, str | None] = field(default_factory=dict)
     status: int = 200
-    asked: list[ReadGrant] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
     waiting: list[Barrier] = field(default_factory=list)
     held: list[Barrier] = field(default_factory=list)
     events: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue)
@@ -73,7 +73,7 @@ class Origin:
 
     def reached(self, target: str, method: str = "GET") -> int:
         """How many requests for a target reached the origin."""
-        return sum(each.target == target and each.method == method for each in self.asked)
+        return sum(each.target == target and each.method == method for each in self.requests)
 
     async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
         """Answer as an ASGI application."""
@@ -85,39 +85,41 @@ class Origin:
         query = scope["query_string"].decode()
         target = scope["raw_path"].decode() + (f"?{query}" if query else "")
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        asked = ReadGrant(scope["method"], target, headers, body)
-        self.asked.append(asked)
+        request = Request(scope["method"], target, headers, body)
+        self.requests.append(request)
         if target.endswith("/changes"):
-            await self._tell(send)
+            await self._stream(send)
         else:
-            await self._answer(asked, send)
+            await self._answer(request, send)
 
-    async def _answer(self, asked: ReadGrant, send: Any) -> None:
-        status, headers, body = self._read(asked)
-        if self.waiting and asked.method == "GET":
+    async def _answer(self, request: Request, send: Any) -> None:
+        status, headers, body = self._read(request)
+        if self.waiting and request.method == "GET":
             barrier = self.waiting.pop(0)
             barrier.reached.set()
             await barrier.opened.wait()
         raw = [(name.encode(), value.encode()) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": status, "headers": raw})
-        await send({"type": "http.response.body", "body": b"" if asked.method == "HEAD" else body})
+        await send(
+            {"type": "http.response.body", "body": b"" if request.method == "HEAD" else body}
+        )
 
-    def _read(self, asked: ReadGrant) -> tuple[int, dict[str, str], bytes]:
-        version = self.versions.get(asked.target, 1)
+    def _read(self, request: Request) -> tuple[int, dict[str, str], bytes]:
+        version = self.versions.get(request.target, 1)
         body = b"version %d" % version
         tag = f'"j1.main:{version}"'
-        if asked.method not in ("GET", "HEAD"):
+        if request.method not in ("GET", "HEAD"):
             return 200, {"cache-control": "no-store", "content-length": str(len(body))}, body
-        headers = self._lives(asked.target) | {"etag": tag}
-        if self.status == 200 and asked.headers.get("if-none-match") == tag:
+        headers = self._headers(request.target) | {"etag": tag}
+        if self.status == 200 and request.headers.get("if-none-match") == tag:
             return 304, headers, b""
         return self.status, headers | {"content-length": str(len(body))}, body
 
-    def _lives(self, target: str) -> dict[str, str]:
+    def _headers(self, target: str) -> dict[str, str]:
         end_us = round((time.time() + self.ttl_s) * 1_000_000)
         ttl = int(self.ttl_s)
         tag = tag_of_target(target)
-        told = {
+        fields = {
             "cache-control": f"public, max-age=0, s-maxage={ttl}, must-revalidate, "
             "stale-while-revalidate=0",
             "cdn-cache-control": f"max-age={ttl}",
@@ -130,12 +132,12 @@ class Origin:
             "content-type": "text/plain",
         }
         for name, value in self.extra.items():
-            told.pop(name, None)
+            fields.pop(name, None)
             if value is not None:
-                told[name] = value
-        return told
+                fields[name] = value
+        return fields
 
-    async def _tell(self, send: Any) -> None:
+    async def _stream(self, send: Any) -> None:
         headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         while event := await self.events.get():

@@ -11,7 +11,7 @@ import pytest
 from mediator.stores.port import SystemConfig
 from tests.faults.caching.redis_server import Server, running
 from tests.faults.conditions import eventually
-from tests.proxies.replica import mortal
+from tests.proxies.replica import stoppable
 from tests.proxies.two_replicas import DELTA_S, TTL_S, World, world_on
 
 HOUR_S = 3_600.0
@@ -50,15 +50,15 @@ async def world(
 async def test_clocks_of_replicas_that_are_hours_apart_change_nothing(world: World) -> None:
     ids = [await world.make() for _ in range(2)]
     world.plan.skew_s = HOUR_S
-    async with mortal(world.plan) as other, world.readers(*ids) as readers:
+    async with stoppable(world.plan) as other, world.readers(*ids) as readers:
         for number in range(20):
             await world.inc(ids[number % 2], (world.here.url, other.url)[number // 2 % 2])
             if number % 5 == 4:
                 await readers.further()
         for url in (world.here.url, other.url):
             answer = await world.http.get(url + world.at(ids[0]))
-            life_us = int(answer.headers["portolan-expires"]) - (await world.filter()).time_us
-            assert TTL_S - 5 < life_us / 1_000_000 <= TTL_S
+            ttl_us = int(answer.headers["portolan-expires"]) - (await world.filter()).time_us
+            assert TTL_S - 5 < ttl_us / 1_000_000 <= TTL_S
         assert await world.exact()
 
 
@@ -78,7 +78,7 @@ async def test_a_delayed_purge(world: World) -> None:
 
 
 async def test_a_fill_in_flight_during_a_purge(world: World) -> None:
-    """It brings the old version back; readers revalidate, and the purge is repeated."""
+    """The fill stores the old version; readers revalidate, and the purge is repeated."""
     id_ = await world.make()
     for cache in world.caches:
         await world.purge(cache, id_)
@@ -98,7 +98,7 @@ async def test_a_fill_in_flight_during_a_purge(world: World) -> None:
 
 
 async def test_lost_purges_and_proxies_restarted(world: World) -> None:
-    """Varnish comes back empty, nginx with what it kept; purges meant for them found nobody."""
+    """Varnish restarts empty, nginx with its cache; purges meanwhile did not reach them."""
     id_ = await world.make()
     varnish, nginx = world.caches
     async with world.readers(id_) as readers:

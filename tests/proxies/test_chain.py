@@ -1,4 +1,4 @@
-"""Several caches in a row: lives do not add up, and a forced request gets through all of them."""
+"""Several caches in a row: TTLs do not add up, and a forced request gets through all of them."""
 
 from __future__ import annotations
 
@@ -31,64 +31,64 @@ async def row(request: pytest.FixtureRequest, origin_of_all: Origin) -> AsyncIte
         yield urls[:0:-1]
 
 
-async def test_a_copy_lives_as_long_as_the_origin_said_whichever_cache_it_lies_in(
-    origin: Origin, home: str, row: list[str], http: httpx.AsyncClient
+async def test_a_copy_expires_at_the_origins_time_in_every_cache(
+    origin: Origin, path: str, row: list[str], http: httpx.AsyncClient
 ) -> None:
     """The outer cache gets its copy from the inner one, when that has all but ended."""
     outer, inner = row
     origin.ttl_s = 2.0
     origin.extra = {"cache-control": PUBLIC}
-    kept = await http.get(inner + home)
+    kept = await http.get(inner + path)
     end_s = int(kept.headers["portolan-expires"]) / 1_000_000
-    origin.write(home)
+    origin.write(path)
     await asyncio.sleep(max(0.0, end_s - 0.5 - time.time()))
-    served = (await http.get(outer + home)).text
+    served = (await http.get(outer + path)).text
     while served == "version 1":
         sent_s = time.time()
-        served = (await http.get(outer + home)).text
+        served = (await http.get(outer + path)).text
         assert served == "version 2" or sent_s < end_s + 1
         await asyncio.sleep(0.05)
 
 
-async def test_both_keep_what_is_public(
-    origin: Origin, home: str, row: list[str], http: httpx.AsyncClient
+async def test_both_caches_store_public_responses(
+    origin: Origin, path: str, row: list[str], http: httpx.AsyncClient
 ) -> None:
     outer, inner = row
     for url in (outer, inner, outer):
-        answer = await http.get(url + home)
+        answer = await http.get(url + path)
         assert answer.text == "version 1"
-    assert origin.reached(home) == 1
+    assert origin.reached(path) == 1
     assert answer.headers["cache-status"].endswith("; hit")
 
 
 @pytest.mark.parametrize("condition", [{}, {"If-None-Match": '"j1.main:1"'}])
-async def test_a_forced_request_gets_through_both(
-    origin: Origin, home: str, row: list[str], http: httpx.AsyncClient, condition: dict[str, str]
+async def test_a_forced_request_passes_both_caches(
+    origin: Origin, path: str, row: list[str], http: httpx.AsyncClient, condition: dict[str, str]
 ) -> None:
     outer, inner = row
     for url in (outer, inner):
-        await http.get(url + home)
+        await http.get(url + path)
     forced = {"Cache-Control": "no-cache"} | condition
     if condition:
-        assert (await http.get(outer + home, headers=forced)).status_code == 304
-    origin.write(home)
-    assert (await http.get(outer + home, headers=forced)).text == "version 2"
+        assert (await http.get(outer + path, headers=forced)).status_code == 304
+    origin.write(path)
+    assert (await http.get(outer + path, headers=forced)).text == "version 2"
 
 
 async def test_a_forced_request_joins_no_older_one_in_either(
-    origin: Origin, home: str, row: list[str], http: httpx.AsyncClient
+    origin: Origin, path: str, row: list[str], http: httpx.AsyncClient
 ) -> None:
     outer, inner = row
     barriers = []
     held = []
     for url in (outer, inner):
         barriers.append(origin.hold())
-        held.append(asyncio.create_task(http.get(url + home)))
+        held.append(asyncio.create_task(http.get(url + path)))
         if url == outer:
             await barriers[0].reached.wait()
     origin.waiting.clear()
-    origin.write(home)
-    forced = await http.get(outer + home, headers={"Cache-Control": "no-cache"})
+    origin.write(path)
+    forced = await http.get(outer + path, headers={"Cache-Control": "no-cache"})
     assert forced.text == "version 2"
     for barrier in barriers:
         barrier.opened.set()

@@ -116,12 +116,12 @@ async def purged(
 async def test_the_walk_of_the_figure(world: World) -> None:
     x1, x2 = unique("x"), unique("x")
     await asyncio.gather(world.put(x1), world.put(x2))
-    # x1 and x2 are read and kept; x2 is written, so it is in the filter of who comes next.
+    # x1 and x2 are read and cached; x2 is written, so it is in the filter of the next client.
     for id_ in (x1, x2):
         first, second = await world.hits(world.cached, id_), await world.hits(world.cached, id_)
         assert first.headers["x-request-id"] == second.headers["x-request-id"], "kept by Varnish"
     await world.inc(x2)
-    assert (await world.hits(world.cached, x2)).json()["hits"] == 0, "nobody purges here"
+    assert (await world.hits(world.cached, x2)).json()["hits"] == 0, "no purger runs here"
     async with world.client() as client:
         one, two = await client.get("articles", x1), await client.get("articles", x2)
         assert one.value is not None
@@ -151,10 +151,10 @@ async def test_no_read_through_varnish_is_older_than_the_bound(world: World) -> 
                 count = await world.inc(id_)
                 known[id_].append((monotonic(), count))
                 continue
-            asked = monotonic()
+            sent = monotonic()
             value = (await client.get("articles", id_)).value
             assert value is not None
-            due = [count for at, count in known[id_] if at < asked - DELTA_S]
+            due = [count for at, count in known[id_] if at < sent - DELTA_S]
             if due and max(due) > value["hits"]:
                 late.append(f"{id_}: {value['hits']} instead of {max(due)}")
             known[id_].append((monotonic(), value["hits"]))
@@ -166,7 +166,7 @@ async def test_no_read_through_varnish_is_older_than_the_bound(world: World) -> 
     assert late == []
 
 
-async def test_what_was_written_is_purged(purged: World) -> None:
+async def test_a_written_object_is_purged(purged: World) -> None:
     id_ = unique("p")
     await purged.put(id_)
     assert (await purged.hits(purged.cached, id_)).json()["hits"] == 0

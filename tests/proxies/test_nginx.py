@@ -18,36 +18,36 @@ async def purge(http: httpx.AsyncClient, url: str, token: str) -> int:
     return (await http.request("PURGE", url, headers=shown)).status_code
 
 
-async def test_it_tells_the_end_of_life_to_the_next_cache_and_no_age(
-    origin: Origin, home: str, nginx_cache: Nginx, http: httpx.AsyncClient
+async def test_nginx_passes_on_the_expiry_time_and_no_age(
+    origin: Origin, path: str, nginx_cache: Nginx, http: httpx.AsyncClient
 ) -> None:
-    first = await http.get(nginx_cache.url + home)
-    second = await http.get(nginx_cache.url + home)
+    first = await http.get(nginx_cache.url + path)
+    second = await http.get(nginx_cache.url + path)
     assert "age" not in second.headers
     assert first.headers["x-accel-expires"] == second.headers["x-accel-expires"]
 
 
 async def test_plain_requests_do_not_wait_for_each_other(
-    origin: Origin, home: str, nginx_cache: Nginx, http: httpx.AsyncClient
+    origin: Origin, path: str, nginx_cache: Nginx, http: httpx.AsyncClient
 ) -> None:
     barrier = origin.hold()
-    first = asyncio.create_task(http.get(nginx_cache.url + home))
+    first = asyncio.create_task(http.get(nginx_cache.url + path))
     await barrier.reached.wait()
-    origin.write(home)
-    assert (await http.get(nginx_cache.url + home)).text == "version 2"
+    origin.write(path)
+    assert (await http.get(nginx_cache.url + path)).text == "version 2"
     barrier.opened.set()
     assert (await first).text == "version 1"
 
 
 async def test_an_older_fill_that_ends_later_replaces_a_newer_one(
-    origin: Origin, home: str, nginx_cache: Nginx, http: httpx.AsyncClient
+    origin: Origin, path: str, nginx_cache: Nginx, http: httpx.AsyncClient
 ) -> None:
-    """Why a client whose filter holds a key asks the origin each time."""
-    url = nginx_cache.url + home
+    """Why a client whose filter holds a key revalidates at the origin each time."""
+    url = nginx_cache.url + path
     barrier = origin.hold()
     old = asyncio.create_task(http.get(url))
     await barrier.reached.wait()
-    origin.write(home)
+    origin.write(path)
     assert (await http.get(url, headers=NO_CACHE)).text == "version 2"
     barrier.opened.set()
     assert (await old).text == "version 1"
@@ -56,13 +56,13 @@ async def test_an_older_fill_that_ends_later_replaces_a_newer_one(
 
 
 async def test_a_variant_may_come_back_in_an_older_version(
-    origin: Origin, home: str, nginx_cache: Nginx, http: httpx.AsyncClient
+    origin: Origin, path: str, nginx_cache: Nginx, http: httpx.AsyncClient
 ) -> None:
     """It keeps the variant it saw first under one name, and all others under another."""
-    url, other = nginx_cache.url + home, {"Prefer": "consistency=strong"}
+    url, other = nginx_cache.url + path, {"Prefer": "consistency=strong"}
     await http.get(url)
     await http.get(url, headers=other)
-    origin.write(home)
+    origin.write(path)
     assert (await http.get(url, headers=other | NO_CACHE)).text == "version 2"
     assert (await http.get(url, headers=other)).text == "version 2"
     assert (await http.get(url, headers=NO_CACHE)).text == "version 2"
@@ -70,37 +70,37 @@ async def test_a_variant_may_come_back_in_an_older_version(
     assert (await http.get(url, headers=other | NO_CACHE)).text == "version 2"
 
 
-async def test_a_restart_forgets_nothing(origin: Origin, home: str) -> None:
+async def test_a_restart_forgets_nothing(origin: Origin, path: str) -> None:
     async with nginx(origin.url) as cache, httpx.AsyncClient() as http:
-        await http.get(cache.url + home)
-        origin.write(home)
+        await http.get(cache.url + path)
+        origin.write(path)
         await cache.restart()
-        assert (await http.get(cache.url + home)).text == "version 1"
-        assert (await http.get(cache.url + home, headers=NO_CACHE)).text == "version 2"
-        assert await purge(http, cache.url + home, cache.token) == 200
+        assert (await http.get(cache.url + path)).text == "version 1"
+        assert (await http.get(cache.url + path, headers=NO_CACHE)).text == "version 2"
+        assert await purge(http, cache.url + path, cache.token) == 200
 
 
 async def test_a_purge_forgets_one_url(
-    origin: Origin, home: str, nginx_cache: Nginx, http: httpx.AsyncClient
+    origin: Origin, path: str, nginx_cache: Nginx, http: httpx.AsyncClient
 ) -> None:
-    url, token = nginx_cache.url + home, nginx_cache.token
+    url, token = nginx_cache.url + path, nginx_cache.token
     assert await purge(http, url, token) == 404
     for target in (url, f"{url}?fields=title"):
         await http.get(target)
     assert await purge(http, url, token) == 200
     for target in (url, f"{url}?fields=title"):
         await http.get(target)
-    assert origin.reached(home) == 2
-    assert origin.reached(f"{home}?fields=title") == 1
+    assert origin.reached(path) == 2
+    assert origin.reached(f"{path}?fields=title") == 1
 
 
 @pytest.mark.parametrize("token", ["", "another"])
 async def test_a_purge_without_the_token_is_refused(
-    origin: Origin, home: str, nginx_cache: Nginx, http: httpx.AsyncClient, token: str
+    origin: Origin, path: str, nginx_cache: Nginx, http: httpx.AsyncClient, token: str
 ) -> None:
-    await http.get(nginx_cache.url + home)
+    await http.get(nginx_cache.url + path)
     shown = {"Authorization": f"Bearer {token}"} if token else {}
-    answer = await http.request("PURGE", nginx_cache.url + home, headers=shown)
+    answer = await http.request("PURGE", nginx_cache.url + path, headers=shown)
     assert answer.status_code == 405
-    await http.get(nginx_cache.url + home)
-    assert (origin.reached(home), origin.reached(home, "PURGE")) == (1, 0)
+    await http.get(nginx_cache.url + path)
+    assert (origin.reached(path), origin.reached(path, "PURGE")) == (1, 0)

@@ -38,10 +38,10 @@ def read(cache: str, http: httpx.AsyncClient) -> Read:
     return get
 
 
-async def test_a_public_answer_is_kept(origin: Origin, home: str, read: Read) -> None:
-    first, second = await read(home), await read(home)
+async def test_a_public_answer_is_kept(origin: Origin, path: str, read: Read) -> None:
+    first, second = await read(path), await read(path)
     assert first.text == second.text == "version 1"
-    assert origin.reached(home) == 1
+    assert origin.reached(path) == 1
     assert second.headers["cache-status"].endswith("; hit")
     assert second.headers["portolan-expires"] == first.headers["portolan-expires"]
     assert second.headers["etag"] == first.headers["etag"] == '"j1.main:1"'
@@ -52,73 +52,73 @@ async def test_a_public_answer_is_kept(origin: Origin, home: str, read: Read) ->
     ["no-cache", "max-age=0", "no-store", "No-Cache", "no-transform, no-cache", "max-age=0,foo"],
 )
 async def test_a_client_forces_its_request_to_the_origin(
-    origin: Origin, home: str, read: Read, directives: str
+    origin: Origin, path: str, read: Read, directives: str
 ) -> None:
-    await read(home)
-    origin.write(home)
-    assert (await read(home)).text == "version 1"
-    assert (await read(home, Cache_Control=directives)).text == "version 2"
-    assert (await read(home)).text == "version 2"
-    assert origin.reached(home) == 2
+    await read(path)
+    origin.write(path)
+    assert (await read(path)).text == "version 1"
+    assert (await read(path, Cache_Control=directives)).text == "version 2"
+    assert (await read(path)).text == "version 2"
+    assert origin.reached(path) == 2
 
 
 @pytest.mark.parametrize("directives", ["max-age=10", "no-cached", "only-if-cached", "max-age=01"])
 async def test_other_directives_force_nothing(
-    origin: Origin, home: str, read: Read, directives: str
+    origin: Origin, path: str, read: Read, directives: str
 ) -> None:
-    await read(home)
-    await read(home, Cache_Control=directives)
-    assert origin.reached(home) == 1
+    await read(path)
+    await read(path, Cache_Control=directives)
+    assert origin.reached(path) == 1
 
 
 async def test_a_forced_request_carries_its_condition_and_no_304_is_kept(
-    origin: Origin, home: str, read: Read
+    origin: Origin, path: str, read: Read
 ) -> None:
-    before = await read(home)
-    again = await read(home, Cache_Control="no-cache", If_None_Match=before.headers["etag"])
+    before = await read(path)
+    again = await read(path, Cache_Control="no-cache", If_None_Match=before.headers["etag"])
     assert again.status_code == 304
     assert again.headers["portolan-expires"] > before.headers["portolan-expires"]
-    assert origin.asked[-1].headers["if-none-match"] == before.headers["etag"]
-    assert origin.asked[-1].headers["cache-control"] == "no-cache"
-    plain = await read(home)
+    assert origin.requests[-1].headers["if-none-match"] == before.headers["etag"]
+    assert origin.requests[-1].headers["cache-control"] == "no-cache"
+    plain = await read(path)
     assert (plain.status_code, plain.text) == (200, "version 1")
 
 
 async def test_a_condition_that_fails_gets_the_new_version(
-    origin: Origin, home: str, read: Read
+    origin: Origin, path: str, read: Read
 ) -> None:
-    tag = (await read(home)).headers["etag"]
-    origin.write(home)
-    changed = await read(home, Cache_Control="no-cache", If_None_Match=tag)
+    tag = (await read(path)).headers["etag"]
+    origin.write(path)
+    changed = await read(path, Cache_Control="no-cache", If_None_Match=tag)
     assert (changed.status_code, changed.text) == (200, "version 2")
 
 
 async def test_an_unforced_condition_is_answered_from_the_cache(
-    origin: Origin, home: str, read: Read
+    origin: Origin, path: str, read: Read
 ) -> None:
-    first = await read(home, If_None_Match='"other"')
+    first = await read(path, If_None_Match='"other"')
     assert first.status_code == 200
-    assert (await read(home, If_None_Match=first.headers["etag"])).status_code == 304
-    assert origin.reached(home) == 1
+    assert (await read(path, If_None_Match=first.headers["etag"])).status_code == 304
+    assert origin.reached(path) == 1
 
 
 async def test_a_condition_does_not_keep_the_cache_from_being_filled(
-    origin: Origin, home: str, read: Read
+    origin: Origin, path: str, read: Read
 ) -> None:
-    assert (await read(home, If_None_Match='"j1.main:1"')).status_code == 304
-    assert (await read(home)).text == "version 1"
-    assert origin.reached(home) == 1
+    assert (await read(path, If_None_Match='"j1.main:1"')).status_code == 304
+    assert (await read(path)).text == "version 1"
+    assert origin.reached(path) == 1
 
 
 @pytest.mark.parametrize("condition", [{}, {"If_None_Match": '"j1.main:1"'}])
 async def test_a_forced_request_does_not_join_an_older_fill(
-    origin: Origin, home: str, read: Read, condition: dict[str, str]
+    origin: Origin, path: str, read: Read, condition: dict[str, str]
 ) -> None:
     barrier = origin.hold()
-    old = asyncio.create_task(read(home))
+    old = asyncio.create_task(read(path))
     await barrier.reached.wait()
-    origin.write(home)
-    forced = await read(home, Cache_Control="no-cache", **condition)
+    origin.write(path)
+    forced = await read(path, Cache_Control="no-cache", **condition)
     assert forced.text == "version 2"
     assert not old.done()
     barrier.opened.set()
@@ -126,7 +126,7 @@ async def test_a_forced_request_does_not_join_an_older_fill(
 
 
 @pytest.mark.parametrize(
-    "told",
+    "headers",
     [
         {"cache-control": "no-store"},
         {"cache-control": "private, max-age=0, must-revalidate"},
@@ -143,73 +143,73 @@ async def test_a_forced_request_does_not_join_an_older_fill(
     ],
     ids=str,
 )
-async def test_what_is_not_for_everyone_is_not_kept(
-    origin: Origin, home: str, read: Read, told: dict[str, str | None]
+async def test_responses_that_are_not_public_are_not_cached(
+    origin: Origin, path: str, read: Read, headers: dict[str, str | None]
 ) -> None:
-    origin.extra = told
+    origin.extra = headers
     for _ in range(3):
-        assert (await read(home)).text == "version 1"
-    assert origin.reached(home) == 3
+        assert (await read(path)).text == "version 1"
+    assert origin.reached(path) == 3
 
 
 @pytest.mark.parametrize(("status", "reached"), [(404, 1), (500, 2), (410, 2), (503, 2)])
 async def test_of_errors_only_404_is_kept(
-    origin: Origin, home: str, read: Read, status: int, reached: int
+    origin: Origin, path: str, read: Read, status: int, reached: int
 ) -> None:
     origin.status = status
     for _ in range(2):
-        assert (await read(home)).status_code == status
-    assert origin.reached(home) == reached
+        assert (await read(path)).status_code == status
+    assert origin.reached(path) == reached
 
 
 async def test_an_answer_is_kept_after_one_that_could_not_be(
-    origin: Origin, home: str, read: Read
+    origin: Origin, path: str, read: Read
 ) -> None:
     origin.extra = {"cache-control": "no-store"}
-    await read(home)
+    await read(path)
     origin.extra = {}
-    await read(home)
-    await read(home)
-    assert origin.reached(home) == 2
+    await read(path)
+    await read(path)
+    assert origin.reached(path) == 2
 
 
 async def test_a_no_store_answer_to_a_forced_request_is_not_kept(
-    origin: Origin, home: str, read: Read
+    origin: Origin, path: str, read: Read
 ) -> None:
-    await read(home)
-    origin.write(home)
+    await read(path)
+    origin.write(path)
     origin.extra = {"cache-control": "no-store", "x-accel-expires": None, "portolan-expires": None}
-    assert (await read(home, Cache_Control="no-cache")).text == "version 2"
-    origin.write(home)
-    assert (await read(home, Cache_Control="no-cache")).text == "version 3"
+    assert (await read(path, Cache_Control="no-cache")).text == "version 2"
+    origin.write(path)
+    assert (await read(path, Cache_Control="no-cache")).text == "version 3"
 
 
 @pytest.mark.parametrize("ends", ["everywhere", "absolutely"])
 async def test_nothing_is_served_beyond_its_end(
-    origin: Origin, home: str, read: Read, ends: str
+    origin: Origin, path: str, read: Read, ends: str
 ) -> None:
     # nginx counts in whole seconds, and the second of the end counts.
     origin.ttl_s = 1.0
     if ends == "absolutely":
         origin.extra = {"cache-control": f"{PUBLIC}, must-revalidate, stale-while-revalidate=0"}
-    kept = await read(home)
+    kept = await read(path)
     end_s = int(kept.headers["portolan-expires"]) / 1_000_000 + 1
     origin.status = 503
     while True:
         sent_s = time.time()
-        if (await read(home)).status_code == 503:
+        if (await read(path)).status_code == 503:
             break
         assert sent_s < end_s
         await asyncio.sleep(0.05)
 
 
-async def test_an_origin_that_is_gone_is_told_of_and_nothing_old_is_served(
-    origin: Origin, home: str, http: httpx.AsyncClient
+async def test_an_origin_that_is_gone_is_reported_and_nothing_old_is_served(
+    origin: Origin, path: str, http: httpx.AsyncClient
 ) -> None:
     gone = "http://127.0.0.1:9"
     async with varnish(gone) as one, nginx(gone) as other:
         for url in (one.url, other.url):
-            answer = await http.get(url + home)
+            answer = await http.get(url + path)
             assert answer.status_code in (502, 503)
             assert answer.headers["content-type"] == "application/problem+json"
             assert answer.headers["cache-control"] == "no-store"
@@ -217,44 +217,44 @@ async def test_an_origin_that_is_gone_is_told_of_and_nothing_old_is_served(
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-async def test_writes_pass_with_all_they_carry(
-    origin: Origin, home: str, cache: str, http: httpx.AsyncClient, method: str
+async def test_writes_are_forwarded_with_headers_and_body(
+    origin: Origin, path: str, cache: str, http: httpx.AsyncClient, method: str
 ) -> None:
     carried = {"If-Match": '"j1.main:1"', "If-None-Match": "*", "Idempotency-Key": "k1"}
     for _ in range(2):
-        await http.request(method, cache + home, headers=carried, content=b"x" * 2_000_000)
-    assert origin.reached(home, method) == 2
-    seen = origin.asked[-1]
+        await http.request(method, cache + path, headers=carried, content=b"x" * 2_000_000)
+    assert origin.reached(path, method) == 2
+    seen = origin.requests[-1]
     assert {name: seen.headers[name.lower()] for name in carried} == carried
     assert len(seen.body) == 2_000_000
-    await http.get(cache + home)
-    assert origin.reached(home) == 1
+    await http.get(cache + path)
+    assert origin.reached(path) == 1
 
 
 @pytest.mark.parametrize("method", ["TRACE", "FOO", "PROPFIND"])
 async def test_other_methods_do_not_reach_the_origin(
-    origin: Origin, home: str, cache: str, http: httpx.AsyncClient, method: str
+    origin: Origin, path: str, cache: str, http: httpx.AsyncClient, method: str
 ) -> None:
-    assert (await http.request(method, cache + home)).status_code == 405
-    assert origin.reached(home, method) == 0
+    assert (await http.request(method, cache + path)).status_code == 405
+    assert origin.reached(path, method) == 0
 
 
-async def test_cookies_go_nowhere_and_spoil_nothing(origin: Origin, home: str, read: Read) -> None:
-    await read(home, Cookie="a=1")
-    await read(home, Cookie="a=2")
-    assert origin.reached(home) == 1
-    assert "cookie" not in origin.asked[-1].headers
+async def test_cookies_go_nowhere_and_spoil_nothing(origin: Origin, path: str, read: Read) -> None:
+    await read(path, Cookie="a=1")
+    await read(path, Cookie="a=2")
+    assert origin.reached(path) == 1
+    assert "cookie" not in origin.requests[-1].headers
 
 
 async def test_credentials_reach_the_origin_and_leave_nothing_behind(
-    origin: Origin, home: str, read: Read
+    origin: Origin, path: str, read: Read
 ) -> None:
-    await read(home, Authorization="Bearer one")
-    await read(home, Authorization="Bearer two")
-    assert origin.reached(home) == 2
-    assert origin.asked[-1].headers["authorization"] == "Bearer two"
-    await read(home)
-    assert origin.reached(home) == 3
+    await read(path, Authorization="Bearer one")
+    await read(path, Authorization="Bearer two")
+    assert origin.reached(path) == 2
+    assert origin.requests[-1].headers["authorization"] == "Bearer two"
+    await read(path)
+    assert origin.reached(path) == 3
 
 
 async def test_a_filter_is_never_kept(origin: Origin, read: Read) -> None:
@@ -277,9 +277,9 @@ async def test_events_arrive_when_they_are_sent(
 
 
 async def test_targets_are_compared_and_passed_on_byte_by_byte(
-    origin: Origin, home: str, read: Read
+    origin: Origin, path: str, read: Read
 ) -> None:
-    spellings = (
+    forms = (
         "X",
         "x",
         "%78",
@@ -289,38 +289,38 @@ async def test_targets_are_compared_and_passed_on_byte_by_byte(
         "%2e%2e",
         "x%23%20%C3%A4",
     )
-    targets = [home + spelling for spelling in spellings]
+    targets = [path + form for form in forms]
     for _ in range(2):
         for target in targets:
             await read(target)
     assert [origin.reached(target) for target in targets] == [1] * len(targets)
 
 
-async def test_variants_are_kept_apart(origin: Origin, home: str, read: Read) -> None:
+async def test_variants_are_kept_apart(origin: Origin, path: str, read: Read) -> None:
     for _ in range(2):
-        await read(home)
-        await read(home, Prefer="consistency=strong")
-    assert origin.reached(home) == 2
-    assert origin.asked[-1].headers["prefer"] == "consistency=strong"
+        await read(path)
+        await read(path, Prefer="consistency=strong")
+    assert origin.reached(path) == 2
+    assert origin.requests[-1].headers["prefer"] == "consistency=strong"
 
 
 async def test_a_head_request_fills_and_reads_the_cache(
-    origin: Origin, home: str, cache: str, http: httpx.AsyncClient
+    origin: Origin, path: str, cache: str, http: httpx.AsyncClient
 ) -> None:
-    head = await http.head(cache + home)
-    get = await http.get(cache + home)
+    head = await http.head(cache + path)
+    get = await http.get(cache + path)
     assert head.headers["etag"] == get.headers["etag"]
     assert get.text == "version 1"
-    assert origin.reached(home) + origin.reached(home, "HEAD") == 1
+    assert origin.reached(path) + origin.reached(path, "HEAD") == 1
 
 
-async def test_hosts_share_one_copy(origin: Origin, home: str, read: Read) -> None:
-    await read(home, Host="one.example")
-    await read(home, Host="two.example")
-    assert origin.reached(home) == 1
+async def test_hosts_share_one_copy(origin: Origin, path: str, read: Read) -> None:
+    await read(path, Host="one.example")
+    await read(path, Host="two.example")
+    assert origin.reached(path) == 1
 
 
-async def test_what_lies_outside_the_data_api_is_not_kept(origin: Origin, read: Read) -> None:
+async def test_responses_outside_the_data_api_are_not_cached(origin: Origin, read: Read) -> None:
     before = origin.reached("/openapi.json")
     for _ in range(2):
         await read("/openapi.json")
@@ -328,14 +328,14 @@ async def test_what_lies_outside_the_data_api_is_not_kept(origin: Origin, read: 
 
 
 async def test_copies_for_one_origin_are_not_served_to_another(
-    origin: Origin, home: str, read: Read
+    origin: Origin, path: str, read: Read
 ) -> None:
-    """Fetch, section 3.2: it varies by Origin, and in the one line that every nginx heeds."""
+    """Fetch, section 3.2: it varies by Origin, in the first line, the only one that nginx reads."""
     for name in ("https://a.example", "https://b.example"):
         shared = CrossOrigin({"news": ("https://a.example", "https://b.example")})
-        told = dict(shared.headers("news", name))
-        origin.extra = {key.decode(): value.decode() for key, value in told.items()}
+        shown = dict(shared.headers("news", name))
+        origin.extra = {key.decode(): value.decode() for key, value in shown.items()}
         origin.extra["vary"] = "Accept, Prefer, Origin"
         for _ in range(2):
-            assert (await read(home, Origin=name)).headers["access-control-allow-origin"] == name
-    assert origin.reached(home) == 2
+            assert (await read(path, Origin=name)).headers["access-control-allow-origin"] == name
+    assert origin.reached(path) == 2

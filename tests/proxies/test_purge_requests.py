@@ -13,17 +13,16 @@ from pydantic import ValidationError
 
 from app.coherence.caches import make_purgers
 from app.settings.main import PurgeTarget
-from sketch.purging import (
-    CachedKey,
-    PurgeFailed,
+from sketch.purging.port import CachedKey, PurgeFailed
+from sketch.purging.purgers import (
     TagApi,
     TagPurger,
     UrlPurger,
     cloudflare,
     fastly,
+    target_of,
     varnish,
 )
-from sketch.purging.purgers import target_of
 
 KEYS = [CachedKey("news", "articles/a1#main"), CachedKey("news", "articles/a2#hits")]
 TAGS = [key.tag for key in KEYS]
@@ -51,7 +50,7 @@ async def sent(api: TagApi) -> httpx.Request:
     return request
 
 
-async def test_varnish_is_told_tags_in_a_header_field() -> None:
+async def test_varnish_gets_tags_in_a_header_field() -> None:
     request = await sent(varnish("edge", "http://127.0.0.1:6081", SECRET))
     assert (request.method, str(request.url)) == ("PURGE", "http://127.0.0.1:6081")
     assert request.headers["surrogate-key"] == " ".join(TAGS)
@@ -59,14 +58,14 @@ async def test_varnish_is_told_tags_in_a_header_field() -> None:
     assert request.content == b""
 
 
-async def test_fastly_is_told_tags_in_a_body() -> None:
+async def test_fastly_gets_tags_in_a_body() -> None:
     request = await sent(fastly("cdn", "svc1", SECRET))
     assert (request.method, request.url.path) == ("POST", "/service/svc1/purge")
     assert request.headers["fastly-key"] == SECRET
     assert json.loads(request.content) == {"surrogate_keys": TAGS}
 
 
-async def test_cloudflare_is_told_few_tags_at_a_time() -> None:
+async def test_cloudflare_gets_few_tags_at_a_time() -> None:
     request = await sent(cloudflare("cdn", "zone1", SECRET))
     assert request.url.path == "/client/v4/zones/zone1/purge_cache"
     assert json.loads(request.content) == {"tags": TAGS}
@@ -99,7 +98,7 @@ def test_only_a_cache_of_any_kind_needs_its_request_described(kind: str, request
 
 
 @pytest.mark.parametrize("status", [199 + 101, 301, 400, 403, 404, 429, 503])
-async def test_what_is_no_success_is_no_confirmation(status: int) -> None:
+async def test_a_purge_without_success_is_not_confirmed(status: int) -> None:
     purger = TagPurger(varnish("edge", "http://127.0.0.1:6081", SECRET), Api(status))
     with pytest.raises(PurgeFailed) as caught:
         await purger.purge(KEYS)
@@ -117,7 +116,7 @@ async def test_what_is_no_success_is_no_confirmation(status: int) -> None:
         (ConnectionResetError("no"), "unreachable"),
     ],
 )
-async def test_what_does_not_answer_fails(error: Exception, reason: str) -> None:
+async def test_a_purge_without_a_response_fails(error: Exception, reason: str) -> None:
     def fail() -> httpx.Response:
         raise error
 
@@ -156,7 +155,7 @@ async def test_urls_are_purged_once_each_and_one_that_is_not_there_is_gone() -> 
 
 
 @pytest.mark.parametrize("status", [403, 405, 500])
-async def test_a_url_that_may_not_be_purged_is_told_of(status: int) -> None:
+async def test_a_url_that_may_not_be_purged_is_reported(status: int) -> None:
     purger = UrlPurger("nginx", "http://127.0.0.1:80", SECRET, transport=Api(status))
     with pytest.raises(PurgeFailed, match=f"nginx: refused with status {status}"):
         await purger.purge(KEYS)

@@ -14,22 +14,19 @@ from benchmarks.harness.varnish import Varnish
 from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
 from sketch.protocol.port import Partition, Purge, SketchLimits, SketchUnavailable
-from sketch.purging import (
-    Purger,
-    Purging,
-    PurgingLimits,
-    TagPurger,
-    UrlPurger,
-)
-from sketch.purging import varnish as varnish_api
 from sketch.purging.port import (
     PurgeEvent,
     PurgeQueueUnanswered,
+    Purger,
     PurgerChanged,
     PurgesFailed,
     PurgesSent,
     PurgesWaiting,
 )
+from sketch.purging.purgers import TagPurger, UrlPurger
+from sketch.purging.purgers import varnish as varnish_api
+from sketch.purging.sender import PurgingLimits
+from sketch.purging.worker import Purging
 from tests.proxies.nginx import Nginx
 from tests.proxies.scripted_purger import PassingTime, ScriptedPurger
 from tests.proxies.small_origin import Origin
@@ -76,10 +73,10 @@ async def purging(
     writes: Writes,
     *purgers: Purger,
     limits: PurgingLimits = QUICK,
-    tell: Callable[[PurgeEvent], None] = lambda event: None,
+    on_event: Callable[[PurgeEvent], None] = lambda event: None,
 ) -> AsyncIterator[Purging]:
     """Let purges be sent in the background."""
-    worker = Purging(writes.sketch, purgers, lambda: [PARTITION], tell, limits)
+    worker = Purging(writes.sketch, purgers, lambda: [PARTITION], on_event, limits)
     task = asyncio.create_task(worker.run())
     try:
         yield worker
@@ -92,7 +89,7 @@ async def purging(
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110  # what is waited for tells nobody
+        while not condition():  # noqa: ASYNC110  # there is no event to wait for
             await asyncio.sleep(0.005)
 
 
@@ -104,7 +101,7 @@ async def test_a_purge_is_struck_off_when_all_have_confirmed(writes: Writes) -> 
     events: list[PurgeEvent] = []
     one, other = ScriptedPurger("one"), ScriptedPurger("other")
     await writes.write("articles/a#main", "articles/b#main")
-    async with purging(writes, one, other, tell=events.append):
+    async with purging(writes, one, other, on_event=events.append):
         await until(lambda: PurgesWaiting(0, 0.0, 0) in events)
     for purger in (one, other):
         assert sorted(keys_sent(purger)) == ["articles/a#main", "articles/b#main"]
@@ -118,7 +115,7 @@ async def test_a_purge_is_repeated_after_the_longest_fill_and_then_no_more(write
     purger, events = ScriptedPurger("one"), list[PurgeEvent]()
     done = PurgesWaiting(0, 0.0, 0)
     await writes.write("articles/a#main")
-    async with purging(writes, purger, tell=events.append):
+    async with purging(writes, purger, on_event=events.append):
         await until(lambda: events.count(done) == 1)
         writes.advance(2 * F_S)
         await until(lambda: events.count(done) == 2)
@@ -127,11 +124,11 @@ async def test_a_purge_is_repeated_after_the_longest_fill_and_then_no_more(write
     assert await writes.owed() == set()
 
 
-async def test_what_one_purger_does_not_confirm_is_given_out_again(writes: Writes) -> None:
+async def test_a_purge_not_confirmed_by_all_is_repeated(writes: Writes) -> None:
     events: list[PurgeEvent] = []
     good, bad = ScriptedPurger("good"), ScriptedPurger("bad", broken=True)
     await writes.write("articles/a#main")
-    async with purging(writes, good, bad, tell=events.append):
+    async with purging(writes, good, bad, on_event=events.append):
         await until(lambda: PurgesFailed("bad", 1, "refused", 503) in events)
         await until(lambda: any(isinstance(e, PurgesWaiting) and e.keys for e in events))
         assert keys_sent(good) == ["articles/a#main"]
@@ -148,35 +145,35 @@ async def test_what_one_purger_does_not_confirm_is_given_out_again(writes: Write
     assert changes == [True, False]
 
 
-async def test_one_that_hangs_holds_up_nobody(writes: Writes) -> None:
+async def test_a_hanging_purger_does_not_delay_others(writes: Writes) -> None:
     limits = replace(QUICK, batch=2, deadline_s=0.2, first_wait_s=1_000.0, longest_wait_s=1_000.0)
-    good, dead = ScriptedPurger("good"), ScriptedPurger("dead", hanging=True)
+    good, hanging = ScriptedPurger("good"), ScriptedPurger("hanging", hanging=True)
     keys = [f"articles/{number}#main" for number in range(40)]
-    async with purging(writes, good, dead, limits=limits):
+    async with purging(writes, good, hanging, limits=limits):
         for key in keys:
             await writes.write(key)
         await until(lambda: set(keys_sent(good)) == set(keys))
-        assert dead.sent == []
+        assert hanging.sent == []
     assert await writes.owed() == set(keys)
 
 
-async def test_one_that_is_slow_gets_but_a_few_batches_at_once(writes: Writes) -> None:
+async def test_a_slow_purger_gets_a_bounded_number_of_batches(writes: Writes) -> None:
     slow = ScriptedPurger("slow", hanging=True)
     limits = replace(QUICK, batch=1, at_once=2, deadline_s=1_000.0, look_every_s=0.0)
     await writes.write(*(f"articles/{number}#main" for number in range(5)))
     async with purging(writes, slow, limits=limits):
-        await until(lambda: slow.asked >= 2)
+        await until(lambda: slow.attempts >= 2)
         for _ in range(20):
             await asyncio.sleep(0)
-    assert slow.asked == 2
+    assert slow.attempts == 2
 
 
-async def test_nothing_is_taken_while_nobody_would_get_it(writes: Writes) -> None:
-    dead = ScriptedPurger("dead", broken=True)
+async def test_no_purge_is_taken_while_every_purger_fails(writes: Writes) -> None:
+    failing = ScriptedPurger("failing", broken=True)
     limits = replace(QUICK, batch=1, attempts=1, first_wait_s=1_000.0, longest_wait_s=1_000.0)
-    async with purging(writes, dead, limits=limits):
+    async with purging(writes, failing, limits=limits):
         await writes.write("articles/a#main")
-        await until(lambda: dead.asked == 1)
+        await until(lambda: failing.attempts == 1)
         await writes.write("articles/b#main")
         for _ in range(10):
             await asyncio.sleep(0)
@@ -200,13 +197,13 @@ async def test_being_woken_saves_waiting(writes: Writes) -> None:
         await until(lambda: len(purger.sent) == 1)
 
 
-async def test_a_queue_that_does_not_answer_is_told_of_and_asked_again() -> None:
+async def test_a_queue_that_does_not_answer_is_reported_and_retried() -> None:
     class Failing:
-        asked = 0
+        calls = 0
 
         async def take_purges(self, partitions: Sequence[Partition], limit: int) -> list[Purge]:
-            self.asked += 1
-            if self.asked == 2:
+            self.calls += 1
+            if self.calls == 2:
                 return [Purge(PARTITION, "articles/a#main", 1)]
             raise SketchUnavailable
 
@@ -217,7 +214,7 @@ async def test_a_queue_that_does_not_answer_is_told_of_and_asked_again() -> None
     queue, purger = Failing(), ScriptedPurger("one")
     worker = Purging(queue, [purger], lambda: [PARTITION], events.append, QUICK)
     task = asyncio.create_task(worker.run())
-    await until(lambda: queue.asked >= 4 and len(purger.sent) == 1)
+    await until(lambda: queue.calls >= 4 and len(purger.sent) == 1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -236,7 +233,7 @@ async def test_pauses_double_up_to_the_longest_and_are_spread(
     )
     await writes.write("articles/a#main")
     task = asyncio.create_task(worker.run())
-    await until(lambda: purger.asked == 6)
+    await until(lambda: purger.attempts == 6)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -260,7 +257,7 @@ async def test_purging_now_is_confirmed_by_all_and_leaves_the_queue_responsible(
     assert await writes.owed() == {"articles/a#main", "articles/b#main"}
 
 
-async def test_purging_now_ends_with_its_deadline_and_skips_who_failed_lately(
+async def test_purging_now_ends_at_its_deadline_and_skips_recently_failed_purgers(
     writes: Writes,
 ) -> None:
     limits = PurgingLimits(first_wait_s=1_000.0, longest_wait_s=1_000.0)
@@ -269,25 +266,25 @@ async def test_purging_now_ends_with_its_deadline_and_skips_who_failed_lately(
     assert not await worker.purge_now("news", ["articles/a#main"], 0.05)
     slow.hanging = False
     assert not await worker.purge_now("news", ["articles/a#main"], 10.0)
-    assert (slow.sent, bad.asked) == ([("articles/a#main",)], 1)
+    assert (slow.sent, bad.attempts) == ([("articles/a#main",)], 1)
     await worker.close()
     assert slow.closed
 
 
-async def test_a_dead_address_fails_and_a_live_cache_is_purged_all_the_same(
-    writes: Writes, origin: Origin, home: str, varnish_cache: Varnish, http: httpx.AsyncClient
+async def test_an_unreachable_cache_does_not_prevent_purging_another(
+    writes: Writes, origin: Origin, path: str, varnish_cache: Varnish, http: httpx.AsyncClient
 ) -> None:
-    url, key = varnish_cache.url + home, f"articles/{home.rpartition('/')[2]}#main"
+    url, key = varnish_cache.url + path, f"articles/{path.rpartition('/')[2]}#main"
     events: list[PurgeEvent] = []
     live = TagPurger(varnish_api("live", varnish_cache.url, varnish_cache.token))
-    dead = TagPurger(varnish_api("dead", "http://127.0.0.1:9", varnish_cache.token))
+    unreachable = TagPurger(varnish_api("unreachable", "http://127.0.0.1:9", varnish_cache.token))
     await http.get(url)
-    origin.write(home)
+    origin.write(path)
     await writes.write(key)
-    async with purging(writes, live, dead, tell=events.append):
+    async with purging(writes, live, unreachable, on_event=events.append):
         await until(lambda: any(isinstance(event, PurgesSent) for event in events))
         assert (await http.get(url)).text == "version 2"
-        await until(lambda: PurgesFailed("dead", 1, "unreachable", None) in events)
+        await until(lambda: PurgesFailed("unreachable", 1, "unreachable", None) in events)
     assert key in await writes.owed()
 
 
@@ -295,34 +292,34 @@ async def test_a_dead_address_fails_and_a_live_cache_is_purged_all_the_same(
 def cache(
     request: pytest.FixtureRequest, varnish_cache: Varnish, nginx_cache: Nginx
 ) -> tuple[str, Purger]:
-    """Where a real cache listens, and who purges it."""
+    """The address of a real cache, and its purger."""
     if request.param == "nginx":
         return nginx_cache.url, UrlPurger("nginx", nginx_cache.url, nginx_cache.token)
     api = varnish_api("varnish", varnish_cache.url, varnish_cache.token)
     return varnish_cache.url, TagPurger(api)
 
 
-async def test_a_fill_in_flight_brings_the_old_version_back_until_the_purge_is_repeated(
+async def test_a_fill_in_flight_stores_the_old_version_until_the_second_purge(
     writes: Writes,
     origin: Origin,
-    home: str,
+    path: str,
     cache: tuple[str, Purger],
     http: httpx.AsyncClient,
 ) -> None:
-    url, purger = cache[0] + home, cache[1]
-    key = f"articles/{home.rpartition('/')[2]}#main"
+    url, purger = cache[0] + path, cache[1]
+    key = f"articles/{path.rpartition('/')[2]}#main"
     sent: list[PurgesSent] = []
 
-    def tell(event: PurgeEvent) -> None:
+    def on_event(event: PurgeEvent) -> None:
         if isinstance(event, PurgesSent):
             sent.append(event)
 
     barrier = origin.hold()
     fill = asyncio.create_task(http.get(url))
     await barrier.reached.wait()
-    origin.write(home)
+    origin.write(path)
     await writes.write(key)
-    async with purging(writes, purger, tell=tell):
+    async with purging(writes, purger, on_event=on_event):
         await until(lambda: len(sent) == 1)
         barrier.opened.set()
         assert (await fill).text == "version 1"
@@ -337,16 +334,16 @@ async def test_a_fill_in_flight_brings_the_old_version_back_until_the_purge_is_r
 async def test_a_lost_purge_costs_revalidations_and_no_staleness(
     writes: Writes,
     origin: Origin,
-    home: str,
+    path: str,
     cache: tuple[str, Purger],
     http: httpx.AsyncClient,
 ) -> None:
-    """The cache never hears of the write: the filter holds the key, so clients ask the origin."""
-    url = cache[0] + home
-    key = f"articles/{home.rpartition('/')[2]}#main"
+    """The cache is never purged: the filter holds the key, so clients revalidate at the origin."""
+    url = cache[0] + path
+    key = f"articles/{path.rpartition('/')[2]}#main"
     await cache[1].close()
     await http.get(url)
-    origin.write(home)
+    origin.write(path)
     await writes.write(key)
     assert (await http.get(url)).text == "version 1"
     snapshot = await writes.sketch.snapshot([PARTITION])

@@ -1,7 +1,7 @@
 """SIGKILL of a replica between every two steps of a write, with real caches before another one.
 
-Coherent clients read through Varnish and nginx all the time, and every read is judged: none may be
-older than the bound, whatever becomes of the write. The other replica settles what was left, and
+Coherent clients read through Varnish and nginx all the time, and every read is checked: none may be
+older than the bound, whatever becomes of the write. The other replica recovers what was left, and
 the filter then has exactly the keys that were written while copies of them were out.
 """
 
@@ -17,7 +17,7 @@ import pytest
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.process.service import unique
-from tests.proxies.replica import Step, mortal
+from tests.proxies.replica import Step, stoppable
 from tests.proxies.two_replicas import CLASS, INC, UPDATE, World, world_on
 
 Systems = tuple[SystemConfig, SystemConfig, SystemConfig]
@@ -36,7 +36,7 @@ async def world(systems: Systems) -> AsyncIterator[World]:
         yield opened
 
 
-# What stands of the write when the replica dies, and whether the key is marked as being written.
+# What is stored of the write when the replica is killed, and whether the write is still pending.
 STEPS: dict[Step, tuple[int, bool]] = {
     "begin": (0, False),
     "begun": (0, True),
@@ -50,9 +50,9 @@ STEPS: dict[Step, tuple[int, bool]] = {
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_replica_killed_at_a_step(world: World, step: Step) -> None:
     hits, pending = STEPS[step]
-    await world.begin_anew()
+    await world.reset()
     id_ = await world.make()
-    async with mortal(world.plan) as other, world.readers(id_) as readers:
+    async with stoppable(world.plan) as other, world.readers(id_) as readers:
         # Purges are taken by whichever replica comes first: this one must not.
         world.here.barriers.arm("purge taken")
         await other.arm(step)
@@ -75,13 +75,13 @@ async def test_a_replica_killed_at_a_step(world: World, step: Step) -> None:
     assert await world.kept(id_) == [hits, hits]
 
 
-async def test_a_replica_killed_whose_mark_lingers(world: World) -> None:
+async def test_a_replica_killed_that_has_a_cached_write_lease(world: World) -> None:
     """Its write was acknowledged, as no cache had the record; the pending write stays."""
-    await world.begin_anew()
+    await world.reset()
     id_ = unique("x")
-    made = await world.http.put(world.here.url + world.at(id_), json={"title": "One"})
-    assert made.is_success, made.text
-    async with mortal(world.plan) as other:
+    created = await world.http.put(world.here.url + world.at(id_), json={"title": "One"})
+    assert created.is_success, created.text
+    async with stoppable(world.plan) as other:
         await other.arm("stored")
         assert await _write(other.url + world.at(id_))
         await other.at("stored")

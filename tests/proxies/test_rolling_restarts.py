@@ -1,4 +1,4 @@
-"""Two replicas are restarted in turn under load, and nobody notices."""
+"""Two replicas are restarted one after the other under load: no request fails."""
 
 from __future__ import annotations
 

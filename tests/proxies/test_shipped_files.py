@@ -45,5 +45,5 @@ async def test_nginx_accepts_its_example(tmp_path: Path) -> None:
         (tmp_path / file.name).write_text(text)
     conf = tmp_path / "nginx.conf"
     conf.write_text(NGINX.format(own=tmp_path))
-    told = await output("nginx", "-t", "-e", "stderr", "-p", str(tmp_path), "-c", str(conf))
-    assert "warn" not in told.replace('the "user" directive', "")
+    report = await output("nginx", "-t", "-e", "stderr", "-p", str(tmp_path), "-c", str(conf))
+    assert "warn" not in report.replace('the "user" directive', "")

@@ -22,46 +22,46 @@ async def purge(http: httpx.AsyncClient, url: str, **headers: str) -> int:
     return (await http.request("PURGE", url, headers=named)).status_code
 
 
-async def test_it_tells_the_age_of_what_it_serves(
-    origin: Origin, home: str, varnish_cache: Varnish, http: httpx.AsyncClient
+async def test_varnish_passes_on_the_age_of_a_response(
+    origin: Origin, path: str, varnish_cache: Varnish, http: httpx.AsyncClient
 ) -> None:
     origin.extra = {"age": "7"}
-    await http.get(varnish_cache.url + home)
-    assert int((await http.get(varnish_cache.url + home)).headers["age"]) >= 7
+    await http.get(varnish_cache.url + path)
+    assert int((await http.get(varnish_cache.url + path)).headers["age"]) >= 7
 
 
 async def test_two_lines_of_cache_control_are_read_as_one(
-    origin: Origin, home: str, varnish_cache: Varnish, http: httpx.AsyncClient
+    origin: Origin, path: str, varnish_cache: Varnish, http: httpx.AsyncClient
 ) -> None:
     lines = [("Cache-Control", "no-transform"), ("Cache-Control", "no-cache")]
     for _ in range(2):
-        await http.get(varnish_cache.url + home, headers=lines)
-    assert origin.reached(home) == 2
+        await http.get(varnish_cache.url + path, headers=lines)
+    assert origin.reached(path) == 2
 
 
 async def test_plain_requests_wait_for_one_fill(
-    origin: Origin, home: str, varnish_cache: Varnish, http: httpx.AsyncClient
+    origin: Origin, path: str, varnish_cache: Varnish, http: httpx.AsyncClient
 ) -> None:
     asleep = await varnish_cache.asleep()
     barrier = origin.hold()
-    first = asyncio.create_task(http.get(varnish_cache.url + home))
+    first = asyncio.create_task(http.get(varnish_cache.url + path))
     await barrier.reached.wait()
-    second = asyncio.create_task(http.get(varnish_cache.url + home))
+    second = asyncio.create_task(http.get(varnish_cache.url + path))
     await eventually(lambda: varnish_cache.slept_since(asleep))
     barrier.opened.set()
     assert [(await each).text for each in (first, second)] == ["version 1"] * 2
-    assert origin.reached(home) == 1
+    assert origin.reached(path) == 1
 
 
 async def test_an_older_fill_that_ends_later_hides_a_newer_one(
-    origin: Origin, home: str, varnish_cache: Varnish, http: httpx.AsyncClient
+    origin: Origin, path: str, varnish_cache: Varnish, http: httpx.AsyncClient
 ) -> None:
-    """Why a client whose filter holds a key asks the origin each time."""
-    url = varnish_cache.url + home
+    """Why a client whose filter holds a key revalidates at the origin each time."""
+    url = varnish_cache.url + path
     barrier = origin.hold()
     old = asyncio.create_task(http.get(url))
     await barrier.reached.wait()
-    origin.write(home)
+    origin.write(path)
     assert (await http.get(url, headers=NO_CACHE)).text == "version 2"
     assert (await http.get(url)).text == "version 2"
     barrier.opened.set()
@@ -71,9 +71,9 @@ async def test_an_older_fill_that_ends_later_hides_a_newer_one(
 
 
 async def test_dated_answers_are_fetched_anew_while_the_old_one_is_served(
-    origin: Origin, home: str, varnish_cache: Varnish, http: httpx.AsyncClient
+    origin: Origin, path: str, varnish_cache: Varnish, http: httpx.AsyncClient
 ) -> None:
-    origin.ttl_s, target = 2.0, f"{home}?max_age=2"
+    origin.ttl_s, target = 2.0, f"{path}?max_age=2"
     url = varnish_cache.url + target
     assert (await http.get(url)).text == "version 1"
     origin.write(target)
@@ -91,23 +91,23 @@ async def test_dated_answers_are_fetched_anew_while_the_old_one_is_served(
 
 
 async def test_dated_answers_are_kept_apart(
-    origin: Origin, home: str, varnish_cache: Varnish, http: httpx.AsyncClient
+    origin: Origin, path: str, varnish_cache: Varnish, http: httpx.AsyncClient
 ) -> None:
-    await http.get(f"{varnish_cache.url}{home}?max_age=60")
-    assert (await http.get(varnish_cache.url + home)).headers["cache-status"].endswith("fwd=miss")
-    assert origin.reached(home) == 1
+    await http.get(f"{varnish_cache.url}{path}?max_age=60")
+    assert (await http.get(varnish_cache.url + path)).headers["cache-status"].endswith("fwd=miss")
+    assert origin.reached(path) == 1
 
 
 @pytest.mark.parametrize("early", [True, False], ids=["with it", "after it"])
 async def test_nothing_follows_a_feed_past_the_rules(
-    origin: Origin, home: str, varnish_cache: Varnish, *, early: bool
+    origin: Origin, path: str, varnish_cache: Varnish, *, early: bool
 ) -> None:
     """Varnish looks at no request on a connection that it has piped."""
     cache = urlsplit(varnish_cache.url)
     reader, writer = await asyncio.open_connection(cache.hostname, cache.port)
     feed, other = (
         f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
-        for target in ("/v1/news/changes", home)
+        for target in ("/v1/news/changes", path)
     )
     with closing(writer):
         writer.write(feed + other if early else feed)
@@ -117,8 +117,8 @@ async def test_nothing_follows_a_feed_past_the_rules(
             origin.events.put_nowait(b"")
             writer.write(b"" if early else other)
             rest = await _until_closed(reader)
-    assert origin.asked[-1].headers["connection"] == "close"
-    assert origin.reached(home) == 0
+    assert origin.requests[-1].headers["connection"] == "close"
+    assert origin.reached(path) == 0
     assert b"HTTP/1.1" not in rest
 
 
@@ -131,26 +131,26 @@ async def _until_closed(reader: asyncio.StreamReader) -> bytes:
 
 @pytest.mark.parametrize("token", ["", "another"])
 async def test_a_purge_without_the_token_is_refused(
-    origin: Origin, home: str, varnish_cache: Varnish, http: httpx.AsyncClient, token: str
+    origin: Origin, path: str, varnish_cache: Varnish, http: httpx.AsyncClient, token: str
 ) -> None:
-    url = varnish_cache.url + home
+    url = varnish_cache.url + path
     await http.get(url)
     shown = {"Authorization": f"Bearer {token}"} if token else {}
     assert await purge(http, url, **shown) == 403
-    assert await purge(http, url, Surrogate_Key=tag_of_target(home), **shown) == 403
+    assert await purge(http, url, Surrogate_Key=tag_of_target(path), **shown) == 403
     await http.get(url)
-    assert origin.reached(home) == 1
+    assert origin.reached(path) == 1
 
 
-async def test_without_a_token_or_from_elsewhere_nobody_may_purge(
-    origin: Origin, home: str, http: httpx.AsyncClient
+async def test_purges_need_a_token_and_a_permitted_address(
+    origin: Origin, path: str, http: httpx.AsyncClient
 ) -> None:
     async with varnish(origin.url, token="") as none_set:
         for shown in ({}, {"Authorization": "Bearer"}):
-            assert await purge(http, none_set.url + home, **shown) == 403
+            assert await purge(http, none_set.url + path, **shown) == 403
     async with varnish(origin.url, purgers='"192.0.2.1";') as elsewhere:
         shown = {"Authorization": f"Bearer {elsewhere.token}"}
-        assert await purge(http, elsewhere.url + home, **shown) == 403
+        assert await purge(http, elsewhere.url + path, **shown) == 403
 
 
 HOSTILE = [
@@ -223,7 +223,7 @@ async def _a_batch_purges_all_its_tags(
         assert origin.reached(target) == 2
 
 
-async def test_a_batch_is_one_ban_that_the_lurker_can_judge(origin: Origin) -> None:
+async def test_a_batch_is_one_ban_that_the_lurker_can_test(origin: Origin) -> None:
     async with varnish(origin.url, tags="ban") as cache, httpx.AsyncClient() as http:
         before = await cache.admin("ban.list")
         listed = f"{'a' * 32} {'b' * 32}"
@@ -234,9 +234,9 @@ async def test_a_batch_is_one_ban_that_the_lurker_can_judge(origin: Origin) -> N
         assert "req." not in bans
 
 
-async def test_a_restart_forgets_everything(origin: Origin, home: str) -> None:
+async def test_a_restart_forgets_everything(origin: Origin, path: str) -> None:
     async with varnish(origin.url) as cache, httpx.AsyncClient() as http:
-        await http.get(cache.url + home)
+        await http.get(cache.url + path)
         await cache.restart()
-        origin.write(home)
-        assert (await http.get(cache.url + home)).text == "version 2"
+        origin.write(path)
+        assert (await http.get(cache.url + path)).text == "version 2"

@@ -13,7 +13,7 @@ from benchmarks.harness.staleness import Staleness
 from benchmarks.harness.varnish import Varnish, varnish
 from mediator.stores.port import SystemConfig
 from sketch.client import CoherentClient, PortolanError
-from sketch.protocol.port import Partition, Snapshot
+from sketch.protocol.port import FilterSnapshot, Partition
 from tests.faults.conditions import eventually
 from tests.process.service import field_on, scratch_catalogue, scratch_systems, unique
 from tests.process.sketch.sketches import bits_of
@@ -37,7 +37,7 @@ class World:
         plan: How a further replica is run.
         here: The replica before which the caches are.
         caches: Varnish and nginx.
-        judge: Judges every read of every reader.
+        judge: Checks every read of every reader.
         written: Keys that were written while copies of them were out.
     """
 
@@ -53,8 +53,8 @@ class World:
     def partition(self) -> Partition:
         return Partition(self.database, CLASS)
 
-    async def begin_anew(self) -> None:
-        """Go on with a database, and so with a filter, that is empty."""
+    async def reset(self) -> None:
+        """Continue with a database, and so with a filter, that is empty."""
         self.database = await _schema(self.here)
         self.written = set()
 
@@ -63,7 +63,7 @@ class World:
         return f"/v1/{self.database}/{CLASS}/{id_}"
 
     async def make(self) -> str:
-        """Make an object that both caches keep."""
+        """Create an object that both caches store."""
         id_ = unique("x")
         answer = await self.http.put(self.here.url + self.at(id_), json={"title": "One"})
         assert answer.is_success, answer.text
@@ -71,7 +71,7 @@ class World:
         return id_
 
     async def fill(self, id_: str) -> None:
-        """Have both caches keep what the origin says."""
+        """Have both caches store the origin's answer."""
         for cache in self.caches:
             kept = await self.http.get(cache.url + self.at(id_), headers=FORCED)
             assert "s-maxage" in kept.headers["cache-control"], kept.headers
@@ -82,7 +82,7 @@ class World:
         await self.http.request("PURGE", cache.url + self.at(id_), headers=token)
 
     async def kept(self, id_: str) -> list[int]:
-        """Return what clients without a filter are told through the caches."""
+        """Return what clients without a filter receive through the caches."""
         answers = [await self.http.get(cache.url + self.at(id_)) for cache in self.caches]
         return [int(answer.json()["hits"]) for answer in answers]
 
@@ -97,12 +97,12 @@ class World:
         return hits
 
     async def cacheable(self, id_: str) -> bool:
-        """Whether the sketch lets an object be kept; who has a copy is answered by it each time."""
+        """Whether the sketch lets an object be cached; it answers revalidations each time."""
         stale = {"If-None-Match": '"j1.main:1"'}
         answer = await self.http.get(self.here.url + self.at(id_), headers=stale)
         return "s-maxage" in answer.headers["cache-control"]
 
-    async def filter(self) -> Snapshot:
+    async def filter(self) -> FilterSnapshot:
         """Return the filter as it is now."""
         return await self.here.sketch.snapshot([self.partition])
 
@@ -113,7 +113,7 @@ class World:
 
     @asynccontextmanager
     async def readers(self, *ids: str) -> AsyncIterator[Readers]:
-        """Read objects through both caches all the time, and judge every read."""
+        """Read objects through both caches all the time, and check every read."""
         async with AsyncExitStack() as stack:
             clients = [
                 await stack.enter_async_context(
@@ -205,12 +205,12 @@ async def world_on(
             skew_s=skew_s,
             purge_again_s=purge_again_s,
         )
-        door = await enter(_door())
-        caches = (await enter(varnish(door.url)), await enter(nginx(door.url)))
+        forwarder = await enter(_forwarder())
+        caches = (await enter(varnish(forwarder.url)), await enter(nginx(forwarder.url)))
         if purged:
             plan.purge = [_target("varnish", caches[0]), _target("nginx", caches[1])]
         here = await enter(replica(plan, Barriers()))
-        door.port = int(here.url.rpartition(":")[2])
+        forwarder.port = int(here.url.rpartition(":")[2])
         await here.running.favour()
         http = await enter(httpx.AsyncClient(trust_env=False, timeout=60.0))
         yield World(plan, here, caches, http, await _schema(here))
@@ -222,8 +222,11 @@ async def _schema(here: Replica) -> str:
         "hits": field_on("redis", "integer", default=0, group="hits"),
     }
     cache = {"visibility": "public", "max_ttl_s": TTL_S}
-    database = await here.running.put_schema({CLASS: {"cache": cache, "fields": fields}})
+    database, classes = unique("db"), {CLASS: {"cache": cache, "fields": fields}}
+    # Before the class is there: a partition that recovery or purging looks at first counts as lost,
+    # and nothing of it is cacheable for the length of a write lease.
     await here.sketch.create(Partition(database, CLASS))
+    await here.running.mediator.control.set_schema(database, {"classes": classes})
     return database
 
 
@@ -232,18 +235,18 @@ def _target(kind: str, cache: Varnish | Nginx) -> dict[str, str]:
 
 
 @dataclass
-class _Door:
-    """Listens before it is known who will answer: caches and service need each other's address."""
+class _Forwarder:
+    """Forwards connections to a port that is chosen later: caches need the address before."""
 
     url: str = ""
     port: int = 0
-    ways: set[asyncio.Task[object]] = field(default_factory=set)
+    connections: set[asyncio.Task[object]] = field(default_factory=set)
 
     async def pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self.ways.add(task)
-        task.add_done_callback(self.ways.discard)
+        self.connections.add(task)
+        task.add_done_callback(self.connections.discard)
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.port)
             await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
@@ -265,17 +268,17 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 @asynccontextmanager
-async def _door() -> AsyncIterator[_Door]:
-    door = _Door()
-    server = await asyncio.start_server(door.pass_on, "127.0.0.1", 0)
+async def _forwarder() -> AsyncIterator[_Forwarder]:
+    forwarder = _Forwarder()
+    server = await asyncio.start_server(forwarder.pass_on, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
-    door.url = f"http://{host}:{port}"
+    forwarder.url = f"http://{host}:{port}"
     try:
-        yield door
+        yield forwarder
     finally:
         server.close()
-        ways = list(door.ways)
-        for way in ways:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
+        connections = list(forwarder.connections)
+        for connection in connections:
+            connection.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
         await server.wait_closed()

@@ -80,7 +80,7 @@ def executor_of(process: int) -> psutil.Process:
 
 
 def _settings(home: Path) -> dict[str, str]:
-    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for processes that live for a minute
+    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for processes that run for a minute
     conf = {
         "spark.driver.extraJavaOptions": quick,
         "spark.executor.extraJavaOptions": quick,
@@ -96,7 +96,7 @@ def _settings(home: Path) -> dict[str, str]:
 
 
 def _home(scratch: Path) -> Path:
-    """Make a home of Spark: its workers write there what executors say."""
+    """Create a Spark home: its workers write the output of executors there."""
     home = scratch / "spark"
     home.mkdir()
     for name in ("bin", "jars", "python"):

@@ -14,13 +14,13 @@ from pathlib import Path
 import orjson
 from pyspark.sql import SparkSession
 
-from spark_jobs.runner.attempt import Attempt, Ending
+from spark_jobs.runner.attempt import Ending, RunAttempt
 from spark_jobs.runner.conformance import SampleJob
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.run_directory import RunDirectory
 from spark_jobs.session import SparkOptions, open_session
 from spark_jobs.sources.reading import read_input
-from tests.spark.room import ROOM, allow, room_again, spark_processes
+from tests.spark.disk_limit import LIMIT, allow, restored_limit, spark_processes
 
 CODEC = "spark.sql.parquet.compression.codec"
 
@@ -33,12 +33,12 @@ def endings(spark: SparkSession, directory: Path) -> Iterator[Ending]:
     jvm = spark_processes()
     for codec in (spark.conf.get(CODEC), "snappy"):
         spark.conf.set(CODEC, codec or "")
-        for room in (False, True):
+        for has_space in (False, True):
             kept = RunDirectory(directory / str(codec))
-            with room_again(jvm):
-                if not room:
-                    allow(jvm, ROOM)
-                yield Attempt(job, kept, spark, read_input, Control()).execute()
+            with restored_limit(jvm):
+                if not has_space:
+                    allow(jvm, LIMIT)
+                yield RunAttempt(job, kept, spark, read_input, Control()).execute()
 
 
 if __name__ == "__main__":

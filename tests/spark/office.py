@@ -39,16 +39,16 @@ class ClassStandIn:
     """Stands for a class that results are written into.
 
     Attributes:
-        misfit: Why no result fits it; None: all do.
+        mismatch: Why no result fits it; None: all do.
         rows: What was written.
     """
 
-    misfit: str | None = None
+    mismatch: str | None = None
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def check(self, _into: Into, _columns: Mapping[str, ColumnType]) -> None:
-        if self.misfit is not None:
-            raise InputUnfit(self.misfit)
+        if self.mismatch is not None:
+            raise InputUnfit(self.mismatch)
 
     def write(self, context: StageContext, _run: str, _into: Into, files: ResultFiles) -> None:
         context.progress(0, 1)
@@ -57,7 +57,7 @@ class ClassStandIn:
 
 @dataclass
 class Office:
-    """A catalogue, a session, and a place for runs."""
+    """A catalogue, a session, and a directory for runs."""
 
     catalogue: Catalogue
     spark: SparkSession
@@ -95,12 +95,12 @@ class Office:
         writer: ResultWriter | None = None,
         **options: Any,
     ) -> AsyncIterator[asyncio.Event]:
-        """Let a worker work while the block runs; the event asks it to end."""
+        """Let a worker work while the block runs; the event stops it."""
         ending = asyncio.Event()
         chosen = WorkerOptions(uuid4().hex, self.directory, **options)
-        company = CatalogueWorkers(self.catalogue)
+        workers = CatalogueWorkers(self.catalogue)
         worker = Worker(
-            RunQueue(self.catalogue), company, self.spark, read, writer or ClassStandIn(), chosen
+            RunQueue(self.catalogue), workers, self.spark, read, writer or ClassStandIn(), chosen
         )
         work = asyncio.create_task(worker.work(ending))
         try:

@@ -9,63 +9,58 @@ while there is nothing that it could serve, and not any more once it drains.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import orjson
-from fastapi import APIRouter, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-__all__ = ["Lifecycle", "Refresh", "health_routes"]
+from app.http.negotiation import JSON
+
+__all__ = ["Lifecycle", "Refresh", "router"]
 
 Refresh: TypeAlias = Callable[[], Awaitable[None]]
 
+router = APIRouter()
 
-def health_routes(
-    stores: Callable[[], Awaitable[dict[str, Any]]],
-    lifecycle: Lifecycle,
-    metrics: CollectorRegistry,
-    refresh: Refresh | None,
-    *,
-    guarded: bool,
-) -> APIRouter:
-    """Make the routes; where others need keys (`guarded`), readiness names no class."""
-    router = APIRouter()
 
-    @router.get("/startup")
-    async def startup() -> Response:
-        """Say whether the process has been ready once (503 until then)."""
-        if not lifecycle.came_up:
-            lifecycle.readiness(await stores())
-        body = orjson.dumps({"started": lifecycle.came_up})
-        return Response(body, 200 if lifecycle.came_up else 503, media_type="application/json")
+@router.get("/startup")
+async def startup(request: Request) -> Response:
+    """Say whether the process has been ready once (503 until then)."""
+    state = request.app.state
+    if not state.lifecycle.came_up:
+        state.lifecycle.readiness(await state.control.readiness())
+    started = state.lifecycle.came_up
+    body = orjson.dumps({"started": started})
+    return Response(body, 200 if started else 503, media_type=JSON)
 
-    @router.get("/live")
-    async def live() -> dict[str, bool]:
-        """Say that the process runs; it says nothing about the stores."""
-        return {"live": True}
 
-    @router.get("/ready")
-    async def ready() -> Response:
-        """Say whether to send requests here, and which systems are away (503: send none)."""
-        state = lifecycle.readiness(await stores())
-        if guarded:
-            state = _outline(state)
-        headers = {"Portolan-Degraded": ", ".join(state["degraded"])}
-        return Response(
-            orjson.dumps(state),
-            200 if state["ready"] else 503,
-            headers if state["degraded"] else None,
-            "application/json",
-        )
+@router.get("/live")
+async def live() -> dict[str, bool]:
+    """Say that the process runs; it says nothing about the stores."""
+    return {"live": True}
 
-    @router.get("/metrics", response_class=Response)
-    async def exposition() -> Response:
-        """Show all metrics in Prometheus' text format."""
-        if refresh is not None:
-            await refresh()
-        return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
 
-    return router
+@router.get("/ready")
+async def ready(request: Request) -> Response:
+    """Say whether to send requests here, and which systems are away (503: send none)."""
+    state = request.app.state
+    readiness = state.lifecycle.readiness(await state.control.readiness())
+    if state.security is not None:  # others need keys: this must name no class
+        readiness = _outline(readiness)
+    degraded = ", ".join(readiness["degraded"])
+    headers = {"Portolan-Degraded": degraded} if degraded else None
+    return Response(orjson.dumps(readiness), 200 if readiness["ready"] else 503, headers, JSON)
+
+
+@router.get("/metrics", response_class=Response)
+async def exposition(request: Request) -> Response:
+    """Show all metrics in Prometheus' text format."""
+    state = request.app.state
+    if state.refresh is not None:
+        await state.refresh()
+    return Response(generate_latest(state.metrics), media_type=CONTENT_TYPE_LATEST)
 
 
 def _outline(state: dict[str, Any]) -> dict[str, Any]:
@@ -74,6 +69,7 @@ def _outline(state: dict[str, Any]) -> dict[str, Any]:
     return {**state, "catalogue": {"ok": state["catalogue"]["ok"]}, "systems": systems}
 
 
+@dataclass(slots=True)
 class Lifecycle:
     """Whether this process has started, and whether it drains.
 
@@ -82,9 +78,8 @@ class Lifecycle:
         draining: Whether it is about to end: what comes is still answered, but should go elsewhere.
     """
 
-    def __init__(self) -> None:
-        self.came_up = False
-        self.draining = False
+    came_up: bool = False
+    draining: bool = False
 
     def readiness(self, stores: Mapping[str, Any]) -> dict[str, Any]:
         """Return the readiness of the process, and record that it has come up."""

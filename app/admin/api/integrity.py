@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query
 
-from app.admin.api.responses import DatabaseName, part
+from app.admin.api.responses import Name, part
 from app.http.framework import SmallBodies
 from mediator.integrity.check import Integrity
 
@@ -21,7 +21,7 @@ Objects = Annotated[int, Query(ge=1, le=_MOST, description="Objects compared at 
 
 @router.post("/integrity/{database}")
 async def check_integrity(
-    database: DatabaseName,
+    database: Name,
     integrity: Annotated[Integrity, part("integrity", "This process compares nothing.")],
     objects: Objects = 10_000,
 ) -> dict[str, Any]:

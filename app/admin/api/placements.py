@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
 
-from app.admin.api.responses import Body, Control, DatabaseName, OfDatabase, json_request
+from app.admin.api.responses import Control, JsonBody, Name, OfDatabase, json_request
 from mediator.placement.advice import ADVICE
 from mediator.placement.what_if import SUPPOSITION
 from mediator.schema.parse import SCHEMA
@@ -19,12 +19,11 @@ router = APIRouter()
 _ADVICE = json_schema_of(ADVICE)
 _ADVICE["properties"]["schema"] = json_schema_of(SCHEMA)
 
-ClassName = Annotated[str, Path(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 FieldName = Annotated[str, Path(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
 
 
 @router.post("/advice", openapi_extra=json_request(_ADVICE))
-async def advise(control: Control, body: Body) -> dict[str, Any]:
+async def advise(control: Control, body: JsonBody) -> dict[str, Any]:
     """Say where a schema would be placed on the systems given, or on the registered ones.
 
     A pure function: nothing is stored, and with ``systems`` nothing needs to be registered.
@@ -39,29 +38,27 @@ async def advise_on_scaling(control: Control) -> dict[str, Any]:
 
 
 @router.get("/placements/{database}")
-async def explain_database(control: Control, database: DatabaseName) -> dict[str, Any]:
+async def explain_database(control: Control, database: Name) -> dict[str, Any]:
     """Explain where a database is placed."""
     return await control.explain(database)
 
 
 @router.get("/placements/{database}/{class_name}")
-async def explain_class(
-    control: Control, database: DatabaseName, class_name: ClassName
-) -> dict[str, Any]:
+async def explain_class(control: Control, database: Name, class_name: Name) -> dict[str, Any]:
     """Explain where a class is placed."""
     return await control.explain(database, class_name)
 
 
 @router.get("/placements/{database}/{class_name}/{field}")
 async def explain_field(
-    control: Control, database: DatabaseName, class_name: ClassName, field: FieldName
+    control: Control, database: Name, class_name: Name, field: FieldName
 ) -> dict[str, Any]:
     """Explain where a field is placed: candidates, metrics, scores, margins, thresholds."""
     return await control.explain(database, class_name, field)
 
 
 @router.post("/what-if/{database}", openapi_extra=json_request(json_schema_of(SUPPOSITION)))
-async def suppose(control: Control, database: DatabaseName, body: Body) -> dict[str, Any]:
+async def suppose(control: Control, database: Name, body: JsonBody) -> dict[str, Any]:
     """Say what scores would place elsewhere under other weights, goals or metrics.
 
     Nothing is changed. Annotations are named by their JSON pointers in the schema.

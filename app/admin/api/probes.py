@@ -6,7 +6,8 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter
 
-from app.admin.api.responses import Body, json_request, part
+from app.admin.api.responses import JsonBody, json_request, part
+from app.api.models.common import NAME_SCHEMA
 from app.http.framework import SmallBodies
 from mediator.base.errors import NotFound
 from mediator.staleness_probes.model import (
@@ -22,15 +23,13 @@ __all__ = ["Probes", "router"]
 
 router = APIRouter(route_class=SmallBodies)
 
-_NAME: Final = {"type": "string", "pattern": "^[a-z][a-z0-9_]{0,62}$"}
-
 PROBE_REQUEST: Final[dict[str, Any]] = {
     "type": "object",
     "required": ["database", "class"],
     "additionalProperties": False,
     "properties": {
-        "database": _NAME,
-        "class": _NAME,
+        "database": NAME_SCHEMA,
+        "class": NAME_SCHEMA,
         "path": {
             "type": "string",
             "default": "fresh",
@@ -60,7 +59,7 @@ Probes = Annotated[StalenessProbes, part("probes", "This process carries out no 
 
 
 @router.post("/probes/staleness", status_code=202, openapi_extra=json_request(PROBE_REQUEST))
-async def begin_probe(probes: Probes, body: Body) -> dict[str, Any]:
+async def begin_probe(probes: Probes, body: JsonBody) -> dict[str, Any]:
     """Begin to measure how stale reads of a class are; refused (409) while a probe goes on.
 
     It writes to scratch objects of the class, which are removed at the end.

@@ -7,24 +7,14 @@ from typing import Annotated, Any, Final
 from fastapi import Depends, Path, Query, Request
 from pydantic import TypeAdapter
 
-from app.api.models.common import Problem
+from app.api.models.common import NAME_SCHEMA, Problem
 from app.http.framework import json_body
 from app.http.problems import PROBLEM_JSON
 from mediator.base.errors import Conflict
 from mediator.control.plane import ControlPlane
 from mediator.schema.validation import json_schema_of
 
-__all__ = [
-    "PROBLEM",
-    "Body",
-    "Control",
-    "DatabaseName",
-    "DryRun",
-    "OfDatabase",
-    "SystemName",
-    "json_request",
-    "part",
-]
+__all__ = ["PROBLEM", "Control", "DryRun", "JsonBody", "Name", "OfDatabase", "json_request", "part"]
 
 PROBLEM: Final[dict[str, Any]] = {
     "description": "A problem (RFC 9457)",
@@ -49,13 +39,12 @@ def _control(request: Request) -> ControlPlane:
     return plane
 
 
-_NAME: Final = r"^[a-z][a-z0-9_]{0,62}$"
+_NAME: Final = NAME_SCHEMA["pattern"]
 
 Control = Annotated[ControlPlane, Depends(_control)]
-Body = Annotated[Any, Depends(json_body)]
-DatabaseName = Annotated[str, Path(pattern=_NAME)]
+JsonBody = Annotated[Any, Depends(json_body)]
+Name = Annotated[str, Path(pattern=_NAME)]
 OfDatabase = Annotated[str | None, Query(pattern=_NAME)]
-SystemName = Annotated[str, Path(pattern=_NAME)]
 DryRun = Annotated[bool, Query(description="Only say what would happen.")]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import orjson
 from fastapi import APIRouter, Header, Request, Response
 
-from app.admin.api.responses import Body, Control, DatabaseName, DryRun, json_request
+from app.admin.api.responses import Control, DryRun, JsonBody, Name, json_request
 from app.http.negotiation import JSON
 from app.http.problems import INVALID, HttpError
 from app.security.admin_port import visible
@@ -37,7 +37,7 @@ async def list_databases(control: Control, request: Request) -> dict[str, Any]:
 
 
 @router.get("/schemas/{database}", response_model=dict[str, Any])
-async def get_schema(control: Control, database: DatabaseName) -> Response:
+async def get_schema(control: Control, database: Name) -> Response:
     """Read a schema, complete with its defaults, and the placements of its nodes."""
     return await offload(True, _answer, await control.schema(database))
 
@@ -49,8 +49,8 @@ async def get_schema(control: Control, database: DatabaseName) -> Response:
 )
 async def set_schema(
     control: Control,
-    database: DatabaseName,
-    body: Body,
+    database: Name,
+    body: JsonBody,
     dry_run: DryRun = False,
     if_match: IfMatch = None,
 ) -> Response:
@@ -70,8 +70,8 @@ async def set_schema(
 )
 async def patch_schema(
     control: Control,
-    database: DatabaseName,
-    body: Body,
+    database: Name,
+    body: JsonBody,
     dry_run: DryRun = False,
     if_match: IfMatch = None,
 ) -> Response:
@@ -79,18 +79,15 @@ async def patch_schema(
     present = await control.schema(database)
     seen = _version(if_match)
     document = merge_patch(present.document, body)
-    change = await control.set_schema(
-        database,
-        document,
-        dry_run=dry_run,
-        version=present.version if seen is None else seen,
-    )
+    # The patch was made from this version: a concurrent change is refused, not overwritten.
+    version = present.version if seen is None else seen
+    change = await control.set_schema(database, document, dry_run=dry_run, version=version)
     return await offload(True, _answer, change)
 
 
 @router.delete("/schemas/{database}")
 async def drop_database(
-    control: Control, database: DatabaseName, dry_run: DryRun = False
+    control: Control, database: Name, dry_run: DryRun = False
 ) -> dict[str, Any]:
     """Drop a database with all its objects; the dry run counts them."""
     return await control.delete_schema(database, dry_run=dry_run)

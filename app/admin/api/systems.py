@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.admin.api.responses import Control, SystemName
+from app.admin.api.responses import Control, Name
 from app.http.framework import SmallBodies
 from app.settings.main import SystemSettings
 from mediator.control.port import SystemRegistration
@@ -27,7 +27,6 @@ class NewSystem(SystemSettings):
     )
 
     def registration(self) -> SystemRegistration:
-        """Return what the mediator registers."""
         plain = SystemSettings(**self.model_dump(exclude={"metrics"})).registration()
         return SystemRegistration(plain.config, plain.declared, self.metrics)
 
@@ -58,24 +57,24 @@ async def register_system(control: Control, system: NewSystem) -> dict[str, Any]
 
 
 @router.get("/systems/{name}")
-async def get_system(control: Control, name: SystemName) -> dict[str, Any]:
+async def get_system(control: Control, name: Name) -> dict[str, Any]:
     """Describe a system: capabilities with their proof, metrics, state."""
     return await control.system(name)
 
 
 @router.patch("/systems/{name}")
-async def amend_system(control: Control, name: SystemName, amendment: Amendment) -> dict[str, Any]:
+async def amend_system(control: Control, name: Name, amendment: Amendment) -> dict[str, Any]:
     """Change what the operator says of a system, and score placements anew."""
     return await control.amend(name, metrics=amendment.metrics, declared=amendment.declared)
 
 
 @router.post("/systems/{name}/calibration")
-async def calibrate_system(control: Control, name: SystemName) -> dict[str, Any]:
+async def calibrate_system(control: Control, name: Name) -> dict[str, Any]:
     """Probe and calibrate a system anew."""
     return await control.calibrate(name)
 
 
 @router.delete("/systems/{name}", status_code=204)
-async def forget_system(control: Control, name: SystemName) -> None:
+async def forget_system(control: Control, name: Name) -> None:
     """Forget a system; refused (409) while it holds a part of a class."""
     await control.unregister(name)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from app.admin.api.responses import DatabaseName, part
+from app.admin.api.responses import Name, part
 from app.http.framework import SmallBodies
 from mediator.access.model import MAX_GRANTS, MAX_SUBJECT_LENGTH
 from mediator.control.tenancy import Tenancy
@@ -17,7 +17,6 @@ __all__ = ["router"]
 router = APIRouter(route_class=SmallBodies)
 
 Tenants = Annotated[Tenancy, part("tenancy", "This process knows no tenants.")]
-TenantName = Annotated[str, Path(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 KeyId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
 
 
@@ -80,47 +79,43 @@ async def list_tenants(tenants: Tenants) -> dict[str, Any]:
 
 
 @router.get("/tenants/{tenant}")
-async def get_tenant(tenants: Tenants, tenant: TenantName) -> dict[str, Any]:
+async def get_tenant(tenants: Tenants, tenant: Name) -> dict[str, Any]:
     """Describe a tenant: the databases that it owns, and its own limits."""
     return await tenants.tenant(tenant)
 
 
 @router.put("/tenants/{tenant}")
-async def put_tenant(
-    tenants: Tenants, tenant: TenantName, document: TenantDocument
-) -> dict[str, Any]:
+async def put_tenant(tenants: Tenants, tenant: Name, document: TenantDocument) -> dict[str, Any]:
     """Create a tenant, or set its limits."""
     return await tenants.put_tenant(tenant, document.limits.model_dump(exclude_none=True))
 
 
 @router.delete("/tenants/{tenant}", status_code=204)
-async def remove_tenant(tenants: Tenants, tenant: TenantName) -> None:
+async def remove_tenant(tenants: Tenants, tenant: Name) -> None:
     """Remove a tenant with its keys; refused (409) while it owns databases."""
     await tenants.remove_tenant(tenant)
 
 
 @router.put("/tenants/{tenant}/databases/{database}")
-async def own_database(
-    tenants: Tenants, tenant: TenantName, database: DatabaseName
-) -> dict[str, Any]:
+async def own_database(tenants: Tenants, tenant: Name, database: Name) -> dict[str, Any]:
     """Make a tenant the owner of a database, which need not exist yet; 409 if it has another."""
     return await tenants.own(tenant, database)
 
 
 @router.delete("/tenants/{tenant}/databases/{database}", status_code=204)
-async def disown_database(tenants: Tenants, tenant: TenantName, database: DatabaseName) -> None:
+async def disown_database(tenants: Tenants, tenant: Name, database: Name) -> None:
     """Take a database from a tenant; its objects stay as they are."""
     await tenants.disown(tenant, database)
 
 
 @router.get("/tenants/{tenant}/keys")
-async def list_keys(tenants: Tenants, tenant: TenantName) -> dict[str, Any]:
+async def list_keys(tenants: Tenants, tenant: Name) -> dict[str, Any]:
     """List the keys of a tenant, without their secrets."""
     return {"items": await tenants.keys(tenant)}
 
 
 @router.post("/tenants/{tenant}/keys", status_code=201)
-async def create_key(tenants: Tenants, tenant: TenantName, wanted: KeyRequest) -> dict[str, Any]:
+async def create_key(tenants: Tenants, tenant: Name, wanted: KeyRequest) -> dict[str, Any]:
     """Make a key; its text is in this answer, and nowhere else."""
     return await tenants.create_key(
         tenant,
@@ -132,6 +127,6 @@ async def create_key(tenants: Tenants, tenant: TenantName, wanted: KeyRequest) -
 
 
 @router.delete("/tenants/{tenant}/keys/{key}", status_code=204)
-async def revoke_key(tenants: Tenants, tenant: TenantName, key: KeyId) -> None:
+async def revoke_key(tenants: Tenants, tenant: Name, key: KeyId) -> None:
     """Revoke a key; replicas refuse it within about a second."""
     await tenants.revoke(tenant, key)

@@ -6,24 +6,21 @@ import re
 from typing import Any, Final
 
 from fastapi import Request, Response
-from fastapi.responses import RedirectResponse
 
 from app.admin.api.probes import Probes
-from app.admin.pages.page import HEADERS, Page, page_router, read_form, render
+from app.admin.pages.page import Page, page_router, read_form, redirect, render
 from app.admin.pages.series import purges, ttls
 from mediator.staleness_probes.model import read_request
 
 __all__ = ["PAGE"]
 
 router = page_router()
-_SEE_OTHER: Final = 303
 _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 _FIELDS: Final = frozenset({"class", "path", "count", "rate"})
 
 
 @router.get("/coherence")
 async def show(request: Request) -> Response:
-    """Show the sketch, the TTLs of copies, purges, and the last staleness probe."""
     state = request.app.state
     databases = await state.control.databases()
     return render(
@@ -39,7 +36,6 @@ async def show(request: Request) -> Response:
 
 @router.post("/coherence/probe")
 async def begin(request: Request, probes: Probes) -> Response:
-    """Begin a probe, as the form says."""
     form = await read_form(request, _FIELDS)
     database, _, class_name = form.get("class", "").partition("/")
     probe: dict[str, Any] = {
@@ -50,14 +46,13 @@ async def begin(request: Request, probes: Probes) -> Response:
         "rate": _number(form.get("rate")),
     }
     await probes.start(read_request(probe))
-    return RedirectResponse("/coherence#probe", _SEE_OTHER, HEADERS)
+    return redirect("/coherence#probe")
 
 
 @router.post("/coherence/probe/stop")
 async def stop(probes: Probes) -> Response:
-    """End the probe that goes on."""
     await probes.stop()
-    return RedirectResponse("/coherence#probe", _SEE_OTHER, HEADERS)
+    return redirect("/coherence#probe")
 
 
 def _number(text: str | None) -> Any:

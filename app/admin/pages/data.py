@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
 
-from app.admin.pages.data_client import Refused, chosen_database, send
+from app.admin.api.responses import OfDatabase
+from app.admin.pages.data_client import DataApiRefused, chosen_database, send
 from app.admin.pages.page import Page, page_router, render
 
 __all__ = ["PAGE"]
 
 router = page_router()
 
-Database = Annotated[str | None, Query(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 ClassName = Annotated[str | None, Query(alias="class", pattern=r"^([a-z][a-z0-9_]{0,62})?$")]
 Text = Annotated[str, Query(max_length=4000)]
 Limit = Annotated[int, Query(ge=1, le=100)]
@@ -22,14 +22,13 @@ Limit = Annotated[int, Query(ge=1, le=100)]
 @router.get("/data")
 async def show(
     request: Request,
-    database: Database = None,
+    database: OfDatabase = None,
     class_name: ClassName = None,
     filter: Text = "",  # noqa: A002 - the name of the parameter
     order: Text = "",
     limit: Limit = 20,
     after: Text = "",
 ) -> Response:
-    """Show a page of objects, and the plan by which they were found."""
     databases, name = await chosen_database(request, database)
     classes: list[str] = next((d["classes"] for d in databases if d["name"] == name), [])
     chosen = class_name or next(iter(classes), "")
@@ -40,7 +39,7 @@ async def show(
         parameters |= {"limit": str(limit), "explain": "true"}
         try:
             answer = await send(request, "GET", f"{name}/{chosen}", parameters)
-        except Refused as refused:
+        except DataApiRefused as refused:
             problem = refused.problem
     return render(
         request,

@@ -15,10 +15,10 @@ from fastapi import Request
 from app.security.authentication import as_bearer
 from mediator.base.errors import NotFound, Unavailable
 
-__all__ = ["Refused", "chosen_database", "send"]
+__all__ = ["DataApiRefused", "chosen_database", "send"]
 
 
-class Refused(Exception):
+class DataApiRefused(Exception):
     """The data API refused; `problem` is its document."""
 
     def __init__(self, problem: dict[str, Any]) -> None:
@@ -35,11 +35,11 @@ async def send(
 ) -> dict[str, Any]:
     """Send a request to the data API; return its document.
 
-    `path` is below ``/v1/``, percent-encoded; `body` is JSON as it was typed, for the data API to
-    judge.
+    `path` is below ``/v1/``, percent-encoded; `body` is JSON as it was typed, which the data API
+    checks.
 
     Raises:
-        Refused: It answered with a problem.
+        DataApiRefused: It answered with a problem.
         Unavailable: This process serves no data.
     """
     data = request.app.state.data
@@ -57,7 +57,7 @@ async def send(
         )
     document: dict[str, Any] = orjson.loads(answer.content)
     if answer.is_error:
-        raise Refused(document)
+        raise DataApiRefused(document)
     return document
 
 

@@ -7,47 +7,43 @@ from typing import Annotated, Any, Final
 
 import orjson
 from fastapi import Path, Query, Request, Response
-from fastapi.responses import RedirectResponse
 
-from app.admin.pages.data_client import Refused, chosen_database, send
-from app.admin.pages.page import HEADERS, Page, page_router, read_form, render
+from app.admin.api.responses import Name, OfDatabase
+from app.admin.pages.data_client import DataApiRefused, chosen_database, send
+from app.admin.pages.page import Page, page_router, read_form, redirect, render
 from mediator.catalogue.runs import ENDED
 from spark_jobs.kinds import example_of, find_kind, kind_names
 
 __all__ = ["PAGE"]
 
 router = page_router()
-_SEE_OTHER: Final = 303
 _ROWS: Final = 20
 _LARGEST_JOB: Final = 65_536
 _FIELDS: Final = frozenset({"kind", "job", "do"})
 
-Database = Annotated[str | None, Query(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
-DatabaseName = Annotated[str, Path(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
-Run = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
+RunId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
 Kind = Annotated[str | None, Query(max_length=200)]
 After = Annotated[str | None, Query(max_length=1000)]
 
 
 @router.get("/jobs")
 async def list_runs(
-    request: Request, database: Database = None, kind: Kind = None, after: After = None
+    request: Request, database: OfDatabase = None, kind: Kind = None, after: After = None
 ) -> Response:
-    """List the runs of a database, and show an example of a kind, to be edited and submitted."""
     names = kind_names()
     chosen = kind if kind in names else names[0]
     return await _runs(request, database, chosen, _typed(example_of(chosen)), after=after)
 
 
 @router.post("/jobs/{database}")
-async def submit(request: Request, database: DatabaseName) -> Response:
+async def submit(request: Request, database: Name) -> Response:
     """Submit a job as it was typed: for its forecast alone, or to be carried out."""
     form = await read_form(request, _FIELDS, _LARGEST_JOB)
     job, forecast = form.get("job", ""), form.get("do") != "start"
-    wanted = {"dry_run": str(forecast).lower()}
+    parameters = {"dry_run": str(forecast).lower()}
     try:
-        run = await send(request, "POST", f"{database}/jobs", wanted, job.encode())
-    except Refused as refused:
+        run = await send(request, "POST", f"{database}/jobs", parameters, job.encode())
+    except DataApiRefused as refused:
         return await _runs(request, database, form.get("kind", ""), job, refused.problem)
     return _back(database, run["id"])
 
@@ -78,16 +74,13 @@ async def _runs(
 
 
 @router.get("/jobs/{database}/{run}")
-async def show_run(
-    request: Request, database: DatabaseName, run: Run, after: After = None
-) -> Response:
-    """Show a run, and a page of its result."""
+async def show_run(request: Request, database: Name, run: RunId, after: After = None) -> Response:
     shown = await send(request, "GET", f"{database}/jobs/{run}")
     result, gone = None, None
     if shown["state"] == "done" and not shown["dry_run"]:
         try:
             result = await send(request, "GET", f"{database}/jobs/{run}/results", _page(after))
-        except Refused as refused:
+        except DataApiRefused as refused:
             gone = str(refused)
     return render(
         request,
@@ -102,15 +95,13 @@ async def show_run(
 
 
 @router.post("/jobs/{database}/{run}/cancel")
-async def cancel(request: Request, database: DatabaseName, run: Run) -> Response:
-    """Cancel a run."""
+async def cancel(request: Request, database: Name, run: RunId) -> Response:
     await send(request, "DELETE", f"{database}/jobs/{run}")
     return _back(database, run)
 
 
 @router.post("/jobs/{database}/{run}/resume")
-async def resume(request: Request, database: DatabaseName, run: Run) -> Response:
-    """Go on with a run that failed or was cancelled."""
+async def resume(request: Request, database: Name, run: RunId) -> Response:
     await send(request, "POST", f"{database}/jobs/{run}/resume")
     return _back(database, run)
 
@@ -124,7 +115,7 @@ def _page(after: str | None) -> dict[str, str]:
 
 
 def _back(database: str, run: str) -> Response:
-    return RedirectResponse(f"/jobs/{database}/{run}", _SEE_OTHER, HEADERS)
+    return redirect(f"/jobs/{database}/{run}")
 
 
 PAGE = Page("Jobs", "/jobs", "What runs on Spark: how far it is, and what came of it.", router)

@@ -27,8 +27,8 @@ _SHOWN: Final = 12
 
 @router.get("/")
 async def show(request: Request) -> Response:
-    """Show the overview."""
     state = request.app.state
+    recent = [] if state.recent_events is None else state.recent_events.events
     systems = await state.control.systems()
     return render(
         request,
@@ -42,13 +42,8 @@ async def show(request: Request) -> Response:
         requests=requests(state.metrics),
         violations=(await state.control.violations())[:_SHOWN],
         proposals=(await state.control.proposals())[:_SHOWN],
-        events=[(event.at_s, *_sentence(event)) for event in _events(request)],
+        events=[(event.at_s, *_sentence(event)) for event in recent[:_SHOWN]],
     )
-
-
-def _events(request: Request) -> list[RecordedEvent]:
-    events = request.app.state.recent_events
-    return [] if events is None else events.events[:_SHOWN]
 
 
 def _load(traffic: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
@@ -66,7 +61,6 @@ def _load(traffic: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
 
 
 def _sentence(event: RecordedEvent) -> tuple[str, str]:
-    """Return the kind of an event, and a sentence about it."""
     match event.observation:
         case PlacementDecided(database, epoch, placements):
             where = ", ".join(sorted(set(placements.values())))

@@ -9,16 +9,16 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 
-from app.admin.pages.data_client import Refused
+from app.admin.pages.data_client import DataApiRefused
 from app.http.framework import read_limited
 from app.http.paths import parse_query
 from app.http.problems import INVALID, HttpError, problem_of
 from mediator.base.errors import Location, MediatorError
 
-__all__ = ["HEADERS", "Page", "page_router", "read_form", "render"]
+__all__ = ["HEADERS", "Page", "page_router", "read_form", "redirect", "render"]
 
 HEADERS: Final = {
     "content-security-policy": "default-src 'self'; base-uri 'none'; object-src 'none';"
@@ -34,8 +34,6 @@ _HERE: Final = Path(__file__).parent / "templates"
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page in the menu."""
-
     title: str
     path: str
     about: str
@@ -49,41 +47,36 @@ def render(request: Request, template: str, status: int = 200, **context: Any) -
     return HTMLResponse(text, status, HEADERS)
 
 
+def redirect(path: str) -> Response:
+    return RedirectResponse(path, 303, HEADERS)
+
+
 def page_router() -> APIRouter:
     """Return a router for the routes of a page, whose errors are pages as well."""
     return APIRouter(
-        route_class=_PageRoute,
-        include_in_schema=False,
-        default_response_class=HTMLResponse,
+        route_class=_PageRoute, include_in_schema=False, default_response_class=HTMLResponse
     )
 
 
 class _PageRoute(APIRoute):
-    """A route whose problems are shown to people."""
-
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler."""
         handle = super().get_route_handler()
 
         async def shown(request: Request) -> Response:
             try:
                 return await handle(request)
-            except Refused as error:
-                return _shown(request, error.problem)
+            except DataApiRefused as error:
+                problem = error.problem
             except (MediatorError, HttpError) as error:
-                return _shown(request, problem_of(error).document())
+                problem = problem_of(error).document()
             except RequestValidationError as error:
                 locations = [
                     Location(str(e["loc"][-1]), str(e["msg"])) for e in error.errors()[:20]
                 ]
-                problem = problem_of(HttpError(INVALID, "It cannot be read.", locations=locations))
-                return _shown(request, problem.document())
+                problem = HttpError(INVALID, "It cannot be read.", locations=locations).document()
+            return render(request, "problem.html", problem["status"], problem=problem)
 
         return shown
-
-
-def _shown(request: Request, problem: dict[str, Any]) -> Response:
-    return render(request, "problem.html", problem["status"], problem=problem)
 
 
 _LARGEST: Final = 4_096
@@ -92,9 +85,5 @@ _LARGEST: Final = 4_096
 async def read_form(
     request: Request, allowed: frozenset[str], largest: int = _LARGEST
 ) -> dict[str, str]:
-    """Read a form.
-
-    Raises:
-        HttpError: It is too large, or has a field that is unknown or doubled.
-    """
+    """Raises HttpError if the form is too large, or has an unknown or a duplicate field."""
     return parse_query(await read_limited(request, largest), allowed)

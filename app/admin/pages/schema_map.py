@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import Query, Request, Response
 
+from app.admin.api.responses import OfDatabase
 from app.admin.pages.data_client import chosen_database
 from app.admin.pages.page import Page, page_router, render
 from mediator.control.plane import ControlPlane
@@ -18,13 +19,11 @@ router = page_router()
 _ROOT: Final = "*"
 _LONGEST: Final = 127
 
-Database = Annotated[str | None, Query(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 NodeName = Annotated[str | None, Query(max_length=_LONGEST)]
 
 
 @router.get("/map")
-async def show(request: Request, database: Database = None, node: NodeName = None) -> Response:
-    """Show the tree of a database, and one of its nodes closely."""
+async def show(request: Request, database: OfDatabase = None, node: NodeName = None) -> Response:
     control: ControlPlane = request.app.state.control
     databases, name = await chosen_database(request, database)
     context: dict[str, Any] = {"databases": databases, "database": name, "summary": None}
@@ -62,7 +61,6 @@ def _first_node(nodes: dict[str, Any]) -> str:
 
 
 def _tree(summary: dict[str, Any]) -> list[dict[str, Any]]:
-    """Arrange the nodes by class and cache group."""
     return [
         {
             "name": class_name,

@@ -35,7 +35,7 @@ def purges(registry: CollectorRegistry) -> dict[str, dict[str, float]]:
 
 
 def _each(buckets: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Return the count of each bucket, which Prometheus cumulates."""
+    # Prometheus cumulates the counts of buckets.
     before = [0.0, *(count for _, count in buckets)]
     return [
         (bound, count - less) for (bound, count), less in zip(buckets, before[:-1], strict=True)

@@ -31,7 +31,6 @@ PAGES: Final[tuple[Page, ...]] = (
 
 
 def mount_pages(app: FastAPI, pages: Sequence[Page] = PAGES) -> None:
-    """Serve pages and their files."""
     site = _Site(pages)
     app.state.site = site
     app.include_router(site.assets.router())
@@ -40,8 +39,6 @@ def mount_pages(app: FastAPI, pages: Sequence[Page] = PAGES) -> None:
 
 
 class _Site:
-    """Renders templates, with the menu around them."""
-
     def __init__(self, pages: Sequence[Page]) -> None:
         self.assets = Assets(Path(__file__).parent / "static")
         self._pages = tuple(pages)
@@ -57,6 +54,7 @@ class _Site:
 
     def render(self, path: str, template: str, **context: Any) -> str:
         """Return a template as text; `path` is of the page that it belongs to."""
+        # Whole segments are compared, and the longest path wins: "/" is a prefix of every page.
         page = max(
             (page for page in self._pages if (path + "/").startswith(page.path.rstrip("/") + "/")),
             key=lambda page: len(page.path),
@@ -88,18 +86,18 @@ class Assets:
         self._digest = digest.hexdigest()
 
     def address(self, name: str) -> str:
-        """Return the address of a file."""
         if name not in self._files:
             raise KeyError(name)
         return f"/static/{self._digest}/{name}"
 
     def router(self) -> APIRouter:
-        """Return the route that serves them."""
         router = APIRouter(include_in_schema=False)
         router.get("/static/{digest}/{name:path}")(self._serve)
         return router
 
     async def _serve(self, digest: str, name: str) -> Response:
+        # Caches keep this for a year: under the digest of another release it would be the wrong
+        # file.
         content = self._files.get(name) if digest == self._digest else None
         if content is None:
             raise HttpError(ROUTE_NOT_FOUND, "There is no such file.")

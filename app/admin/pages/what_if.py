@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import Query, Request, Response
+from fastapi import Request, Response
 
+from app.admin.api.responses import OfDatabase
 from app.admin.pages.data_client import chosen_database
 from app.admin.pages.page import Page, page_router, render
 from app.admin.pages.schema_map import colours_of
@@ -23,11 +24,9 @@ _SPAN: Final = 6.0
 _MOST: Final = 40
 """Sliders of a page; a schema with more annotations shows those of the nodes that come first."""
 
-Database = Annotated[str | None, Query(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
-
 
 @router.get("/what-if")
-async def show(request: Request, database: Database = None) -> Response:
+async def show(request: Request, database: OfDatabase = None) -> Response:
     """Show the sliders, and what follows from those that the address says were moved."""
     control: ControlPlane = request.app.state.control
     databases, name = await chosen_database(request, database)
@@ -90,9 +89,7 @@ def _measured(
             yield node, f"{pointer}/annotations/{index}", annotation
 
 
-def _of_annotations(
-    annotated: list[tuple[str, str, dict[str, Any]]],
-) -> Iterator[dict[str, Any]]:
+def _of_annotations(annotated: list[tuple[str, str, dict[str, Any]]]) -> Iterator[dict[str, Any]]:
     for node, pointer, annotation in annotated[:_MOST]:
         for what in ("weight", "goal"):
             if annotation.get(what):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
@@ -25,13 +25,11 @@ _MOST: Final = 200
 """Streams at the same time: each of them reads the catalogue once a second."""
 
 
+@dataclass(eq=False)
 class RunStreams:
-    """Event streams of runs."""
-
-    def __init__(self, runs: CatalogueRuns) -> None:
-        self._runs = runs
-        self._count = 0
-        self._ended = False
+    _runs: CatalogueRuns
+    _count: int = field(default=0, init=False)
+    _ended: bool = field(default=False, init=False)
 
     def end(self) -> None:
         """End all streams soon, so that the process can end."""
@@ -55,6 +53,8 @@ class RunStreams:
     async def _events(
         self, run: StoredRun, request: Request, permission: Permission
     ) -> AsyncIterator[bytes]:
+        # Counted here, not in `follow`: a generator that never starts would not reach its
+        # `finally`.
         self._count += 1
         gone = asyncio.create_task(disconnected(request))
         sent_at = monotonic()
@@ -75,12 +75,12 @@ class RunStreams:
             gone.cancel()
 
     async def _newer(self, run: StoredRun) -> StoredRun | None:
-        with suppress(Unavailable):  # the next poll may succeed
-            try:
-                return await self._runs.find(run.database_id, run.id)
-            except NotFound:
-                return None
-        return run
+        try:
+            return await self._runs.find(run.database_id, run.id)
+        except NotFound:
+            return None
+        except Unavailable:  # the next poll may succeed
+            return run
 
 
 def run_document(run: StoredRun, *, whole: bool) -> dict[str, Any]:
@@ -98,11 +98,9 @@ def run_document(run: StoredRun, *, whole: bool) -> dict[str, Any]:
     }
     if not whole:
         return document
-    progress: dict[str, Any] = {
-        name: run.progress[name] for name in _PROGRESS if name in run.progress
-    }
-    outcome: dict[str, Any] = {name: run.outcome[name] for name in _OUTCOME if name in run.outcome}
-    return {**document, **progress, **outcome, "job": job}
+    for names, known in ((_PROGRESS, run.progress), (_OUTCOME, run.outcome)):
+        document |= {name: known[name] for name in names if name in known}
+    return {**document, "job": job}
 
 
 def _event(run: StoredRun) -> bytes:

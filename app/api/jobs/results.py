@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
@@ -12,12 +13,11 @@ from app.api.cursors import Cursors
 from app.api.jobs.rights import RunRights
 from app.api.jobs.runs import JobBackend, require_backend
 from app.api.models.jobs import ResultParameters
-from app.api.options import DataOptions
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE
 from app.api.routed_request import RoutedRequest
 from app.http.message import Response, forbid_body
-from app.http.negotiation import FILES, asks_for
+from app.http.negotiation import FILES, accepts_by_name
 from app.http.paths import parse_query
 from app.http.validation import parse_parameters
 from mediator.base.errors import Conflict, Invalid, Location, ResultGone, Unavailable
@@ -27,24 +27,22 @@ from spark_jobs.runner.results import ResultFiles
 __all__ = ["RunResults"]
 
 
+@dataclass(eq=False)
 class RunResults:
-    """Results of runs."""
+    """`_most` is the largest page, in rows."""
 
-    def __init__(
-        self, directory: Directory, job_backend: JobBackend | None, options: DataOptions
-    ) -> None:
-        self._rights = RunRights(directory)
-        self._directory = directory
-        self._job_backend = job_backend
-        self._most = options.page_limit
-        self._cursors = Cursors(options.cursor_key)
+    _directory: Directory
+    _rights: RunRights
+    _job_backend: JobBackend | None
+    _cursors: Cursors
+    _most: int
 
     async def get(self, routed: RoutedRequest) -> Response:
-        """Answer a page of rows; or all of them, if Accept names the type of a file."""
+        """Answer a page of rows, or all of them if Accept names the type of a file."""
         job_backend = require_backend(self._job_backend)
         forbid_body(routed.request)
         accept = routed.request.headers.get(b"accept", "")
-        type_ = next((type_ for type_ in FILES if asks_for(accept, type_)), None)
+        type_ = next((type_ for type_ in FILES if accepts_by_name(accept, type_)), None)
         if type_ is not None:
             parse_query(routed.request.query, frozenset())
         parameters = parse_parameters(ResultParameters, routed.request.query)

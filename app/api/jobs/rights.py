@@ -9,6 +9,7 @@ it writes into, too.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from app.api.resources import Directory
@@ -24,14 +25,13 @@ Permission: TypeAlias = Callable[[], bool]
 """Whether what was permitted is still permitted."""
 
 
+@dataclass(frozen=True, slots=True)
 class RunRights:
     """Authorises requests for runs; all its methods raise what `Access.require` does."""
 
-    def __init__(self, directory: Directory) -> None:
-        self._directory = directory
+    _directory: Directory
 
     async def require_submission(self, access: Access, database: str, job: Job) -> None:
-        """Return if a job may be submitted."""
         for class_name in job.reads:
             await self._require(access, Scope.READ, database, class_name)
             access.require_all(database, class_name)
@@ -39,7 +39,7 @@ class RunRights:
             await self._require_write(access, database, job.into.class_name)
 
     async def require_view(self, access: Access, run: StoredRun) -> Permission:
-        """Return if a run may be shown, and how to check that later again."""
+        """Return a check, for later, of whether the run may still be shown."""
         reads = _stored_reads(access, run)
         for class_name in reads:
             await self._require(access, Scope.READ, run.database, class_name)
@@ -54,7 +54,6 @@ class RunRights:
         )
 
     async def require_control(self, access: Access, run: StoredRun) -> None:
-        """Return if a run may be cancelled or resumed."""
         await self.require_view(access, run)
         if writes := run.document.get("writes"):
             await self._require_write(access, run.database, writes)
@@ -70,7 +69,7 @@ class RunRights:
 
 
 def _stored_reads(access: Access, run: StoredRun) -> list[str]:
-    """Return the classes that a run reads; they are unknown if it has another version.
+    """Return the classes that a run reads; none if its document has another version.
 
     Only administrators of the database may see such a run.
     """

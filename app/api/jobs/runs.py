@@ -14,14 +14,13 @@ from app.api.cursors import Cursors
 from app.api.jobs.progress import RunStreams, run_document
 from app.api.jobs.rights import RunRights
 from app.api.models.jobs import RunListParameters, SubmissionParameters
-from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory
-from app.api.responses import JSON_TYPE, NO_STORE
+from app.api.responses import JSON_TYPE, NO_STORE, REPLAYED, answer_events
 from app.api.routed_request import RoutedRequest
 from app.http.idempotency import OperationIds
 from app.http.jsonbody import parse_json
 from app.http.message import Headers, Response, forbid_body, read_body
-from app.http.negotiation import EVENT_STREAM, JSON, asks_for
+from app.http.negotiation import EVENT_STREAM, JSON, accepts_by_name
 from app.http.paths import parse_query
 from app.http.validation import parse_parameters
 from mediator.access.authorisation import Access
@@ -32,13 +31,12 @@ from mediator.query.parser import parse_query_document
 from spark_jobs.runner.job import Into, Job, parse_job
 from spark_jobs.runner.port import ColumnType, Input
 from spark_jobs.runner.specification import ClassSource, SpecInvalid
-from spark_jobs.sinks.fitting import misfits
+from spark_jobs.sinks.classes import misfits
 
 __all__ = ["JobBackend", "Jobs", "require_backend"]
 
 _LARGEST: Final = 2**20
 _SEEN_WITHIN_S: Final = 60.0
-_REPLAYED: Final = (b"idempotency-replayed", b"true")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,29 +49,20 @@ class JobBackend:
     streams: RunStreams
 
 
+@dataclass(eq=False)
 class Jobs:
-    """The runs of a database; without a backend there are no jobs here."""
-
-    def __init__(
-        self,
-        directory: Directory,
-        job_backend: JobBackend | None,
-        options: DataOptions,
-        ids: OperationIds,
-    ) -> None:
-        self._directory = directory
-        self._rights = RunRights(directory)
-        self._job_backend = job_backend
-        self._ids = ids
-        self._most_bytes = min(options.max_body_bytes, _LARGEST)
-        self._cursors = Cursors(options.cursor_key)
+    _directory: Directory
+    _rights: RunRights
+    _job_backend: JobBackend | None
+    _cursors: Cursors
+    _ids: OperationIds
+    _most_bytes: int
 
     async def post(self, routed: RoutedRequest) -> Response:
-        """Queue a job, and answer 202."""
         job_backend = require_backend(self._job_backend)
         routed.media_type(JSON)
         parameters = parse_parameters(SubmissionParameters, routed.request.query)
-        raw = await read_body(routed.request, self._most_bytes)
+        raw = await read_body(routed.request, min(self._most_bytes, _LARGEST))
         document = parse_json(raw)
         database_id = (await self._directory.database(routed.database)).id
         job = _parse(document, routed.database)
@@ -93,13 +82,13 @@ class Jobs:
                 bound=bound,
             )
         if replayed:
+            # The earlier run shows objects as they were then: to see it may need more rights.
             await self._rights.require_view(routed.access, run)
         routed.request.phases.end("store")
         headers = [(b"location", f"/v1/{routed.database}/jobs/{run.id}".encode())]
-        return _answer(202, run, [*headers, _REPLAYED] if replayed else headers)
+        return _answer(202, run, [*headers, REPLAYED] if replayed else headers)
 
     async def list(self, routed: RoutedRequest) -> Response:
-        """List runs, newest first."""
         job_backend = require_backend(self._job_backend)
         forbid_body(routed.request)
         database_id = (await self._directory.database(routed.database)).id
@@ -115,16 +104,11 @@ class Jobs:
         return Response(200, [JSON_TYPE, NO_STORE], body)
 
     async def get(self, routed: RoutedRequest) -> Response:
-        """Show a run, or follow it by server-sent events until it has ended."""
         job_backend, run = await self._find(routed)
         permission = await self._rights.require_view(routed.access, run)
-        if not asks_for(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
+        if not accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
             return _answer(200, run)
-        headers = [(b"content-type", EVENT_STREAM.encode()), NO_STORE]
-        headers.append((b"x-accel-buffering", b"no"))
-        return Response(
-            200, headers, chunks=job_backend.streams.follow(run, routed.request, permission)
-        )
+        return answer_events(job_backend.streams.follow(run, routed.request, permission))
 
     async def delete(self, routed: RoutedRequest) -> Response:
         """Cancel a run: 202 while a worker still has it, 200 when it has ended."""
@@ -199,7 +183,7 @@ def _parse(document: Any, database: str) -> Job:
 
 
 def require_backend(job_backend: JobBackend | None) -> JobBackend:
-    """Return the backend; raises `Unavailable` if there is none."""
+    """Raises `Unavailable` if there is none."""
     if job_backend is None:
         raise Unavailable("There are no jobs here.", system="spark", retry_after_s=60)
     return job_backend
@@ -214,7 +198,6 @@ async def _require_worker(job_backend: JobBackend) -> None:
 
 
 def _require_room(access: Access, *, creates: bool) -> None:
-    """Return if a job creates nothing, or its tenant has room; raises `StorageFull` otherwise."""
     if creates and access.meter.room <= 0:
         raise access.meter.full()
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field, WithJsonSchema
 
 from app.http.problems import PROBLEM_TYPES
-from app.http.validation import Answer
+from app.http.validation import ResponseModel
 
 __all__ = [
     "ID_SCHEMA",
@@ -43,20 +43,20 @@ Count = Annotated[int, Field(ge=0)]
 Cursor = Annotated[str | None, Field(description="Cursor of the next page.")]
 
 
-class StoredObject(Answer):
+class StoredObject(ResponseModel):
     """An object: its id, and the fields of the class."""
 
     id: ObjectId
 
 
-class Location(Answer):
+class Location(ResponseModel):
     """Where a mistake is."""
 
     pointer: str
     detail: str
 
 
-class Problem(Answer):
+class Problem(ResponseModel):
     """A problem (RFC 9457)."""
 
     type: str = Field(json_schema_extra={"enum": [kind.uri for kind in PROBLEM_TYPES]})

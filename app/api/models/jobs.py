@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from app.api.models.common import Count, Cursor
-from app.http.validation import Answer, Parameters, WholeNumber
+from app.http.validation import Parameters, ResponseModel, WholeNumber
 
 __all__ = [
     "ResultParameters",
@@ -43,7 +43,7 @@ class ResultParameters(Parameters):
     limit: WholeNumber = Field(100, ge=1, le=1_000, description="Rows in a page at most.")
 
 
-class RunStage(Answer):
+class RunStage(ResponseModel):
     """How far a stage of a run is."""
 
     name: str
@@ -54,7 +54,7 @@ class RunStage(Answer):
     seconds: _Seconds
 
 
-class HeaviestBlock(Answer):
+class HeaviestBlock(ResponseModel):
     """A block of records that are compared with one another."""
 
     name: str
@@ -62,7 +62,7 @@ class HeaviestBlock(Answer):
     pairs: Count
 
 
-class Forecast(Answer):
+class Forecast(ResponseModel):
     """What a run is expected to cost."""
 
     rows: dict[str, Count]
@@ -73,7 +73,7 @@ class Forecast(Answer):
     notes: list[str]
 
 
-class Run(Answer):
+class Run(ResponseModel):
     """A run of a job; what follows `ended` is absent where it is not known yet, and in lists."""
 
     id: str
@@ -96,14 +96,14 @@ class Run(Answer):
     job: dict[str, Any] = Field({})
 
 
-class Runs(Answer):
+class Runs(ResponseModel):
     """A page of runs, newest first."""
 
     items: list[Run]
     next: Cursor
 
 
-class RunRows(Answer):
+class RunRows(ResponseModel):
     """A page of a result."""
 
     items: list[dict[str, Any]]

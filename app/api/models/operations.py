@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter, WithJsonSchema, with_config
 from typing_extensions import TypedDict
 
 from app.api.models.common import JsonObject, Name, ObjectId, Problem, StoredObject
-from app.http.validation import STRICT, Answer, Body, parse_body
+from app.http.validation import STRICT, Body, ResponseModel, parse_body
 from mediator.transactions.model import MOST_READS, MOST_WRITES
 
 __all__ = [
@@ -98,7 +98,7 @@ class BatchRequest(Body):
     ] = Field(json_schema_extra={"maxItems": 1000})
 
 
-class OperationResult(Answer):
+class OperationResult(ResponseModel):
     """What became of one operation."""
 
     status: int = Field(ge=200, le=599)
@@ -129,7 +129,7 @@ class TransactionRequest(Body):
     operations: list[WriteItem] = Field([], max_length=MOST_WRITES)
 
 
-class TransactionResults(Answer):
+class TransactionResults(ResponseModel):
     """The results of the writes, in their order."""
 
     results: list[OperationResult]
@@ -146,10 +146,8 @@ def parse_batch(body: Any) -> list[Any]:
 
 
 def parse_operation(body: Any) -> BatchItem:
-    """Return one operation of a batch; raises `Invalid`."""
     return parse_body(_OPERATION, body, "The batch is malformed.")
 
 
 def parse_transaction(body: Any) -> TransactionRequest:
-    """Return a transaction; raises `Invalid`."""
     return parse_body(_TRANSACTION, body, "The transaction is malformed.")

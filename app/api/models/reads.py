@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from app.api.models.common import ID_SCHEMA, NAME_SCHEMA, Count, Problem
-from app.http.validation import Answer, Parameters, WholeNumber
+from app.http.validation import Parameters, ResponseModel, WholeNumber
 
 __all__ = [
     "Change",
@@ -25,7 +25,7 @@ __all__ = [
 _POSITION: Final[dict[str, Any]] = {"maxLength": 512}
 
 
-class Listing(Answer):
+class Listing(ResponseModel):
     """A page of objects, or of groups."""
 
     items: list[dict[str, Any]] = Field(
@@ -49,7 +49,7 @@ class ChangesParameters(Parameters):
     wait: WholeNumber = Field(0, ge=0, le=30, description="Seconds to wait for the first change.")
 
 
-class Change(Answer):
+class Change(ResponseModel):
     """A change of one cache group of an object."""
 
     id: str
@@ -64,7 +64,7 @@ class Change(Answer):
     time: datetime
 
 
-class Changes(Answer):
+class Changes(ResponseModel):
     """A page of changes, and the position after it."""
 
     changes: list[Change]
@@ -82,7 +82,7 @@ class SketchParameters(Parameters):
     )
 
 
-class ClientFilter(Answer):
+class ClientFilter(ResponseModel):
     """The filter by which a client knows which of its copies to revalidate."""
 
     version: Count
@@ -118,7 +118,7 @@ class ExportParameters(Parameters):
     )
 
 
-class ImportSummary(Answer):
+class ImportSummary(ResponseModel):
     """What became of an import."""
 
     imported: Count

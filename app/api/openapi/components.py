@@ -26,7 +26,6 @@ __all__ = ["COMPONENTS", "parameters_of", "ref"]
 
 
 def ref(kind: str, name: str) -> dict[str, Any]:
-    """Refer to a component."""
     return {"$ref": f"#/components/{kind}/{name}"}
 
 
@@ -147,7 +146,6 @@ _MODELS: Final[dict[str, Any]] = {
 
 
 def _schemas() -> dict[str, Any]:
-    """Return the JSON Schemas of all models, each under its name."""
     inputs: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = [
         (name, "validation", TypeAdapter(model)) for name, model in _MODELS.items()
     ]
@@ -159,7 +157,6 @@ def _schemas() -> dict[str, Any]:
 
 
 def parameters_of(model: type[Parameters]) -> list[dict[str, Any]]:
-    """Return the parameters of a query as OpenAPI describes them."""
     properties = model.model_json_schema()["properties"]
     return [_in_query(name, schema) for name, schema in properties.items()]
 
@@ -234,7 +231,7 @@ _PARAMETERS: Final[dict[str, Any]] = {
         "allow_scan", "query", {"enum": ["true", "false"]}, "Whether all objects may be read."
     ),
     "explain": _parameter(
-        "explain", "query", {"enum": ["true", "false"]}, "Tell how the query was carried out."
+        "explain", "query", {"enum": ["true", "false"]}, "Explain how the query was carried out."
     ),
     "ifMatch": _parameter("If-Match", "header", _TAGS, "RFC 9110, section 13.1.1."),
     "ifNoneMatch": _parameter("If-None-Match", "header", _TAGS, "RFC 9110, section 13.1.2."),
@@ -243,35 +240,34 @@ _PARAMETERS: Final[dict[str, Any]] = {
 }
 
 
-def _header(description: str) -> dict[str, Any]:
-    return {"description": description, "schema": {"type": "string"}}
-
-
-_HEADERS: Final[dict[str, Any]] = {
-    "ETag": _header("The version of the resource."),
-    "Cache-Control": _header("RFC 9111."),
-    "CDN-Cache-Control": _header("RFC 9213: for how long shared caches may keep the answer."),
-    "Cache-Groups": _header("RFC 9875: tags by which caches forget the answer."),
-    "Cache-Status": _header("RFC 9211: whether the sketch or a store answered."),
-    "Portolan-Expires": _header("When the answer expires, in microseconds since 1970."),
-    "Portolan-As-Of": _header("When the answer was true, in microseconds of the sketch's clock."),
-    "Portolan-Sketch-Time": _header("When the bits of the filter held, likewise."),
-    "Location": _header("The address of the new object."),
-    "Portolan-Position": _header("Names the versions written, for Prefer: at-least."),
-    "Portolan-Partial": _header("Groups that are still to be rolled forward."),
-    "Preference-Applied": _header("RFC 7240, section 3."),
-    "Idempotency-Replayed": _header("true: the answer of the first request."),
-    "Server-Timing": _header("Milliseconds of each phase."),
-    "X-Request-Id": _header("The id of the request."),
-    "Retry-After": _header("Seconds."),
-    "Accept-Patch": _header("RFC 5789, section 3.1."),
-    "Allow": _header("RFC 9110, section 10.2.1."),
+_HEADERS: Final = {
+    "ETag": "The version of the resource.",
+    "Cache-Control": "RFC 9111.",
+    "CDN-Cache-Control": "RFC 9213: for how long shared caches may keep the answer.",
+    "Cache-Groups": "RFC 9875: tags by which caches forget the answer.",
+    "Cache-Status": "RFC 9211: whether the sketch or a store answered.",
+    "Portolan-Expires": "When the answer expires, in microseconds since 1970.",
+    "Portolan-As-Of": "When the answer was true, in microseconds of the sketch's clock.",
+    "Portolan-Sketch-Time": "When the bits of the filter held, likewise.",
+    "Location": "The address of the new object.",
+    "Portolan-Position": "Names the versions written, for Prefer: at-least.",
+    "Portolan-Partial": "Groups that are still to be rolled forward.",
+    "Preference-Applied": "RFC 7240, section 3.",
+    "Idempotency-Replayed": "true: the answer of the first request.",
+    "Server-Timing": "Milliseconds of each phase.",
+    "X-Request-Id": "The id of the request.",
+    "Retry-After": "Seconds.",
+    "Accept-Patch": "RFC 5789, section 3.1.",
+    "Allow": "RFC 9110, section 10.2.1.",
 }
 
 COMPONENTS: Final[dict[str, Any]] = {
     "schemas": _schemas(),
     "parameters": _PARAMETERS,
-    "headers": _HEADERS,
+    "headers": {
+        name: {"description": description, "schema": {"type": "string"}}
+        for name, description in _HEADERS.items()
+    },
     "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
 }
 """Merged into the components of the service's document."""

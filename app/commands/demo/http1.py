@@ -15,16 +15,13 @@ from typing import cast
 
 import httptools
 
-__all__ = ["Connection", "Record", "Window", "render"]
+__all__ = ["LaneRecord", "LoadConnection", "Window", "render"]
 
 _FIRST_ERROR = 400
 
 
 def render(
-    method: str,
-    target: str,
-    body: bytes = b"",
-    headers: Mapping[str, str] | None = None,
+    method: str, target: str, body: bytes = b"", headers: Mapping[str, str] | None = None
 ) -> bytes:
     """Return the bytes of a request; its length is stated if it has a body."""
     fields = {"Host": "localhost", **(headers or {})}
@@ -43,7 +40,7 @@ class Window:
 
 
 @dataclass(slots=True)
-class Record:
+class LaneRecord:
     """The answers to the requests of a lane.
 
     Attributes:
@@ -57,13 +54,11 @@ class Record:
     refused: dict[int, int] = field(default_factory=dict)
 
 
-class Connection(asyncio.Protocol):
+class LoadConnection(asyncio.Protocol):
     """Sends one request after the other until the window ends.
 
     Args:
         requests: What to send; never ends.
-        window: The time that counts.
-        record: Where answers are noted.
         every_s: Seconds from one request to the next; None: as soon as the last one is answered.
             A request that leaves late is measured from when it was due.
     """
@@ -72,7 +67,7 @@ class Connection(asyncio.Protocol):
         self,
         requests: Iterator[bytes],
         window: Window,
-        record: Record,
+        record: LaneRecord,
         every_s: float | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
@@ -86,18 +81,15 @@ class Connection(asyncio.Protocol):
         self.ended: asyncio.Future[None] = self._loop.create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
         # uvloop's transports do not inherit from asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         self._due = perf_counter()
         self._send()
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came."""
         self._parser.feed_data(data)
 
     def on_message_complete(self) -> None:
-        """Note an answer, and go on."""
         now = perf_counter()
         self._note(now)
         if now >= self._window.end:
@@ -106,6 +98,7 @@ class Connection(asyncio.Protocol):
             self._due = now
             self._send()
         else:
+            # Not from now: a slow answer would hide the wait of the requests behind it.
             self._due += self._every_s
             self._loop.call_later(max(0.0, self._due - now), self._send)
 

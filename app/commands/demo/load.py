@@ -9,7 +9,8 @@ from array import array
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from itertools import chain, cycle
+from functools import partial
+from itertools import cycle
 from time import perf_counter
 from types import TracebackType
 from typing import Self, TypeVar
@@ -17,9 +18,9 @@ from typing import Self, TypeVar
 import uvloop
 
 from app.commands.demo.failed import Failed
-from app.commands.demo.http1 import Connection, Record, Window
+from app.commands.demo.http1 import LaneRecord, LoadConnection, Window
 
-__all__ = ["Lane", "LoadProcess", "Plan", "SeparateProcess", "Tally"]
+__all__ = ["LoadLane", "LoadPlan", "LoadProcess", "LoadResult", "SeparateProcess"]
 
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ _GRACE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class LoadLane:
     """Requests of one kind, sent in order, again and again.
 
     Attributes:
@@ -43,7 +44,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LoadPlan:
     """What to send where, all lanes at the same time.
 
     Attributes:
@@ -53,13 +54,13 @@ class Plan:
 
     host: str
     port: int
-    lanes: Sequence[Lane]
+    lanes: Sequence[LoadLane]
     seconds: float
     warm_s: float = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class LoadResult:
     """The result of one lane.
 
     Attributes:
@@ -75,7 +76,6 @@ class Tally:
 
     @property
     def rate(self) -> float:
-        """Operations per second."""
         return len(self.latencies) * self.operations / self.seconds
 
     def percentile(self, share: float) -> float:
@@ -86,7 +86,7 @@ class Tally:
 
 
 class SeparateProcess:
-    """Calls functions in a separate process, while it is entered."""
+    """Calls functions in another process, from when it is entered until it is left."""
 
     def __init__(self) -> None:
         spawn = multiprocessing.get_context("spawn")
@@ -95,7 +95,6 @@ class SeparateProcess:
         self._pool = ProcessPoolExecutor(1, spawn, signal.signal, ignore)
 
     async def call(self, function: Callable[..., T], *arguments: object) -> T:
-        """Return what a function returns there; raises what it raises."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, function, *arguments)
 
@@ -114,51 +113,39 @@ class SeparateProcess:
 
 
 class LoadProcess(SeparateProcess):
-    """A load generator in a process of its own, which is started once and used many times."""
-
-    async def drive(self, plan: Plan) -> list[Tally]:
-        """Send what a plan says; return a tally for each lane, or raise `Failed` or `OSError`."""
+    async def drive(self, plan: LoadPlan) -> list[LoadResult]:
+        """Send what a plan says; return a result for each lane, or raise `Failed` or `OSError`."""
         return await self.call(_drive, plan)
 
 
-def _drive(plan: Plan) -> list[Tally]:
+def _drive(plan: LoadPlan) -> list[LoadResult]:
     return uvloop.run(_send_all(plan))
 
 
-async def _send_all(plan: Plan) -> list[Tally]:
+async def _send_all(plan: LoadPlan) -> list[LoadResult]:
     begin = perf_counter() + plan.warm_s
     window = Window(begin, begin + plan.seconds)
-    records = [Record() for _ in plan.lanes]
+    lanes = [(lane, cycle(lane.requests), LaneRecord()) for lane in plan.lanes]
+    loop = asyncio.get_running_loop()
     opened = await asyncio.gather(
-        *chain.from_iterable(
-            _open(plan, lane, window, record)
-            for lane, record in zip(plan.lanes, records, strict=True)
+        *(
+            loop.create_connection(
+                partial(LoadConnection, requests, window, record, lane.every_s),
+                plan.host,
+                plan.port,
+            )
+            for lane, requests, record in lanes
+            for _ in range(lane.connections)
         )
     )
     async with asyncio.timeout(plan.warm_s + plan.seconds + _GRACE_S):
-        await asyncio.gather(*(connection.ended for connection in opened))
-    return [
-        _tally(plan.seconds, lane, record) for lane, record in zip(plan.lanes, records, strict=True)
-    ]
+        await asyncio.gather(*(connection.ended for _, connection in opened))
+    return [_result(plan.seconds, lane, record) for lane, _, record in lanes]
 
 
-def _open(plan: Plan, lane: Lane, window: Window, record: Record) -> list[asyncio.Task[Connection]]:
-    requests = cycle(lane.requests)
-    return [
-        asyncio.create_task(_connected(plan, Connection(requests, window, record, lane.every_s)))
-        for _ in range(lane.connections)
-    ]
-
-
-async def _connected(plan: Plan, connection: Connection) -> Connection:
-    loop = asyncio.get_running_loop()
-    await loop.create_connection(lambda: connection, plan.host, plan.port)
-    return connection
-
-
-def _tally(seconds: float, lane: Lane, record: Record) -> Tally:
+def _result(seconds: float, lane: LoadLane, record: LaneRecord) -> LoadResult:
     if record.refused:
         counts = ", ".join(f"{count} times {status}" for status, count in record.refused.items())
         raise Failed(f"the service answered {counts}")
     latencies = array("d", sorted(record.latencies))
-    return Tally(seconds, latencies, lane.operations, record.acknowledged * lane.operations)
+    return LoadResult(seconds, latencies, lane.operations, record.acknowledged * lane.operations)

@@ -99,7 +99,7 @@ def affordable(
         lost = [a["require"] for a in annotations if a.get("require", "") not in {"", *offered}]
         if lost:
             annotated["annotations"] = [a for a in annotations if a.get("require") not in lost]
-            dropped.append(f"{node} asks for {', '.join(lost)}, which no system here offers")
+            dropped.append(f"{node} requires {', '.join(lost)}, which no system here offers")
     return affordable_schema, dropped
 
 

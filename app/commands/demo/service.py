@@ -17,10 +17,10 @@ import httpx
 
 from app.commands.demo.failed import Failed
 from app.service.interruption import interruptible
-from app.service.serving import serving
-from app.settings.main import HttpSettings, MediatorSettings
+from app.service.serving import Serving, serving
+from app.settings.main import CacheSettings, HttpSettings, MediatorSettings
 
-__all__ = ["RequestRefused", "Service", "portolan", "succeed"]
+__all__ = ["RequestFailed", "Service", "portolan", "serving_here", "succeed"]
 
 _TIMEOUT_S = 60.0
 _BATCH = 1_000
@@ -29,20 +29,15 @@ _LAG_S = 2.0
 """The gauges are measured once a second: a feed with nothing to do shows a little more than one."""
 
 
-class RequestRefused(Failed):
-    """The service answered a request with a problem."""
-
+class RequestFailed(Failed):
     def __init__(self, answer: httpx.Response) -> None:
-        self.status = answer.status_code
         self.detail: str = answer.json().get("detail", "")
         request = answer.request
-        super().__init__(f"{request.method} {request.url}: {self.status} {self.detail}")
+        super().__init__(f"{request.method} {request.url}: {answer.status_code} {self.detail}")
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A running service, with clients of its APIs."""
-
     data: httpx.AsyncClient
     admin: httpx.AsyncClient
 
@@ -58,18 +53,15 @@ class Service:
 
     @property
     def host(self) -> str:
-        """Where the data API listens."""
         return self.data.base_url.host
 
     @property
     def port(self) -> int:
-        """The data API's port."""
         port = urlsplit(str(self.data.base_url)).port
         assert port is not None
         return port
 
     async def systems(self) -> list[dict[str, Any]]:
-        """Describe the registered systems."""
         items: list[dict[str, Any]] = (await succeed(self.admin.get("systems")))["items"]
         return items
 
@@ -93,7 +85,6 @@ class Service:
             await succeed(self.admin.patch(f"systems/{system['name']}", json=body))
 
     async def set_schema(self, database: str, document: Any) -> dict[str, Any]:
-        """Set a schema; returns what the service answers, placements among it."""
         answer: dict[str, Any] = await succeed(self.admin.put(f"schemas/{database}", json=document))
         return answer
 
@@ -124,22 +115,35 @@ class Service:
 
 
 async def succeed(request: Any) -> Any:
-    """Await a request; return its JSON, or raise `RequestRefused`."""
+    """Await a request; return its JSON, or raise `RequestFailed`."""
     answer: httpx.Response = await request
     if answer.is_error:
-        raise RequestRefused(answer)
+        raise RequestFailed(answer)
     return answer.json()
 
 
 @contextlib.asynccontextmanager
 async def portolan(durability: Literal["second", "full"] = "second") -> AsyncIterator[Service]:
     """Run the service on embedded stores in a scratch directory, until the end or a signal."""
-    http = HttpSettings(port=0, admin_port=0, log_level="warning")
     with tempfile.TemporaryDirectory(prefix="portolan-bench-") as scratch:
         settings = MediatorSettings(embedded=True, data_dir=Path(scratch), durability=durability)
-        async with (
-            serving(http, settings) as running,
-            interruptible(running.ended),
-            Service.at(running.addresses.data, running.addresses.admin) as service,
-        ):
+        async with serving_here(settings) as (_, service):
             yield service
+
+
+@contextlib.asynccontextmanager
+async def serving_here(
+    settings: MediatorSettings, caching: CacheSettings | None = None
+) -> AsyncIterator[tuple[Serving, Service]]:
+    """Run a service in this process, on free ports; without `caching` it has no sketch.
+
+    Raises:
+        Interrupted: SIGINT or SIGTERM came meanwhile.
+    """
+    http = HttpSettings(port=0, admin_port=0, log_level="warning")
+    async with (
+        serving(http, settings, caching) as running,
+        interruptible(running.ended),
+        Service.at(running.addresses.data, running.addresses.admin) as service,
+    ):
+        yield running, service

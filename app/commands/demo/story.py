@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
+from rich.table import Column, Table
 
 from app.commands.demo.failed import Failed
-from app.commands.demo.load import Lane, LoadProcess, Tally
+from app.commands.demo.load import LoadLane, LoadProcess, LoadResult
 from app.commands.demo.newspaper import DECLARED, SCHEMA, affordable, objects, wholly_on
 from app.commands.demo.rounds import interleaved
-from app.commands.demo.service import RequestRefused, Service, succeed
+from app.commands.demo.service import RequestFailed, Service, succeed
 from app.commands.demo.workload import batched_hits, drive, single_hits, top_ten
 from app.service.interruption import Interrupted, interruptible
 from app.service.serving import Serving, serving
@@ -89,14 +89,14 @@ async def run_demo(
             console.print("Stopping the service and its stores.")
 
 
+@dataclass(frozen=True, slots=True)
 class _Demo:
-    """The demo against a service that runs."""
+    _console: Console
+    _running: Serving
+    _options: DemoOptions
 
-    def __init__(self, console: Console, running: Serving, options: DemoOptions) -> None:
-        self._console = console
-        self._running = running
-        self._options = options
-        self._say = console.print
+    def _say(self, what: str | Table) -> None:
+        self._console.print(what)
 
     async def run(self) -> None:
         addresses = self._running.addresses
@@ -138,11 +138,11 @@ class _Demo:
         for database, document in schemas.items():
             try:
                 await service.set_schema(database, document)
-            except RequestRefused as refused:
+            except RequestFailed as refused:
                 await self._keep(service, database, refused)
         return list(schemas)
 
-    async def _keep(self, service: Service, database: str, refused: RequestRefused) -> None:
+    async def _keep(self, service: Service, database: str, refused: RequestFailed) -> None:
         """Keep the schema of an earlier demo, if there is one."""
         names = [item["name"] for item in (await succeed(service.admin.get("schemas")))["items"]]
         if database not in names:
@@ -175,7 +175,7 @@ class _Demo:
             task = progress.add_task("Readers read", total=slices)
             async with LoadProcess() as load:
 
-                async def measure(lane: Lane) -> Tally:
+                async def measure(lane: LoadLane) -> LoadResult:
                     (tally,) = await drive(load, service, [lane], seconds)
                     progress.advance(task)
                     return tally
@@ -197,7 +197,7 @@ class _Demo:
         self._say(f"Most read: {articles}.")
 
 
-def _compare(name: str, tallies: dict[str, list[Tally]]) -> _Comparison:
+def _compare(name: str, tallies: dict[str, list[LoadResult]]) -> _Comparison:
     rates = {database: median(t.rate for t in each) for database, each in tallies.items()}
     p99 = {database: median(t.percentile(0.99) for t in each) for database, each in tallies.items()}
     return _Comparison(name, rates[MIXED], rates[SINGLE], p99[MIXED], p99[SINGLE])
@@ -230,18 +230,15 @@ def _invite(console: Console, running: Serving) -> None:
 
 
 def _systems_table(systems: Iterable[Mapping[str, Any]]) -> Table:
-    """Show the systems with what was observed and measured of them."""
-    table = Table(title="Systems, as probed, observed, calibrated and declared")
-    table.add_column("system")
-    table.add_column("server")
-    for heading in ("loses at most", "writes/s", "write", "reads/s", "read"):
-        table.add_column(heading, justify="right")
+    columns = [*map(Column, ("system", "server"))]
+    columns += _figures("loses at most", "writes/s", "write", "reads/s", "read")
+    table = Table(*columns, title="Systems, as probed, observed, calibrated and declared")
     for system in systems:
-        metrics = system["metrics"]
+        findings, metrics = system["findings"], system["metrics"]
         table.add_row(
             system["name"],
-            system["findings"]["server"],
-            _seconds(system["findings"]["durability_s"]),
+            findings["server"],
+            _NONE if findings["durability_s"] is None else f"{findings['durability_s']:g} s",
             _rate(metrics.get("write_throughput")),
             _milliseconds(metrics.get("write_latency")),
             _rate(metrics.get("read_throughput")),
@@ -251,33 +248,36 @@ def _systems_table(systems: Iterable[Mapping[str, Any]]) -> Table:
 
 
 def _placements_table(explained: Iterable[Mapping[str, Any]]) -> Table:
-    """Show where each field is, and why; fields that share a place share a row, unless scored."""
-    table = Table(title="Placements of the newspaper")
-    table.add_column("nodes")
-    table.add_column("system", no_wrap=True)
-    for heading in ("score", "runner-up", "margin"):
-        table.add_column(heading, justify="right")
-    table.add_column("why")
-    for names, node in _by_place(explained):
+    """Show where each field is, and why; one that was scored stands alone."""
+    rows: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for node in explained:
+        class_name = node["node"].partition(".")[0]
+        scored = node["node"] if node["score"] is not None else ""
+        rows.setdefault((class_name, node["system"], scored), []).append(node)
+    figures = _figures("score", "runner-up", "margin")
+    columns = [Column("nodes"), Column("system", no_wrap=True), *figures, Column("why")]
+    table = Table(*columns, title="Placements of the newspaper")
+    for (class_name, system, _), nodes in rows.items():
+        names = ", ".join(node["node"].partition(".")[2] for node in nodes)
+        score, margin = nodes[0]["score"], nodes[0]["margin"]
         table.add_row(
-            names,
-            node["system"],
-            _score(node["score"]),
-            *_margin(node["margin"]),
-            node["why"],
+            f"{class_name}: {names}",
+            system,
+            _NONE if score is None else f"{score:.3f}",
+            margin["runner_up"] if margin else _NONE,
+            f"{margin['ratio']:.0%}" if margin else _NONE,
+            nodes[0]["why"],
         )
     return table
 
 
 def _throughput_table(measured: Sequence[_Comparison], servers: Sequence[str]) -> Table:
-    """Show what was measured there and then, with and without polyglot placement."""
+    figures = _figures("placed, ops/s", "p99", "all on PostgreSQL, ops/s", "p99", "ratio")
     table = Table(
+        *[Column("work"), *figures],
         title="Throughput, measured here and now (medians of rounds in turns)",
         caption=f"Equal declared durability; {', '.join(servers)}.",
     )
-    table.add_column("work")
-    for heading in ("placed, ops/s", "p99", "all on PostgreSQL, ops/s", "p99", "ratio"):
-        table.add_column(heading, justify="right")
     for each in measured:
         table.add_row(
             each.work,
@@ -290,30 +290,8 @@ def _throughput_table(measured: Sequence[_Comparison], servers: Sequence[str]) -
     return table
 
 
-def _by_place(
-    explained: Iterable[Mapping[str, Any]],
-) -> list[tuple[str, Mapping[str, Any]]]:
-    """Name the fields that share a class and a system; one that was scored stands alone."""
-    rows: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
-    for node in explained:
-        class_name = node["node"].partition(".")[0]
-        scored = node["node"] if node["score"] is not None else ""
-        rows.setdefault((class_name, node["system"], scored), []).append(node)
-    return [
-        (
-            f"{class_name}: {', '.join(node['node'].partition('.')[2] for node in nodes)}",
-            nodes[0],
-        )
-        for (class_name, _, _), nodes in rows.items()
-    ]
-
-
-def _margin(margin: Mapping[str, Any] | None) -> tuple[str, str]:
-    return (margin["runner_up"], f"{margin['ratio']:.0%}") if margin else (_NONE, _NONE)
-
-
-def _score(score: float | None) -> str:
-    return _NONE if score is None else f"{score:.3f}"
+def _figures(*headings: str) -> list[Column]:
+    return [Column(heading, justify="right") for heading in headings]
 
 
 def _rate(rate: float | None) -> str:
@@ -322,7 +300,3 @@ def _rate(rate: float | None) -> str:
 
 def _milliseconds(seconds: float | None) -> str:
     return _NONE if seconds is None else f"{seconds * 1000:.2f} ms"
-
-
-def _seconds(seconds: float | None) -> str:
-    return _NONE if seconds is None else f"{seconds:g} s"

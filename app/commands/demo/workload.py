@@ -9,7 +9,7 @@ from typing import TypeVar
 import orjson
 
 from app.commands.demo.http1 import render
-from app.commands.demo.load import Lane, LoadProcess, Plan, Tally
+from app.commands.demo.load import LoadLane, LoadPlan, LoadProcess, LoadResult
 from app.commands.demo.service import Service, succeed
 
 __all__ = ["BATCH", "batched_hits", "draw", "drive", "single_hits", "top_ten", "total_hits"]
@@ -35,40 +35,35 @@ def draw(things: Sequence[T], count: int, seed: int) -> list[T]:
 
 def single_hits(
     database: str, seed: int, connections: int = 16, every_s: float | None = None
-) -> Lane:
-    """Count hits one by one, with operator patches."""
+) -> LoadLane:
     body = orjson.dumps(_HIT)
     drawn = draw(_ARTICLES, _SINGLES, seed)
     paths = (f"/v1/{database}/articles/{id_}" for id_ in drawn)
-    return Lane(
+    return LoadLane(
         [render("PATCH", path, body, _UPDATE) for path in paths], connections, every_s=every_s
     )
 
 
-def batched_hits(database: str, seed: int, connections: int = 4) -> Lane:
-    """Count hits in batches of 100."""
+def batched_hits(database: str, seed: int, connections: int = 4) -> LoadLane:
     drawn = draw(_ARTICLES, _BATCHES * BATCH, seed)
     batches = [drawn[at : at + BATCH] for at in range(0, len(drawn), BATCH)]
     path = f"/v1/{database}/batch"
     requests = [render("POST", path, _batch(ids), _BATCH) for ids in batches]
-    return Lane(requests, connections, operations=BATCH)
+    return LoadLane(requests, connections, operations=BATCH)
 
 
-def top_ten(database: str, connections: int = 1, every_s: float | None = None) -> Lane:
-    """Read the ten articles that were hit most."""
+def top_ten(database: str, connections: int = 1, every_s: float | None = None) -> LoadLane:
     path = f"/v1/{database}/articles?order=-hits&limit=10&fields=hits"
-    return Lane([render("GET", path)], connections, every_s=every_s)
+    return LoadLane([render("GET", path)], connections, every_s=every_s)
 
 
 async def drive(
-    load: LoadProcess, service: Service, lanes: list[Lane], seconds: float
-) -> list[Tally]:
-    """Send lanes to a service at the same time."""
-    return await load.drive(Plan(service.host, service.port, lanes, seconds))
+    load: LoadProcess, service: Service, lanes: list[LoadLane], seconds: float
+) -> list[LoadResult]:
+    return await load.drive(LoadPlan(service.host, service.port, lanes, seconds))
 
 
 async def total_hits(service: Service, database: str) -> int:
-    """Add up the counters of all articles."""
     listing = service.data.get(f"{database}/articles", params={"fields": "hits", "limit": "100"})
     return sum(item["hits"] for item in (await succeed(listing))["items"])
 

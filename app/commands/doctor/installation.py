@@ -65,7 +65,6 @@ def examine(settings: MediatorSettings, *, embedded: bool) -> list[Finding]:
 
 
 def examine_tls(http: HttpSettings) -> list[Finding]:
-    """Look at the certificates that the settings name."""
     try:
         return [_certificate(certificate) for certificate in certificates(http).values()]
     except MissingSetting as error:
@@ -73,7 +72,6 @@ def examine_tls(http: HttpSettings) -> list[Finding]:
 
 
 def examine_environment() -> list[Finding]:
-    """Look for variables that look like settings and are none."""
     return [Finding("setting", False, warning) for warning in unknown_settings(os.environ)]
 
 
@@ -132,7 +130,6 @@ def _spark() -> Finding:
 
 
 def examine_gpu() -> list[Finding]:
-    """Look for a GPU, where the settings let one take part."""
     jobs = JobSettings()
     if jobs.gpu == "never" or not is_here(jobs.spark):
         return []
@@ -147,7 +144,6 @@ def examine_gpu() -> list[Finding]:
 
 
 async def examine_databases(settings: MediatorSettings) -> list[Finding]:
-    """Look at the catalogue and the systems that the settings name."""
     systems = [await _system(system) for system in settings.systems]
     return [await _catalogue(settings), *systems]
 

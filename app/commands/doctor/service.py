@@ -44,7 +44,7 @@ def _elsewhere(said: str) -> Finding:
 
 def _refused(url: str, status: int) -> Finding:
     if status in _NOT_LET_IN:
-        said = f"{url} asks for a key of the operator that is granted admin ({status})"
+        said = f"{url} requires a key of the operator that is granted admin ({status})"
         remedy = "Give it in PORTOLAN_KEY, or in a file by --key-file."
         return Finding("admin API", False, said, remedy, fatal=True)
     return Finding("admin API", False, f"{url} answered {status}", fatal=True)

@@ -18,8 +18,8 @@ local function is_before(one, other)
   return #one < #other
 end
 
--- The number of the count at `key`, which only rises; `advance`: the next one. Numbers say what
--- came first, and nothing else: the clock only makes them unlike those of a count that was lost.
+-- The number of the counter at `key`, which only rises; `advance`: the next one. Numbers say what
+-- came first, and nothing else: the clock only makes them unlike those of a counter that was lost.
 -- Where another server goes on, or the same one with an older state, numbers are skipped that may
 -- have been given out since that state: no number from before is above one that is given out, or
 -- read, here.
@@ -43,8 +43,8 @@ local function retired(ago)
   return base .. 'retired:' .. (math.floor(redis.call('TIME')[1] / RETIRED_KEPT_S) - ago)
 end
 
--- Whether the feed has lost something that a writer appended. One that was retired, and is alive,
--- comes back with its count: the feed has lost nothing by retiring it.
+-- Whether the feed has lost changes that a writer appended. A writer that was retired, and is
+-- alive, comes back with its count: the feed has lost nothing by retiring it.
 local function lacks(writer, count)
   local known = redis.call('HGET', base .. 'appends', writer)
   for ago = 0, 1 do

@@ -1,4 +1,4 @@
--- Publishes up to when all that a replica wrote itself is in the feed.
+-- Publishes up to when all changes that a replica made itself are in the feed.
 -- KEYS: prefix. ARGV: generation proposed, writer, until, how often the writer has appended.
 -- Returns 1; -2: went back.
 

@@ -1,5 +1,5 @@
 -- Removes replicas whose writes have been swept, unless they have registered again meanwhile; how
--- often they appended is kept for a time, as one that is alive may come back later.
+-- often they appended is kept for a while, as one that is alive may come back.
 -- KEYS: prefix, the writers. ARGV: rows of system, replica, what it had published before the sweep.
 
 for at = 1, #ARGV, 3 do

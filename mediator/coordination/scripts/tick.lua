@@ -1,4 +1,4 @@
--- Counts on, and returns the number.
--- KEYS: the count.
+-- Returns the next number.
+-- KEYS: the counter.
 
 return next_number(KEYS[1], true)

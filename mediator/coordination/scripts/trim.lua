@@ -16,5 +16,6 @@ else
 end
 redis.call('HSET', base .. 'floor', ARGV[1], last)
 local ms, seq = string.match(last, '(%d+)-(%d+)')
+-- MINID keeps what begins with it: the next id, as `last` goes too. '%.0f': without an exponent.
 redis.call('XTRIM', stream, 'MINID', '=', ms .. '-' .. string.format('%.0f', seq + 1))
 return excess > 0 and 1 or 0

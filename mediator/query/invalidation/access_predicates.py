@@ -25,7 +25,7 @@ from mediator.model.filters import (
 )
 from mediator.model.patterns import tokens
 
-__all__ = ["AccessPredicate", "Element", "Equal", "Prefix", "Range", "access_predicates_of"]
+__all__ = ["AccessPredicate", "Element", "Equal", "Prefix", "Within", "access_predicates_of"]
 
 Key: TypeAlias = tuple[int, Hashable]
 """Alike for values that are equal: numbers of all types are, but true is not 1."""
@@ -33,8 +33,6 @@ Key: TypeAlias = tuple[int, Hashable]
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """The value is this one."""
-
     path: Path
     key: Key
 
@@ -49,14 +47,12 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """The value is a text that begins like this."""
-
     path: Path
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class Within:
     """The value is of a kind, and not outside two bounds; None is no bound."""
 
     path: Path
@@ -65,9 +61,9 @@ class Range:
     high: Any
 
 
-AccessPredicate: TypeAlias = Equal | Element | Prefix | Range
+AccessPredicate: TypeAlias = Equal | Element | Prefix | Within
 
-_COSTS = {Equal: 0, Element: 1, Prefix: 2, Range: 3}
+_COSTS = {Equal: 0, Element: 1, Prefix: 2, Within: 3}
 """How many objects meet a predicate, by experience: fewer is less."""
 
 
@@ -83,6 +79,7 @@ def access_predicates_of(filter_: Filter | None) -> tuple[AccessPredicate, ...] 
                 for operand in operands
                 if (predicates := access_predicates_of(operand)) is not None
             ]
+            # All operands must hold, so the predicates of any one of them are enough.
             return min(candidates, key=_cost, default=None)
         case Or(operands):
             return _any_of(map(access_predicates_of, operands))
@@ -90,7 +87,7 @@ def access_predicates_of(filter_: Filter | None) -> tuple[AccessPredicate, ...] 
             return _compare(filter_)
         case Between(path, low, high):
             kind = kind_of(low)
-            return (Range(path, kind, low, high),) if kind == kind_of(high) else ()
+            return (Within(path, kind, low, high),) if kind == kind_of(high) else ()
         case In(path, values):
             return _equal(path, values)
         case Contains(path, value):
@@ -109,6 +106,7 @@ def _any_of(
     candidates: Iterable[tuple[AccessPredicate, ...] | None],
 ) -> tuple[AccessPredicate, ...] | None:
     together: list[AccessPredicate] = []
+    # One operand without predicates may hold for any object.
     for predicates in candidates:
         if predicates is None:
             return None
@@ -123,9 +121,9 @@ def _compare(compare: Compare) -> tuple[AccessPredicate, ...] | None:
         case Comparison.EQ:
             return _equal(path, (value,))
         case Comparison.LT | Comparison.LE:
-            return (Range(path, kind, None, value),)
+            return (Within(path, kind, None, value),)
         case Comparison.GT | Comparison.GE:
-            return (Range(path, kind, value, None),)
+            return (Within(path, kind, value, None),)
     return None
 
 

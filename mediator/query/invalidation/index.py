@@ -15,13 +15,10 @@ from mediator.query.invalidation.access_predicates import (
     Element,
     Equal,
     Prefix,
-    Range,
+    Within,
     access_predicates_of,
 )
-from mediator.query.invalidation.registered_query import (
-    MatchBudget,
-    RegisteredQuery,
-)
+from mediator.query.invalidation.registered_query import MatchBudget, RegisteredQuery
 from mediator.schema.tree import MISSING
 
 __all__ = ["Intervals", "QueryIndex"]
@@ -71,7 +68,6 @@ class QueryIndex:
             )
 
     def discard(self, name: str) -> None:
-        """Forget a query."""
         self._opaque.discard(name)
         self._uncovered.discard(name)
         query = self._queries.pop(name, None)
@@ -91,10 +87,8 @@ class QueryIndex:
     ) -> AbstractSet[str]:
         """Return the names of the queries whose results a write may have changed.
 
-        Args:
-            effects: What it did, object by object.
-            budget: What matching may cost; None: `MAX_MATCH_COST`. Beyond that it may have
-                changed the results of all queries.
+        `budget` is what matching may cost; None: `MAX_MATCH_COST`. Beyond that all queries are
+        returned.
         """
         budget, matched = budget or MatchBudget(), set[str]()
         for effect in effects:
@@ -138,7 +132,7 @@ def _counted(query: RegisteredQuery) -> Iterable[str | None]:
 
 
 class _PredicateTable:
-    """Demands on what is at one path."""
+    """The access predicates on one path, by what they ask of a value."""
 
     def __init__(self) -> None:
         self.names: Counter[str] = Counter()
@@ -150,7 +144,7 @@ class _PredicateTable:
     def add(self, name: str, predicate: AccessPredicate, wanted: Container[str]) -> None:
         self.names[name] += 1
         match predicate:
-            case Range(_, kind, low, high):
+            case Within(_, kind, low, high):
                 self._ranges.setdefault(kind, Intervals()).add(name, low, high, wanted)
             case _:
                 table, key = self._table(predicate)
@@ -161,14 +155,13 @@ class _PredicateTable:
         self.names[name] -= 1
         if not self.names[name]:
             del self.names[name]
-        if not isinstance(predicate, Range):
+        if not isinstance(predicate, Within):
             table, key = self._table(predicate)
             table[key].discard(name)
             if not table[key]:
                 del table[key]
 
     def met(self, value: Any) -> Iterator[str]:
-        """Return the names of the predicates that a value meets."""
         if value is MISSING:
             return
         key = key_of(value)
@@ -177,6 +170,7 @@ class _PredicateTable:
         if isinstance(value, str):
             for length, prefixes in self._prefixes.items():
                 yield from prefixes.get(value[:length], ())
+            # `contains` on a text looks for a substring, so any of them may hold.
             for names in self._elements.values():
                 yield from names
         elif isinstance(value, list) and self._elements:
@@ -198,6 +192,7 @@ class _PredicateTable:
 
 Bound: TypeAlias = tuple[Any, ...]
 
+# A finite bound is (1, value), so these compare with it as minus and plus infinity.
 _LOWEST: Final[Bound] = (0,)
 _HIGHEST: Final[Bound] = (2,)
 _NEW: Final = 32

@@ -7,7 +7,7 @@ whatever else the machine does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import IntEnum
@@ -22,8 +22,8 @@ from mediator.model.query import Query
 
 __all__ = [
     "MAX_MATCH_COST",
-    "Cost",
     "MatchBudget",
+    "MatchCost",
     "RegisteredQuery",
     "ThreeValuedTest",
     "Truth",
@@ -70,22 +70,16 @@ def _on_partial(filter_: Filter) -> ThreeValuedTest:
     """Return the test of a filter for objects of which it mentions unknown fields."""
     match filter_:
         case And(operands):
-            return _least([_holds(operand) for operand in operands])
+            all_of = [_holds(operand) for operand in operands]
+            return lambda image: min((test(image) for test in all_of), default=Truth.TRUE)
         case Or(operands):
-            return _most([_holds(operand) for operand in operands])
+            any_of = [_holds(operand) for operand in operands]
+            return lambda image: max((test(image) for test in any_of), default=Truth.FALSE)
         case Not(operand):
             inner = _holds(operand)
             return lambda image: Truth(Truth.TRUE - inner(image))
         case _:
             return lambda _: Truth.UNKNOWN
-
-
-def _least(tests: Sequence[ThreeValuedTest]) -> ThreeValuedTest:
-    return lambda image: min((test(image) for test in tests), default=Truth.TRUE)
-
-
-def _most(tests: Sequence[ThreeValuedTest]) -> ThreeValuedTest:
-    return lambda image: max((test(image) for test in tests), default=Truth.FALSE)
 
 
 MAX_MATCH_COST: Final = 10_000
@@ -100,8 +94,6 @@ element."""
 
 
 class MatchBudget:
-    """The cost that matching one write may have."""
-
     def __init__(self, most: int = MAX_MATCH_COST) -> None:
         self._left = most
 
@@ -112,7 +104,7 @@ class MatchBudget:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class MatchCost:
     """What it costs to evaluate a filter.
 
     Attributes:
@@ -124,7 +116,6 @@ class Cost:
     searched: tuple[tuple[Path, int], ...]
 
     def of(self, image: Image | None) -> int:
-        """Return the units for one object."""
         if image is None:
             return 0
         units = self.fixed
@@ -140,25 +131,24 @@ def _length(image: Image, path: Path) -> int:
     return len(value) if isinstance(value, str) else 0
 
 
-def cost_of(filter_: Filter | None) -> Cost:
-    """Return what it costs to evaluate a filter."""
+def cost_of(filter_: Filter | None) -> MatchCost:
     match filter_:
         case None:
-            return Cost(1, ())
+            return MatchCost(1, ())
         case And(operands) | Or(operands):
             costs = [cost_of(operand) for operand in operands]
             searched = tuple(each for cost in costs for each in cost.searched)
-            return Cost(1 + sum(cost.fixed for cost in costs), searched)
+            return MatchCost(1 + sum(cost.fixed for cost in costs), searched)
         case Not(operand):
             return cost_of(operand)
         case Like(path, pattern):
             wildcards = sum(isinstance(token, Wildcard) for token in tokens(pattern))
-            return Cost(_PATTERN, ((path, _STEP * (1 + wildcards)),))
+            return MatchCost(_PATTERN, ((path, _STEP * (1 + wildcards)),))
         case Contains(path):
-            return Cost(1, ((path, _STEP),))
+            return MatchCost(1, ((path, _STEP),))
         case In(_, values):
-            return Cost(1 + len(values) // 100, ())
-    return Cost(1, ())
+            return MatchCost(1 + len(values) // 100, ())
+    return MatchCost(1, ())
 
 
 @dataclass(frozen=True)
@@ -173,11 +163,10 @@ class RegisteredQuery:
         return compile_three_valued(self.query.filter)
 
     @cached_property
-    def _filter_cost(self) -> Cost:
+    def _filter_cost(self) -> MatchCost:
         return cost_of(self.query.filter)
 
     def cost(self, effect: Effect) -> int:
-        """Return the cost of matching a write with this query, in the units of `MatchBudget`."""
         return self._filter_cost.of(effect.before) + self._filter_cost.of(effect.after)
 
     @cached_property

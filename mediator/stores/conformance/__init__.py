@@ -7,23 +7,28 @@ It needs no test framework, so that a store can be proven from outside the proje
     assert report.conforms, report.having(CheckStatus.FAILED)
 """
 
-from mediator.stores.conformance.check import Check, Proof, describe
+from mediator.stores.conformance.check import Check
 from mediator.stores.conformance.expect import ConformanceFailure, NotOffered
-from mediator.stores.conformance.runner import CHECKS, CheckStatus, Finding, Report, run, run_check
+from mediator.stores.conformance.runner import (
+    CHECKS,
+    CheckFinding,
+    CheckStatus,
+    Report,
+    run,
+    run_check,
+)
 from mediator.stores.conformance.scratch import SCRATCH_DATABASE, Scratch
 
 __all__ = [
     "CHECKS",
     "SCRATCH_DATABASE",
     "Check",
+    "CheckFinding",
     "CheckStatus",
     "ConformanceFailure",
-    "Finding",
     "NotOffered",
-    "Proof",
     "Report",
     "Scratch",
-    "describe",
     "run",
     "run_check",
 ]

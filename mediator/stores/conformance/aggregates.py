@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from mediator.model.evaluate import lookup_of
 from mediator.model.filters import ID, Compare, Comparison, Exists, Filter, Like, Not, Path
-from mediator.model.query import Computation, Function
+from mediator.model.query import Aggregate, Computation, Function
 from mediator.schema.limits import DECIMAL_DIGITS, INTEGER_MAX, INTEGER_MIN
 from mediator.schema.tree import Field, MissingType
 from mediator.schema.types import FieldType, Value, Values
@@ -68,24 +68,18 @@ def _rows() -> list[Values]:
     return rows
 
 
-def _lookup(rows: Searched, id_: str, path: Path) -> Value | MissingType:
-    return lookup_of(id_, rows.rows[id_])(path)
-
-
 def _key(value: Value | MissingType) -> tuple[str, str]:
     return type(value).__name__, repr(value)
 
 
 def _expected(
-    rows: Searched,
-    filter_: Filter | None,
-    group: tuple[Path, ...],
-    compute: Mapping[str, Computation],
+    rows: Searched, filter_: Filter | None, aggregate: Aggregate
 ) -> dict[Any, tuple[Key, dict[str, Value]]]:
+    group, compute = aggregate.group, aggregate.compute
     groups: dict[Any, tuple[Key, list[str]]] = {} if group else {(): ((), [])}
     for id_, values in rows.rows.items():
         if meets(filter_, id_, values):
-            key = tuple(_lookup(rows, id_, path) for path in group)
+            key = tuple(map(lookup_of(id_, values), group))
             groups.setdefault(tuple(map(_key, key)), (key, []))[1].append(id_)
     return {
         shown: (key, {name: _computed(rows, ids, c) for name, c in compute.items()})
@@ -96,7 +90,7 @@ def _expected(
 def _computed(rows: Searched, ids: Sequence[str], computation: Computation) -> Value:
     if computation.path is None:
         return len(ids)
-    looked_up = [_lookup(rows, id_, computation.path) for id_ in ids]
+    looked_up = [lookup_of(id_, rows.rows[id_])(computation.path) for id_ in ids]
     values: list[Any] = [v for v in looked_up if v is not None and not isinstance(v, MissingType)]
     if computation.function is Function.COUNT:
         return len(values)
@@ -139,20 +133,14 @@ def _alike(found: Value, expected: Value) -> bool:
     return identical(found, expected)
 
 
-async def _check(
-    rows: Searched,
-    filter_: Filter | None,
-    group: tuple[Path, ...],
-    compute: Mapping[str, Computation],
-) -> None:
+async def _check(rows: Searched, filter_: Filter | None, aggregate: Aggregate) -> None:
     """Require that a store which says that it computes something computes it right."""
     store, fragment = _aggregating(rows.subject.store), rows.subject.fragment
-    if not store.aggregates(fragment, filter_, group, compute):
+    if not store.aggregates(fragment, filter_, aggregate):
         return
-    groups = await store.aggregate(
-        fragment, filter_, group, compute, limit=_MOST, deadline_s=_WAIT_S
-    )
-    expected = _expected(rows, filter_, group, compute)
+    group, compute = aggregate.group, aggregate.compute
+    groups = await store.aggregate(fragment, filter_, aggregate, limit=_MOST, deadline_s=_WAIT_S)
+    expected = _expected(rows, filter_, aggregate)
     keys = [tuple(map(_key, key)) for key, _ in groups]
     same(sorted(keys), sorted(expected), f"groups by {group}")
     for shown, (_, results) in zip(keys, groups, strict=True):
@@ -195,7 +183,7 @@ async def each_function_computes(scratch: Scratch) -> None:
     rows = await _prepared(scratch)
     for name, computation in _computations().items():
         for group in _GROUPS:
-            await _check(rows, None, group, {name: computation})
+            await _check(rows, None, Aggregate(group, {name: computation}))
 
 
 @THEME.proves("contract")
@@ -206,11 +194,11 @@ async def functions_are_computed_together(scratch: Scratch) -> None:
     compute = {
         name: computation
         for name, computation in _computations().items()
-        if store.aggregates(fragment, None, (), {name: computation})
+        if store.aggregates(fragment, None, Aggregate((), {name: computation}))
     }
     for group in _GROUPS:
-        await _check(rows, None, group, compute)
-        await _check(rows, None, group, {})
+        await _check(rows, None, Aggregate(group, compute))
+        await _check(rows, None, Aggregate(group, {}))
 
 
 @THEME.proves("contract")
@@ -218,7 +206,7 @@ async def every_type_groups(scratch: Scratch) -> None:
     """Values of each type make groups, and so do null and missing."""
     rows = await _prepared(scratch)
     for type_ in _VALUES:
-        await _check(rows, None, ((type_.value,),), {"n": Computation(Function.COUNT)})
+        await _check(rows, None, Aggregate(((type_.value,),), {"n": Computation(Function.COUNT)}))
 
 
 @THEME.proves("contract")
@@ -239,17 +227,15 @@ async def filters_choose_what_is_computed(scratch: Scratch) -> None:
         Compare(Comparison.LT, ID, "a"),
     ]
     for filter_, group in product(filters, _GROUPS):
-        await _check(rows, filter_, group, compute)
+        await _check(rows, filter_, Aggregate(group, compute))
 
 
 @THEME.proves("contract")
 async def groups_are_limited(scratch: Scratch) -> None:
     """No more groups are returned than the limit."""
     rows = await _prepared(scratch)
-    store, compute = _aggregating(rows.subject.store), {"n": Computation(Function.COUNT)}
-    fragment = rows.subject.fragment
-    if store.aggregates(fragment, None, (("g",),), compute):
-        groups = await store.aggregate(
-            fragment, None, (("g",),), compute, limit=2, deadline_s=_WAIT_S
-        )
+    store, fragment = _aggregating(rows.subject.store), rows.subject.fragment
+    by_g = Aggregate((("g",),), {"n": Computation(Function.COUNT)})
+    if store.aggregates(fragment, None, by_g):
+        groups = await store.aggregate(fragment, None, by_g, limit=2, deadline_s=_WAIT_S)
         same(len(groups), 2, "groups of at most two")

@@ -14,7 +14,7 @@ from mediator.model.change import Change, change_id
 from mediator.schema.tree import Field
 from mediator.schema.values import encoder
 from mediator.stores.conformance.expect import NotOffered, applied, require, same
-from mediator.stores.conformance.scratch import Scratch, Subject
+from mediator.stores.conformance.scratch import Scratch, ScratchClass
 from mediator.stores.port import ChangeLog, Fragment, LogEntry, Store
 
 __all__ = ["ChangeReader", "ChangeSummary", "change_log", "expect_changes", "json_of", "summary"]
@@ -43,7 +43,6 @@ def summary(change: Change) -> ChangeSummary:
 
 
 def json_of(fragment: Fragment, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values in their JSON form."""
     encoders = {name: encoder(fragment.fields[name]) for name in values}
     return {
         name: value if value is None or (encode := encoders[name]) is None else encode(value)
@@ -61,7 +60,7 @@ class ChangeReader:
         fragment: The fragment that decodes entries; None: the class as it was prepared.
     """
 
-    subject: Subject
+    subject: ScratchClass
     logged: list[tuple[str, LogEntry]] = field(default_factory=list)
     fragment: Fragment | None = None
 
@@ -106,7 +105,6 @@ class ChangeReader:
         return log, [logged.position for _, logged in self.logged]
 
     async def read(self) -> None:
-        """Read each log to its end."""
         store = change_log(self.subject.store)
         ends = _ends.setdefault(self.subject.store, {})
         for name in store.logs():
@@ -116,7 +114,6 @@ class ChangeReader:
                 self.logged += [(name, logged) for logged in some if logged.change is not None]
 
     def of_class(self, database: str, class_name: str) -> Fragment | None:
-        """Return the fragment that decodes entries of the class."""
         own = self.fragment or self.subject.fragment
         return own if (database, class_name) == (own.database, own.class_name) else None
 

@@ -56,7 +56,7 @@ class Theme:
         return collect
 
     def proves_each(
-        self, kinds: Iterable[FieldType | tuple[Operator, FieldType]], name: str, proof: Proof
+        self, kinds: Iterable[FieldType | int | tuple[Operator, FieldType]], name: str, proof: Proof
     ) -> Callable[[_F], _F]:
         """Collect the decorated function once for each kind, which it gets before its scratch.
 

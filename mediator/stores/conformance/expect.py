@@ -100,7 +100,6 @@ def applied(result: WriteResult, what: str = "a write") -> WriteResult:
 
 
 def present(record: Record | None, what: str) -> Record:
-    """Require that a record is there."""
     if record is None:
         raise ConformanceFailure(f"{what}: expected a record, found none")
     return record

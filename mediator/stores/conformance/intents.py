@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from mediator.base.concurrency import concurrently
 from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.change_reader import ChangeReader, summary
@@ -20,10 +21,9 @@ from mediator.stores.conformance.expect import (
 )
 from mediator.stores.conformance.retries import race, racing_writes
 from mediator.stores.conformance.samples import HOSTILE_TEXTS, collection, counter
-from mediator.stores.conformance.scratch import Scratch, Subject, gathered
+from mediator.stores.conformance.scratch import Scratch, ScratchClass
 from mediator.stores.port import (
     Lockable,
-    Ordered,
     Queryable,
     Record,
     RecordState,
@@ -48,15 +48,17 @@ def _lockable(scratch: Scratch) -> Lockable:
     return scratch.store
 
 
-async def _lock(store: Lockable, subject: Subject, id_: str, intent: str = INTENT) -> RecordState:
+async def _lock(
+    store: Lockable, subject: ScratchClass, id_: str, intent: str = INTENT
+) -> RecordState:
     return (await store.lock([(subject.fragment, id_)], intent))[0]
 
 
-async def _record_state(store: Lockable, subject: Subject, id_: str) -> RecordState:
+async def _record_state(store: Lockable, subject: ScratchClass, id_: str) -> RecordState:
     return (await store.record_states([(subject.fragment, id_)]))[0]
 
 
-def _of_every_kind(subject: Subject, id_: str, **what: str) -> tuple[Write, ...]:
+def _of_every_kind(subject: ScratchClass, id_: str, **what: str) -> tuple[Write, ...]:
     return (
         *subject.every_kind(id_, {"n": 9}, **what),
         *subject.every_kind(id_, {"n": 9}, remember="f", **what),
@@ -95,12 +97,6 @@ async def absent_records_can_have_intents(scratch: Scratch) -> None:
     result = applied(await subject.create(HOSTILE_TEXTS[1], {"n": 1}, intent=INTENT), "its owner")
     require(result.created, "a creation under an intent must say that it created")
     same(await subject.values(HOSTILE_TEXTS[1]), {"n": 1}, "the record")
-
-
-@THEME.proves("contract")
-async def a_write_removes_its_intent(scratch: Scratch) -> None:
-    """A write of any kind under the intent is applied once, and removes the intent."""
-    await _check_removal(scratch, ["x"])
 
 
 @THEME.proves("contract")
@@ -177,13 +173,13 @@ async def intents_are_not_logged(scratch: Scratch) -> None:
 
 @THEME.proves("contract")
 async def one_of_many_intents_wins(scratch: Scratch) -> None:
-    """Of intents set at once, one stays, and all calls return it; on absent records too."""
+    """Of intents set together, one stays, and all calls return it; on absent records too."""
     store, subject = _lockable(scratch), await scratch.subject(counter())
     await subject.create("old", {"n": 0})
     for round_ in range(ROUNDS):
         for id_ in ("old", f"new{round_}"):
             intents = [f"{round_}.{i}" for i in range(6)]
-            states = await gathered([_lock(store, subject, id_, intent) for intent in intents])
+            states = await concurrently([_lock(store, subject, id_, intent) for intent in intents])
             winners = {each.intent for each in states}
             require(len(winners) == 1 and winners <= set(intents), f"one intent, not {winners}")
             await store.unlock([(subject.fragment, id_)], winners.pop())
@@ -262,13 +258,13 @@ async def readers_of_joint_classes_see_intents(scratch: Scratch) -> None:
     same(await subject.values("x"), {"n": 5}, "the record")
 
 
-async def _shown(subject: Subject) -> set[tuple[str, str]]:
+async def _shown(subject: ScratchClass) -> set[tuple[str, str]]:
     """Return the intents and joint writes of records in every way of reading."""
     records = [record for some in await _read(subject) for record in some]
     return {(record.intent, record.joint) for record in records if record is not None}
 
 
-async def _read(subject: Subject) -> list[Sequence[Record | None]]:
+async def _read(subject: ScratchClass) -> list[Sequence[Record | None]]:
     """Read records in every way."""
     store, fragment = subject.store, subject.fragment
     shown: list[Sequence[Record | None]] = []
@@ -276,17 +272,15 @@ async def _read(subject: Subject) -> list[Sequence[Record | None]]:
         shown.append(await subject.read_all(["x"], fields))
         shown.append(await subject.read_all(["x", "gone", "never"], fields))
         shown.append(await store.scan(fragment, None, 10, fields))
-    if isinstance(store, Ordered):
-        shown += [
-            await store.ordered(fragment, "n", descending=down, limit=10) for down in (False, True)
-        ]
+    ordered = [await subject.in_order("n", descending=down) for down in (False, True)]
+    shown += [records for records in ordered if records is not None]
     if isinstance(store, Queryable):
-        shown.append(list((await store.find(SearchRequest(fragment, None, (), 10))).records))
+        shown.append((await store.find(SearchRequest(fragment, None, (), 10))).records)
     return shown
 
 
 _INCREMENT: Final = (OperatorCall("n", Operator.INC, 1),)
-_WRITES: Final[Sequence[Callable[[Subject, str], Write]]] = (
+_WRITES: Final[Sequence[Callable[[ScratchClass, str], Write]]] = (
     lambda subject, id_: subject.creation(id_, {"n": 1, "l": [1]}, intent=INTENT),
     lambda subject, id_: subject.change(id_, {"n": 2}, intent=INTENT),
     lambda subject, id_: subject.change(id_, operators=_INCREMENT, intent=INTENT),
@@ -302,15 +296,10 @@ _WRITES: Final[Sequence[Callable[[Subject, str], Write]]] = (
 """Writes of every kind, one after the other: each leaves its number, if it leaves anything."""
 
 
-@THEME.proves("contract")
-async def many_writes_remove_their_intents(scratch: Scratch) -> None:
-    """Writes of one call under intents return as exact results as single writes."""
-    await _check_removal(scratch, [f"{i}" for i in range(12)])
-
-
-async def _check_removal(scratch: Scratch, ids: Sequence[str]) -> None:
-    """Require that writes of every kind, to each of the ids, remove its intent once."""
-    store = _lockable(scratch)
+@THEME.proves_each((1, 12), "writes_to_{}_remove_their_intents", "contract")
+async def writes_remove_their_intents(count: int, scratch: Scratch) -> None:
+    """Writes of a kind to {} records, in one call, are applied once, and remove the intents."""
+    store, ids = _lockable(scratch), [f"{i}" for i in range(count)]
     subject = await scratch.subject(counter(), collection(FieldType.LIST, FieldType.INTEGER, "l"))
     keys = [(subject.fragment, id_) for id_ in ids]
     for round_, make in enumerate(_WRITES, 1):

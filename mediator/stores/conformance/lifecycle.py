@@ -6,20 +6,23 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
+from mediator.base.concurrency import concurrently
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import NotOffered, applied, expect_status, require, same
 from mediator.stores.conformance.samples import collection, counter, text
-from mediator.stores.conformance.scratch import SCRATCH_DATABASE, Scratch, Subject, gathered
-from mediator.stores.port import Ordered, Reapable, Status
+from mediator.stores.conformance.scratch import SCRATCH_DATABASE, Scratch, ScratchClass
+from mediator.stores.port import Reapable, Status
 
 __all__ = ["THEME"]
 
 THEME = Theme("lifecycle")
 
 
-async def _reshape(scratch: Scratch, subject: Subject, fields: Sequence[Field]) -> Subject:
+async def _reshape(
+    scratch: Scratch, subject: ScratchClass, fields: Sequence[Field]
+) -> ScratchClass:
     """Prepare the same class with other fields."""
     before = subject.fragment
     after = scratch.fragment(before.class_name, fields, schema_version=2)
@@ -54,7 +57,7 @@ async def classes_are_prepared_concurrently(scratch: Scratch) -> None:
     database = f"{SCRATCH_DATABASE}_{uuid.uuid4().hex}"
     fields = [counter(index=True)]
     fragments = [scratch.fragment(name, fields, database=database) for name in "ab" * 3]
-    subjects = await gathered(map(scratch.prepare, fragments))
+    subjects = await concurrently(map(scratch.prepare, fragments))
     for n, subject in enumerate(subjects):
         applied(await subject.create(f"x{n}", {"n": n}), "CREATE in a class prepared thrice")
     same(await scratch.store.count(subjects[0].fragment), 3, "count")
@@ -78,13 +81,13 @@ async def added_fields_keep_data(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def added_indexes_order_old_records(scratch: Scratch) -> None:
     """An index added to a field orders the records that were there before."""
-    if not isinstance(scratch.store, Ordered):
-        raise NotOffered("the store does not read a class in the order of a field")
     subject = await scratch.subject(counter())
     await subject.write_all([subject.creation(id_, {"n": ord(id_)}) for id_ in "cab"])
     await subject.create("none")
     indexed = await _reshape(scratch, subject, [counter(index=True)])
-    records = await scratch.store.ordered(indexed.fragment, "n", descending=False, limit=5)
+    records = await indexed.in_order("n")
+    if records is None:
+        raise NotOffered("the store does not order by an indexed field")
     same([record.id for record in records], ["none", "a", "b", "c"], "order by the new index")
 
 
@@ -101,9 +104,7 @@ async def dropping_leaves_nothing(scratch: Scratch) -> None:
     same(await again.read("x"), None, "a record of the dropped class")
     same(await scratch.store.count(again.fragment), 0, "count")
     same(await scratch.store.scan(again.fragment, None, 5), [], "scan")
-    if isinstance(scratch.store, Ordered):
-        ordered = await scratch.store.ordered(again.fragment, "n", descending=False, limit=5)
-        same(ordered, [], "ordered read")
+    same(await again.in_order("n") or [], [], "search")
     recalled = await scratch.store.recall(again.fragment, "x", write.operation)
     require(recalled is None, "an operation of the dropped class is recalled")
     applied(await again.create("x", {"n": 2}), "CREATE in the class prepared again")

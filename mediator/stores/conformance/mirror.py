@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from mediator.base.concurrency import concurrently
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType, Values
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import NotOffered, present, same
 from mediator.stores.conformance.samples import EDGES, counter, plain, text
-from mediator.stores.conformance.scratch import Scratch, Subject, gathered
+from mediator.stores.conformance.scratch import Scratch, ScratchClass
 from mediator.stores.port import Mirror, Record
 
 __all__ = ["THEME"]
@@ -26,7 +27,7 @@ _MANY: Final = 10
 class _Copies:
     """A class of copies."""
 
-    subject: Subject
+    subject: ScratchClass
     mirror: Mirror
 
     @classmethod
@@ -135,7 +136,7 @@ async def copies_at_once_end_with_the_newest(scratch: Scratch) -> None:
     ids = [f"id {number}" for number in range(_MANY)]
     steps = [(7 * step) % _MANY for step in range(_MANY)]
     batches = [[_copy(step, step, id_) for id_ in ids] for step in steps]
-    await gathered(copies.mirror.absorb(subject.fragment, batch) for batch in batches)
+    await concurrently(copies.mirror.absorb(subject.fragment, batch) for batch in batches)
     newest = [_copy(max(steps), max(steps), id_) for id_ in ids]
     same(await subject.read_all(ids), newest, "the copies")
     same(await subject.store.count(subject.fragment), _MANY, "count")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from mediator.model.apply import Refused, apply_operator
+from mediator.model.apply import OperatorFailed, apply_operator
 from mediator.model.operators import APPLICABLE, Operator, OperatorCall, OperatorFailure
 from mediator.schema.limits import INTEGER_MAX
 from mediator.schema.tree import MissingType
@@ -21,7 +21,7 @@ from mediator.stores.conformance.expect import (
     show,
 )
 from mediator.stores.conformance.samples import Case, cases, collection, counter
-from mediator.stores.conformance.scratch import Scratch, Subject
+from mediator.stores.conformance.scratch import Scratch, ScratchClass
 from mediator.stores.port import Status, StoreRefused, WriteResult
 
 __all__ = ["THEME"]
@@ -36,7 +36,7 @@ def _described(case: Case) -> str:
     return f"{call.operator} {show(call.argument)} on {case.field.name} = {show(case.before)}"
 
 
-async def _prepared(scratch: Scratch, some: Sequence[Case]) -> Subject:
+async def _prepared(scratch: Scratch, some: Sequence[Case]) -> ScratchClass:
     """Make one record for each case, holding what its field holds before."""
     subject = await scratch.subject(*{case.field.name: case.field for case in some}.values())
     rows = [subject.creation(str(i), case.row) for i, case in enumerate(some)]
@@ -44,7 +44,7 @@ async def _prepared(scratch: Scratch, some: Sequence[Case]) -> Subject:
     return subject
 
 
-async def _apply_all(subject: Subject, some: Sequence[Case]) -> list[WriteResult | None]:
+async def _apply_all(subject: ScratchClass, some: Sequence[Case]) -> list[WriteResult | None]:
     """Apply the cases; None for those that a store which does not support them refuses."""
     changes = [
         subject.change(str(i), operators=(case.call,), returning=(case.field.name,))
@@ -65,7 +65,7 @@ def _run(case: Case, result: WriteResult | None, after: Values) -> None:
     """Compare what a store did with what the reference does."""
     try:
         expected = apply_operator(case.field, case.before, case.call, _CALM)
-    except Refused as refused:
+    except OperatorFailed as refused:
         same(after, case.row, f"after a refused {_described(case)}")
         if result is not None:
             expect_status(result, Status.REFUSED, _described(case))
@@ -114,6 +114,28 @@ async def now_on_timestamp(scratch: Scratch) -> None:
         version = datetime.fromtimestamp(result.versions["main"] / 1e6, UTC)
         require(abs(set_ - version) < timedelta(minutes=1), f"now is {set_}, version {version}")
         same(await subject.values(str(i)), dict(result.values), "read after now")
+
+
+@THEME.proves("contract")
+async def bounds_hold_for_writes_of_their_own(scratch: Scratch) -> None:
+    """A number beyond its field's bounds is refused in a call with one write, remembered or not.
+
+    What a store does with many writes at once, and with one, may have nothing in common.
+    """
+    some = [
+        case
+        for operator in (Operator.INC, Operator.MUL, Operator.MAX)
+        if scratch.store.supports(operator, FieldType.INTEGER)
+        for case in cases(operator, FieldType.INTEGER)
+        if case.field.is_bounded
+    ]
+    for remember in (None, "f"):
+        subject = await _prepared(scratch, some)
+        for i, case in enumerate(some):
+            result = await subject.update(
+                str(i), operators=(case.call,), returning=(case.field.name,), remember=remember
+            )
+            _run(case, result, dict(await subject.values(str(i))))
 
 
 @THEME.proves("contract")

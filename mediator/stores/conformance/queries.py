@@ -21,11 +21,12 @@ from mediator.model.filters import (
     Not,
     Path,
 )
-from mediator.model.query import OrderBy
-from mediator.schema.tree import Field
-from mediator.schema.types import SCALARS, FieldType, Values
+from mediator.model.query import OrderBy, Position
+from mediator.schema.annotations import Capability
+from mediator.schema.tree import MISSING, Field, MissingType
+from mediator.schema.types import SCALARS, FieldType, Value, Values
 from mediator.stores.conformance.check import Theme
-from mediator.stores.conformance.expect import require, same
+from mediator.stores.conformance.expect import NotOffered, require, same
 from mediator.stores.conformance.query_cases import (
     DOCUMENT_PATHS,
     DOCUMENT_VALUES,
@@ -48,7 +49,7 @@ from mediator.stores.conformance.query_cases import (
 )
 from mediator.stores.conformance.samples import collection, counter, edges_of, light, plain, text
 from mediator.stores.conformance.scratch import Scratch
-from mediator.stores.port import SearchRequest
+from mediator.stores.port import Record, SearchRequest
 
 __all__ = ["ORDERS", "QUERIES"]
 
@@ -203,12 +204,19 @@ def _both(*names: str) -> list[tuple[OrderBy, ...]]:
     return [(OrderBy((name,), descending),) for name in names for descending in (False, True)]
 
 
-@ORDERS.proves_each(sorted(SCALARS), "{}_orders", "contract")
+@ORDERS.proves_each(sorted(SCALARS), "{}_orders", Capability.SORTING)
 async def orders(type_: FieldType, scratch: Scratch) -> None:
-    """A search in the order of a {} gives each record in order, page by page."""
-    values, names = [*sample(type_), *sample(type_)[:5]], ("value", "unindexed")
+    """A search in the order of a {} gives each record in order, page by page, under ties too."""
+    values, names = sample(type_) * 2, ("value", "unindexed")
     rows = await searched(scratch, _two_fields(type_), rows_of(values, *names))
     await _check_orders(rows, _both(*names), None, 11)
+
+
+def _in_order(records: Sequence[Record] | None) -> list[str]:
+    """Return the ids of records in an order, or raise `NotOffered`."""
+    if records is None:
+        raise NotOffered("the store does not order by an indexed field")
+    return [record.id for record in records]
 
 
 async def _mixed(scratch: Scratch) -> Searched:
@@ -221,12 +229,52 @@ async def _mixed(scratch: Scratch) -> Searched:
     return await searched(scratch, fields, rows)
 
 
-@ORDERS.proves("contract")
+@ORDERS.proves(Capability.RANGE_QUERIES)
 async def every_page_size_follows_the_order(scratch: Scratch) -> None:
     """Pages of one, two and three records, and one of all, follow an order in both directions."""
     rows = await _mixed(scratch)
+    _in_order(await rows.subject.in_order("n"))
     for size in (1, 2, 3, 100):
         await _check_orders(rows, _both("n"), None, size)
+
+
+@ORDERS.proves(Capability.RANGE_QUERIES)
+async def positions_need_no_record(scratch: Scratch) -> None:
+    """A page may start beyond a value and an id that no record has."""
+    rows = await searched(scratch, [counter(index=True)], [])
+    subject = rows.subject
+    await subject.write_all([subject.creation(f"id{n}", {"n": n}) for n in (10, 20, 30)])
+    await subject.create("none")
+    _in_order(await subject.in_order("n"))
+    after: Sequence[tuple[Value | MissingType, str, list[str], list[str]]] = (
+        (15, "x", ["id20", "id30"], ["id10", "none"]),
+        (20, "id2", ["id20", "id30"], ["id10", "none"]),
+        (20, "id20", ["id30"], ["id10", "none"]),
+        (20, "id200", ["id30"], ["id20", "id10", "none"]),
+        (None, "x", ["id10", "id20", "id30"], ["none"]),
+        (MISSING, "a", ["none", "id10", "id20", "id30"], []),
+    )
+    for value, id_, *expected in after:
+        for down, ids in zip((False, True), expected, strict=True):
+            position, order = Position((value,), id_), (OrderBy(("n",), down),)
+            page = await rows.store.find(SearchRequest(subject.fragment, None, order, 9, position))
+            same([record.id for record in page.records], ids, f"beyond {position} in {order}")
+
+
+@ORDERS.proves(Capability.SORTING)
+async def order_follows_writes(scratch: Scratch) -> None:
+    """The order is that of the values now, after updates, nulls, removals and deletes."""
+    subject = await scratch.subject(counter(index=True))
+    await subject.write_all([subject.creation(id_, {"n": 5}) for id_ in "abcde"])
+    await subject.update("a", {"n": 9})
+    await subject.update("b", {"n": None})
+    await subject.update("c", unset=("n",))
+    await subject.delete("d")
+    same(_in_order(await subject.in_order("n")), ["c", "b", "e", "a"], "after writes")
+    await subject.replace("d", {"n": 1})
+    await subject.replace("a")
+    await subject.update("b", {"n": 7})
+    same(_in_order(await subject.in_order("n")), ["a", "c", "d", "e", "b"], "after more writes")
 
 
 @ORDERS.proves("contract")

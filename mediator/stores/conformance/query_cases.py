@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
 from itertools import pairwise, product
 from typing import Any, Final
 
@@ -28,9 +31,8 @@ from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.tree import Field
 from mediator.schema.types import SCALARS, FieldType, Value, Values
 from mediator.stores.conformance.expect import ConformanceFailure, NotOffered, require, same
-from mediator.stores.conformance.ordering import neighbours
-from mediator.stores.conformance.samples import HOSTILE_TEXTS
-from mediator.stores.conformance.scratch import Scratch, Subject
+from mediator.stores.conformance.samples import HOSTILE_TEXTS, light
+from mediator.stores.conformance.scratch import Scratch, ScratchClass
 from mediator.stores.port import Pushdown, Queryable, Record, SearchRequest
 
 __all__ = [
@@ -103,20 +105,36 @@ _LONG: Final[Mapping[FieldType, Sequence[Any]]] = {
 """Values that differ beyond what an index may hold of them."""
 
 
+def _neighbours(type_: FieldType) -> list[Value]:
+    """Return the edge values of a type, and values as close together as it allows."""
+    some = light(type_)
+    if type_ is FieldType.INTEGER:
+        return [*some, *(2**53 + i for i in range(-3, 4)), INTEGER_MAX - 2]
+    if type_ is FieldType.FLOAT:
+        return [*some, *(math.nextafter(v, 0.0) for v in (0.1, 1.0, 2.0**53, 1e308))]
+    if type_ is FieldType.DECIMAL:
+        return [*some, Decimal("0.1" + "0" * 31 + "1"), Decimal(2**53 + 2), Decimal("9" * 33 + "8")]
+    if type_ is FieldType.TIMESTAMP:
+        return [*some, *(value + timedelta(microseconds=1) for value in some[:-1])]
+    if type_ is FieldType.STRING:
+        stem = "p" * 500
+        return [*some, stem, stem + "\x7f", stem + "\u0080", stem + "a", stem + "\U00010000"]
+    return some
+
+
 def sample(type_: FieldType) -> list[Any]:
     """Return values of a type, close together, far apart, and long ones alike at first."""
-    return [*neighbours(type_), *_LONG.get(type_, ())]
+    return [*_neighbours(type_), *_LONG.get(type_, ())]
 
 
 def constants(type_: FieldType) -> list[Any]:
     """Return a few values of a type to compare with, its ends among them."""
-    values = neighbours(type_)
+    values = _neighbours(type_)
     step = max(1, len(values) // _CONSTANTS)
     return list(dict.fromkeys([*values[::step], values[-1], *_LONG.get(type_, ())[1:2]]))
 
 
 def some(values: Sequence[Value]) -> list[Value]:
-    """Return a few of many values."""
     return list(values[:: max(1, len(values) // _CONSTANTS)])
 
 
@@ -239,7 +257,6 @@ MAPS: Final[Mapping[FieldType, Sequence[Value]]] = {
 
 
 def meets(filter_: Filter | None, id_: str, values: Values) -> bool:
-    """Whether an object meets a filter."""
     return filter_ is None or compile_filter(filter_)(lookup_of(id_, values))
 
 
@@ -247,7 +264,7 @@ def meets(filter_: Filter | None, id_: str, values: Values) -> bool:
 class Searched:
     """A class with records, whose every search is compared with the oracle."""
 
-    subject: Subject
+    subject: ScratchClass
     store: Queryable
     rows: Mapping[str, Values]
 

@@ -18,7 +18,7 @@ from mediator.stores.conformance.expect import (
     same,
 )
 from mediator.stores.conformance.samples import HOSTILE_TEXTS, counter, text
-from mediator.stores.conformance.scratch import Scratch, Subject
+from mediator.stores.conformance.scratch import Scratch, ScratchClass
 from mediator.stores.port import Status, Write, WriteResult
 
 __all__ = ["FENCING", "IDEMPOTENCY", "race", "racing_writes"]
@@ -137,12 +137,12 @@ async def operations_can_be_recalled(scratch: Scratch) -> None:
         require(unknown is None, "an operation that never was is recalled")
 
 
-async def _send(subject: Subject, write: Write, token: str = NAME) -> WriteResult:
+async def _send(subject: ScratchClass, write: Write, token: str = NAME) -> WriteResult:
     [result] = await subject.store.write([write], token)
     return result
 
 
-async def _fence(subject: Subject, id_: str, token: str = NAME) -> dict[str, int]:
+async def _fence(subject: ScratchClass, id_: str, token: str = NAME) -> dict[str, int]:
     return dict(await subject.store.fence(subject.fragment, id_, token))
 
 
@@ -244,7 +244,7 @@ async def replays_are_still_answered(scratch: Scratch) -> None:
     same(again.versions, first.versions, "versions of the retry")
 
 
-def racing_writes(subject: Subject) -> Iterator[Write]:
+def racing_writes(subject: ScratchClass) -> Iterator[Write]:
     """Yield writes to the record `old` and creations, many rounds of them."""
     for round_ in range(ROUNDS):
         yield subject.change("old", {"n": round_})
@@ -254,7 +254,7 @@ def racing_writes(subject: Subject) -> Iterator[Write]:
 
 
 async def race(
-    subject: Subject,
+    subject: ScratchClass,
     write: Write,
     sending: Coroutine[Any, Any, WriteResult],
     stopping: Awaitable[Mapping[str, int]],

@@ -18,9 +18,9 @@ from mediator.stores.conformance import (
     lifecycle,
     mirror,
     operators,
-    ordering,
     queries,
     retries,
+    scanning,
     values,
     versions,
     writes,
@@ -30,7 +30,7 @@ from mediator.stores.conformance.expect import ConformanceFailure, NotOffered
 from mediator.stores.conformance.scratch import Scratch
 from mediator.stores.port import Store, StoreTimeout, StoreUnavailable
 
-__all__ = ["CHECKS", "CheckStatus", "Finding", "Report", "run", "run_check"]
+__all__ = ["CHECKS", "CheckFinding", "CheckStatus", "Report", "run", "run_check"]
 
 _THEMES: Final = (
     lifecycle.THEME,
@@ -44,8 +44,7 @@ _THEMES: Final = (
     intents.THEME,
     operators.THEME,
     writes.BULK,
-    ordering.SCANNING,
-    ordering.ORDERING,
+    scanning.THEME,
     queries.QUERIES,
     queries.ORDERS,
     aggregates.THEME,
@@ -76,7 +75,7 @@ class CheckStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """A check with its status, the reason (unless it passed), and its seconds."""
 
     check: Check
@@ -89,15 +88,14 @@ class Finding:
 class Report:
     """The findings of all checks that were run."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckFinding, ...]
 
     @property
     def conforms(self) -> bool:
         """Whether no check failed, and none was left unknown."""
         return not (self.having(CheckStatus.FAILED) or self.having(CheckStatus.UNKNOWN))
 
-    def having(self, status: CheckStatus) -> list[Finding]:
-        """Return the findings with this status."""
+    def having(self, status: CheckStatus) -> list[CheckFinding]:
         return [finding for finding in self.findings if finding.status is status]
 
 
@@ -116,7 +114,7 @@ async def run(store: Store, *, checks: Sequence[Check] = CHECKS, only: str | Non
     return Report(tuple([await run_check(store, check) for check in chosen]))
 
 
-async def run_check(store: Store, check: Check) -> Finding:
+async def run_check(store: Store, check: Check) -> CheckFinding:
     """Run one check and drop its classes."""
     start = time.perf_counter()
     scratch = Scratch(store)
@@ -124,7 +122,7 @@ async def run_check(store: Store, check: Check) -> Finding:
         status, detail = await _run(check, scratch)
     finally:
         await scratch.clear()
-    return Finding(check, status, detail, time.perf_counter() - start)
+    return CheckFinding(check, status, detail, time.perf_counter() - start)
 
 
 async def _run(check: Check, scratch: Scratch) -> tuple[CheckStatus, str]:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from itertools import product
 from typing import Any
 
-from mediator.model.operators import Operator, OperatorCall
+from mediator.model.operators import WITHOUT_ARGUMENT, Operator, OperatorCall
 from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.tree import MISSING, Field, MissingType
 from mediator.schema.types import SCALARS, FieldType, Value, Values
@@ -140,17 +140,14 @@ def plain(type_: FieldType, name: str = "value", **rules: Any) -> Field:
 
 
 def counter(name: str = "n", **rules: Any) -> Field:
-    """Make an integer field."""
     return Field(name, FieldType.INTEGER, **rules)
 
 
 def text(name: str = "s", **rules: Any) -> Field:
-    """Make a string field."""
     return Field(name, FieldType.STRING, **rules)
 
 
 def collection(type_: FieldType, items: FieldType, name: str = "value", **rules: Any) -> Field:
-    """Make a list, set or map of items."""
     return Field(name, type_, items=items, **rules)
 
 
@@ -193,13 +190,19 @@ _ARGUMENTS: Mapping[FieldType, Sequence[Value]] = {
     ),
 }
 
+_BOUNDS: Mapping[FieldType, Sequence[tuple[Value, Value]]] = {
+    FieldType.INTEGER: ((-6, 2**32), (1, None), (None, 0), (2**53 + 1, 2**62)),
+    FieldType.FLOAT: ((-1.5, 2.0**53), (0.1, None), (None, 0.0)),
+    FieldType.DECIMAL: ((Decimal("-1.1"), Decimal("1E+30")), (Decimal(1), None)),
+}
+"""Minimum and maximum of fields: some that are exact as doubles, some that are not."""
+
 _MEMBERS = 4
 
 _NOTHING: tuple[MissingType | None, ...] = (MISSING, None)
 
 
 def cases(operator: Operator, type_: FieldType) -> Iterator[Case]:
-    """Yield the cases of an operator on a type."""
     for field in _fields(type_):
         befores = [*_NOTHING, *_befores(field)]
         for before, argument in product(befores, _arguments(operator, field)):
@@ -209,6 +212,8 @@ def cases(operator: Operator, type_: FieldType) -> Iterator[Case]:
 def _fields(type_: FieldType) -> Iterator[Field]:
     if type_ in SCALARS:
         yield plain(type_)
+        for i, (low, high) in enumerate(_BOUNDS.get(type_, ())):
+            yield plain(type_, f"bounded_{i}", minimum=low, maximum=high)
         return
     for items in sorted(SCALARS):
         yield collection(type_, items, name=f"of_{items}")
@@ -232,7 +237,7 @@ def _befores(field: Field) -> Sequence[Value]:
 
 
 def _arguments(operator: Operator, field: Field) -> Sequence[Value]:
-    if operator in (Operator.POP, Operator.SHIFT, Operator.NOW):
+    if operator in WITHOUT_ARGUMENT:
         return (True,)
     if field.items is None:
         return _ARGUMENTS[field.type]

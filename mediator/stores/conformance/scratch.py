@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
+from mediator.model.query import OrderBy
 from mediator.schema.tree import MAIN_GROUP, SCRATCH_DATABASE, Field
 from mediator.schema.types import Value, Values
 from mediator.stores.conformance.expect import applied, present, require
@@ -16,16 +16,16 @@ from mediator.stores.port import (
     Fragment,
     Read,
     Record,
+    SearchRequest,
     Store,
     StoreError,
     Write,
     WriteKind,
     WriteResult,
+    is_queryable,
 )
 
-__all__ = ["SCRATCH_DATABASE", "Scratch", "Subject", "fragment_of", "gathered"]
-
-T = TypeVar("T")
+__all__ = ["SCRATCH_DATABASE", "Scratch", "ScratchClass", "fragment_of"]
 
 
 def fragment_of(
@@ -48,7 +48,7 @@ def fragment_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ScratchClass:
     """One scratch class, with the calls of the port as short verbs."""
 
     store: Store
@@ -61,19 +61,15 @@ class Subject:
         return replace(write, groups=groups or self._touched(write))
 
     def creation(self, id_: str, values: Values | None = None, **what: Any) -> Write:
-        """Build a CREATE."""
         return self.writing(WriteKind.CREATE, id_, values=values or {}, **what)
 
     def replacement(self, id_: str, values: Values | None = None, **what: Any) -> Write:
-        """Build a REPLACE."""
         return self.writing(WriteKind.REPLACE, id_, values=values or {}, **what)
 
     def change(self, id_: str, values: Values | None = None, **what: Any) -> Write:
-        """Build an UPDATE."""
         return self.writing(WriteKind.UPDATE, id_, values=values or {}, **what)
 
     def deletion(self, id_: str, **what: Any) -> Write:
-        """Build a DELETE."""
         return self.writing(WriteKind.DELETE, id_, **what)
 
     def every_kind(self, id_: str, values: Values, **what: Any) -> tuple[Write, ...]:
@@ -82,23 +78,18 @@ class Subject:
         return (*(build(id_, values, **what) for build in builders), self.deletion(id_, **what))
 
     async def create(self, id_: str, values: Values | None = None, **what: Any) -> WriteResult:
-        """Create a record."""
         return await self.write(self.creation(id_, values, **what))
 
     async def replace(self, id_: str, values: Values | None = None, **what: Any) -> WriteResult:
-        """Replace a record."""
         return await self.write(self.replacement(id_, values, **what))
 
     async def update(self, id_: str, values: Values | None = None, **what: Any) -> WriteResult:
-        """Update a record."""
         return await self.write(self.change(id_, values, **what))
 
     async def delete(self, id_: str, **what: Any) -> WriteResult:
-        """Delete a record."""
         return await self.write(self.deletion(id_, **what))
 
     async def write(self, write: Write) -> WriteResult:
-        """Send one write."""
         return (await self.write_all([write]))[0]
 
     async def write_all(self, writes: Sequence[Write]) -> list[WriteResult]:
@@ -134,20 +125,19 @@ class Subject:
         require(len(records) == len(ids), f"{len(ids)} reads had {len(records)} answers")
         return records
 
+    async def in_order(self, name: str, *, descending: bool = False) -> list[Record] | None:
+        """Search all records in the order of a field; None if the store does not order by it."""
+        order = (OrderBy((name,), descending),)
+        store, find = self.store, SearchRequest(self.fragment, None, order, 1_000)
+        if not (is_queryable(store) and store.pushdown(self.fragment, None, order).ordered):
+            return None
+        return list((await store.find(find)).records)
+
     def _touched(self, write: Write) -> tuple[str, ...]:
         if write.kind is not WriteKind.UPDATE:
             return tuple(self.fragment.groups)
         names = {*write.values, *write.unset, *(call.field for call in write.operators)}
         return tuple(g for g, fields in self.fragment.groups.items() if names.intersection(fields))
-
-
-async def gathered(calls: Iterable[Awaitable[T]]) -> list[T]:
-    """Await calls side by side, all to their end; then raise what the first of them raised."""
-    results = await asyncio.gather(*calls, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return [result for result in results if not isinstance(result, BaseException)]
 
 
 class Scratch:
@@ -157,7 +147,7 @@ class Scratch:
         self.store = store
         self._fragments: list[Fragment] = []
 
-    async def subject(self, *fields: Field, groups: Sequence[str] = ()) -> Subject:
+    async def subject(self, *fields: Field, groups: Sequence[str] = ()) -> ScratchClass:
         """Prepare a new class with these fields, and with groups that have none."""
         return await self.prepare(self.fragment(f"c{uuid.uuid4().hex[:16]}", fields, groups))
 
@@ -167,11 +157,10 @@ class Scratch:
         """Describe a class of the store; see `fragment_of`."""
         return fragment_of(self.store.config.name, class_name, fields, groups, **what)
 
-    async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> Subject:
-        """Prepare a class, or another form of one."""
+    async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> ScratchClass:
         self._fragments.append(fragment)
         await self.store.prepare(fragment, previous)
-        return Subject(self.store, fragment)
+        return ScratchClass(self.store, fragment)
 
     async def clear(self) -> None:
         """Drop every class made here; what cannot be dropped now does not hide a check's result."""

@@ -10,7 +10,7 @@ from pymongo.errors import OperationFailure
 
 from mediator.stores.mongo.layout import layout_of
 from mediator.stores.mongo.outbox.pending import WAITING
-from mediator.stores.mongo.session import STAND_IN, Session, is_stand_in
+from mediator.stores.mongo.session import STAND_IN, MongoSession, is_stand_in
 from mediator.stores.port import Fragment, ServerFacts, SystemConfig
 
 __all__ = ["observe", "prepare"]
@@ -23,7 +23,7 @@ _JOURNAL_MS: Final = 100
 Client = AsyncMongoClient[dict[str, Any]]
 
 
-async def prepare(session: Session, fragment: Fragment) -> None:
+async def prepare(session: MongoSession, fragment: Fragment) -> None:
     """Make the collection of a class and its indexes; existing data stays."""
     database, layout = session.database(fragment.database), layout_of(fragment)
     try:
@@ -44,7 +44,6 @@ async def prepare(session: Session, fragment: Fragment) -> None:
 
 
 async def observe(client: Client, config: SystemConfig) -> ServerFacts:
-    """Query the version and configuration of a server."""
     build = await client.admin.command("buildInfo")
     hello = await client.admin.command("hello")
     options = await _run_if_allowed(client, "getCmdLineOpts")

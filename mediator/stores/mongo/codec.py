@@ -92,7 +92,6 @@ _END: Final = "~"
 
 
 def sortable_decimal(value: Decimal) -> str:
-    """Write a finite decimal."""
     if not value:
         return _ZERO
     sign, digits, _ = value.as_tuple()
@@ -161,6 +160,11 @@ def _json(stored: Any) -> Any:
     return int(stored) if type(stored) is Int64 else stored
 
 
+def _octets(stored: bytes | str) -> bytes:
+    """Read either form: indexed fields were once texts of U+0000 to U+00FF."""
+    return stored.encode("latin-1") if isinstance(stored, str) else bytes(stored)
+
+
 _ITEMS: Final[Mapping[FieldType, Codec]] = {
     FieldType.STRING: Codec(_same, _same),
     FieldType.REFERENCE: Codec(_same, _same),
@@ -169,40 +173,20 @@ _ITEMS: Final[Mapping[FieldType, Codec]] = {
     FieldType.DECIMAL: Codec(sortable_decimal, decimal_of),
     FieldType.BOOLEAN: Codec(_same, _same),
     FieldType.TIMESTAMP: Codec(_timestamp, moment),
-    FieldType.BINARY: Codec(bytes, bytes),
+    FieldType.BINARY: Codec(bytes, _octets),
     FieldType.DOCUMENT: Codec(_document, _json),
 }
 
 
 def item_codec(type_: FieldType) -> Codec:
-    """Return the codec of an item of a list, set or map."""
     return _ITEMS[type_]
 
 
 def field_codec(field: Field) -> Codec:
-    """Return the codec of a field's values."""
-    if field.items is None:
-        return _scalar_codec(field)
-    return _COLLECTIONS[field.type](_ITEMS[field.items])
-
-
-def _scalar_codec(field: Field) -> Codec:
-    """Return a codec that keeps the order; the server never sorts by items."""
-    if field.type in _SORTED_AS_TEXT:
-        return Codec(ordered_text, plain_text)
-    if field.type is FieldType.BINARY:
-        # BSON compares binary by length first; texts of U+0000 to U+00FF compare as bytes do.
-        return Codec(_octets_text if field.index else bytes, _octets)
-    return _ITEMS[field.type]
-
-
-def _octets_text(value: bytes) -> str:
-    return value.decode("latin-1")
-
-
-def _octets(stored: bytes | str) -> bytes:
-    """Read either form, so that a field may be given an index later."""
-    return stored.encode("latin-1") if isinstance(stored, str) else bytes(stored)
+    if field.items is not None:
+        return _COLLECTIONS[field.type](_ITEMS[field.items])
+    # Texts keep their order; the server never sorts by items.
+    return _ORDERED_TEXT if field.type in _SORTED_AS_TEXT else _ITEMS[field.type]
 
 
 def _list(item: Codec) -> Codec:
@@ -227,6 +211,7 @@ def _map(item: Codec) -> Codec:
     )
 
 
+_ORDERED_TEXT: Final = Codec(ordered_text, plain_text)
 _SORTED_AS_TEXT: Final = frozenset({FieldType.STRING, FieldType.REFERENCE})
 _COLLECTIONS: Final[Mapping[FieldType, Callable[[Codec], Codec]]] = {
     FieldType.LIST: _list,

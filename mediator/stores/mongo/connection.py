@@ -131,7 +131,6 @@ class DriverConnections:
         return replies
 
     async def close(self) -> None:
-        """Return every connection."""
         self._most = 0
         if self.retiring is not None:
             await end([self.retiring])

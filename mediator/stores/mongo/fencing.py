@@ -12,14 +12,14 @@ from bson.int64 import Int64
 from pymongo.errors import DuplicateKeyError
 
 from mediator.stores.mongo.layout import BOOKKEEPING, Document, is_fenced, layout_of, unfenced
-from mediator.stores.mongo.session import Session
+from mediator.stores.mongo.session import MongoSession
 from mediator.stores.port import Fragment
 
 __all__ = ["fence"]
 
 
 async def fence(
-    session: Session, fragment: Fragment, id_: str, token: str, now_us: int
+    session: MongoSession, fragment: Fragment, id_: str, token: str, now_us: int
 ) -> dict[str, int]:
     """Fence a record against the writes of a token, by the store's clock; see `Store.fence`."""
     layout, now = layout_of(fragment), Int64(now_us)

@@ -7,7 +7,7 @@
 ``creation_version``       version of the object's creation, Int64
 ``tombstone``   when it was deleted (Int64, microseconds); only deleted records have it
 ``_ops``        remembered operations, the last `REMEMBERED` of them
-``_pending``    outbox: the writes that are not relayed yet, each as `Effects.text`
+``_pending``    outbox: the writes that are not relayed yet, each as `EntryEncoder.text`
 ``_base``       values before the first of these, as JSON text; absent if there was no record
 ``_fences``     tokens whose writes are refused, each with its time
 ``_intent``       the write intent on the record
@@ -26,9 +26,11 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
+from bson.int64 import Int64
+
 from mediator.schema.types import Values
 from mediator.stores.mongo.codec import field_codec, ordered_text, path_key, plain_text
-from mediator.stores.mongo.outbox.effect import Effects
+from mediator.stores.mongo.outbox.effect import EntryEncoder
 from mediator.stores.port import Fragment, Record
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "LIVE",
     "Document",
     "Layout",
+    "among",
     "database_name",
     "database_prefix",
     "has_intent",
@@ -60,6 +63,10 @@ _NAME_BYTES: Final = 63
 _PREFIX_CHARACTERS: Final = 24
 _PLAIN_NAME: Final = re.compile("[a-z0-9_]+")
 _HASH_CHARACTERS: Final = 10
+
+
+def among(ids: Iterable[str]) -> Document:
+    return {"_id": {"$in": [ordered_text(id_) for id_ in ids]}}
 
 
 def unfenced(token: str) -> Document:
@@ -98,7 +105,7 @@ class Layout:
 
     def __init__(self, fragment: Fragment) -> None:
         self.fragment = fragment
-        self.effects = Effects(fragment)
+        self.effects = EntryEncoder(fragment)
         self._codecs = {name: field_codec(field) for name, field in fragment.fields.items()}
         self._fields = {name: path_key(name) for name in fragment.fields}
         self._groups = {name: path_key(name) for name in fragment.groups}
@@ -121,7 +128,6 @@ class Layout:
         return None if value is None else self._codecs[name].encode(value)
 
     def encode_all(self, values: Mapping[str, Any]) -> Document:
-        """Return values as the sub-document that holds them."""
         return {self._fields[name]: self.encode(name, value) for name, value in values.items()}
 
     def decode_all(
@@ -138,8 +144,7 @@ class Layout:
         return values
 
     def encode_versions(self, versions: Mapping[str, int]) -> Document:
-        """Return versions as the sub-document that holds them."""
-        return {self._groups[group]: version for group, version in versions.items()}
+        return {self._groups[group]: Int64(version) for group, version in versions.items()}
 
     def decode_versions(self, document: Mapping[str, Any] | None) -> dict[str, int]:
         """Return the versions of the fragment's groups."""
@@ -147,7 +152,6 @@ class Layout:
         return {name: int(stored[key]) for name, key in self._groups.items() if key in stored}
 
     def record(self, document: Mapping[str, Any]) -> Record:
-        """Return a live document as a record."""
         return Record(
             plain_text(document["_id"]),
             int(document["creation_version"]),

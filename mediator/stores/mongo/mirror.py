@@ -12,14 +12,14 @@ from pymongo.errors import BulkWriteError
 from mediator.stores.mongo.errors import DUPLICATE_KEY
 from mediator.stores.mongo.layout import LIVE, Document, Layout, layout_of
 from mediator.stores.mongo.read.reader import Reader
-from mediator.stores.mongo.session import Session
+from mediator.stores.mongo.session import MongoSession
 from mediator.stores.port import Fragment, Record, StoreRefused, are_as_new
 
 __all__ = ["absorb", "forget"]
 
 
 async def absorb(
-    session: Session,
+    session: MongoSession,
     reader: Reader,
     fragment: Fragment,
     records: Sequence[Record],
@@ -41,7 +41,7 @@ async def absorb(
 
 
 async def forget(
-    session: Session, fragment: Fragment, tombstones: Sequence[tuple[str, int]], now_us: int
+    session: MongoSession, fragment: Fragment, tombstones: Sequence[tuple[str, int]], now_us: int
 ) -> None:
     """Replace copies by tombstones; see `Mirror.forget`."""
     layout = layout_of(fragment)
@@ -70,16 +70,15 @@ def _older(layout: Layout, record: Record) -> Document:
 
 
 def _document(layout: Layout, record: Record) -> Document:
-    versions = {group: Int64(version) for group, version in record.versions.items()}
     return {
         **layout.key(record.id),
         "values": layout.encode_all(record.values),
-        "versions": layout.encode_versions(versions),
+        "versions": layout.encode_versions(record.versions),
         "creation_version": Int64(record.creation_version),
     }
 
 
-async def _bulk(session: Session, layout: Layout, requests: Sequence[Any]) -> list[int]:
+async def _bulk(session: MongoSession, layout: Layout, requests: Sequence[Any]) -> list[int]:
     """Run upserts; return the positions of those whose record was there and did not match."""
     if not requests:
         return []

@@ -20,11 +20,11 @@ from pymongo.read_concern import ReadConcern
 from mediator.stores.mongo.connection import DriverConnections
 from mediator.stores.mongo.errors import DUPLICATE_KEY
 from mediator.stores.mongo.layout import Document, Layout, database_name
-from mediator.stores.mongo.write.attempt import Attempt
-from mediator.stores.mongo.write.decision import Change, Insertion
+from mediator.stores.mongo.write.attempt import UpdateAttempt
+from mediator.stores.mongo.write.decision import ConditionalUpdate, Insertion
 from mediator.stores.port import StoreRefused, StoreTimeout, SystemConfig
 
-__all__ = ["STAND_IN", "Lookup", "Session", "is_stand_in"]
+__all__ = ["STAND_IN", "Lookup", "MongoSession", "is_stand_in"]
 
 STAND_IN: Final = "mongo-java-server"
 
@@ -52,7 +52,7 @@ class Lookup:
     most: int
 
 
-class Session:
+class MongoSession:
     """A connected client; belongs to one event loop.
 
     Attributes:
@@ -88,12 +88,10 @@ class Session:
         return round(shown.timestamp() * 1000) * 1000
 
     async def close(self) -> None:
-        """Release every connection."""
         await self.connections.close()
         await self.client.close()
 
     def database(self, name: str) -> AsyncDatabase[Document]:
-        """Return the MongoDB database of a schema."""
         found = self._databases.get(name)
         if found is None:
             found = self.client[database_name(self._config.namespace, name)]
@@ -183,7 +181,7 @@ class Session:
         command = {"update": layout.fragment.stored_as, "updates": steps, "ordered": False}
         return self._lasting(command)
 
-    async def modify(self, layout: Layout, attempt: Attempt) -> tuple[bool, Document | None]:
+    async def modify(self, layout: Layout, attempt: UpdateAttempt) -> tuple[bool, Document | None]:
         """Run an attempt; return whether it applied, and the document of its projection."""
         reply = await self._write(
             layout,
@@ -221,7 +219,7 @@ class Session:
         steps = [{"q": query, "u": update, "multi": True} for query, update in changes]
         await self._write(layout, {"update": layout.fragment.stored_as, "updates": steps})
 
-    async def apply(self, layout: Layout, step: Insertion | Change) -> bool:
+    async def apply(self, layout: Layout, step: Insertion | ConditionalUpdate) -> bool:
         """Insert, or update under a condition; return whether it applied."""
         name = layout.fragment.stored_as
         if isinstance(step, Insertion):
@@ -236,7 +234,9 @@ class Session:
             return False
         raise StoreRefused(f"{self._config.name} answered with error {errors[0]['code']}")
 
-    async def apply_all(self, layout: Layout, steps: Sequence[Insertion | Change]) -> bool:
+    async def apply_all(
+        self, layout: Layout, steps: Sequence[Insertion | ConditionalUpdate]
+    ) -> bool:
         """Apply steps to different records in any order; return whether all of them applied."""
         requests: list[InsertOne[Document] | UpdateOne] = [
             InsertOne(step.document)

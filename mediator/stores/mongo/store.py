@@ -12,8 +12,7 @@ from mediator.base.clock import Clock, ServerClock, SystemClock
 from mediator.model.filters import Filter
 from mediator.model.operators import APPLICABLE, Operator
 from mediator.model.query import OrderBy
-from mediator.schema.tree import MissingType
-from mediator.schema.types import FieldType, Value
+from mediator.schema.types import FieldType
 from mediator.stores.mongo import transactions
 from mediator.stores.mongo.admin import observe, prepare
 from mediator.stores.mongo.errors import guarded, translated
@@ -31,7 +30,7 @@ from mediator.stores.mongo.outbox.pending import (
 from mediator.stores.mongo.read.reader import Reader
 from mediator.stores.mongo.retention import REAP_WITHIN_S, Reaper
 from mediator.stores.mongo.search.searcher import found, pushdown
-from mediator.stores.mongo.session import Session
+from mediator.stores.mongo.session import MongoSession
 from mediator.stores.mongo.write.writer import Writer
 from mediator.stores.port import (
     RETENTION_S,
@@ -45,7 +44,6 @@ from mediator.stores.port import (
     SearchPage,
     SearchRequest,
     ServerFacts,
-    StoreRefused,
     StoreTimeout,
     StoreTooCostly,
     StoreUnavailable,
@@ -66,7 +64,7 @@ _T = TypeVar("_T")
 class Link:
     """An open connection, with what works on it."""
 
-    session: Session
+    session: MongoSession
     reader: Reader
     writer: Writer
     reaper: Reaper
@@ -94,7 +92,7 @@ class MongoStore:
         if self._link is not None:
             return
         try:
-            session = Session(self.config)
+            session = MongoSession(self.config)
         except PyMongoError as error:
             raise translated(self.config.name, error) from None
         try:
@@ -108,20 +106,18 @@ class MongoStore:
         self._link = Link(session, Reader(session), writer, reaper)
 
     async def close(self) -> None:
-        """Release every connection."""
         link, self._link = self._link, None
         if link is not None:
             await link.session.close()
 
     async def ping(self) -> None:
-        """Return if the server answers."""
         await self._guarded(self.link.session.client.admin.command("ping"))
 
     async def time_us(self) -> int:
         """Return what the server's clock shows; its milliseconds are rounded down."""
         return await self._guarded(self._read_clock(self.link.session))
 
-    async def _read_clock(self, session: Session) -> int:
+    async def _read_clock(self, session: MongoSession) -> int:
         sent_at = self._server.monotonic()
         shown_us = await session.time_us()
         self._server.read(shown_us, sent_at)
@@ -144,7 +140,6 @@ class MongoStore:
         await self._guarded(prepare(self.link.session, fragment))
 
     async def drop(self, fragment: Fragment) -> None:
-        """Remove the class with all its data."""
         await self._guarded(self.link.session.collection(layout_of(fragment)).drop())
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
@@ -188,7 +183,6 @@ class MongoStore:
     async def recall(
         self, fragment: Fragment, id_: str, operation: str
     ) -> RememberedOperation | None:
-        """Return what is remembered of an operation on an object."""
         return await self._guarded(self.link.reader.recall(fragment, id_, operation))
 
     async def scan(
@@ -203,24 +197,6 @@ class MongoStore:
             return []
         return await self._guarded(self.link.reader.scan(fragment, after, limit, fields))
 
-    async def ordered(
-        self,
-        fragment: Fragment,
-        field_name: str,
-        *,
-        descending: bool,
-        limit: int,
-        after: tuple[Value | MissingType, str] | None = None,
-        fields: tuple[str, ...] | None = None,
-    ) -> list[Record]:
-        """Read records ordered by (field, id), beyond `after`."""
-        if not fragment.fields[field_name].index:
-            raise StoreRefused(f"{field_name} is not indexed")
-        work = self.link.reader.ordered(
-            fragment, field_name, descending=descending, limit=limit, after=after, fields=fields
-        )
-        return await self._guarded(work)
-
     def pushdown(
         self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
     ) -> Pushdown:
@@ -232,7 +208,6 @@ class MongoStore:
         return pushdown(fragment, filter_, order, is_stand_in=is_stand_in)
 
     async def find(self, find: SearchRequest) -> SearchPage:
-        """Return a page of records."""
         work = found(self.link.reader, find, is_stand_in=self.link.session.is_stand_in)
         try:
             return await guarded(self.config.name, find.deadline_s, work)
@@ -240,7 +215,6 @@ class MongoStore:
             raise StoreTooCostly(f"{self.config.name} did not find records in time") from None
 
     async def count(self, fragment: Fragment) -> int:
-        """Count the objects of the class that are there."""
         return await self._guarded(self.link.reader.count(fragment))
 
     async def absorb(
@@ -267,7 +241,6 @@ class MongoStore:
         return [] if self._link is None else self._link.writer.recent_writes.take(limit)
 
     async def pending(self, fragment: Fragment, ids: Sequence[str]) -> list[UnrelayedChanges]:
-        """Read the changes that wait in some records."""
         link = self.link
         return await self._guarded(pending(link.session, link.writer.recent_writes, fragment, ids))
 

@@ -15,8 +15,16 @@ from bson.int64 import Int64
 from pymongo.errors import DuplicateKeyError
 
 from mediator.stores.mongo.codec import ordered_text
-from mediator.stores.mongo.layout import BOOKKEEPING, LIVE, Document, Layout, has_intent, is_live
-from mediator.stores.mongo.session import Lookup, Session
+from mediator.stores.mongo.layout import (
+    BOOKKEEPING,
+    LIVE,
+    Document,
+    Layout,
+    among,
+    has_intent,
+    is_live,
+)
+from mediator.stores.mongo.session import Lookup, MongoSession
 from mediator.stores.port import RecordState
 
 __all__ = ["lock", "record_states", "unlock"]
@@ -25,14 +33,14 @@ _NEEDED: Final[Document] = BOOKKEEPING | {"_intent": 1}
 
 
 async def lock(
-    session: Session, layout: Layout, ids: Sequence[str], intent: str, now_us: int
+    session: MongoSession, layout: Layout, ids: Sequence[str], intent: str, now_us: int
 ) -> dict[str, RecordState]:
     """Set an intent on each record that has none; `now_us` is the store's clock."""
     absent = {"tombstone": Int64(now_us), "creation_version": Int64(0)}
     update: Document = {"$set": {"_intent": intent}, "$setOnInsert": absent}
     if len(ids) == 1:
         return {ids[0]: await _lock_one(session, layout, ids[0], update)}
-    free = {"q": _among(ids) | has_intent(""), "u": {"$set": {"_intent": intent}}, "multi": True}
+    free = {"q": among(ids) | has_intent(""), "u": {"$set": {"_intent": intent}}, "multi": True}
     states = _record_states(
         layout, ids, await session.change_and_find(layout, [free], _lookup(ids))
     )
@@ -44,7 +52,9 @@ async def lock(
     return states
 
 
-async def _lock_one(session: Session, layout: Layout, id_: str, update: Document) -> RecordState:
+async def _lock_one(
+    session: MongoSession, layout: Layout, id_: str, update: Document
+) -> RecordState:
     """Set an intent and read the state, by one command if there is no other intent."""
     while True:
         try:
@@ -60,10 +70,9 @@ async def _lock_one(session: Session, layout: Layout, id_: str, update: Document
 
 
 async def unlock(
-    session: Session, layout: Layout, ids: Sequence[str], intent: str, *, joint: bool
+    session: MongoSession, layout: Layout, ids: Sequence[str], intent: str, *, joint: bool
 ) -> None:
-    """Take an intent away wherever it is this one."""
-    query = _among(ids) | has_intent(intent)
+    query = among(ids) | has_intent(intent)
     removal: Document = {"$unset": {"_intent": ""}}
     steps = [(query, removal)]
     if joint:
@@ -72,14 +81,13 @@ async def unlock(
 
 
 async def record_states(
-    session: Session, layout: Layout, ids: Sequence[str]
+    session: MongoSession, layout: Layout, ids: Sequence[str]
 ) -> dict[str, RecordState]:
-    """Return the states of records."""
     return _record_states(layout, ids, await session.find_each(layout, _lookup(ids)))
 
 
 def _lookup(ids: Sequence[str]) -> Lookup:
-    return Lookup(_among(ids), _NEEDED, len(ids))
+    return Lookup(among(ids), _NEEDED, len(ids))
 
 
 def _record_states(
@@ -87,10 +95,6 @@ def _record_states(
 ) -> dict[str, RecordState]:
     found = {document["_id"]: document for document in documents}
     return {id_: _record_state(layout, found.get(ordered_text(id_))) for id_ in ids}
-
-
-def _among(ids: Sequence[str]) -> Document:
-    return {"_id": {"$in": [ordered_text(id_) for id_ in ids]}}
 
 
 def _record_state(layout: Layout, document: Mapping[str, object] | None) -> RecordState:

@@ -30,11 +30,11 @@ from mediator.stores.port.optional import (
 )
 from mediator.stores.port.records import Fragment, Read, Record
 from mediator.stores.port.search import (
-    Access,
+    AccessPath,
     Aggregating,
+    ComputedGroup,
     DocumentPage,
     Joining,
-    Ordered,
     Pushdown,
     Queryable,
     SearchPage,
@@ -64,9 +64,10 @@ from mediator.stores.port.write import Status, Write, WriteKind, WriteResult
 
 __all__ = [
     "RETENTION_S",
-    "Access",
+    "AccessPath",
     "Aggregating",
     "ChangeLog",
+    "ComputedGroup",
     "DocumentPage",
     "Fragment",
     "FragmentOf",
@@ -74,7 +75,6 @@ __all__ = [
     "Lockable",
     "LogEntry",
     "Mirror",
-    "Ordered",
     "PendingChanges",
     "Pushdown",
     "Queryable",

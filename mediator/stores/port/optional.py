@@ -74,8 +74,6 @@ class UnrelayedChanges:
     """Changes of one record that its store keeps until they are relayed.
 
     Attributes:
-        fragment: The fragment.
-        id: The object's id.
         changes: The changes in their order, those of one group with rising versions. The feed may
             have the first of them, if a relay ended before it acknowledged them.
         agrees: Whether the changes lead to the present values. If not, the last one was adapted,
@@ -133,7 +131,6 @@ class RecordState:
     Attributes:
         creation_version: The record's creation version; None if it is absent.
         versions: Versions by group, of a tombstone too.
-        intent: Its write intent; empty if none.
     """
 
     creation_version: int | None
@@ -167,7 +164,7 @@ class Lockable(Protocol):
 
 
 def is_lockable(store: object) -> TypeGuard[Lockable]:
-    """Whether a store is `Lockable`; cached by class, as by `is_queryable`."""
+    # Cached by class, as in `is_queryable`.
     return issubclass(type(store), Lockable)
 
 
@@ -208,11 +205,8 @@ async def are_as_new(
 ) -> list[bool]:
     """Return what `Mirror.absorb` returns.
 
-    Args:
-        fragment: The fragment.
-        records: The records.
-        left: The positions of those that did not replace their copies.
-        read: Reads the live copies; None for what has been removed since.
+    `left` are the positions of the records that did not replace their copies; `read` returns the
+    live copies, and None for those that were removed since.
     """
     copies = await read([Read(fragment, records[at].id, ()) for at in left]) if left else ()
     pairs = zip(left, copies, strict=True)
@@ -237,7 +231,6 @@ async def record_states(
 
 
 def by_fragment(keys: Sequence[RecordKey]) -> dict[Fragment, list[str]]:
-    """Return the ids of each fragment."""
     ids: dict[Fragment, list[str]] = {}
     for fragment, id_ in keys:
         ids.setdefault(fragment, []).append(id_)

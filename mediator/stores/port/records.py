@@ -17,13 +17,10 @@ class Fragment:
     """What one system holds of one class. Identity is object identity: one per routing model.
 
     Attributes:
-        system: Name of the system.
         database: Name of the database: for people, caches and grants.
-        class_name: Name of the class.
         fields: The fields placed here, by name.
         groups: The cache groups placed here: group name to the names of its fields. May be a group
             without fields: the anchor group of a class whose fields are all in other stores.
-        schema_version: Version of the class's schema.
         ttl_s: Time to live of objects, from their creation; None: they do not expire.
         joint: Whether the class has further fragments. Then records read from it have the joint
             writes that concern several of them (`Record.intent`, `Record.joint`).
@@ -49,7 +46,6 @@ class Fragment:
     stored_as: str = ""
 
     def __post_init__(self) -> None:
-        """Use names as the ids that are not given."""
         object.__setattr__(self, "database_id", self.database_id or self.database)
         object.__setattr__(self, "stored_as", self.stored_as or self.class_name)
 
@@ -59,7 +55,6 @@ class Record:
     """What a store holds of one object.
 
     Attributes:
-        id: The object's id.
         creation_version: Version of the object's creation; equal in all fragments of one
             generation.
         versions: Version of each group here; strictly increasing, over deletes too.

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol, TypeGuard, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 from mediator.base.immutable import immutable
-from mediator.model.filters import ID, Filter, Path
-from mediator.model.query import Computation, OrderBy, Position
+from mediator.model.filters import ID, Filter
+from mediator.model.query import Aggregate, OrderBy, Position
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Value
 from mediator.stores.port.records import Fragment, Record
 
 __all__ = [
-    "Access",
+    "AccessPath",
     "Aggregating",
+    "ComputedGroup",
     "DocumentPage",
     "Joining",
-    "Ordered",
     "Pushdown",
     "Queryable",
     "SearchPage",
@@ -34,28 +34,7 @@ __all__ = [
 ]
 
 
-@runtime_checkable
-class Ordered(Protocol):
-    """A store that reads a class in the order of an indexed field."""
-
-    async def ordered(
-        self,
-        fragment: Fragment,
-        field_name: str,
-        *,
-        descending: bool,
-        limit: int,
-        after: tuple[Value | MissingType, str] | None = None,
-        fields: tuple[str, ...] | None = None,
-    ) -> list[Record]:
-        """Read records ordered by (field, id), beyond `after`.
-
-        Ascending: missing, nulls, values. Descending is the exact reverse, ids included. `after` is
-        the (value or MISSING, id) of the last record seen.
-        """
-
-
-class Access(StrEnum):
+class AccessPath(StrEnum):
     """How a store finds the records of a search, cheapest first."""
 
     KEYS = "keys"
@@ -74,12 +53,13 @@ class Pushdown:
             both together.
         access: How it finds the records. CLIENT_SCAN: it can only send them all.
         ordered: Whether it returns them in the requested order, so that `SearchRequest.after` may
-            be used.
+            be used: of each level missing, nulls, values, or the reverse; then ids, in the
+            direction of the last level.
     """
 
     pushed: Filter | None
     residual: Filter | None
-    access: Access
+    access: AccessPath
     ordered: bool
 
 
@@ -106,7 +86,6 @@ class SearchRequest:
     """A search among the live records of a fragment, page by page.
 
     Attributes:
-        fragment: Where to look.
         filter: A filter that `Queryable.pushdown` has returned as pushed; None: all records.
         order: An order for which it has said `ordered`; empty: any.
         limit: Records per page at most.
@@ -206,52 +185,44 @@ class Joining(SemiJoining, Protocol):
     ) -> DocumentPage:
         """Return the first page of a search, or in the order of ids any page, as documents.
 
-        Args:
-            find: The search.
-            names: The fields that are shown, sorted.
-            joins: What is shown of other records, each after the one that refers to it.
+        `names` are sorted; each join comes after the one that holds its reference.
         """
 
 
 def is_queryable(store: object) -> TypeGuard[Queryable]:
-    """Whether a store is `Queryable`; cached by class, which `isinstance` is not."""
+    # Cached by class, which `isinstance` of a protocol is not.
     return issubclass(type(store), Queryable)
 
 
 def is_semi_joining(store: object) -> TypeGuard[SemiJoining]:
-    """Whether a store is `SemiJoining`; cached like `is_queryable`."""
     return issubclass(type(store), SemiJoining)
 
 
 def is_joining(store: object) -> TypeGuard[Joining]:
-    """Whether a store is `Joining`; cached like `is_queryable`."""
     return issubclass(type(store), Joining)
+
+
+ComputedGroup: TypeAlias = tuple[tuple[Value | MissingType, ...], Mapping[str, Value]]
+"""The values that make up a group, and what was computed over it, by name."""
 
 
 @runtime_checkable
 class Aggregating(Protocol):
     """A store that groups and computes."""
 
-    def aggregates(
-        self,
-        fragment: Fragment,
-        filter_: Filter | None,
-        group: tuple[Path, ...],
-        compute: Mapping[str, Computation],
-    ) -> bool:
+    def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
         """Whether it applies the whole filter and computes all this exactly (floats to 1e-9)."""
 
     async def aggregate(
         self,
         fragment: Fragment,
         filter_: Filter | None,
-        group: tuple[Path, ...],
-        compute: Mapping[str, Computation],
+        aggregate: Aggregate,
         *,
         limit: int,
         deadline_s: float,
-    ) -> list[tuple[tuple[Value | MissingType, ...], Mapping[str, Value]]]:
-        """Return up to `limit` groups, in no order, each with its values and what was computed.
+    ) -> list[ComputedGroup]:
+        """Return up to `limit` groups, in no order; what they must meet (`having`) is left.
 
         A sum of integers may be beyond 64 bits; an average is a float (of decimals, a Decimal).
         Raises `StoreTooCostly` beyond the deadline.

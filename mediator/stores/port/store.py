@@ -105,7 +105,7 @@ class SystemConfig:
 
 @dataclass(frozen=True, slots=True)
 class RememberedOperation:
-    """A remembered operation: the fingerprint it came with, and its result then."""
+    """The fingerprint that an operation came with, and the result of its first execution."""
 
     fingerprint: str
     result: WriteResult

@@ -34,9 +34,6 @@ class Write:
     """One atomic conditional write to one record, its outbox entry included.
 
     Attributes:
-        fragment: Where it goes.
-        id: The object's id.
-        kind: What it does.
         operation: Unique id of the operation; with the group it makes the change id.
         groups: The groups that get a new version, max(previous + 1, store clock in us). For CREATE,
             REPLACE and DELETE: all groups of the fragment.
@@ -131,7 +128,6 @@ class WriteResult:
     """The result of a `Write`.
 
     Attributes:
-        status: The outcome.
         created: Whether the record was absent before (CREATE, REPLACE).
         creation_version: The record's creation_version; for DELETE the highest version of the
             tombstone.

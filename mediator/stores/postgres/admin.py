@@ -17,7 +17,7 @@ from mediator.stores.postgres.layout import (
     retired_name,
     table_name,
 )
-from mediator.stores.postgres.sql import DIALECT, quoted
+from mediator.stores.postgres.sql import DIALECT, qualified, quoted
 
 __all__ = ["drop_class", "observe", "prepare_class", "prepare_namespace"]
 
@@ -54,10 +54,6 @@ def _sql(element: Any) -> str:
     return str(element.compile(dialect=DIALECT))
 
 
-def _qualified(table: sa.Table) -> str:
-    return quoted(str(table.schema), table.name)
-
-
 async def prepare_namespace(connection: Any, namespace_tables: NamespaceTables) -> None:
     """Create the schema and its own tables where they are absent."""
     namespace = str(namespace_tables.outbox.schema)
@@ -67,8 +63,8 @@ async def prepare_namespace(connection: Any, namespace_tables: NamespaceTables) 
         there = await connection.fetchval("SELECT to_regnamespace($1)", quoted(namespace))
         if there is None:
             await connection.execute(f"CREATE SCHEMA {quoted(namespace)}")
-        for table in namespace_tables.all:
-            if await connection.fetchval("SELECT to_regclass($1)", _qualified(table)) is None:
+        for table in namespace_tables:
+            if await connection.fetchval("SELECT to_regclass($1)", qualified(table)) is None:
                 await _create(connection, table)
         await _add_bookkeeping(connection, namespace_tables)
 
@@ -76,10 +72,10 @@ async def prepare_namespace(connection: Any, namespace_tables: NamespaceTables) 
 async def _add_bookkeeping(connection: Any, namespace_tables: NamespaceTables) -> None:
     """Add the columns that older versions did not make."""
     namespace, types = str(namespace_tables.classes.schema), _ADDED_COLUMNS
-    query = _MISSING_COLUMNS.format(classes=_qualified(namespace_tables.classes))
+    query = _MISSING_COLUMNS.format(classes=qualified(namespace_tables.classes))
     for table, column in await connection.fetch(query, namespace, list(types)):
-        qualified = quoted(namespace, table)
-        await connection.execute(f"ALTER TABLE {qualified} ADD COLUMN {column} {types[column]}")
+        name = quoted(namespace, table)
+        await connection.execute(f"ALTER TABLE {name} ADD COLUMN {column} {types[column]}")
 
 
 async def _create(connection: Any, table: sa.Table) -> None:
@@ -99,13 +95,13 @@ async def prepare_class(
     async with transaction(connection):
         await connection.execute(_LONG_TIMEOUT)
         await connection.fetch(_NAMESPACE_LOCK, str(table.schema))
-        if await connection.fetchval("SELECT to_regclass($1)", _qualified(table)) is None:
+        if await connection.fetchval("SELECT to_regclass($1)", qualified(table)) is None:
             await _create(connection, table)
         else:
             await _retire(connection, namespace_tables, records, previous)
             await _add_columns(connection, records)
             await _match_indexes(connection, table)
-        remember = _NEW_FIELDS.format(classes=_qualified(namespace_tables.classes))
+        remember = _NEW_FIELDS.format(classes=qualified(namespace_tables.classes))
         await connection.execute(remember, table.name, list(records.columns))
 
 
@@ -122,7 +118,7 @@ async def _retire(
     """
     if previous is None:
         return
-    query = _OLD_FIELDS.format(classes=_qualified(namespace_tables.classes))
+    query = _OLD_FIELDS.format(classes=qualified(namespace_tables.classes))
     known = {*previous.fields, *(await connection.fetchval(query, records.table.name) or ())}
     there = await _columns(connection, records.table)
     for name in records.fragment.fields.keys() - known:
@@ -131,7 +127,7 @@ async def _retire(
 
 
 async def _rename_column(connection: Any, records: RecordTable, name: str) -> None:
-    table, old = _qualified(records.table), quoted(column_name(name))
+    table, old = qualified(records.table), quoted(column_name(name))
     kept = quoted(retired_name(name, records.fragment.schema_version))
     await connection.execute(f"ALTER TABLE {table} RENAME COLUMN {old} TO {kept}")
     await connection.execute(
@@ -141,7 +137,7 @@ async def _rename_column(connection: Any, records: RecordTable, name: str) -> No
 
 
 async def _columns(connection: Any, table: sa.Table) -> dict[str, str]:
-    return dict(await connection.fetch(_COLUMNS, _qualified(table)))
+    return dict(await connection.fetch(_COLUMNS, qualified(table)))
 
 
 async def _add_columns(connection: Any, records: RecordTable) -> None:
@@ -151,7 +147,7 @@ async def _add_columns(connection: Any, records: RecordTable) -> None:
     for column in table.columns:
         if column.name not in there:
             definition = _sql(CreateColumn(column))
-            await connection.execute(f"ALTER TABLE {_qualified(table)} ADD COLUMN {definition}")
+            await connection.execute(f"ALTER TABLE {qualified(table)} ADD COLUMN {definition}")
 
 
 def _check_types(records: RecordTable, there: dict[str, str]) -> None:
@@ -166,7 +162,7 @@ def _check_types(records: RecordTable, there: dict[str, str]) -> None:
 
 
 async def _match_indexes(connection: Any, table: sa.Table) -> None:
-    there = {name for (name,) in await connection.fetch(_INDEXES, _qualified(table))}
+    there = {name for (name,) in await connection.fetch(_INDEXES, qualified(table))}
     wanted = {str(index.name): index for index in table.indexes}
     for name in sorted(there - wanted.keys()):
         if "~" in name:  # an index that an administrator made has another name
@@ -185,9 +181,9 @@ async def drop_class(
         await connection.execute(_LONG_TIMEOUT)
         await connection.fetch(_NAMESPACE_LOCK, schema)
         await connection.execute(f"DROP TABLE IF EXISTS {quoted(schema, name)}")
-        await connection.execute(f'DELETE FROM {_qualified(classes)} WHERE "table" = $1', name)  # noqa: S608 - quoted identifiers
+        await connection.execute(f'DELETE FROM {qualified(classes)} WHERE "table" = $1', name)  # noqa: S608 - quoted identifiers
         await connection.execute(
-            f"DELETE FROM {_qualified(operations)} WHERE database = $1 AND class = $2",  # noqa: S608 - quoted identifiers
+            f"DELETE FROM {qualified(operations)} WHERE database = $1 AND class = $2",  # noqa: S608 - quoted identifiers
             fragment.database,
             fragment.stored_as,
         )

@@ -9,7 +9,6 @@ used.
 from __future__ import annotations
 
 import re
-from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.scalars import SCALAR_ENCODERS
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
+from mediator.stores.outboxes import JSON_DECODERS
 
 __all__ = ["Codec", "Convert", "encoded", "field_codec", "item_codec", "json_form"]
 
@@ -115,13 +115,7 @@ _PLAIN: Final[dict[FieldType, Codec]] = {
     FieldType.BINARY: Codec(BYTEA(), from_json=_bytes),
     FieldType.DOCUMENT: Codec(JSONB(), encode=_dumps, decode=_document),
 }
-_FROM_MAP: Final[dict[FieldType, Convert]] = {
-    FieldType.FLOAT: float,
-    FieldType.DECIMAL: Decimal,
-    FieldType.TIMESTAMP: datetime.fromisoformat,
-    FieldType.BINARY: b64decode,
-    FieldType.DOCUMENT: _floated,
-}
+_FROM_MAP: Final = {**JSON_DECODERS, FieldType.DOCUMENT: _floated}
 
 
 def _array(items: FieldType) -> Codec:
@@ -148,7 +142,6 @@ def item_codec(field: Field) -> Codec:
 
 
 def encoded(codec: Codec, value: Any) -> Any:
-    """Return what asyncpg takes for a value."""
     return value if value is None or codec.encode is None else codec.encode(value)
 
 

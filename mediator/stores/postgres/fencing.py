@@ -29,7 +29,7 @@ from typing import Final
 
 from mediator.stores.port import RETENTION_S
 from mediator.stores.postgres.layout import RecordTable
-from mediator.stores.postgres.sql import quoted
+from mediator.stores.postgres.sql import qualified, quoted
 
 __all__ = ["fence_statement"]
 
@@ -54,7 +54,7 @@ def fence_statement(records: RecordTable) -> str:
     It returns one row: the versions of the record, of its tombstone, or zeros.
     """
     return _FENCE.format(
-        table=quoted(str(records.table.schema), records.table.name),
+        table=qualified(records.table),
         kept_s=RETENTION_S,
         versions=", ".join(quoted(column.name) for column in records.versions.values()),
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
@@ -55,7 +55,6 @@ def fitting(name: str) -> str:
 
 
 def table_name(database: str, stored_as: str) -> str:
-    """Name the table of a class."""
     return fitting(f"{database}.{stored_as}")
 
 
@@ -65,7 +64,6 @@ def column_name(field: str) -> str:
 
 
 def version_name(group: str) -> str:
-    """Name the version column of a cache group."""
     return fitting(f"_v.{group}")
 
 
@@ -116,7 +114,6 @@ class RecordTable:
 
     @property
     def id(self) -> sa.Column[Any]:
-        """The column of ids."""
         return self.table.c["id"]
 
     @property
@@ -135,8 +132,7 @@ TableOf: TypeAlias = Callable[[Fragment], RecordTable]
 """Finds the table of a fragment."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NamespaceTables:
+class NamespaceTables(NamedTuple):
     """The tables of a namespace besides those of records.
 
     Attributes:
@@ -148,11 +144,6 @@ class NamespaceTables:
     outbox: sa.Table
     operations: sa.Table
     classes: sa.Table
-
-    @property
-    def all(self) -> tuple[sa.Table, ...]:
-        """All of them."""
-        return (self.outbox, self.operations, self.classes)
 
 
 def fragment_table(fragment: Fragment, namespace: str) -> RecordTable:

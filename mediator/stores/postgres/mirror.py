@@ -54,7 +54,6 @@ async def _send(pool: Pool, statement: Statement, rows: Sequence[Mapping[str, An
 
 
 def absorb_statement(records: RecordTable, *, force: bool) -> Statement:
-    """Build the upsert of one copy."""
     table = records.table
     row: dict[str, Any] = {
         "id": parameter("id", sa.Text()),

@@ -21,24 +21,22 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeAlias
 
 import orjson
 
 from mediator.model.change import Change, kind_of
 from mediator.schema.types import Value
-from mediator.stores.outboxes import Page, PageSize, image_of, numbers_of, position_of, read_on
+from mediator.stores.outboxes import Page, PageSize, image_of, numbers_of, padded, read_on
 from mediator.stores.port import Fragment, FragmentOf, LogEntry
 from mediator.stores.postgres.codec import Codec
 from mediator.stores.postgres.connection import transaction
-from mediator.stores.postgres.sql import quoted
+from mediator.stores.postgres.sql import qualified
 from mediator.stores.postgres.statements import Statements
 
-__all__ = ["BEYOND", "LOG", "TRIMMED_AT_ONCE", "OutboxLog", "Snapshot"]
+__all__ = ["BEYOND", "LOG", "TRIMMED_AT_ONCE", "OutboxLog", "TransactionSnapshot"]
 
 LOG: Final = "outbox"
-
-T = TypeVar("T")
 
 TRIMMED_AT_ONCE: Final = 5_000
 _TRIMS: Final = 20
@@ -77,14 +75,12 @@ SELECT count(*) FROM removed
 """
 
 
-class _Use(Protocol):
-    """Lets work have a connection until the deadline."""
-
-    def __call__(self, work: Callable[[Any], Awaitable[T]], /) -> Awaitable[T]: ...
+_Use: TypeAlias = Callable[[Callable[[Any], Awaitable[list[Any]]]], Awaitable[list[Any]]]
+"""Lets work have a connection until the deadline."""
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class TransactionSnapshot:
     """Which transactions were running at a time, as `pg_current_snapshot` reports.
 
     Attributes:
@@ -98,7 +94,7 @@ class Snapshot:
     running: tuple[int, ...]
 
     @classmethod
-    def read(cls, text: str) -> Snapshot:
+    def read(cls, text: str) -> TransactionSnapshot:
         """Read ``xmin:xmax:running,...``."""
         xmin, xmax, running = text.split(":")
         return cls(int(xmin), int(xmax), tuple(map(int, filter(None, running.split(",")))))
@@ -131,8 +127,7 @@ class OutboxLog:
 
     def __init__(self, statements: Statements, use: _Use) -> None:
         self._statements, self._use = statements, use
-        table = statements.namespace_tables.outbox
-        self._name = quoted(str(table.schema), table.name)
+        self._name = qualified(statements.namespace_tables.outbox)
         self._page_size = PageSize()
         self._last_xmax = 0
 
@@ -153,13 +148,13 @@ class OutboxLog:
         Whatever had committed before this call is below `awaited`; whatever is below `reached` is
         returned by a read that begins after it.
         """
-        ((text,),) = await self._fetch(_SNAPSHOT)
-        snapshot = Snapshot.read(text)
+        ((text,),) = await self._use(lambda c: c.fetch(_SNAPSHOT))
+        snapshot = TransactionSnapshot.read(text)
         reached = snapshot.xmin
         if snapshot.xmin < self._last_xmax:
             # One that was running at the last look still is: it may be none of ours.
-            rows = await self._fetch(_LOCKS, self._name)
-            snapshot = Snapshot.read(rows[0][0])
+            rows = await self._use(lambda c: c.fetch(_LOCKS, self._name))
+            snapshot = TransactionSnapshot.read(rows[0][0])
             reached = snapshot.reached((row[1], row[2]) for row in rows if row[1] is not None)
         self._last_xmax = snapshot.xmax
         return reached, snapshot.xmax
@@ -178,10 +173,6 @@ class OutboxLog:
             if some < TRIMMED_AT_ONCE:
                 break
         return removed
-
-    async def _fetch(self, statement: str, *arguments: Any) -> list[Any]:
-        rows: list[Any] = await self._use(lambda c: c.fetch(statement, *arguments))
-        return rows
 
     async def ordered(self, statement: str, *arguments: Any) -> list[Any]:
         """Run a statement on the outbox that takes rows in its order, from the first on."""
@@ -233,7 +224,7 @@ def _value(codec: Codec, kept: Any) -> Value:
 
 
 def _position(row: Any) -> str:
-    return position_of(int(row[0]), row[1])
+    return padded(row[0], str(row[1]))
 
 
 def _size(row: Any) -> int:

@@ -43,9 +43,6 @@ async def reap(connection: Any, namespace: str, now_s: float, limit: int) -> int
         if removed < limit:
             sql, left = statement.format(table=quoted(namespace, name)), limit - removed
             bounds = (left, CHANGES_KEPT) if statement is _CHANGES else (before, left)
-            removed += _count(await connection.execute(sql, *bounds))
+            tag = await connection.execute(sql, *bounds)
+            removed += int(tag.removeprefix("DELETE "))
     return removed
-
-
-def _count(tag: str) -> int:
-    return int(tag.removeprefix("DELETE "))

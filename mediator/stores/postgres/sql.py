@@ -7,7 +7,7 @@ are what is wanted here. asyncpg keeps the prepared form of each text on each co
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
@@ -15,9 +15,16 @@ from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.elements import ClauseElement
 
-__all__ = ["DIALECT", "Statement", "constant", "json_object", "number", "parameter", "quoted"]
-
-T = TypeVar("T")
+__all__ = [
+    "DIALECT",
+    "Statement",
+    "constant",
+    "json_object",
+    "number",
+    "parameter",
+    "qualified",
+    "quoted",
+]
 
 # SQLAlchemy leaves the types of these out.
 _new_dialect: Any = PGDialect_asyncpg
@@ -60,13 +67,17 @@ def constant(text: str) -> sa.ColumnElement[Any]:
 
 
 def number(value: int) -> sa.ColumnElement[Any]:
-    """Write a small number as a literal."""
     return sa.literal_column(str(int(value)), sa.Integer())
 
 
 def quoted(*names: str) -> str:
     """Write a name, or one qualified by those before it, for statements that are plain text."""
     return ".".join(map(DIALECT.identifier_preparer.quote_identifier, names))
+
+
+def qualified(table: sa.Table) -> str:
+    """Write a table's name behind that of its schema, for statements that are plain text."""
+    return quoted(str(table.schema), table.name)
 
 
 def json_object(members: Iterable[tuple[str, sa.ColumnElement[Any]]]) -> sa.ColumnElement[Any]:

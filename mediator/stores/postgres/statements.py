@@ -17,7 +17,6 @@ from mediator.stores.postgres.mirror import absorb_statement, forget_statement
 from mediator.stores.postgres.read.statements import (
     RecordReader,
     count_statement,
-    ordered_statement,
     read_statement,
     reader,
     scan_statement,
@@ -54,7 +53,6 @@ class Statements:
         self.write = lru_cache(maxsize=STATEMENTS)(self._write)
         self.read = lru_cache(maxsize=STATEMENTS)(self._read)
         self.scan = lru_cache(maxsize=STATEMENTS)(self._scan)
-        self.ordered = lru_cache(maxsize=STATEMENTS)(self._ordered)
         self.search = lru_cache(maxsize=SEARCHES)(self._search)
         self.aggregate = lru_cache(maxsize=SEARCHES)(self._aggregate)
         self.count = self._of_table(count_statement)
@@ -88,19 +86,6 @@ class Statements:
 
     def _scan(self, fragment: Fragment, names: tuple[str, ...], after: bool) -> Statement:
         return scan_statement(self._known(fragment, names), names, after=after)
-
-    def _ordered(
-        self,
-        fragment: Fragment,
-        field_name: str,
-        names: tuple[str, ...],
-        descending: bool,
-        after: int | None,
-    ) -> Statement:
-        records = self._known(fragment, (field_name, *names))
-        if not fragment.fields[field_name].index:
-            raise StoreRefused(f"{fragment.system}: {field_name} is not indexed")
-        return ordered_statement(records, field_name, names, descending=descending, after=after)
 
     def _search(self, search: SearchShape) -> Statement:
         records = self._known(search.fragment, search.names)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from mediator.model.filters import Filter, Path
+from mediator.model.filters import Filter
 from mediator.model.operators import APPLICABLE, Operator
-from mediator.model.query import Computation, OrderBy
-from mediator.schema.tree import MissingType
-from mediator.schema.types import FieldType, Value
+from mediator.model.query import Aggregate, OrderBy
+from mediator.schema.types import FieldType
 from mediator.stores.port import (
+    ComputedGroup,
     DocumentPage,
     Fragment,
     FragmentOf,
@@ -40,7 +40,6 @@ from mediator.stores.postgres.errors import FAILURES, as_store_error
 from mediator.stores.postgres.mirror import absorb, forget
 from mediator.stores.postgres.outbox import LOG, OutboxLog
 from mediator.stores.postgres.read.reader import Reader
-from mediator.stores.postgres.read.statements import keyset
 from mediator.stores.postgres.retention import reap
 from mediator.stores.postgres.search.aggregates import computes
 from mediator.stores.postgres.search.searcher import Searcher, pushdown
@@ -71,7 +70,7 @@ class PostgresStore:
     def __init__(self, config: SystemConfig) -> None:
         self.config = config
         self.statements = Statements(config.namespace)
-        self.pool = Pool(self._connect, config.pool_size)
+        self.pool = Pool(partial(connect, config), config.pool_size)
         self._reader = Reader(self.statements, self.pool)
         self._writer = Writer(config.name, self.statements, self.pool, self._reader.read)
         self.searcher = Searcher(config, self.statements)
@@ -89,14 +88,12 @@ class PostgresStore:
         await self.use(lambda c: admin.prepare_namespace(c, tables), _DDL_S)
 
     async def close(self) -> None:
-        """Release every connection."""
         with suppress(*FAILURES):
             async with asyncio.timeout(self.config.deadline_s):
                 await self.pool.close()
-                await self.searcher.close()
+                await self.searcher.pool.close()
 
     async def ping(self) -> None:
-        """Return if the server answers."""
         await self.use(lambda c: c.fetch("SELECT 1"))
 
     async def time_us(self) -> int:
@@ -158,7 +155,6 @@ class PostgresStore:
     async def recall(
         self, fragment: Fragment, id_: str, operation: str
     ) -> RememberedOperation | None:
-        """Return what is remembered of an operation on an object."""
         statement = self.statements.recall(fragment)
         rows = await self._rows(statement, {"id": id_, "operation": operation})
         return recalled(self.statements.records(fragment), rows[0]) if rows else None
@@ -176,26 +172,7 @@ class PostgresStore:
         rows = await self._rows(statement, {"after": after, "limit": limit})
         return list(map(self.statements.reader(fragment, names), rows))
 
-    async def ordered(
-        self,
-        fragment: Fragment,
-        field_name: str,
-        *,
-        descending: bool,
-        limit: int,
-        after: tuple[Value | MissingType, str] | None = None,
-        fields: tuple[str, ...] | None = None,
-    ) -> list[Record]:
-        """Read records ordered by (field, id), beyond `after`; see `Ordered`."""
-        names = tuple(fragment.fields) if fields is None else fields
-        records = self.statements.records(fragment)
-        rank, position = keyset(records, field_name, after)
-        statement = self.statements.ordered(fragment, field_name, names, descending, rank)
-        rows = await self._rows(statement, {**position, "limit": limit})
-        return list(map(self.statements.reader(fragment, names), rows))
-
     async def count(self, fragment: Fragment) -> int:
-        """Count the objects of the class that are there."""
         text = self.statements.count(fragment).text
 
         async def counted(connection: Any) -> int:
@@ -226,29 +203,22 @@ class PostgresStore:
         """Return a page as documents. Raises `StoreTooCostly` beyond the deadline."""
         return await self.searcher.documents(find, names, joins)
 
-    def aggregates(
-        self,
-        fragment: Fragment,
-        filter_: Filter | None,
-        group: tuple[Path, ...],
-        compute: Mapping[str, Computation],
-    ) -> bool:
+    def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
         """Whether it applies the whole filter and computes all this exactly."""
-        return computes(fragment, filter_, group, compute)
+        return computes(fragment, filter_, aggregate)
 
     async def aggregate(
         self,
         fragment: Fragment,
         filter_: Filter | None,
-        group: tuple[Path, ...],
-        compute: Mapping[str, Computation],
+        aggregate: Aggregate,
         *,
         limit: int,
         deadline_s: float,
-    ) -> list[tuple[tuple[Value | MissingType, ...], Mapping[str, Value]]]:
+    ) -> list[ComputedGroup]:
         """Return groups with what was computed. Raises `StoreTooCostly` beyond the deadline."""
         return await self.searcher.aggregate(
-            fragment, filter_, group, compute, limit=limit, deadline_s=deadline_s
+            fragment, filter_, aggregate, limit=limit, deadline_s=deadline_s
         )
 
     async def absorb(
@@ -310,6 +280,3 @@ class PostgresStore:
         except FAILURES as error:
             # The cause is left out: its text may quote values, or the URL with its password.
             raise as_store_error(self.config.name, error) from None
-
-    async def _connect(self) -> Any:
-        return await connect(self.config)

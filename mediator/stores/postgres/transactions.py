@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from mediator.stores.port import RecordState
 from mediator.stores.postgres.layout import RecordTable
-from mediator.stores.postgres.sql import Statement, quoted
+from mediator.stores.postgres.sql import Statement, qualified, quoted
 
 __all__ = ["IntentStatements"]
 
@@ -42,7 +42,7 @@ class IntentStatements:
         versions = [quoted("record", column.name) for column in records.versions.values()]
         own = [f"record.{name}" for name in ("id", "_creation_version", "_deleted", "_intent")]
         parts = {
-            "table": quoted(str(records.table.schema), records.table.name),
+            "table": qualified(records.table),
             "columns": ", ".join(own + versions),
             "locks": lock.text,
         }
@@ -54,17 +54,14 @@ class IntentStatements:
     async def lock(
         self, connection: Any, ids: Sequence[str], intent: str
     ) -> dict[str, RecordState]:
-        """Set an intent on each record that has none."""
         return self._states(await connection.fetch(self._lock, ids, intent), ids)
 
     async def unlock(
         self, connection: Any, ids: Sequence[str], intent: str, *, joint: bool
     ) -> None:
-        """Take an intent away wherever it is this one."""
         await connection.execute(self._join if joint else self._unlock, ids, intent)
 
     async def look(self, connection: Any, ids: Sequence[str]) -> dict[str, RecordState]:
-        """Return the states of records."""
         return self._states(await connection.fetch(self._look, ids), ids)
 
     def _states(self, rows: Sequence[Any], ids: Sequence[str]) -> dict[str, RecordState]:

@@ -54,7 +54,6 @@ async def request_durability(client: CommandClient, durability: str | None) -> N
 
 
 def facts_of(settings: Mapping[str, str]) -> ServerFacts:
-    """Conclude what the settings mean."""
     reported = ("appendonly", "appendfsync", "aof_enabled", "maxmemory", "maxmemory_policy")
     replicas = settings.get("connected_slaves")
     return ServerFacts(
@@ -116,19 +115,22 @@ async def _fill(client: CommandClient, prefix: str, names: list[bytes]) -> None:
     last: bytes | None = b""
     while last is not None:
         (last,) = await client.execute([FILL.call((prefix,), last, _BATCH, *names)], writes=True)
+    # Only at the end: after a failure in between, the next call fills the indexes again.
     await _execute(client, "SADD", f"{prefix}filled", *names)
 
 
 async def _remove(client: CommandClient, prefix: str, names: set[bytes]) -> None:
     if names:
+        # Before the indexes go, so that no write adds to them any more.
         await _execute(client, "SREM", f"{prefix}indexed", *names)
         await _execute(client, "SREM", f"{prefix}filled", *names)
         await _unlink_indexes(client, prefix, names)
 
 
 async def drop_class(client: CommandClient, layout: Layout) -> None:
-    """Remove records, tombstones and indexes; what is remembered of operations is void."""
+    """Remove records, tombstones and indexes; remembered operations expire by themselves."""
     for prefix in layout.prefixes:
+        # Operations are remembered with their generation, so the old ones are ignored from here on.
         await _execute(client, "INCR", f"{prefix}generation")
         removed = 1
         while removed:

@@ -21,9 +21,7 @@ __all__ = ["CommandClient"]
 class CommandClient:
     """Sends packed commands of many callers over one connection, and returns their replies.
 
-    Args:
-        config: The system; its deadline bounds every call, connecting included.
-        scripts: Those that are called by their names.
+    The deadline of the system bounds every call, connecting included.
     """
 
     def __init__(self, config: SystemConfig, scripts: Sequence[Script]) -> None:
@@ -92,6 +90,7 @@ class CommandClient:
     async def _load_and_repeat(
         self, commands: Sequence[bytes], replies: list[Any], deadline: float, *, writes: bool
     ) -> list[Any]:
+        # An unknown script has done nothing, so a write may be repeated as well.
         forgotten = [i for i, reply in enumerate(replies) if isinstance(reply, ScriptUnknown)]
         if forgotten:
             loads = [script.load for script in self._scripts]
@@ -112,6 +111,7 @@ class CommandClient:
             self._connecting = asyncio.create_task(self._connect())
             self._connecting.add_done_callback(self._on_connected)
         left = max(deadline - monotonic(), 0.0)
+        # Unlike `wait_for`, `wait` does not cancel the attempt, which other callers share.
         done, _ = await asyncio.wait({self._connecting}, timeout=left)
         if not done:
             raise StoreUnavailable(f"{self._config.name} cannot be reached in time")

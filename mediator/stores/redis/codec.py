@@ -45,6 +45,7 @@ def _decimal(value: Decimal) -> str:
 
 
 def _timestamp(value: datetime) -> str:
+    # In integers: `timestamp()` is a float, which would round microseconds.
     return f"u{(value - _EPOCH) // _MICROSECOND}"
 
 
@@ -74,6 +75,7 @@ def item_encoder(items: FieldType | None) -> Encoder:
     if items is FieldType.DECIMAL:
         return lambda item: NULL if item is None else _decimal(_canonical(item))
     if items is FieldType.FLOAT:
+        # Adding 0.0 makes zero of negative zero, which is equal to it.
         return lambda item: NULL if item is None else f"f{item + 0.0!r}"
     encoder = _json if items is None else scalar_encoder(items)
     return lambda item: NULL if item is None else encoder(item)
@@ -126,6 +128,7 @@ def _raw_netstrings(text: bytes) -> Iterator[bytes]:
 
 def _map(text: bytes) -> Value:
     flat = _raw_netstrings(text)
+    # One iterator twice: keys and items are in turn.
     return {key.decode(): decode(item) for key, item in zip(flat, flat, strict=True)}
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache, partial
+from typing import Any, Final, TypeAlias
 from zlib import crc32
 
 from mediator.schema.tree import Field
@@ -12,7 +12,7 @@ from mediator.schema.types import SCALARS
 from mediator.stores.port import RETENTION_S, Fragment, SystemConfig
 from mediator.stores.redis.codec import COLLECTIONS
 
-__all__ = ["RETENTION_MS", "TOMBSTONE_MS", "Layout", "Layouts"]
+__all__ = ["RETENTION_MS", "TOMBSTONE_MS", "Layout", "LayoutOf", "layouts"]
 
 RETENTION_MS: Final = RETENTION_S * 1000
 TOMBSTONE_MS: Final = (RETENTION_S + 3600) * 1000
@@ -40,12 +40,14 @@ class Layout:
         self.head = ("!b", *(f"@{group}" for group in self.groups))
         self._read_head = (*self.head, "!m", "!j") if fragment.joint else self.head
         self._partitions = config.partitions
+        # A hash tag keeps the keys of a partition in one slot, which a script needs in a cluster.
         tags = [f"{{{config.namespace}:{p}}}:" for p in range(config.partitions)]
         self.prefixes = [f"{tag}{fragment.database}.{fragment.stored_as}:" for tag in tags]
         self.outboxes = [f"{tag}outbox" for tag in tags]
         self.group_names = {f"@{group}".encode(): group for group in self.groups}
         self.field_names = {name.encode(): name for name in fragment.fields}
         self.what = f"{fragment.database_id}/{fragment.class_name}"
+        # From 2: Lua counts from 1, and the creation version comes first.
         self.positions = {group: number for number, group in enumerate(self.groups, 2)}
         self.prepared: dict[Any, Any] = {}
         self.latest_prepared: tuple[Any, Any] = (None, None)
@@ -56,12 +58,10 @@ class Layout:
 
     @cached_property
     def group_of(self) -> Mapping[str, str]:
-        """The group of each field."""
         return {name: group for group, names in self.fragment.groups.items() for name in names}
 
     @cached_property
     def indexed(self) -> tuple[str, ...]:
-        """The fields that have an index."""
         fields: Iterable[Field] = self.fragment.fields.values()
         return tuple(f.name for f in fields if f.index and f.type in SCALARS)
 
@@ -85,21 +85,10 @@ class Layout:
         return {group: int(text) for group, text in pairs if text}
 
 
-class Layouts:
-    """The layouts of the fragments in use, found by the fragment's identity."""
+LayoutOf: TypeAlias = Callable[[Fragment], Layout]
+"""Finds the layout of a fragment."""
 
-    def __init__(self, config: SystemConfig) -> None:
-        self._config = config
-        self._layouts: dict[int, Layout] = {}
 
-    def of(self, fragment: Fragment) -> Layout:
-        """Return the layout of a fragment."""
-        # A layout holds its fragment, so the id() of a key is not given to another one.
-        layout = self._layouts.get(id(fragment))
-        return layout if layout is not None else self._add(fragment)
-
-    def _add(self, fragment: Fragment) -> Layout:
-        if len(self._layouts) >= _MOST_LAYOUTS:
-            self._layouts.clear()
-        layout = self._layouts[id(fragment)] = Layout(fragment, self._config)
-        return layout
+def layouts(config: SystemConfig) -> LayoutOf:
+    """Return what makes layouts and keeps them, by the identity of their fragments."""
+    return lru_cache(maxsize=_MOST_LAYOUTS)(partial(Layout, config=config))

@@ -25,7 +25,6 @@ from mediator.stores.outboxes import (
 from mediator.stores.port import FragmentOf, LogEntry, SystemConfig
 from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.codec import NULL, decode
-from mediator.stores.redis.retention import trim_stream
 from redis_connection.commands import command
 
 __all__ = ["StreamLogs"]
@@ -37,28 +36,21 @@ _NULL: Final = NULL.encode()
 
 
 class StreamLogs:
-    """The streams, read and trimmed; see `ChangeLog`.
+    """The streams as logs; see `ChangeLog`.
 
-    Args:
-        config: The system.
-        client: Its client for long replies.
+    Attributes:
+        keys: The key of each stream by its name: the number of its partition.
     """
 
     def __init__(self, config: SystemConfig, client: CommandClient) -> None:
         tags = (f"{config.namespace}:{p}" for p in range(config.partitions))
-        self._keys = {f"{p}": f"{{{tag}}}:outbox" for p, tag in enumerate(tags)}
-        self._page_size = {name: PageSize() for name in self._keys}
+        self.keys = {f"{p}": f"{{{tag}}}:outbox" for p, tag in enumerate(tags)}
+        self._page_size = {name: PageSize() for name in self.keys}
         self._client = client
-
-    def names(self) -> Sequence[str]:
-        """Name the logs: the numbers of the partitions."""
-        return tuple(self._keys)
 
     async def read(
         self, name: str, after: str | None, limit: int, fragment_of: FragmentOf
     ) -> list[LogEntry]:
-        """Return changes beyond a position."""
-
         async def page(after: str | None, count: int) -> Page:
             entries = await self.entries(name, after, count)
             return [(_logged(*entry, fragment_of), sum(map(len, entry[1]))) for entry in entries]
@@ -66,20 +58,15 @@ class StreamLogs:
         return await read_on(self._page_size[name], after, limit, page)
 
     async def oldest(self, name: str) -> str | None:
-        """Return the position of the oldest entry."""
         entries = await self.entries(name, None, 1)
         return _position(entries[0][0]) if entries else None
-
-    async def trim(self, name: str, upto: str, keep_s: float) -> int:
-        """Remove entries up to a position, but none younger than `keep_s`; see `trim_stream`."""
-        return await trim_stream(self._client, self._keys[name], upto, keep_s)
 
     async def entries(
         self, name: str, after: str | None, count: int
     ) -> list[tuple[bytes, list[bytes]]]:
         """Return up to `count` entries beyond a position, as the stream has them."""
         start = "-" if after is None else "({}-{}".format(*numbers_of(after))
-        xrange = command("XRANGE", self._keys[name], start, "+", "COUNT", count)
+        xrange = command("XRANGE", self.keys[name], start, "+", "COUNT", count)
         (entries,) = await self._client.execute([xrange])
         return entries or []
 

@@ -32,7 +32,6 @@ def read_command(layout: Layout, call: Read) -> bytes:
 
 
 def record_of_reply(layout: Layout, call: Read, reply: list[bytes] | None) -> Record | None:
-    """Return the record that the reply to `read_command` holds."""
     if not reply:
         return None
     names = layout.names(call.fields)
@@ -50,7 +49,6 @@ def record_of(layout: Layout, id_: str, flat: list[bytes]) -> Record | None:
 def records_of(
     layouts: Sequence[Layout], calls: Sequence[Read], replies: Sequence[list[bytes] | None]
 ) -> list[Record | None]:
-    """Return the records that the replies to reads hold."""
     return list(map(record_of_reply, layouts, calls, replies))
 
 
@@ -83,6 +81,7 @@ def _record(layout: Layout, id_: str, pairs: Iterable[tuple[bytes, bytes | None]
             creation_version = int(text)
         elif layout.fragment.joint and name in _JOINT:
             joint[_JOINT[name]] = text.decode()
+    # A tombstone, or an absent record that has an intent.
     if creation_version is None:
         return None
     return Record(id_, creation_version, versions, values, **joint)

@@ -22,12 +22,14 @@ async def trim_stream(client: CommandClient, key: str, upto: str, keep_s: float)
     ((seconds, _),) = await client.execute([command("TIME")])
     youngest = (max(0, int((int(seconds) - keep_s) * 1000)), 0)
     milliseconds, sequence = numbers_of(upto)
+    # MINID keeps the entry of its position, so it is the one after `upto`.
     first_kept = "{}-{}".format(*min(youngest, (milliseconds, sequence + 1)))
     removed = 0
     for _ in range(_MOST_TRIMS):
         count = await _trim(client, key, "~", first_kept, "LIMIT", TRIMMED_AT_ONCE)
         removed += count
         if not count:
+            # Only whole nodes went so far; this trims within the first one that is left.
             return removed + await _trim(client, key, "=", first_kept)
     return removed
 

@@ -9,8 +9,7 @@ from mediator.base.offload import offload
 from mediator.model.filters import Filter
 from mediator.model.operators import Operator
 from mediator.model.query import OrderBy
-from mediator.schema.tree import MISSING, MissingType
-from mediator.schema.types import FieldType, Value
+from mediator.schema.types import FieldType
 from mediator.stores.port import (
     Fragment,
     FragmentOf,
@@ -24,7 +23,6 @@ from mediator.stores.port import (
     SearchPage,
     SearchRequest,
     ServerFacts,
-    StoreRefused,
     StoreTimeout,
     StoreTooCostly,
     SystemConfig,
@@ -42,12 +40,14 @@ from mediator.stores.redis.admin import (
 )
 from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.errors import refuse_unstorable
-from mediator.stores.redis.layout import Layouts
+from mediator.stores.redis.layout import layouts
 from mediator.stores.redis.outbox import StreamLogs
 from mediator.stores.redis.read import are_large, read_command, records_of
+from mediator.stores.redis.retention import trim_stream
 from mediator.stores.redis.scripts import ALL
-from mediator.stores.redis.search.listing import Listing, listing
-from mediator.stores.redis.search.search import Search, choose
+from mediator.stores.redis.search.intervals import EVERYTHING, beyond, past
+from mediator.stores.redis.search.listing import IndexListing
+from mediator.stores.redis.search.search import choose, found
 from mediator.stores.redis.transactions import change_intents
 from mediator.stores.redis.write.arguments import supports
 from mediator.stores.redis.write.batches import Batch, batches_of
@@ -59,21 +59,17 @@ __all__ = ["RedisStore"]
 
 
 class RedisStore:
-    """A Redis or Valkey server; see `Store`, `Ordered` and `Queryable`.
-
-    Args:
-        config: How to reach it.
-    """
+    """A Redis or Valkey server; see `Store`, `Queryable`, `Lockable` and `ChangeLog`."""
 
     def __init__(self, config: SystemConfig) -> None:
         self.config = config
         # Long replies (listings, drops) must not hold up short ones.
         self._client = CommandClient(config, ALL)
         self._bulk_client = CommandClient(config, ALL) if config.pool_size > 1 else self._client
-        self._layouts = Layouts(config)
+        self._layout_of = layouts(config)
         self._writes_under_way = 0
         self._logs = StreamLogs(config, self._bulk_client)
-        self._coalescer = Coalescer(self._layouts, self._client, config.name)
+        self._coalescer = Coalescer(self._layout_of, self._client, config.name)
 
     async def open(self) -> None:
         """Connect, check that the server is fit, and request the configured durability."""
@@ -84,40 +80,32 @@ class RedisStore:
         await request_durability(self._client, self.config.durability)
 
     async def close(self) -> None:
-        """Release the connections."""
         await self._client.close()
         await self._bulk_client.close()
 
     async def ping(self) -> None:
-        """Return if the server replies."""
         await self._client.execute([command("PING")])
 
     async def time_us(self) -> int:
-        """Return what the server's clock shows."""
         ((seconds, microseconds),) = await self._client.execute([command("TIME")])
         return int(seconds) * 1_000_000 + int(microseconds)
 
     async def facts(self) -> ServerFacts:
-        """Observe version, append-only file and replicas."""
         return facts_of(await settings_of(self._client))
 
     def supports(self, operator: Operator, type_: FieldType) -> bool:
-        """Whether the scripts apply the operator exactly: no arithmetic on decimals."""
         return supports(operator, type_)
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:  # noqa: ARG002 - which indexes are filled is known in the store
-        """Fill new indexes and remove those that are no more."""
-        await fill_indexes(self._bulk_client, self._layouts.of(fragment))
+        await fill_indexes(self._bulk_client, self._layout_of(fragment))
 
     async def drop(self, fragment: Fragment) -> None:
-        """Remove the class: records, tombstones, indexes, remembered operations."""
-        await drop_class(self._bulk_client, self._layouts.of(fragment))
+        await drop_class(self._bulk_client, self._layout_of(fragment))
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
-        """Read records in one round trip."""
         if not calls:
             return []
-        layouts = [self._layouts.of(call.fragment) for call in calls]
+        layouts = [self._layout_of(call.fragment) for call in calls]
         with refuse_unstorable:
             commands = list(map(read_command, layouts, calls))
         replies = await self._client.execute(commands)
@@ -134,7 +122,7 @@ class RedisStore:
         if len(calls) == 1 and self._writes_under_way:
             return [await self._coalescer.add(calls[0], token)]
         with refuse_unstorable:
-            batches = batches_of(self._layouts, calls, token)
+            batches = batches_of(self._layout_of, calls, token)
             commands = list(map(Batch.command, batches))
         self._writes_under_way += 1
         try:
@@ -149,27 +137,22 @@ class RedisStore:
         return [results[position] for position in range(len(calls))]
 
     async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
-        """Fence a record against the writes of a token; see `Store.fence`."""
-        return await fencing.fence(self._client, self._layouts.of(fragment), id_, token)
+        return await fencing.fence(self._client, self._layout_of(fragment), id_, token)
 
     async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
-        """Set an intent on each record that has none; see `Lockable`."""
-        return await change_intents(self._client, self._layouts, keys, "lock", intent)
+        return await change_intents(self._client, self._layout_of, keys, "lock", intent)
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
-        """Remove an intent wherever it is this one; see `Lockable`."""
         action = "join" if joint else "unlock"
-        await change_intents(self._client, self._layouts, keys, action, intent)
+        await change_intents(self._client, self._layout_of, keys, action, intent)
 
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
-        """Return the states of records; see `Lockable`."""
-        return await change_intents(self._client, self._layouts, keys, "look", "")
+        return await change_intents(self._client, self._layout_of, keys, "look", "")
 
     async def recall(
         self, fragment: Fragment, id_: str, operation: str
     ) -> RememberedOperation | None:
-        """Return what is remembered of an operation, unless its class was dropped since."""
-        layout = self._layouts.of(fragment)
+        layout = self._layout_of(fragment)
         with refuse_unstorable:
             commands = recall_commands(layout, id_, operation)
         flat, generation = await self._client.execute(commands)
@@ -182,76 +165,47 @@ class RedisStore:
         limit: int,
         fields: tuple[str, ...] | None = None,
     ) -> list[Record]:
-        """Read records in the order of their ids."""
-        seen = None if after is None else (MISSING, after)
-        layout = self._layouts.of(fragment)
-        return await self._listed(
-            listing(layout, None, fields, descending=False, after=seen), limit
-        )
-
-    async def count(self, fragment: Fragment) -> int:
-        """Count the objects of the class."""
-        prefixes = self._layouts.of(fragment).prefixes
-        counts = await self._client.execute(
-            [command("ZCARD", f"{prefix}ids") for prefix in prefixes]
-        )
-        return sum(counts)
-
-    async def ordered(
-        self,
-        fragment: Fragment,
-        field_name: str,
-        *,
-        descending: bool,
-        limit: int,
-        after: tuple[Value | MissingType, str] | None = None,
-        fields: tuple[str, ...] | None = None,
-    ) -> list[Record]:
-        """Read records in the order of an indexed field."""
-        layout = self._layouts.of(fragment)
-        if field_name not in layout.indexed:
-            raise StoreRefused(f"{field_name} has no index")
-        page = listing(layout, field_name, fields, descending=descending, after=after)
-        return await self._listed(page, limit)
-
-    def pushdown(
-        self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
-    ) -> Pushdown:
-        """Say which conditions on ids or on one index a search would use."""
-        return choose(self._layouts.of(fragment), filter_, order).pushdown
-
-    async def find(self, find: SearchRequest) -> SearchPage:
-        """Return a page of records."""
-        search = Search(self._layouts.of(find.fragment), find)
-        try:
-            async with asyncio.timeout(find.deadline_s):
-                with refuse_unstorable:
-                    return await search.page(self._bulk_client)
-        except TimeoutError:
-            raise StoreTooCostly(f"{self.config.name} did not find records in time") from None
-
-    def logs(self) -> Sequence[str]:
-        """Name the logs; see `ChangeLog`."""
-        return self._logs.names()
-
-    async def changes(
-        self, log: str, after: str | None, limit: int, fragment_of: FragmentOf
-    ) -> list[LogEntry]:
-        """Return changes beyond a position, oldest first."""
-        return await self._logs.read(log, after, limit, fragment_of)
-
-    async def oldest(self, log: str) -> str | None:
-        """Return the position of the oldest change that is still there, or None."""
-        return await self._logs.oldest(log)
-
-    async def trim(self, log: str, upto: str, keep_s: float) -> int:
-        """Remove changes up to a position, but none younger than `keep_s`; return how many."""
-        return await self._logs.trim(log, upto, keep_s)
-
-    async def _listed(self, page: Listing, limit: int) -> list[Record]:
+        intervals = [EVERYTHING]
+        if after is not None:
+            intervals = beyond(intervals, past(after, descending=False), descending=False)
+        page = IndexListing(self._layout_of(fragment), None, intervals, False, fields)
         try:
             async with asyncio.timeout(self.config.deadline_s):
                 with refuse_unstorable:
                     return (await page.read(self._bulk_client, None, limit))[0]
         except TimeoutError:
             raise StoreTimeout(f"{self.config.name} did not list records in time") from None
+
+    async def count(self, fragment: Fragment) -> int:
+        prefixes = self._layout_of(fragment).prefixes
+        counts = await self._client.execute(
+            [command("ZCARD", f"{prefix}ids") for prefix in prefixes]
+        )
+        return sum(counts)
+
+    def pushdown(
+        self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
+    ) -> Pushdown:
+        return choose(self._layout_of(fragment), filter_, order).pushdown
+
+    async def find(self, find: SearchRequest) -> SearchPage:
+        try:
+            async with asyncio.timeout(find.deadline_s):
+                with refuse_unstorable:
+                    return await found(self._bulk_client, self._layout_of(find.fragment), find)
+        except TimeoutError:
+            raise StoreTooCostly(f"{self.config.name} did not find records in time") from None
+
+    def logs(self) -> Sequence[str]:
+        return tuple(self._logs.keys)
+
+    async def changes(
+        self, log: str, after: str | None, limit: int, fragment_of: FragmentOf
+    ) -> list[LogEntry]:
+        return await self._logs.read(log, after, limit, fragment_of)
+
+    async def oldest(self, log: str) -> str | None:
+        return await self._logs.oldest(log)
+
+    async def trim(self, log: str, upto: str, keep_s: float) -> int:
+        return await trim_stream(self._bulk_client, self._logs.keys[log], upto, keep_s)

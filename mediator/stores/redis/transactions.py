@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from mediator.stores.port import RecordKey, RecordState
 from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.errors import refuse_unstorable
-from mediator.stores.redis.layout import TOMBSTONE_MS, Layout, Layouts
+from mediator.stores.redis.layout import TOMBSTONE_MS, Layout, LayoutOf
 from mediator.stores.redis.scripts import INTENT
 from mediator.stores.redis.write.batches import MOST_WRITES
 
@@ -15,12 +15,12 @@ __all__ = ["change_intents"]
 
 
 async def change_intents(
-    client: CommandClient, layouts: Layouts, keys: Sequence[RecordKey], action: str, intent: str
+    client: CommandClient, layout_of: LayoutOf, keys: Sequence[RecordKey], action: str, intent: str
 ) -> list[RecordState]:
     """Set an intent, remove it, or only look (see ``intent.lua``); return the states then."""
     if not keys:
         return []
-    batches = list(_batches_of(layouts, keys))
+    batches = list(_batches_of(layout_of, keys))
     with refuse_unstorable:
         commands = [_command(*batch, action, intent) for batch in batches]
     replies = await client.execute(commands, writes=action != "look")
@@ -32,12 +32,12 @@ async def change_intents(
 
 
 def _batches_of(
-    layouts: Layouts, keys: Sequence[RecordKey]
+    layout_of: LayoutOf, keys: Sequence[RecordKey]
 ) -> Iterator[tuple[Layout, int, Sequence[str]]]:
     """Yield layout, partition and ids of batches, each short enough not to hold the server up."""
     ids_of: dict[tuple[Layout, int], list[str]] = {}
     for fragment, id_ in keys:
-        layout = layouts.of(fragment)
+        layout = layout_of(fragment)
         ids_of.setdefault((layout, layout.partition(id_)), []).append(id_)
     for (layout, partition), ids in ids_of.items():
         for at in range(0, len(ids), MOST_WRITES):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, cast, get_args
 
 import typer
 from rich.console import Console
@@ -12,8 +12,8 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 if TYPE_CHECKING:  # help must not wait for numpy
-    from sketch.instruments.simulate.comparison import Comparison, Question
-    from sketch.instruments.simulate.workload import Workload
+    from sketch.instruments.simulate.comparison import Question, SimulationReport
+    from sketch.instruments.simulate.workload import YcsbWorkload
     from sketch.instruments.simulate.world import World
     from sketch.ttl.cate import Ratio
     from sketch.ttl.port import Weights
@@ -54,7 +54,7 @@ _Clients = Annotated[int, typer.Option(min=1, help="Clients that share them.")]
 _Caches = Annotated[str, typer.Option(help="Caches on the way: any of client, proxy, cdn.")]
 _Bound = Annotated[float, typer.Option(min=0.01, help="Δ in seconds.")]
 _Margin = Annotated[float, typer.Option(min=0, help="M in seconds.")]
-_Longest = Annotated[float, typer.Option(min=0.1, help="The longest life in seconds.")]
+_Longest = Annotated[float, typer.Option(min=0.1, help="The longest TTL in seconds.")]
 _Origin = Annotated[
     str, typer.Option(help="One way to the origin: constant(ms), normal(ms, ms), …")
 ]
@@ -95,14 +95,14 @@ def simulate(
     """Simulate caches over a workload, and compare how lifetimes are chosen.
 
     Static lifetimes are swept, and CATE's settings are found by hill climbing, so that each shows
-    the best it can do; the oracle knows the next write. docs/ttl.md tells how to read the report.
+    the best it can do; the oracle knows the next write. docs/ttl.md says how to read the report.
     """
     from sketch.instruments.simulate.comparison import ESTIMATORS, Question
-    from sketch.instruments.simulate.plots import PlotsMissing
-    from sketch.instruments.simulate.workload import WORKLOADS, Workload
+    from sketch.instruments.simulate.page import PlotsMissing
+    from sketch.instruments.simulate.workload import WORKLOADS, YcsbWorkload
 
     shares = WORKLOADS[workload.value]
-    work = Workload(shares, operations, records, rate, clients, warm_up=warm_up)
+    work = YcsbWorkload(shares, operations, records, rate, clients, warm_up=warm_up)
     chosen = tuple(name for name in ESTIMATORS if estimator.value in (name, "all"))
     try:
         world = _world(work, caches, origin, (bound, margin, longest), seed)
@@ -119,7 +119,7 @@ def simulate(
 
 
 def _world(
-    work: Workload, caches: str, origin: str, limits: tuple[float, float, float], seed: int
+    work: YcsbWorkload, caches: str, origin: str, limits: tuple[float, float, float], seed: int
 ) -> World:
     from sketch.instruments.simulate.latency import parse
     from sketch.instruments.simulate.world import World, layers_of
@@ -148,16 +148,16 @@ def _weights(text: str) -> Weights:
 
 
 def _ratio(text: str) -> Ratio:
-    ratios: tuple[Ratio, ...] = ("linear", "logistic", "unweighted")
-    for ratio in ratios:
-        if ratio == text:
-            return ratio
-    raise ValueError(f"the ratio is one of {', '.join(ratios)}")
+    from sketch.ttl.cate import Ratio
+
+    if text not in get_args(Ratio):
+        raise ValueError(f"the ratio is one of {', '.join(get_args(Ratio))}")
+    return cast("Ratio", text)
 
 
-def _compared(world: World, question: Question) -> Comparison:
+def _compared(world: World, question: Question) -> SimulationReport:
     from sketch.instruments.simulate.comparison import compare
-    from sketch.instruments.simulate.run import Prepared
+    from sketch.instruments.simulate.engine import Prepared
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=_errors, transient=True) as progress:
@@ -167,7 +167,7 @@ def _compared(world: World, question: Question) -> Comparison:
         )
 
 
-def _table(comparison: Comparison) -> Table:
+def _table(comparison: SimulationReport) -> Table:
     table = Table("estimator", "cost", "hits", "origin", *_FURTHER)
     for entry in comparison.entries:
         tally = entry.run.tally
@@ -185,12 +185,17 @@ def _table(comparison: Comparison) -> Table:
 
 
 def _write(
-    comparison: Comparison, out: Path | None, json: Path | None, report: Path | None
+    comparison: SimulationReport, out: Path | None, json: Path | None, report: Path | None
 ) -> None:
     import orjson
 
-    from sketch.instruments.simulate.page import page
-    from sketch.instruments.simulate.plots import cost_plot, latency_plot, reads_plot, sweep_plot
+    from sketch.instruments.simulate.page import (
+        cost_plot,
+        latency_plot,
+        page,
+        reads_plot,
+        sweep_plot,
+    )
 
     if json is not None:
         json.write_bytes(orjson.dumps(comparison.to_json(), option=orjson.OPT_INDENT_2))

@@ -3,21 +3,86 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from math import inf
-from typing import Any, Final, Literal
+from math import inf, log
+from random import Random
+from typing import Any, Final, Literal, NamedTuple
 
-from sketch.instruments.simulate.hill_climbing import hill_climbing
-from sketch.instruments.simulate.run import Prepared, Run, simulate
+from sketch.instruments.simulate.engine import Prepared, SimulationRun, simulate
 from sketch.protocol.port import Partition
 from sketch.ttl.cate import Cate, CateSettings, Ratio
 from sketch.ttl.learner import Learner, LearnerSettings
-from sketch.ttl.port import Weights
+from sketch.ttl.port import Static, Weights
 from sketch.ttl.rates import Memory
-from sketch.ttl.static import Static
 
-__all__ = ["ESTIMATORS", "Comparison", "Entry", "Oracle", "Question", "compare"]
+__all__ = ["ESTIMATORS", "EstimatorResult", "Question", "SimulationReport", "compare"]
+
+_SLOPE_STEP: Final = 0.05
+_LONGEST_FACTOR: Final = 2.0
+_LEAST_LONGEST_S: Final = 0.1
+_MOST_LONGEST_S: Final = 600.0
+_STEPS: Final = 50
+"""From each start, at most."""
+
+
+class Summit(NamedTuple):
+    slope: float
+    longest_s: float
+    cost: float
+    evaluations: int
+
+
+_LEVELS: Final = 1 + int(log(_MOST_LONGEST_S / _LEAST_LONGEST_S, _LONGEST_FACTOR))
+
+_Point = tuple[int, int]
+"""Steps of the slope from 0, and steps of the longest TTL down from the longest one."""
+
+
+def hill_climbing(cost: Callable[[float, float], float], starts: int, seed: int) -> Summit:
+    """Find the slope and the longest TTL that cost least (docs/papers/cache_sketch.md).
+
+    The first climb begins with the best longest TTL for a slope of 0, by which rates do not
+    matter: left and right of it are hills of their own. Slopes of the others begin anywhere in
+    [0, 1] and may become negative; longest TTLs begin anywhere on a logarithmic scale. Points lie
+    on a grid, so that climbs that meet go on as one.
+    """
+    random = Random(seed)  # noqa: S311 - a sample, not a secret
+    known: dict[_Point, float] = {}
+
+    def at(point: _Point) -> float:
+        if point not in known:
+            known[point] = cost(*_placed(point))
+        return known[point]
+
+    feet = [min(((0, level) for level in range(_LEVELS)), key=at)]
+    while len(feet) < starts:
+        feet.append((round(random.random() / _SLOPE_STEP), random.randrange(_LEVELS)))
+    for foot in feet:
+        here = foot
+        for _ in range(_STEPS):
+            best = min((here, *_around(here)), key=at)
+            if best == here:
+                break
+            here = best
+    best = min(known, key=at)
+    return Summit(*_placed(best), known[best], len(known))
+
+
+def _placed(point: _Point) -> tuple[float, float]:
+    slope, level = point
+    return slope * _SLOPE_STEP, _MOST_LONGEST_S * _LONGEST_FACTOR**-level
+
+
+def _around(point: _Point) -> Iterator[_Point]:
+    slope, level = point
+    yield slope - 1, level
+    yield slope + 1, level
+    if level > 0:
+        yield slope, level - 1
+    if level < _LEVELS - 1:
+        yield slope, level + 1
+
 
 Name = Literal["static", "cate", "learner", "oracle"]
 ESTIMATORS: Final[tuple[Name, ...]] = ("static", "cate", "learner", "oracle")
@@ -44,7 +109,6 @@ class Oracle(Static):
         self._writes_s = writes_s
 
     def ttl_s(self, partition: Partition, keys: Sequence[str], now_s: float) -> float:  # noqa: ARG002 - the port
-        """Return the time until the next write to any of the keys."""
         return min((self._until(key, now_s) for key in keys), default=0.0)
 
     def _until(self, key: str, now_s: float) -> float:
@@ -55,7 +119,7 @@ class Oracle(Static):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is compared; CATE is tuned by climbing from `starts` points."""
+    """What is compared; the search for CATE's parameters begins at `starts` points."""
 
     weights: Weights = field(default=Weights())
     ratio: Ratio = "linear"
@@ -64,41 +128,36 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """What one estimator achieved: its cost of an access, and those of all settings tried."""
+class EstimatorResult:
+    """Results of one estimator: its cost per access, and those of all settings tried."""
 
     name: Name
     cost: float
     settings: dict[str, Any]
-    run: Run
+    run: SimulationRun
     tried: Sequence[tuple[float, float]] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON."""
         return {
             "estimator": self.name,
             "cost": self.cost,
             "settings": self.settings,
             "operations_per_s": self.run.operations_per_s,
             "counts": self.run.tally.to_json(),
-            "tried": [{"life_s": ttl_s, "cost": cost} for ttl_s, cost in self.tried],
+            "tried": [{"ttl_s": ttl_s, "cost": cost} for ttl_s, cost in self.tried],
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """The entries of all estimators on the same accesses."""
-
+class SimulationReport:
     prepared: Prepared
     question: Question
-    entries: Sequence[Entry]
+    entries: Sequence[EstimatorResult]
 
-    def of(self, name: str) -> Entry | None:
-        """Return the entry of an estimator."""
+    def of(self, name: str) -> EstimatorResult | None:
         return next((entry for entry in self.entries if entry.name == name), None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything that is needed to repeat it, and what came out."""
         world = self.prepared.world
         return {
             "workload": asdict(world.workload),
@@ -113,9 +172,9 @@ class Comparison:
         }
 
 
-def compare(prepared: Prepared, question: Question, say: Say = lambda _: None) -> Comparison:
-    """Run every estimator on the same accesses; `say` is called with what is being done."""
-    makers: dict[Name, Callable[[Prepared, Question, Say], Entry]] = {
+def compare(prepared: Prepared, question: Question, say: Say = lambda _: None) -> SimulationReport:
+    """Run every estimator on the same accesses; `say` is called with each step's name."""
+    makers: dict[Name, Callable[[Prepared, Question, Say], EstimatorResult]] = {
         "static": best_static,
         "cate": best_cate,
         "learner": _learner,
@@ -125,18 +184,18 @@ def compare(prepared: Prepared, question: Question, say: Say = lambda _: None) -
     for name in question.estimators:
         say(name)
         entries.append(makers[name](prepared, question, say))
-    return Comparison(prepared, question, entries)
+    return SimulationReport(prepared, question, entries)
 
 
-def best_static(prepared: Prepared, question: Question, say: Say) -> Entry:
+def best_static(prepared: Prepared, question: Question, say: Say) -> EstimatorResult:
     """Sweep static TTLs from none to the longest, and more closely around the best."""
-    runs: dict[float, Run] = {}
+    runs: dict[float, SimulationRun] = {}
 
-    def cost(life_s: float) -> float:
-        if life_s not in runs:
-            say(f"static, {life_s:.3g} s")
-            runs[life_s] = simulate(prepared, lambda _: Static(life_s))
-        return runs[life_s].tally.cost(question.weights)
+    def cost(ttl_s: float) -> float:
+        if ttl_s not in runs:
+            say(f"static, {ttl_s:.3g} s")
+            runs[ttl_s] = simulate(prepared, lambda _: Static(ttl_s))
+        return runs[ttl_s].tally.cost(question.weights)
 
     ttls_s, ttl_s = [0.0], prepared.world.longest_s
     while ttl_s >= _SHORTEST_S:
@@ -148,14 +207,13 @@ def best_static(prepared: Prepared, question: Question, say: Say) -> Entry:
         longest = prepared.world.longest_s
         best = min((best, best / step, min(best * step, longest)), key=cost)
     tried = sorted((ttl_s, cost(ttl_s)) for ttl_s in runs)
-    return Entry("static", cost(best), {"life_s": best}, runs[best], tried)
+    return EstimatorResult("static", cost(best), {"ttl_s": best}, runs[best], tried)
 
 
-def best_cate(prepared: Prepared, question: Question, say: Say) -> Entry:
-    """Climb the hill of slope and longest TTL."""
+def best_cate(prepared: Prepared, question: Question, say: Say) -> EstimatorResult:
     memory = Memory(margin_s=prepared.world.margin_s)
 
-    def run(slope: float, longest_s: float) -> Run:
+    def run(slope: float, longest_s: float) -> SimulationRun:
         say(f"cate, slope {slope:.2f}, longest {longest_s:.3g} s")
         settings = CateSettings(longest_s, ratio=question.ratio, slope=slope)
         return simulate(prepared, lambda _: Cate(settings, memory))
@@ -166,10 +224,10 @@ def best_cate(prepared: Prepared, question: Question, say: Say) -> Entry:
     summit = hill_climbing(cost, question.starts, prepared.world.seed)
     found = {"ratio": question.ratio, "slope": summit.slope, "longest_s": summit.longest_s}
     again = run(summit.slope, summit.longest_s)
-    return Entry("cate", summit.cost, {**found, "evaluations": summit.evaluations}, again)
+    return EstimatorResult("cate", summit.cost, {**found, "evaluations": summit.evaluations}, again)
 
 
-def _learner(prepared: Prepared, question: Question, _: Say) -> Entry:
+def _learner(prepared: Prepared, question: Question, _: Say) -> EstimatorResult:
     settings = LearnerSettings(prepared.world.longest_s, question.weights)
     memory = Memory(margin_s=prepared.world.margin_s)
     run = simulate(prepared, lambda _: Learner(settings, memory))
@@ -181,9 +239,9 @@ def _learner(prepared: Prepared, question: Question, _: Say) -> Entry:
         ],
         "regret": [asdict(regret) for regret in run.estimator.regrets.values()],
     }
-    return Entry("learner", run.tally.cost(question.weights), learned, run)
+    return EstimatorResult("learner", run.tally.cost(question.weights), learned, run)
 
 
-def _oracle(prepared: Prepared, question: Question, _: Say) -> Entry:
+def _oracle(prepared: Prepared, question: Question, _: Say) -> EstimatorResult:
     run = simulate(prepared, lambda known: Oracle(known.writes_s()))
-    return Entry("oracle", run.tally.cost(question.weights), {}, run)
+    return EstimatorResult("oracle", run.tally.cost(question.weights), {}, run)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
+from time import process_time
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -12,12 +15,12 @@ import numpy as np
 from sketch.filter.bloom import BloomFilter
 from sketch.instruments.simulate.latency import stream
 from sketch.instruments.simulate.origin import Origin
-from sketch.instruments.simulate.tally import Tally
-from sketch.instruments.simulate.workload import Schedule
+from sketch.instruments.simulate.tally import SimulationCounts
+from sketch.instruments.simulate.workload import Schedule, schedule
 from sketch.instruments.simulate.world import World
 from sketch.ttl.port import TtlEstimator
 
-__all__ = ["Engine"]
+__all__ = ["Prepared", "SimulationRun", "simulate"]
 
 _REFRESHED: Final = 0.8
 """Clients fetch the filter anew after this share of Δ, so that it is there in time."""
@@ -51,7 +54,7 @@ class _Read(NamedTuple):
     revalidates: bool
 
 
-class Engine:
+class Simulation:
     """One run; `arrivals` are the times when those accesses that are writes reach the origin."""
 
     def __init__(
@@ -65,7 +68,7 @@ class Engine:
         self._world = world
         self._accesses = accesses
         self._arrivals = arrivals
-        self.tally = Tally()
+        self.tally = SimulationCounts()
         self._names = [(f"records/{key}#all",) for key in range(accesses.records)]
         self._origin = Origin(world, self._names, estimator, self.tally)
         self._clients = [_Client() for _ in range(world.workload.clients)]
@@ -75,10 +78,10 @@ class Engine:
         self._store, self._purge = stream(world.store, random), stream(world.purge, random)
         self._acknowledged: list[list[float]] = [[] for _ in range(accesses.records)]
         self._events: list[tuple[Any, ...]] = []
+        # Breaks ties in the heap: events of one instant happen in the order of their scheduling.
         self._order = count()
 
-    def run(self) -> Tally:
-        """Let everything happen; return what was counted."""
+    def run(self) -> SimulationCounts:
         self._begin_clients()
         accesses, names, events = self._accesses, self._clients, self._events
         lists = (accesses.begin_s.tolist(), accesses.key.tolist(), accesses.client.tolist())
@@ -86,6 +89,7 @@ class Engine:
         for number, (now, key, client, write) in enumerate(
             zip(*lists, accesses.write.tolist(), strict=True)
         ):
+            # Never empty: clients that refresh, and the measurement, schedule themselves again.
             while events[0][0] <= now:
                 event = heappop(events)
                 event[2](*event)
@@ -102,14 +106,14 @@ class Engine:
         return self.tally
 
     def _begin_clients(self) -> None:
-        """Let clients fetch their first filters, one after the other."""
         period = self._world.bound_s * _REFRESHED
         for number, client in enumerate(self._clients):
+            # Spread over a period, so that clients do not fetch at the same instant.
             self._at(period * number / len(self._clients), self._refresh, client)
         self._at(period, self._measure)
 
     def _finish(self) -> None:
-        """Let end what has begun; what happens for ever does not."""
+        """Process all events that have begun; those that repeat for ever are dropped."""
         endless = (self._refresh, self._measure)
         while self._events:
             event = heappop(self._events)
@@ -127,7 +131,6 @@ class Engine:
         return time
 
     def _read(self, now: float, key: int, client: _Client) -> None:
-        """Begin a read at a client."""
         self.tally.reads += 1
         copy = client.copies.get(key)
         revalidates = self._is_suspect(now, key, client)
@@ -142,10 +145,10 @@ class Engine:
             self._at(now + self._hops[0](), self._at_layer, 0, read)
 
     def _may_use(self, now: float, copy: _Copy, client: _Client, *, revalidates: bool) -> bool:
-        """Whether a client may use a copy of its own.
+        """Whether a client may use its own copy.
 
-        What it has revalidated since the filter was made is as fresh as the filter: it may be used
-        as long as that.
+        A copy that was revalidated since the filter was generated is as fresh as the filter, and
+        may be used as long.
         """
         if now >= copy.end_s:
             return False
@@ -175,7 +178,6 @@ class Engine:
             self._at(now + self._hops[level + 1](), self._at_layer, level + 1, read)
 
     def _at_origin(self, now: float, _: int, __: Any, read: _Read) -> None:
-        """A read reaches the origin."""
         version, end_s = self._origin.read(now, read.key)
         if read.revalidates:
             self.tally.revalidations += 1
@@ -187,23 +189,21 @@ class Engine:
         self._answer(now + self._store(), len(self._copies), copy, read)
 
     def _answer(self, now: float, level: int, copy: _Copy, read: _Read) -> None:
-        """Send an answer to the cache before, or to the client."""
         self._at(now + self._hops[level](), self._arrive, level - 1, copy, read)
 
     def _arrive(self, now: float, _: int, __: Any, level: int, copy: _Copy, read: _Read) -> None:
         """An answer reaches a cache, which keeps it, or the client."""
-        alive = now < copy.end_s
+        fresh = now < copy.end_s
         if level >= 0:
-            if alive:
+            if fresh:
                 self._copies[level][read.key] = _Copy(copy.version, copy.end_s)
             self._answer(now, level, copy, read)
             return
-        if alive and self._world.client_caches:
+        if fresh and self._world.client_caches:
             read.client.copies[read.key] = copy
         self._done(now, copy.version, read)
 
     def _done(self, now: float, version: int, read: _Read) -> None:
-        """Count a read that has been answered."""
         self.tally.latencies.append(now - read.begun_s)
         acknowledged = self._acknowledged[read.key]
         if version >= len(acknowledged):
@@ -216,13 +216,11 @@ class Engine:
             self.tally.beyond_bound += age_s > self._world.bound_s
 
     def _write(self, now: float, _: int, __: Any, key: int) -> None:
-        """A write reaches the origin."""
         self.tally.writes += 1
         token, held = self._origin.begin(now, key)
         self._at(now + self._store(), self._written, key, token, held)
 
     def _written(self, now: float, _: int, __: Any, key: int, token: str, held: bool) -> None:
-        """The store has done a write; it is acknowledged."""
         self._origin.end(now, key, token)
         self._acknowledged[key].append(now)
         if held:
@@ -231,11 +229,9 @@ class Engine:
                     self._at(now + self._purge(), self._forget, copies, key)
 
     def _forget(self, _: float, __: int, ___: Any, copies: dict[int, _Copy], key: int) -> None:
-        """A purge reaches a cache."""
         copies.pop(key, None)
 
     def _refresh(self, now: float, _: int, __: Any, client: _Client) -> None:
-        """A client fetches the filter, and will do so again."""
         self._at(now + self._way(), self._send_filter, client, now)
         self._at(now + self._world.bound_s * _REFRESHED, self._refresh, client)
 
@@ -257,6 +253,62 @@ class Engine:
             client.contains = plain.contains
 
     def _measure(self, now: float, _: int, __: Any) -> None:
-        """Look at the filter, and again after a while."""
         self._origin.measure(now)
         self._at(now + self._world.bound_s * _REFRESHED, self._measure)
+
+
+Estimators = Callable[["Prepared"], TtlEstimator]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A world in which the accesses, and the arrivals of writes at the origin, are drawn."""
+
+    world: World
+    accesses: Schedule
+    arrivals_s: list[float]
+
+    @classmethod
+    def of(cls, world: World) -> Prepared:
+        random = np.random.default_rng(world.seed)
+        accesses = schedule(world.workload, random)
+        hops = [*(layer.one_way for layer in world.layers), world.origin_one_way]
+        arrivals = accesses.begin_s + sum(hop.sample(random, len(accesses.key)) for hop in hops)
+        return cls(world, accesses, arrivals.tolist())
+
+    def writes_s(self) -> Mapping[str, Sequence[float]]:
+        """Return when the writes of each key reach the origin, in order."""
+        times: defaultdict[str, list[float]] = defaultdict(list)
+        rows = zip(
+            self.arrivals_s, self.accesses.key.tolist(), self.accesses.write.tolist(), strict=True
+        )
+        for time, key, write in rows:
+            if write:
+                times[f"records/{key}#all"].append(time)
+        return {key: sorted(of_key) for key, of_key in times.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationRun:
+    """The outcome of one estimator; `operations` include those of the warm-up."""
+
+    tally: SimulationCounts
+    estimator: TtlEstimator
+    operations: int
+    processor_s: float
+
+    @property
+    def operations_per_s(self) -> float:
+        """Simulated operations in a second of processor time."""
+        return self.operations / self.processor_s
+
+
+def simulate(prepared: Prepared, estimators: Estimators) -> SimulationRun:
+    estimator = estimators(prepared)
+    # Seeded again, so that a run is the same whatever ran before it.
+    random = np.random.default_rng((prepared.world.seed, 1))
+    engine = Simulation(prepared.world, prepared.accesses, prepared.arrivals_s, estimator, random)
+    started = process_time()
+    tally = engine.run()
+    seconds = process_time() - started
+    return SimulationRun(tally, estimator, prepared.accesses.operations, seconds)

@@ -17,20 +17,15 @@ _PATTERN: Final = re.compile(r"\s*([a-z]+)\(([^()]*)\)\s*")
 
 
 class Latency(Protocol):
-    """A distribution of times."""
-
     def sample(self, random: np.random.Generator, count: int) -> NDArray[np.float64]:
         """Draw so many times, in seconds, none of them negative."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Always the same time."""
-
     seconds: float
 
     def sample(self, random: np.random.Generator, count: int) -> NDArray[np.float64]:  # noqa: ARG002 - the protocol
-        """Return that time."""
         return np.full(count, self.seconds)
 
 
@@ -42,7 +37,6 @@ class Normal:
     deviation_s: float
 
     def sample(self, random: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """Draw times."""
         return np.maximum(random.normal(self.mean_s, self.deviation_s, count), 0.0)
 
 
@@ -54,19 +48,17 @@ class LogNormal:
     spread: float
 
     def sample(self, random: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """Draw times."""
         return self.median_s * random.lognormal(0.0, self.spread, count)
 
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
-    """An exponential distribution after a time that everything takes."""
+    """An exponential distribution, shifted by a minimum."""
 
     mean_s: float
     least_s: float = 0.0
 
     def sample(self, random: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """Draw times."""
         return self.least_s + random.exponential(self.mean_s, count)
 
 
@@ -76,7 +68,7 @@ _KINDS: Final[dict[str, tuple[Callable[..., Latency], tuple[bool, ...]]]] = {
     "lognormal": (LogNormal, (True, False)),
     "exponential": (Exponential, (True, True)),
 }
-"""How distributions are written, and which of their numbers are times."""
+"""The syntax of distributions, and which of their numbers are times."""
 
 
 def parse(text: str) -> Latency:
@@ -99,8 +91,6 @@ def parse(text: str) -> Latency:
 
 
 def stream(latency: Latency, random: np.random.Generator) -> Callable[[], float]:
-    """Return a function that draws one time after the other."""
-
     def drawn() -> Iterator[Any]:
         while True:
             yield from latency.sample(random, _AT_ONCE).tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from sketch.filter.bloom import BloomFilter
-from sketch.instruments.simulate.tally import Tally
+from sketch.instruments.simulate.tally import SimulationCounts
 from sketch.instruments.simulate.world import World
 from sketch.memory.partition import MemoryPartition
 from sketch.protocol.port import Partition, SketchLimits
@@ -24,7 +24,7 @@ class Origin:
     """
 
     def __init__(
-        self, world: World, keys: list[tuple[str]], estimator: TtlEstimator, tally: Tally
+        self, world: World, keys: list[tuple[str]], estimator: TtlEstimator, tally: SimulationCounts
     ) -> None:
         limits = SketchLimits(
             longest_ttl_s=world.longest_s, margin_s=world.margin_s, keys=len(keys)
@@ -37,21 +37,21 @@ class Origin:
         self._estimator = estimator
         self._tally = tally
         self._written = 0
-        self._alive_s = [0.0] * len(keys)
+        self._fresh_s = [0.0] * len(keys)
         self._held_s = [0.0] * len(keys)
         self._plain: tuple[int, BloomFilter] = (0, BloomFilter(world.shape))
         self.versions = [0] * len(keys)
 
     def read(self, now_s: float, key: int) -> tuple[int, float]:
-        """Answer a read: the version, and when copies of it end."""
+        """Return the version, and when copies of it end."""
         names = self._keys[key]
         now = int(now_s * 1e6)
-        life_s = min(self._estimator.ttl_s(PARTITION, names, now_s), self._longest_s)
-        ttl = self._partition.report_read(now, names, int(life_s * 1e6))
+        ttl_s = min(self._estimator.ttl_s(PARTITION, names, now_s), self._longest_s)
+        ttl = self._partition.report_read(now, names, int(ttl_s * 1e6))
         self._estimator.missed(PARTITION, names, now_s, ttl / 1e6)
         end_s = (now + ttl) / 1e6
         if ttl:
-            self._alive_s[key] = max(self._alive_s[key], end_s + self._margin_s)
+            self._fresh_s[key] = max(self._fresh_s[key], end_s + self._margin_s)
         return self.versions[key], end_s
 
     def begin(self, now_s: float, key: int) -> tuple[str, bool]:
@@ -62,11 +62,11 @@ class Origin:
         held = bool(self._partition.begin(now, self._keys[key], token))
         if held:
             self._tally.invalidations += 1
-            self._held_s[key] = self._alive_s[key]
+            self._held_s[key] = self._fresh_s[key]
         return token, held
 
     def end(self, now_s: float, key: int, token: str) -> int:
-        """End a write; return the version that it made."""
+        """End a write; return its version."""
         version = self.versions[key] = self.versions[key] + 1
         names = self._keys[key]
         created = names if version == 1 and key >= self._records else ()
@@ -75,11 +75,10 @@ class Origin:
         return version
 
     def held(self, key: int, at_s: float) -> bool:
-        """Whether a key was rightly in the filter of some moment."""
+        """Whether a key belonged into the filter generated at some time."""
         return self._held_s[key] > at_s
 
     def filter(self, now_s: float) -> BloomFilter:
-        """Return the plain filter as it stands."""
         self._partition.expire(int(now_s * 1e6), _ALL)
         held = self._partition.filter
         revision, plain = self._plain
@@ -89,7 +88,6 @@ class Origin:
         return plain
 
     def measure(self, now_s: float) -> None:
-        """Note the size of the filter."""
         plain = self.filter(now_s)
         rate = plain.false_positive_rate
         self._tally.measured(rate, plain.estimated_count)

@@ -3,14 +3,143 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from html import escape
+from io import StringIO
 from typing import Any, Final
 
-from sketch.instruments.simulate.comparison import Comparison, Entry
-from sketch.instruments.simulate.plots import cost_plot, latency_plot, reads_plot, sweep_plot
-from sketch.instruments.simulate.workload import Workload
+import numpy as np
 
-__all__ = ["page"]
+from sketch.instruments.simulate.comparison import ESTIMATORS, EstimatorResult, SimulationReport
+from sketch.instruments.simulate.workload import YcsbWorkload
+
+__all__ = ["PlotsMissing", "cost_plot", "latency_plot", "page", "reads_plot", "sweep_plot"]
+
+_INK: Final = "#010203"
+"""Drawn in the colour of the page's text: replaced by `currentColor` in what is written."""
+
+_COLOURS: Final = ("#2a9d8f", "#e9a23b", "#d1495b", "#5b7db1", "#8e6bbf")
+_COLOUR_OF: Final = dict(zip(ESTIMATORS, _COLOURS, strict=False))
+_SHORTEST_S: Final = 0.04
+"""The abscissa of a TTL of 0 on a logarithmic scale."""
+
+
+class PlotsMissing(ImportError):
+    """Matplotlib is not there: it comes with the extra `plots`."""
+
+
+_SETTINGS: Final[Any] = {
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), _INK),
+    **dict.fromkeys(("xtick.color", "ytick.color"), _INK),
+    "svg.fonttype": "none",
+    "svg.hashsalt": "portolan",
+    "font.size": 10,
+}
+
+
+def cost_plot(comparison: SimulationReport) -> str:
+    weights = comparison.question.weights
+    accesses = [
+        max(1, entry.run.tally.reads + entry.run.tally.writes) for entry in comparison.entries
+    ]
+    tallies = [entry.run.tally for entry in comparison.entries]
+    terms = {
+        "misses and revalidations": [weights.miss * t.origin_reads for t in tallies],
+        "stale reads": [weights.stale * t.stale for t in tallies],
+        "invalidations": [weights.invalidation * t.invalidations for t in tallies],
+    }
+    shares = {
+        name: [value / count for value, count in zip(values, accesses, strict=True)]
+        for name, values in terms.items()
+    }
+    rates = [weights.false_positives * tally.filter_rate for tally in tallies]
+    return _stacked(comparison, {**shares, "false positives": rates}, "cost of an access")
+
+
+def reads_plot(comparison: SimulationReport) -> str:
+    tallies = [entry.run.tally for entry in comparison.entries]
+    terms = {
+        "client's own cache": [t.client_hits / max(1, t.reads) for t in tallies],
+        "shared cache": [t.shared_hits / max(1, t.reads) for t in tallies],
+        "origin: revalidation": [t.revalidations / max(1, t.reads) for t in tallies],
+        "origin: miss": [t.misses / max(1, t.reads) for t in tallies],
+    }
+    return _stacked(comparison, terms, "share of the reads")
+
+
+def sweep_plot(comparison: SimulationReport) -> str:
+    static = comparison.of("static")
+
+    def draw(axes: Any) -> None:
+        if static is not None:
+            ttls_s, costs = zip(*static.tried, strict=True)
+            shown = [max(ttl_s, _SHORTEST_S) for ttl_s in ttls_s]
+            axes.plot(
+                shown, costs, marker="o", markersize=3, color=_COLOUR_OF["static"], label="static"
+            )
+        for entry in comparison.entries:
+            if entry is not static:
+                colour = _COLOUR_OF[entry.name]
+                axes.axhline(entry.cost, color=colour, linestyle="--", label=entry.name)
+        axes.set_xscale("log")
+        axes.set_xlabel("static TTL in seconds; the leftmost point is none")
+        axes.set_ylabel("cost of an access")
+        axes.set_ylim(bottom=0)
+
+    return _drawn(draw)
+
+
+def latency_plot(comparison: SimulationReport) -> str:
+    def draw(axes: Any) -> None:
+        shares = np.linspace(0, 100, 401)
+        for entry in comparison.entries:
+            times = np.frombuffer(entry.run.tally.latencies, np.float64) * 1_000
+            if len(times):
+                axes.plot(
+                    np.percentile(times, shares),
+                    shares,
+                    color=_COLOUR_OF[entry.name],
+                    label=entry.name,
+                )
+        axes.set_xlabel("milliseconds")
+        axes.set_ylabel("% of the reads answered")
+
+    return _drawn(draw)
+
+
+def _stacked(comparison: SimulationReport, terms: dict[str, list[float]], label: str) -> str:
+    names = [entry.name for entry in comparison.entries]
+
+    def draw(axes: Any) -> None:
+        left = np.zeros(len(names))
+        for (name, values), colour in zip(terms.items(), _COLOURS, strict=False):
+            axes.barh(names, values, left=left, color=colour, label=name, height=0.6)
+            left = left + np.asarray(values)
+        axes.invert_yaxis()
+        axes.set_xlabel(label)
+
+    return _drawn(draw)
+
+
+def _drawn(draw: Callable[[Any], None]) -> str:
+    """Return the SVG element; raises `PlotsMissing`."""
+    try:
+        from matplotlib import rc_context  # noqa: PLC0415 - an extra, and slow to import
+        from matplotlib.figure import Figure  # noqa: PLC0415 - the same
+    except ImportError as error:
+        raise PlotsMissing("Plots need matplotlib: install portolan[plots].") from error
+    with rc_context(rc=_SETTINGS):
+        figure = Figure(figsize=(7.2, 3.2), layout="constrained")
+        axes = figure.subplots()
+        draw(axes)
+        axes.set_facecolor("none")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        written = StringIO()
+        figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
+    text = written.getvalue()
+    return text[text.index("<svg") :].replace(_INK, "currentColor")
+
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --back: #fdfdfb; --ink: #1d2430; --faint: #66707f;
@@ -43,13 +172,9 @@ _COLUMNS: Final = (
 )
 
 
-def page(comparison: Comparison) -> str:
-    """Return the page.
-
-    Raises:
-        PlotsMissing: Matplotlib is not there.
-    """
-    title = "EstimatorUpdates of cached records, simulated"
+def page(comparison: SimulationReport) -> str:
+    """Return the page; raises `PlotsMissing`."""
+    title = "TTLs of cached records, simulated"
     body = "\n".join(
         [
             f"<h1>{title}</h1>",
@@ -68,9 +193,9 @@ def page(comparison: Comparison) -> str:
     )
 
 
-_WORDS: Final = """<p><b>static</b> gives every copy the life that would have cost least, found by
-trying. <b>cate</b> estimates lives by the rates of misses and writes; its slope and longest life
-are the best that were found. Both were tuned on these very accesses. The <b>learner</b> saw them
+_WORDS: Final = """<p><b>static</b> gives every copy the TTL that would have cost least, found by
+trying. <b>cate</b> estimates TTLs by the rates of misses and writes; its slope and longest TTL are
+the best that were found. Both were tuned on these very accesses. The <b>learner</b> saw them
 once, and was tuned by nobody. The <b>oracle</b> knows when the next write comes: its copies end
 just before. A read is <b>stale</b> if a newer version was acknowledged before it began; the
 <b>stalest</b> one must lie within the bound Δ. <b>Revalidations</b> are reads that had to reach the
@@ -78,14 +203,14 @@ origin because the filter held their key; <b>needless</b> ones found the version
 had. An <b>invalidation</b> is a write to something that caches held.</p>"""
 
 
-def _scene(comparison: Comparison) -> str:
+def _scene(comparison: SimulationReport) -> str:
     world, weights = comparison.prepared.world, comparison.question.weights
     work = world.workload
     caches = ["client"] * world.client_caches + [layer.name for layer in world.layers]
     return (
         f"{work.mix.about}: {work.operations:,} operations{_warm_up(work)} of"
         f" {work.clients} clients on {work.records:,} records, {work.ops_per_s:g} in a second;"
-        f" caches: {', '.join(caches) or 'none'}; bound Δ = {world.bound_s:g} s; lives up to"
+        f" caches: {', '.join(caches) or 'none'}; bound Δ = {world.bound_s:g} s; TTLs up to"
         f" {world.longest_s:g} s; seed {world.seed}. Cost of an access ="
         f" {weights.invalidation:g} · invalidations + {weights.stale:g} · stale reads +"
         f" {weights.miss:g} · reads at the origin, each by accesses,"
@@ -93,12 +218,11 @@ def _scene(comparison: Comparison) -> str:
     )
 
 
-def _warm_up(work: Workload) -> str:
+def _warm_up(work: YcsbWorkload) -> str:
     return f" (after {work.warm_up:,} that are not counted)" if work.warm_up else ""
 
 
-def _finding(comparison: Comparison) -> str:
-    """Say in a sentence what came out."""
+def _finding(comparison: SimulationReport) -> str:
     static = comparison.of("static")
     if static is None or not static.cost:
         cheapest = min(comparison.entries, key=lambda entry: entry.cost)
@@ -111,18 +235,18 @@ def _finding(comparison: Comparison) -> str:
     ]
     beyond = sum(entry.run.tally.beyond_bound for entry in comparison.entries)
     return (
-        f"Against the best static life of {static.settings['life_s']:.3g} s: {', '.join(caption)}."
+        f"Against the best static TTL of {static.settings['ttl_s']:.3g} s: {', '.join(caption)}."
         f" Reads beyond the bound: {beyond}."
     )
 
 
-def _table(comparison: Comparison) -> str:
+def _table(comparison: SimulationReport) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in ("estimator", *_COLUMNS))
     rows = "\n".join(map(_row, comparison.entries))
     return f'<div class="wide"><table>\n<tr>{head}</tr>\n{rows}\n</table></div>'
 
 
-def _row(entry: Entry) -> str:
+def _row(entry: EstimatorResult) -> str:
     tally = entry.run.tally
     latency: Any = tally.to_json()["latency_ms"]
     cells = (
@@ -141,11 +265,11 @@ def _row(entry: Entry) -> str:
     return f"<tr><td>{entry.name}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
-def _figures(comparison: Comparison) -> list[str]:
+def _figures(comparison: SimulationReport) -> list[str]:
     plots = (
         ("What each costs", cost_plot, "Less is better."),
         (
-            "Every static life",
+            "Every static TTL",
             sweep_plot,
             "Short ones miss; long ones are invalidated and keep keys in the filter.",
         ),
@@ -164,6 +288,6 @@ def _figures(comparison: Comparison) -> list[str]:
 
 
 def _own_ids(svg: str, number: int) -> str:
-    """Make the ids of a plot its own: several lie in one page."""
+    """Make the ids of a plot unique: several are in one page."""
     svg = re.sub(r'\bid="', f'id="f{number}-', svg)
     return re.sub(r'(href="#|url\(#)', rf"\g<1>f{number}-", svg)

@@ -10,11 +10,11 @@ import numpy as np
 
 from sketch.ttl.port import Weights
 
-__all__ = ["Tally"]
+__all__ = ["SimulationCounts"]
 
 
 @dataclass(slots=True)
-class Tally:
+class SimulationCounts:
     """Counts of one run, without its warm-up: of what happens from then on.
 
     Attributes:
@@ -28,7 +28,7 @@ class Tally:
         needless: Revalidations of versions that were those of the caches.
         false_positives: Revalidations of keys that the filter held wrongly.
         old_filters: Revalidations because the filter was older than Δ.
-        invalidations: Writes to keys of which copies were alive.
+        invalidations: Writes to keys of which copies were fresh.
         stale: Reads of versions overwritten by a write that was acknowledged before they began.
         beyond_bound: Those overwritten by one that was acknowledged more than Δ before.
         stalest_s: For how long a version that was read had been overwritten, at most.
@@ -62,13 +62,11 @@ class Tally:
     latencies: array[float] = field(default_factory=lambda: array("d"))
 
     def restart(self) -> None:
-        """Forget what was counted."""
-        fresh = Tally()
+        fresh = SimulationCounts()
         for name in self.__slots__:
             setattr(self, name, getattr(fresh, name))
 
     def measured(self, rate: float, keys: float) -> None:
-        """Note the false positive rate of the filter, and how many keys are in it."""
         self.filter_samples += 1
         self.filter_rate += (rate - self.filter_rate) / self.filter_samples
         self.filter_keys += (keys - self.filter_keys) / self.filter_samples
@@ -81,7 +79,7 @@ class Tally:
 
     @property
     def hit_ratio(self) -> float:
-        """Share of the reads that caches answered."""
+        """The share of the reads that caches answered."""
         return 1 - self.origin_reads / self.reads if self.reads else 0.0
 
     def cost(self, weights: Weights) -> float:
@@ -95,7 +93,6 @@ class Tally:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return counts and percentiles."""
         counts = {name: getattr(self, name) for name in self.__slots__ if name != "latencies"}
         return {**counts, "hit_ratio": self.hit_ratio, "latency_ms": self._latencies()}
 

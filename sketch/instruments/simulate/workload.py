@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["WORKLOADS", "Mix", "Schedule", "Workload", "schedule"]
+__all__ = ["WORKLOADS", "Mix", "Schedule", "YcsbWorkload", "schedule"]
 
 _THETA: Final = 0.99
 """The exponent of YCSB's Zipf distribution."""
@@ -49,7 +49,7 @@ WORKLOADS: Final[dict[str, Mix]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class YcsbWorkload:
     """What clients do: each operation begins at a random instant, and is of a random client.
 
     `warm_up` operations come before, of which nothing is counted. A scan is of any length up to
@@ -85,8 +85,7 @@ class Schedule:
 _READ, _UPDATE, _INSERT, _SCAN, _MODIFY = range(5)
 
 
-def schedule(workload: Workload, random: np.random.Generator) -> Schedule:
-    """Draw the accesses of a workload."""
+def schedule(workload: YcsbWorkload, random: np.random.Generator) -> Schedule:
     count, mix = workload.warm_up + workload.operations, workload.mix
     begin = np.cumsum(random.exponential(1 / workload.ops_per_s, count))
     shares = (mix.read, mix.update, mix.insert, mix.scan, mix.modify)
@@ -102,9 +101,9 @@ def schedule(workload: Workload, random: np.random.Generator) -> Schedule:
 
 
 def _keys(
-    workload: Workload, newest: NDArray[np.int64], random: np.random.Generator
+    workload: YcsbWorkload, newest: NDArray[np.int64], random: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Draw records: popular ones lie anywhere, or are the newest."""
+    """Draw records: the popular ones are anywhere, or are the newest."""
     keys: NDArray[np.int64]
     rank = zipf(workload.records, len(newest), random)
     if workload.mix.latest:
@@ -134,7 +133,8 @@ def _expanded(
     records: int,
     counted_s: float,
 ) -> Schedule:
-    """Make single accesses of scans, and of what reads before it writes."""
+    """Expand scans and read-modify-writes to single accesses, in the order of their times."""
+    # `arange - first` counts 0, 1, … within each scan.
     first = np.repeat(np.cumsum(length) - length, length)
     begins, keys = np.repeat(begin, length), np.repeat(key, length) + np.arange(len(first)) - first
     clients, writes = (

@@ -7,7 +7,7 @@ from typing import Final
 
 from sketch.filter.shape import FilterShape
 from sketch.instruments.simulate.latency import Constant, Latency, Normal
-from sketch.instruments.simulate.workload import Workload
+from sketch.instruments.simulate.workload import YcsbWorkload
 
 __all__ = ["CACHES", "Layer", "World", "layers_of"]
 
@@ -35,7 +35,7 @@ def layers_of(names: str) -> tuple[bool, tuple[Layer, ...]]:
         Whether clients have caches of their own, and the shared ones.
 
     Raises:
-        ValueError: One of them is none.
+        ValueError: There is no such cache.
     """
     given = {name.strip() for name in names.split(",") if name.strip()}
     if unknown := given - {"client", *CACHES}:
@@ -56,12 +56,12 @@ class World:
         purge: From the end of a write until the caches are purged.
         bound_s: Δ: no client uses an older filter.
         shape: Of the filter.
-        margin_s: M: for how long the sketch takes a copy to be alive after its end.
+        margin_s: M: for how long the sketch takes a copy to be fresh after its end.
         longest_s: The longest TTL of a copy, whatever an estimator says.
         seed: Where random numbers begin.
     """
 
-    workload: Workload = field(default=Workload())
+    workload: YcsbWorkload = field(default=YcsbWorkload())
     client_caches: bool = True
     layers: tuple[Layer, ...] = (CACHES["cdn"],)
     origin_one_way: Latency = field(default=Constant(0.08654))

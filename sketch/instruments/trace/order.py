@@ -11,6 +11,7 @@ delta. The least delta is searched here for each key by halving, for all keys at
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,8 +63,7 @@ class _Zones:
     read: _Times
     seen: _Times
 
-    def of(self, chosen: NDArray[np.bool_]) -> _Zones:
-        """Return some of them."""
+    def of(self, chosen: NDArray[Any]) -> _Zones:
         return _Zones(self.key[chosen], self.written[chosen], self.read[chosen], self.seen[chosen])
 
 
@@ -99,7 +99,9 @@ def _one_timeline(
     heads = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
     first = np.minimum.reduceat(start, heads)
     last = np.maximum.reduceat(np.where(end == NEVER, start, end), heads)
+    # One more before the first start, for older values, and one after the last end, for `NEVER`.
     spans = last - first + 3
+    # Summed as floats: integers could overflow before the comparison.
     if spans.astype(np.float64).sum() >= NEVER:
         raise ValueError(f"{trace.name}: its keys are used for too long a time")
     offset = np.cumsum(spans) - spans
@@ -113,8 +115,9 @@ def _least_delta(zones: _Zones) -> _Times:
     """Return for each key the least delta at which its zones do not conflict."""
     keys = int(zones.key[-1]) + 1
     low, high = np.zeros(keys, np.int64), np.zeros(keys, np.int64)
-    zones = _by_seen(zones)
+    zones = zones.of(np.argsort(zones.seen, kind="stable"))
     open_ = _conflicts(zones, low)
+    # At this delta no zone is forward any more, so none can conflict.
     np.maximum.at(high, zones.key, zones.read - zones.written)
     high = np.where(open_, np.maximum(high, 0), 0)
     while open_.any():
@@ -127,15 +130,11 @@ def _least_delta(zones: _Zones) -> _Times:
     return high
 
 
-def _by_seen(zones: _Zones) -> _Zones:
-    order = np.argsort(zones.seen, kind="stable")
-    return _Zones(zones.key[order], zones.written[order], zones.read[order], zones.seen[order])
-
-
 def _conflicts(zones: _Zones, delta: _Times) -> NDArray[np.bool_]:
-    """Say for each key whether its zones conflict; they come in the order of `seen`."""
+    """Say for each key whether its zones conflict; they are sorted by `seen`."""
     begin = np.maximum(zones.written, zones.read - delta[zones.key])
     forward = zones.seen < begin
+    # Sorted by `seen`: a zone overlaps an earlier one if the latest end so far is beyond its start.
     first, last = zones.seen[forward], np.maximum.accumulate(begin[forward])
     overlapping = np.flatnonzero(first[1:] < last[:-1]) + 1
     backward = ~forward

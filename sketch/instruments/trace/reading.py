@@ -40,13 +40,9 @@ class Trace:
     """Operations as columns of equal length, in the order of their lines.
 
     Attributes:
-        name: Of the file.
-        names: Names of the keys.
-        key: Index into `names`.
+        key: Index into `names`, the keys.
         version: Version, or a hash of the value; -1 for lost writes that have neither.
-        start_us: When each began, in microseconds.
-        end_us: When each was answered; `NEVER` for writes whose outcome is not known.
-        write: Whether it is a write.
+        end_us: When each was answered; `NEVER` for writes whose outcome is unknown.
         by_value: For each key, whether its operations have values instead of versions.
     """
 
@@ -61,7 +57,7 @@ class Trace:
 
 
 def lines_of(stream: BinaryIO) -> Iterator[bytes]:
-    """Return the lines of a file; of one that is too long, a piece that is too long as well."""
+    """Return the lines of a file; of one that is too long, a fragment that is too long as well."""
     return iter(lambda: stream.readline(LONGEST_LINE + 1), b"")
 
 
@@ -95,7 +91,6 @@ class _Columns:
         self._version, self._start, self._end = array("q"), array("q"), array("q")
 
     def add(self, line: bytes) -> None:
-        """Take in a line."""
         if len(line) > LONGEST_LINE or len(self._key) >= MOST_OPERATIONS:
             raise _Wrong("the line is too long" if len(line) > LONGEST_LINE else "too many lines")
         operation = orjson.loads(line)
@@ -124,12 +119,11 @@ class _Columns:
             self._kinds.append(0)
         if kind and self._kinds[index] != kind:
             if self._kinds[index]:
-                raise _Wrong("operations on one key tell either versions or values, not both")
+                raise _Wrong("operations on one key have either versions or values, not both")
             self._kinds[index] = kind
         return index
 
     def trace(self, name: str) -> Trace:
-        """Return all that was taken in."""
         return Trace(
             name,
             list(self._index),
@@ -172,8 +166,8 @@ def _version(operation: dict[str, Any], *, lost: bool) -> tuple[int, int]:
     """Return the version or the hash of the value, and which of both it is (0: neither)."""
     if ("version" in operation) == ("value" in operation):
         if lost and "value" not in operation:
-            return -1, 0  # its writer died before it knew
-        raise _Wrong("an operation tells either `version` or `value`")
+            return -1, 0  # its writer ended before it knew
+        raise _Wrong("an operation has either `version` or `value`")
     if "value" in operation:
         return _hash(operation["value"]), _VALUES
     version = operation["version"]
@@ -186,4 +180,5 @@ def _version(operation: dict[str, Any], *, lost: bool) -> tuple[int, int]:
 
 def _hash(value: Any) -> int:
     text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    # Below 2**62: it has to fit a signed 64-bit column.
     return int.from_bytes(blake2b(text, digest_size=8).digest()) % NEVER

@@ -20,7 +20,6 @@ class StaleRead:
 
     Attributes:
         line: Of the read.
-        key: What was read.
         late_us: By how much it began after something newer had been seen.
         seen_line: The operation that had shown something newer first: a write that was
             acknowledged, or another read.
@@ -62,14 +61,13 @@ class Contradiction:
 
 @dataclass(frozen=True, slots=True)
 class TraceReport:
-    """What was found of a trace; writes include those of unknown outcome.
+    """The findings of a trace; writes include those of unknown outcome.
 
     Attributes:
-        promise: By which evaluation the trace holds or does not.
-        bound_us: The bound that it was held against, if any.
+        promise: The evaluation that decides whether the trace holds.
         vis: Against anything that was acknowledged or read before.
         ack: Against acknowledged writes only.
-        contradictions: How many there are; `examples` are some of them.
+        contradictions: Their number; `examples` are some of them.
     """
 
     name: str
@@ -91,15 +89,12 @@ class TraceReport:
 
     @property
     def deciding(self) -> Evaluation:
-        """The evaluation by which the trace holds or does not."""
         return self.vis if self.promise == "vis" else self.ack
 
     def as_document(self) -> dict[str, Any]:
-        """Return it in JSON form."""
         return {**asdict(self), "holds": self.holds}
 
     def as_text(self) -> str:
-        """Return it for people."""
         lines = [
             f"{self.name}: {self.reads} reads and {self.writes} writes of {self.keys} keys",
             _line("VIS", self.vis, self.bound_us),
@@ -130,6 +125,6 @@ def _stale_read_text(name: str, read: StaleRead) -> str:
 
 
 def _plain(key: str) -> str:
-    """Return what may be printed of a key: a terminal must not obey it."""
+    """Return what may be printed of a key: no control sequences for the terminal."""
     shown = key if len(key) <= _LONGEST_SHOWN else f"{key[:_LONGEST_SHOWN]}…"
     return shown if shown.isprintable() else repr(shown)

@@ -9,7 +9,7 @@ const PUNCTUALITY = 0.9; // Of the time between two filters: timers come late.
 const natural = (text) => (/^\d+$/.test(text) ? +text : 0);
 
 export class FilterKeeper {
-  /** The filter, with `born`: the earliest time at which it can have been generated. */
+  /** The filter, with `generatedAt`: the earliest time at which it can have been generated. */
   current = null;
   /** The latest filter that could be read, whatever came after it. */
   last = null;
@@ -26,7 +26,7 @@ export class FilterKeeper {
 
   /** Returns the filter, unless it is too old to go by at a time. */
   usable(at) {
-    return this.current && at - this.current.born <= this.boundS && this.current;
+    return this.current && at - this.current.generatedAt <= this.boundS && this.current;
   }
 
   /** Begins to get a filter, unless that is under way or failed just now. */
@@ -61,7 +61,7 @@ export class FilterKeeper {
       const isNew = response.status === 200;
       if (!isNew && !(response.status === 304 && held && timeUs)) throw problemOf(response);
       const filter = isNew ? this.#read(response) : { ...held, timeUs };
-      this.#adopt({ ...filter, born: sent - response.cachedS });
+      this.#adopt({ ...filter, generatedAt: sent - response.cachedS });
       this.stats.filters++;
     } catch (error) {
       this.stats.failures++;
@@ -90,6 +90,6 @@ export class FilterKeeper {
     this.current = this.last = next;
     this.boundS = Math.min(this.deltaS, next.validForS);
     // A copy from before an older write than that is not young any more.
-    this.ownWrites.forgetBefore(next.born - this.deltaS);
+    this.ownWrites.forgetBefore(next.generatedAt - this.deltaS);
   }
 }

@@ -44,8 +44,8 @@ export class Reader {
     let isCovered = false;
     if (filter && isKnown && !keys.some(filter.has)) {
       // After its expiry caches may hold what is older than what came since.
-      isCovered = (copy?.epoch ?? keeper.epoch) === keeper.epoch && (isAlive || !(copy?.received > filter.born));
-      floor = Math.max(own, filter.born);
+      isCovered = (copy?.epoch ?? keeper.epoch) === keeper.epoch && (isAlive || !(copy?.received > filter.generatedAt));
+      floor = Math.max(own, filter.generatedAt);
     }
     const isYoung = copy?.since > fresh;
     if (copy?.knows > own && (isYoung ? isAlive || copy.end === YOUNG : isCovered && isAlive)) {
@@ -54,7 +54,7 @@ export class Reader {
       return { ...copy, source: "own" };
     }
     // Any cache on the way may answer, or only the origin, to a request sent after the floor.
-    const plain = isCovered && own < filter.born && filter;
+    const plain = isCovered && own < filter.generatedAt && filter;
     const running = this.#requests.get(path);
     if (running?.filter ? running.filter === plain : running?.sent > Math.max(floor, copy?.received ?? 0)) {
       stats.joined++;
@@ -72,7 +72,7 @@ export class Reader {
 
   #isAlive(copy, at) {
     const { current } = this.keeper;
-    return current && current.timeUs + (at - current.born) * 1e6 < copy?.end;
+    return current && current.timeUs + (at - current.generatedAt) * 1e6 < copy?.end;
   }
 
   #start(name, path, filter, copy) {
@@ -87,23 +87,23 @@ export class Reader {
   async #fetch(name, path, { filter, sent }, copy) {
     const { epoch } = this.keeper;
     this.stats[filter ? "fetches" : "revalidations"]++;
-    const response = await this.#ask(name, path, filter, copy);
+    const response = await this.#request(name, path, filter, copy);
     const held = response.status === 304 && copy;
-    const since = filter ? filter.born : this.#givenAfter(response, sent);
+    const since = filter ? filter.generatedAt : this.#givenAfter(response, sent);
     const end = response.noStore ? (held.end ? YOUNG : 0) : natural(response.header("portolan-expires"));
     const answer = { ...(held || contentOf(response)), source: response.source, epoch, since, knows: since, end };
     this.copies.put(path, response.noStore && !held ? { ...answer, body: null } : answer);
     return answer;
   }
 
-  async #ask(name, path, filter, copy) {
-    // With a condition of ours a cache would ask the origin.
+  async #request(name, path, filter, copy) {
+    // With a condition of ours a cache would forward it to the origin.
     const headers = filter ? {} : { "Cache-Control": "no-cache", "If-None-Match": copy?.body && copy.etag };
     const Prefer = this.#onSystems.has(name) ? "consistency=strong" : null;
     const response = await this.send(path, { ...headers, Prefer }, filter && { cache: "default" });
     if (Prefer || !response.header("portolan-staleness")) return response;
     this.#onSystems.add(name); // The age of a materialised view is bounded by the schema alone.
-    return this.#ask(name, path, filter, copy);
+    return this.#request(name, path, filter, copy);
   }
 
   /** Returns the time after which an answer meant for the origin was given. */

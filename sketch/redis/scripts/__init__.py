@@ -20,7 +20,6 @@ _REQUESTED_S: Final = 60.0
 
 
 def script_of(limits: SketchLimits, shape: FilterShape) -> Script:
-    """Return the script for these limits and filters of this shape."""
     modules = (lua_module(name, lua_text(__name__, name)) for name in _MODULES)
     first = (lua_text(__name__, name) for name in _FIRST)
     dispatch = lua_text(__name__, "dispatch")

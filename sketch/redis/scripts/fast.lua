@@ -1,4 +1,4 @@
--- The fast path of steps on one key that nobody else writes: reads, and writes of what no cache
+-- The fast path of steps on one key that no other writes: reads, and writes of what no cache
 -- holds. It returns what dispatch.lua would and leaves behind what that would, but for what has
 -- expired: none of these steps adds to that except `report_read`, which is left to dispatch.lua
 -- while there is any. It makes no function, because Redis makes those anew in every call, and that

@@ -7,7 +7,7 @@
 local steps = {}
 local PAUSE_US = 100000
 
--- Whether a lease may be cached after its write is acknowledged: no result was requested lately.
+-- Whether a lease may be cached after its write is acknowledged: no result was requested recently.
 local function is_lease_cacheable()
   if requested and now >= requested then
     call('HDEL', META, 'requested')

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_jobs.linkage.open.spec import Comparison, Measure
+from spark_jobs.linkage.open.spec import FieldComparison, Measure
 from spark_jobs.linkage.open.strings import (
     Floats,
     Rows,
@@ -50,25 +50,17 @@ class Columns:
     _texts: dict[int, Text] = field(default_factory=dict)
 
     def text(self, k: int) -> Text:
-        """The text of a comparison."""
         if k not in self._texts:
             self._texts[k] = Text.of(self.table.column(f"c{k}"))
         return self._texts[k]
 
-    def number(self, k: int) -> Floats:
-        """The number of a comparison; NaN: none."""
-        return self._floats(f"n{k}")
-
-    def frequency(self, k: int) -> Floats:
-        """The share of records that have this value."""
-        return self._floats(f"f{k}")
-
-    def _floats(self, name: str) -> Floats:
+    def floats(self, name: str) -> Floats:
+        """A column of numbers, NaN where there is none, or of frequencies."""
         values: Floats = self.table.column(name).to_numpy(zero_copy_only=False)
         return values
 
 
-def vectors(comparisons: Sequence[Comparison], columns: Columns, i: Rows, j: Rows) -> Levels:
+def vectors(comparisons: Sequence[FieldComparison], columns: Columns, i: Rows, j: Rows) -> Levels:
     """Compare records i with records j; one row for each pair."""
     out = np.empty((len(i), len(comparisons)), np.int8)
     for k, comparison in enumerate(comparisons):
@@ -76,7 +68,7 @@ def vectors(comparisons: Sequence[Comparison], columns: Columns, i: Rows, j: Row
     return out
 
 
-def _levels(comparison: Comparison, columns: Columns, k: int, i: Rows, j: Rows) -> Levels:
+def _levels(comparison: FieldComparison, columns: Columns, k: int, i: Rows, j: Rows) -> Levels:
     text = columns.text(k)
     levels = np.zeros(len(i), np.int8)
     remaining = np.flatnonzero(text.valid[i] & text.valid[j])
@@ -97,37 +89,38 @@ def _levels(comparison: Comparison, columns: Columns, k: int, i: Rows, j: Rows) 
 
 def _measure(measure: Measure, columns: Columns, k: int, i: Rows, j: Rows) -> Floats:
     if measure.is_numeric:
-        numbers = columns.number(k)
+        numbers = columns.floats(f"n{k}")
         return np.abs(numbers[i] - numbers[j])
     text = columns.text(k)
     return _MEASURES[measure](text, text, i, j)
 
 
-def rarity(comparisons: Sequence[Comparison], columns: Columns, levels: Levels, i: Rows) -> Floats:
-    """Bits that exact agreement says, summed over fields whose term frequency counts.
+def rarity(
+    comparisons: Sequence[FieldComparison], columns: Columns, levels: Levels, i: Rows
+) -> Floats:
+    """Bits of exact agreement, summed over fields whose term frequency counts.
 
-    That is -log2 of the share of records that have the value; the model takes off what it expected
+    That is -log2 of the share of records that have the value; the model subtracts what it expected
     of the field in general.
     """
     bits = np.zeros(len(i))
     for k, comparison in enumerate(comparisons):
         if comparison.term_frequency:
             exact = np.flatnonzero(levels[:, k] == 1)
-            bits[exact] -= np.log2(columns.frequency(k)[i[exact]])
+            bits[exact] -= np.log2(columns.floats(f"f{k}")[i[exact]])
     return bits
 
 
-def pattern_codes(comparisons: Sequence[Comparison], levels: Levels) -> Rows:
-    """One number for the levels of a pair."""
+def pattern_codes(comparisons: Sequence[FieldComparison], levels: Levels) -> Rows:
     codes = np.zeros(len(levels), np.int64)
     for k, comparison in enumerate(comparisons):
         codes = codes * len(comparison.level_names) + levels[:, k]
     return codes
 
 
-def pattern_levels(comparisons: Sequence[Comparison], codes: Rows) -> Levels:
-    """The levels that a number stands for."""
+def pattern_levels(comparisons: Sequence[FieldComparison], codes: Rows) -> Levels:
     levels = np.empty((len(codes), len(comparisons)), np.int8)
+    # From the last comparison back: it is the lowest digit.
     for k in range(len(comparisons) - 1, -1, -1):
         codes, levels[:, k] = np.divmod(codes, len(comparisons[k].level_names))
     return levels

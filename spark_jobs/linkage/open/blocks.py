@@ -2,7 +2,7 @@
 
 A block that holds more pairs than the limit is split by a further field: its records are only
 compared if they agree on that too. What is still too heavy after two such fields is left out. Both
-are reported, for they cost matches.
+are reported, because they cost matches.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SPLITS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class RuleLoad:
-    """What a rule costs: its blocks of two records at least, their pairs, those of the heaviest."""
+    """The cost of a rule: its blocks of two records or more, their pairs, those of the heaviest."""
 
     rule: int
     blocks: int
@@ -34,7 +34,6 @@ class RuleLoad:
 
 
 def loads(records: DataFrame, spec: OpenSpec) -> tuple[RuleLoad, ...]:
-    """Count the pairs of every rule."""
     counted = (
         _blocks(records, spec)
         .groupBy("rule")
@@ -48,7 +47,6 @@ def loads(records: DataFrame, spec: OpenSpec) -> tuple[RuleLoad, ...]:
 
 
 def heaviest(records: DataFrame, spec: OpenSpec) -> tuple[Block, ...]:
-    """The heaviest blocks, named by rule and values."""
     top = _blocks(records, spec).orderBy(f.desc("pairs"), "rule", "key").limit(_HEAVIEST)
     example = f.array(*(f.col(f"v{at}") for at in range(len(spec.columns))))
     named = top.join(_in_blocks(records, example.alias("example")), ["rule", "key"]).groupBy(
@@ -107,8 +105,7 @@ def _splitters(records: DataFrame, spec: OpenSpec) -> Sequence[Sequence[int]]:
     ).first()
     assert counted is not None
     ranked = sorted(
-        range(len(spec.comparisons)),
-        key=lambda k: (-counted[f"d{k}"] * counted[f"p{k}"] ** 2, k),
+        range(len(spec.comparisons)), key=lambda k: (-counted[f"d{k}"] * counted[f"p{k}"] ** 2, k)
     )
     return [
         [k for k in ranked if not rule.columns & {*spec.comparisons[k].columns}][:_SPLITS]
@@ -131,7 +128,6 @@ def _split(records: DataFrame, heavy: DataFrame, rule: int, by: int | None) -> D
 
 
 def _in_blocks(records: DataFrame, *more: Column) -> DataFrame:
-    """A row for each record in each of its blocks."""
     return records.select(
         f.posexplode("keys").alias("rule", "key"),
         "source",

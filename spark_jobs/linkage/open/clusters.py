@@ -1,9 +1,9 @@
 """Clusters of weighted pairs, which keep their names.
 
-A cluster is called by its least record (source, then id), so the same records get the same name in
-every run, and it outlasts whatever else joins later. Where clusters are known from an earlier run,
-their names are kept: of those that come together, the one with the most records (then the least
-name) stays, and the merge is reported.
+The name of a cluster is that of its least record (source, then id), so the same records get the
+same name in every run, whatever else joins later. Where clusters are known from an earlier run,
+their names are kept: of those that are merged, the one with the most records (then the least name)
+keeps its name, and the merge is reported.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _MERGES_REPORTED: Final = 100
 def assigned(
     scored: DataFrame, records: DataFrame, spec: OpenSpec, bits: float, links: int
 ) -> DataFrame:
-    """Put prepared records into clusters: ``row`` and ``root``, the least row of its cluster.
+    """Assign prepared records to clusters: ``row`` and ``root``, the least row of its cluster.
 
-    Only records that have a link are there: a pair of so many bits, of which there are about
+    Only records with a link are included: a pair of at least `bits`, of which there are about
     `links`.
     """
     known = _known_links(records) if spec.known else None
@@ -54,7 +54,6 @@ def _known_links(records: DataFrame) -> DataFrame:
 
 
 def _inside(pairs: DataFrame, labels: DataFrame, records: DataFrame) -> DataFrame:
-    """The pairs whose records are connected, with component and sources."""
     sources = labels.join(records.select("row", "source"), "row")
 
     def end(name: str) -> DataFrame:
@@ -103,7 +102,6 @@ def named(records: DataFrame, roots: DataFrame, spec: OpenSpec) -> DataFrame:
 
 
 def _kept_names(members: DataFrame) -> DataFrame:
-    """For each root the known cluster that it keeps the name of."""
     counted = (
         members.where(f.col("known").isNotNull())
         .groupBy("root", "known")
@@ -118,7 +116,6 @@ def _kept_names(members: DataFrame) -> DataFrame:
 
 
 def merges(clusters: DataFrame) -> Mapping[str, Any]:
-    """Which known clusters were found to be one."""
     gone = clusters.where(f.col("known").isNotNull() & (f.col("known") != f.col("cluster")))
     pairs = gone.select(f.col("known").alias("from"), f.col("cluster").alias("into")).distinct()
     examples = [row.asDict() for row in pairs.orderBy("from").limit(_MERGES_REPORTED).collect()]

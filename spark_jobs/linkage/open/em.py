@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from spark_jobs.linkage.open.agreement import Levels
 from spark_jobs.linkage.open.strings import Floats, Rows
 
-__all__ = ["Estimate", "Patterns", "Session", "estimate", "guess", "session", "share_of"]
+__all__ = ["Estimate", "Patterns", "RuleEstimate", "estimate", "guess", "session", "share_of"]
 
 _ROUNDS: Final = 200
 _OUTER: Final = 5
@@ -38,13 +38,12 @@ class Patterns:
     rules: Rows
 
     def of_rule(self, rule: int) -> Patterns:
-        """Those that a rule finds."""
         kept = (self.rules >> rule) & 1 == 1
         return Patterns(self.levels[kept], self.counts[kept], self.rules[kept])
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class RuleEstimate:
     """What the pairs of one rule show: m, and how many matches are expected among them.
 
     m has for each comparison the probabilities of its levels (null: 0); None: the rule decides it.
@@ -75,14 +74,14 @@ def estimate(
     sizes: Sequence[int],
     pairs: float,
 ) -> Estimate:
-    """Estimate everything.
+    """Estimate m, u and the share of matches.
 
     Args:
         random: Patterns of random pairs.
         blocked: Patterns of the pairs that rules find.
         decided: For each rule the comparisons that it decides.
         sizes: Levels of each comparison, null and else included.
-        pairs: Pairs that there are, blocked or not.
+        pairs: The number of all pairs, blocked or not.
     """
     u = _shares(random.levels, random.counts, sizes)
     share = 1.0 / max(2.0, pairs)
@@ -99,29 +98,30 @@ def estimate(
 
 def session(
     blocked: Patterns, start: Sequence[Floats], u: Sequence[Floats], decided: frozenset[int]
-) -> Session:
+) -> RuleEstimate:
     """Estimate m from the pairs of one rule, beginning with a guess; u is known."""
     m, sizes = list(start), [len(one) for one in start]
     free = [k for k in range(len(m)) if k not in decided]
     share, total = 0.1, float(blocked.counts.sum())
     if not free or not total:
-        return Session((None,) * len(m), 0.0)
+        return RuleEstimate((None,) * len(m), 0.0)
     for _ in range(_ROUNDS):
         match = blocked.counts * _posterior(blocked.levels, m, u, share, free)
+        # Never 0 or 1, whose log odds are infinite.
         before, share = share, min(max(float(match.sum()) / total, 1e-9), 1 - 1e-9)
         shares = _shares(blocked.levels, match, sizes)
         moved = max(float(np.abs(shares[k] - m[k]).max()) for k in free)
         m = list(shares)
         if max(moved, abs(share - before)) < _CONVERGED:
             break
-    return Session(tuple(m[k] if k in free else None for k in range(len(m))), share * total)
+    return RuleEstimate(tuple(m[k] if k in free else None for k in range(len(m))), share * total)
 
 
-def _averaged(sessions: Sequence[Session], before: Sequence[Floats]) -> tuple[Floats, ...]:
+def _averaged(sessions: Sequence[RuleEstimate], before: Sequence[Floats]) -> tuple[Floats, ...]:
     return tuple(_average(sessions, k, one) for k, one in enumerate(before))
 
 
-def _average(sessions: Sequence[Session], k: int, before: Floats) -> Floats:
+def _average(sessions: Sequence[RuleEstimate], k: int, before: Floats) -> Floats:
     """The mean of the sessions' estimates for a comparison; as before, if there are none."""
     counted = [(one.matches, m) for one in sessions if (m := one.m[k]) is not None and one.matches]
     if not counted:
@@ -140,6 +140,7 @@ def guess(size: int) -> Floats:
 def _shares(levels: Levels, counts: Floats, sizes: Sequence[int]) -> tuple[Floats, ...]:
     out = []
     for k, size in enumerate(sizes):
+        # Smoothed: a level that no pair shows still needs a logarithm.
         counted = _SMOOTHING + np.bincount(levels[:, k], weights=counts, minlength=size)
         counted[0] = 0.0
         out.append(counted / counted.sum())
@@ -159,10 +160,10 @@ def _posterior(
     share: float,
     compared: Sequence[int] | None = None,
 ) -> Floats:
-    """The probability that pairs of these patterns are matches."""
     bits = np.full(len(levels), np.log2(share) - np.log2(1.0 - share))
     for k in range(len(m)) if compared is None else compared:
         bits += _bits(m[k], u[k])[levels[:, k]]
+    # Clipped: exp2 would overflow.
     posterior: Floats = 1.0 / (1.0 + np.exp2(-np.clip(bits, -500, 500)))
     return posterior
 

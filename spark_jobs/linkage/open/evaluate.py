@@ -43,7 +43,6 @@ def blocking_recall(pairs: DataFrame, records: DataFrame, *, within: bool) -> fl
 
 
 def _pairs(labelled: DataFrame, by: list[str], *, within: bool) -> int:
-    """Pairs of records that have the same values in these columns."""
     of_source = labelled.groupBy(*by, "source").agg(f.count("*").alias("n"))
     groups = of_source.groupBy(*by).agg(pairs_column("n", within=within).alias("pairs"))
     row = groups.agg(f.coalesce(f.sum("pairs"), f.lit(0))).first()

@@ -1,9 +1,9 @@
-"""Connected components without iterations: edges are reduced to forests, part by part.
+"""Connected components without iterations: edges are reduced to forests, partition by partition.
 
-A spanning forest of a part of the edges says all that the part says about what is connected, and
-has fewer edges than nodes. So tasks make forests of their edges, fewer tasks of these, and the last
-one labels the nodes. There are no joins, no checkpoints, and as many rounds as the logarithm of the
-edges; the last task holds 16 bytes for every node that has a link.
+A spanning forest of a partition's edges connects the same nodes as all of them, and has fewer edges
+than nodes. So tasks make forests of their edges, fewer tasks of these, and the last one labels the
+nodes. There are no joins, no checkpoints, and as many rounds as the logarithm of the edges; the
+last task holds 16 bytes for every node that has a link.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def connected(edges: DataFrame, count: int) -> DataFrame:
     """Label what about `count` edges, ``l`` and ``r``, connect.
 
     Returns:
-        ``row`` and ``component``, the least row of it; nodes without edges are not there.
+        ``row`` and ``component``, the least row of it; nodes without edges are left out.
     """
     tasks = min(_MOST_TASKS, count // _TASK_EDGES)
     while tasks > 1:
@@ -79,17 +79,16 @@ def _union(left: Any, right: Any, nodes: int) -> Any:
         a, b = root(parents, left[edge]), root(parents, right[edge])
         if a != b:
             kept[edge] = True
+            # The lesser root stays: a root is the least node of its set.
             parents[max(a, b)] = min(a, b)
     return roots(parents), kept
 
 
 @compiled
 def root(parents: Any, node: int) -> int:
-    """Return the root of a node's set in an array of parents; a root is its own parent.
-
-    What is passed on the way moves closer to the root.
-    """
+    """Return the root of a node's set in an array of parents; a root is its own parent."""
     while parents[node] != node:
+        # Path halving: later searches from the nodes on this path are shorter.
         parents[node] = parents[parents[node]]
         node = parents[node]
     return node

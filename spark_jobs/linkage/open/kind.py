@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
-from spark_jobs.linkage.open.spec import KNOWN, Engine, OpenSpec, Result
+from spark_jobs.linkage.open.spec import KNOWN, LinkageEngine, LinkageResult, OpenSpec
 from spark_jobs.runner.port import ColumnType, Forecast, Input, Stage, StageContext, stages_in
 
 __all__ = ["OpenLinkage"]
 
-_COLUMNS: Final[Mapping[Result, Mapping[str, ColumnType]]] = {
-    Result.CLUSTERS: {
+_COLUMNS: Final[Mapping[LinkageResult, Mapping[str, ColumnType]]] = {
+    LinkageResult.CLUSTERS: {
         "id": "string",
         "cluster": "string",
         "source": "string",
         "record": "string",
         "probability": "number",
     },
-    Result.PAIRS: {
+    LinkageResult.PAIRS: {
         "id": "string",
         "left_source": "string",
         "left_record": "string",
@@ -43,24 +43,24 @@ class OpenLinkage:
     example: ClassVar = {"inputs": {"people": {"class": "people"}}, "zero_config": True}
 
     def inputs(self, spec: OpenSpec) -> tuple[Input, ...]:
-        """Return the tables, and the clusters known before."""
         if spec.known is None:
             return spec.inputs
         return (*spec.inputs, Input(KNOWN, spec.known, ("cluster", "source", "record")))
 
     def columns(self, spec: OpenSpec) -> Mapping[str, ColumnType]:
-        """Return the columns of clusters or of pairs."""
         return _COLUMNS[spec.result]
 
     def forecast(self, spec: OpenSpec, context: StageContext) -> Forecast:
-        """Count the pairs of every rule, and name the heaviest blocks."""
         from spark_jobs.linkage.open.stages import forecast  # noqa: PLC0415 - needs Spark
 
         return forecast(spec, context)
 
     def stages(self, spec: OpenSpec) -> tuple[Stage, ...]:
-        """Plan, prepare, choose an engine, block, compare, fit, cluster, evaluate."""
-        last = ("pairs", "clusters") if spec.result is Result.CLUSTERS else ("clusters", "pairs")
-        chosen = ("engine",) if spec.engine is Engine.AUTO else ()
+        last = (
+            ("pairs", "clusters")
+            if spec.result is LinkageResult.CLUSTERS
+            else ("clusters", "pairs")
+        )
+        chosen = ("engine",) if spec.engine is LinkageEngine.AUTO else ()
         names = ("plan", "values", *chosen, "records", "compare", "model", "roots", *last)
         return stages_in("spark_jobs.linkage.open.stages", names, spec)

@@ -6,19 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from math import log2
-from typing import Any, Final
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from spark_jobs.linkage.open.agreement import pattern_levels
 from spark_jobs.linkage.open.em import Estimate
-from spark_jobs.linkage.open.spec import Comparison
+from spark_jobs.linkage.open.spec import FieldComparison
 from spark_jobs.linkage.open.strings import Floats, Rows
 from spark_jobs.runner.specification import SpecInvalid
 
-__all__ = ["Model", "bits_of", "probability_of"]
-
-_RARITY: Final = "rarity"
+__all__ = ["Model", "bits_of"]
 
 
 def bits_of(probability: float) -> float:
@@ -26,21 +24,29 @@ def bits_of(probability: float) -> float:
     return 1000.0 if probability >= 1 else log2(probability) - log2(1 - probability)
 
 
-def probability_of(bits: float) -> float:
-    """The probability of log2 odds."""
-    return float(1 / (1 + 2 ** -max(-500.0, min(500.0, bits))))
+class Evidence(NamedTuple):
+    """The bits by which one comparison speaks for a match; below 0, against it."""
+
+    comparison: str
+    level: str
+    bits: float
+
+    @property
+    def sentence(self) -> str:
+        if self.level == "null":
+            return f"{self.comparison} is missing and says nothing."
+        verb = "speaks for" if self.bits > 0 else "speaks against"
+        return f"{self.comparison} ({self.level}) {verb} a match by {abs(self.bits):.1f} bits."
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What was estimated, and of which comparisons."""
-
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[FieldComparison, ...]
     estimate: Estimate
 
     @property
     def prior_bits(self) -> float:
-        """The log2 odds of a pair of which nothing is known."""
+        """The log2 odds of a pair without any evidence."""
         return bits_of(self.estimate.share)
 
     def pattern_bits(self, patterns: Rows) -> Floats:
@@ -61,26 +67,12 @@ class Model:
             bits[1] = log2(self.estimate.m[k][1])
         return bits
 
-    def explain(self, pattern: int, rarity: float) -> dict[str, Any]:
-        """Say why a pair has its probability: bits from the prior on, in JSON and in words."""
-        rare = rarity + self.usual_rarity(pattern)
-        steps = [*self._steps(pattern), _step(_RARITY, "of what is equal", rare)]
-        total = self.prior_bits + sum(step["bits"] for step in steps)
-        return {
-            "prior_bits": self.prior_bits,
-            "steps": steps,
-            "bits": total,
-            "probability": probability_of(total),
-            "words": f"{self.explanation(pattern)} {_sentence(steps[-1])}",
-        }
-
     def explanation(self, pattern: int) -> str:
-        """Describe the evidence of each comparison of a pair of this pattern."""
         start = f"Of two records the odds are {_odds(self.prior_bits)} beforehand."
-        return " ".join([start, *map(_sentence, self._steps(pattern))])
+        return " ".join([start, *(step.sentence for step in self.steps(pattern))])
 
     def usual_rarity(self, pattern: int) -> float:
-        """What is to be added to a rarity: above 0, the values agreed on are rarer than usual."""
+        """Return what to add to a rarity: above 0, the values agreed on are rarer than usual."""
         levels = pattern_levels(self.comparisons, np.array([pattern], np.int64))[0]
         expected = [
             log2(self.estimate.u[k][1])
@@ -89,15 +81,15 @@ class Model:
         ]
         return sum(expected, 0.0)
 
-    def _steps(self, pattern: int) -> list[dict[str, Any]]:
+    def steps(self, pattern: int) -> list[Evidence]:
+        """Return what each comparison of a pair of this pattern adds to the bits beforehand."""
         levels = pattern_levels(self.comparisons, np.array([pattern], np.int64))[0]
         return [
-            _step(one.name, one.level_names[level], float(self.estimate.weights[k][level]))
+            Evidence(one.name, one.level_names[level], float(self.estimate.weights[k][level]))
             for k, (one, level) in enumerate(zip(self.comparisons, levels.tolist(), strict=True))
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Write it, to be shown, and to be given to a later run."""
         return {
             "share": self.estimate.share,
             "comparisons": [
@@ -106,7 +98,7 @@ class Model:
             ],
         }
 
-    def _levels_json(self, k: int, comparison: Comparison) -> list[dict[str, Any]]:
+    def _levels_json(self, k: int, comparison: FieldComparison) -> list[dict[str, Any]]:
         estimate = self.estimate
         return [
             {
@@ -120,12 +112,8 @@ class Model:
         ]
 
     @classmethod
-    def of_json(cls, document: Mapping[str, Any], comparisons: Sequence[Comparison]) -> Model:
-        """Read what `to_json` wrote.
-
-        Raises:
-            SpecInvalid: It is not a model of these comparisons.
-        """
+    def of_json(cls, document: Mapping[str, Any], comparisons: Sequence[FieldComparison]) -> Model:
+        """Read what `to_json` wrote; raises `SpecInvalid` if it is not of these comparisons."""
         try:
             pairs = zip(document["comparisons"], comparisons, strict=True)
             m, u = zip(*starmap(_read_levels, pairs), strict=True)
@@ -142,7 +130,7 @@ def _read_share(value: Any) -> float:
     return share
 
 
-def _read_levels(document: Mapping[str, Any], comparison: Comparison) -> tuple[Floats, Floats]:
+def _read_levels(document: Mapping[str, Any], comparison: FieldComparison) -> tuple[Floats, Floats]:
     names = [level["level"] for level in document["levels"]]
     if document["name"] != comparison.name or names != list(comparison.level_names[1:]):
         raise ValueError(comparison.name)
@@ -153,17 +141,6 @@ def _read_levels(document: Mapping[str, Any], comparison: Comparison) -> tuple[F
     if not (np.all((m[1:] > 0) & (m[1:] <= 1)) and np.all((u[1:] > 0) & (u[1:] <= 1))):
         raise ValueError(comparison.name)
     return m, u
-
-
-def _step(comparison: str, level: str, bits: float) -> dict[str, Any]:
-    return {"comparison": comparison, "level": level, "bits": bits}
-
-
-def _sentence(step: Mapping[str, Any]) -> str:
-    if step["level"] == "null":
-        return f"{step['comparison']} is missing and says nothing."
-    verb = "speaks for" if step["bits"] > 0 else "speaks against"
-    return f"{step['comparison']} ({step['level']}) {verb} a match by {abs(step['bits']):.1f} bits."
 
 
 def _odds(bits: float) -> str:

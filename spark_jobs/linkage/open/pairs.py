@@ -1,7 +1,7 @@
 """Compares the records of blocks: sorted by block they come to the kernel, which makes pairs.
 
-A record travels once for each of its blocks, not once for each pair; the pairs are made, compared
-and put into levels where the records lie. No join, no distinct.
+A record is sent once for each of its blocks, not once for each pair; the pairs are made, compared
+and put into levels where the records are. No join, no distinct.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pyspark.sql import functions as f
 
 from spark_jobs.linkage.compiled import compiled
 from spark_jobs.linkage.open.agreement import Columns, pattern_codes, rarity, vectors
-from spark_jobs.linkage.open.spec import Comparison, OpenSpec
+from spark_jobs.linkage.open.spec import FieldComparison, OpenSpec
 from spark_jobs.linkage.open.strings import Floats, Rows
 
-__all__ = ["Blocked", "Candidates", "candidates", "compared", "random_pairs"]
+__all__ = ["BlockedRecords", "Candidates", "candidates", "compared", "random_pairs"]
 
 _SCHEMA: Final = "l long, r long, rules long, pattern long, rarity double"
 _BATCH_PAIRS: Final = 500_000
@@ -54,9 +54,7 @@ def _columns_to_send(records: DataFrame) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Comparer:
-    """The kernel of a task."""
-
-    comparisons: Sequence[Comparison]
+    comparisons: Sequence[FieldComparison]
     within: bool
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -107,10 +105,10 @@ def _last_block(batch: pa.RecordBatch, before: pa.RecordBatch | None) -> int | N
     return None if same else 0
 
 
-def _blocked(table: pa.Table, *, within: bool) -> Blocked:
+def _blocked(table: pa.Table, *, within: bool) -> BlockedRecords:
     keys = table.column("keys").combine_chunks()
     flat = keys.flatten().to_numpy().reshape(table.num_rows, -1)
-    return Blocked(
+    return BlockedRecords(
         rule=table.column("rule").to_numpy().astype(np.int8),
         keys=flat,
         source=table.column("source").to_numpy().astype(np.int16),
@@ -119,8 +117,8 @@ def _blocked(table: pa.Table, *, within: bool) -> Blocked:
     )
 
 
-class Blocked(NamedTuple):
-    """Records in the order of their blocks: by which rule each stands here, and its keys under all.
+class BlockedRecords(NamedTuple):
+    """Records in the order of their blocks: the rule of the block, and the keys under all rules.
 
     `known` says whether its cluster is known, `within` whether records of one table are compared.
     """
@@ -140,12 +138,11 @@ class Candidates(NamedTuple):
     rules: Rows
 
 
-def candidates(records: Blocked) -> Iterator[Candidates]:
+def candidates(records: BlockedRecords) -> Iterator[Candidates]:
     """All pairs in batches of bounded size, each once: where several rules find it, by the first.
 
-    Records come sorted by rule and key. A record brings its keys under all rules (0: no block), so
-    that whether an earlier rule finds a pair as well is seen on the pair itself, and nothing has to
-    be made distinct afterwards.
+    Records are sorted by rule and key. A record carries its keys under all rules (0: no block), so
+    the pair itself shows whether an earlier rule finds it as well, and no distinct is needed.
     """
     i, j, rules = (np.empty(_BATCH_PAIRS, np.int64) for _ in range(3))
     at, other = 0, 1
@@ -168,13 +165,14 @@ def _fill(
     j: Any,
     rules: Any,
 ) -> Any:
-    """Fill i, j and rules; return how many pairs there are, and where to go on."""
+    """Fill i, j and rules; return the number of pairs, and where to continue."""
     count = 0
     while at < len(rule):
         r = rule[at]
         while other < len(rule) and rule[other] == r and keys[other, r] == keys[at, r]:
             if (within or source[at] != source[other]) and not (known[at] and known[other]):
                 mask = _shared(keys, at, other)
+                # If an earlier rule finds the pair as well, it is yielded there.
                 if mask & ((1 << r) - 1) == 0:
                     i[count], j[count], rules[count] = at, other, mask
                     count += 1

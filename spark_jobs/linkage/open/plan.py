@@ -13,13 +13,11 @@ from pyspark.sql import functions as f
 from spark_jobs.linkage.open.blocks import loads
 from spark_jobs.linkage.open.profile import draw_sample
 from spark_jobs.linkage.open.propose import PlanProposal, propose
-from spark_jobs.linkage.open.spec import Engine, Measure, OpenSpec, Plan
+from spark_jobs.linkage.open.spec import LinkageEngine, LinkagePlan, Measure, OpenSpec
 from spark_jobs.runner.port import InputUnfit, StageContext
 
 __all__ = [
-    "IN_PROCESS_PAIRS",
     "SPARE_CODES",
-    "EngineChoice",
     "choose",
     "compared_by_characters",
     "complete_spec",
@@ -41,7 +39,7 @@ _BY_CHARACTERS: Final = {Measure.LEVENSHTEIN, Measure.JARO_WINKLER}
 _USED: Final = "abcdefghijklmnopqrstuvwxyz0123456789 "
 
 SPARE_CODES: Final = "".join(chr(code) for code in range(1, 128) if chr(code) not in _USED)
-"""Codes of one byte, with which prepared values, without capitals and punctuation, can spare.
+"""Codes of one byte that prepared values, without capitals and punctuation, do not use.
 
 DuckDB's measures of spelling count characters of more than a byte as several. A distance is the
 same whichever code stands for a character.
@@ -49,7 +47,7 @@ same whichever code stands for a character.
 
 
 def complete_spec(spec: OpenSpec, context: StageContext) -> tuple[OpenSpec, PlanProposal | None]:
-    """Complete a specification by what the data propose.
+    """Complete a specification by proposals from the data.
 
     Raises:
         InputUnfit: The data propose nothing.
@@ -63,27 +61,24 @@ def complete_spec(spec: OpenSpec, context: StageContext) -> tuple[OpenSpec, Plan
 
 
 def plan(spec: OpenSpec, context: StageContext) -> DataFrame:
-    """Keep the plan of the run, so that all of its stages follow the same."""
+    """Keep the plan of the run, so that all of its stages use the same."""
     complete, proposal = complete_spec(spec, context)
     if proposal is not None:
         context.report("proposal", proposal.to_json())
-    kept = Plan(blocking=complete.blocking, comparisons=complete.comparisons)
+    kept = LinkagePlan(blocking=complete.blocking, comparisons=complete.comparisons)
     return document_frame(context, kept.model_dump(mode="json"))
 
 
 def load_plan(spec: OpenSpec, context: StageContext) -> OpenSpec:
-    """Complete a specification by the plan that was kept."""
-    kept = Plan.parse(load_document(context, "plan"))
+    kept = LinkagePlan.parse(load_document(context, "plan"))
     return spec.model_copy(update={"blocking": kept.blocking, "comparisons": kept.comparisons})
 
 
 def document_frame(context: StageContext, document: Mapping[str, Any]) -> DataFrame:
-    """A frame that holds one document."""
     return context.spark.createDataFrame([(json.dumps(document),)], "document string")
 
 
 def load_document(context: StageContext, stage: str) -> Mapping[str, Any]:
-    """The document that a stage kept."""
     row = context.output(stage).first()
     assert row is not None
     document: Mapping[str, Any] = json.loads(row["document"])
@@ -93,49 +88,49 @@ def load_document(context: StageContext, stage: str) -> Mapping[str, Any]:
 class EngineChoice(NamedTuple):
     """An engine, Spark or Splink, and why it is that one, in a sentence."""
 
-    engine: Engine
+    engine: LinkageEngine
     reason: str
 
 
 def choose(spec: OpenSpec, records: DataFrame, pairs: int) -> EngineChoice:
-    """Choose an engine for prepared records, the heavy blocks of which are not split yet.
+    """Choose an engine for prepared records, whose heavy blocks are not split yet.
 
-    Results of the two differ a little, for they estimate in different ways. So the default is
-    always Spark, and *auto* has to be chosen.
+    Results of the two differ a little, because they estimate differently. So the default is always
+    Spark, and *auto* has to be chosen.
 
     Raises:
         InputUnfit: Splink is requested, and cannot do it.
     """
-    if spec.engine is Engine.SPARK:
-        return EngineChoice(Engine.SPARK, "It was asked for.")
+    if spec.engine is LinkageEngine.SPARK:
+        return EngineChoice(LinkageEngine.SPARK, "The specification requires it.")
     obstacle = _obstacle(spec, records, pairs)
-    if spec.engine is Engine.AUTO:
+    if spec.engine is LinkageEngine.AUTO:
         if obstacle:
-            return EngineChoice(Engine.SPARK, obstacle)
-        return EngineChoice(Engine.SPLINK, f"{pairs:,} pairs fit one process.")
+            return EngineChoice(LinkageEngine.SPARK, obstacle)
+        return EngineChoice(LinkageEngine.SPLINK, f"{pairs:,} pairs fit one process.")
     if obstacle:
         raise InputUnfit(f'/engine: {obstacle} Or let engine be "spark".')
-    return EngineChoice(Engine.SPLINK, "It was asked for.")
+    return EngineChoice(LinkageEngine.SPLINK, "The specification requires it.")
 
 
 def engine(spec: OpenSpec, context: StageContext) -> DataFrame:
-    """Choose for a run that says *auto*, by the same pairs as its forecast; keep the choice."""
+    """Choose for a run with *auto*, by the same pairs as its forecast; keep the choice."""
     complete, records = load_plan(spec, context), context.output("values")
     choice = choose(complete, records, sum(load.pairs for load in loads(records, complete)))
     context.report("engine", choice._asdict())
     return document_frame(context, choice._asdict())
 
 
-def load_engine(spec: OpenSpec, context: StageContext) -> Engine:
+def load_engine(spec: OpenSpec, context: StageContext) -> LinkageEngine:
     """Return the engine of a run.
 
     Raises:
-        InputUnfit: It is Splink, which the worker that goes on with the run has not got.
+        InputUnfit: It is Splink, which the worker that continues the run does not have.
     """
     chosen = spec.engine
-    if chosen is Engine.AUTO:
-        chosen = Engine(load_document(context, "engine")["engine"])
-    if chosen is Engine.SPLINK and not _installed():
+    if chosen is LinkageEngine.AUTO:
+        chosen = LinkageEngine(load_document(context, "engine")["engine"])
+    if chosen is LinkageEngine.SPLINK and not _installed():
         raise InputUnfit(f"/engine: {_MISSING}")
     return chosen
 
@@ -148,7 +143,7 @@ def _obstacle(spec: OpenSpec, records: DataFrame, pairs: int) -> str | None:
     if len(non_ascii_characters(records, spec)) > len(SPARE_CODES):
         return (
             "What is compared by its spelling has more different characters beyond a to z than the "
-            f"{len(SPARE_CODES)} that Splink on DuckDB can tell apart."
+            f"{len(SPARE_CODES)} that Splink on DuckDB can distinguish."
         )
     return None
 
@@ -158,7 +153,6 @@ def _installed() -> bool:
 
 
 def compared_by_characters(spec: OpenSpec) -> Iterator[int]:
-    """The numbers of comparisons by spelling."""
     for k, comparison in enumerate(spec.comparisons):
         if any(level.measure in _BY_CHARACTERS for level in comparison.levels):
             yield k

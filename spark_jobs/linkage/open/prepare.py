@@ -1,9 +1,9 @@
 """Prepares records for linkage: normalised values, blocking keys, frequencies of values.
 
-The frame has a row for each record: ``row`` (a hash of source and id, which names the record from
-here on), ``source`` (number of the input), ``id``, ``known`` (its cluster, if any), ``truth``,
-``keys`` (one for each rule, 0: no block), and for comparison k its text ``c<k>``, where needed
-its number ``n<k>`` and the share ``f<k>`` of records with this value. ``v<k>`` are the fields
+The frame has a row for each record: ``row`` (a hash of source and id, which identifies the record
+from here on), ``source`` (number of the input), ``id``, ``known`` (its cluster, if any), ``truth``,
+``keys`` (one for each rule, 0: no block), and for comparison k its text ``c<k>``, where needed its
+number ``n<k>`` and the share ``f<k>`` of records with this value. ``v<k>`` are the fields
 themselves.
 """
 
@@ -19,13 +19,21 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_jobs.linkage.open.spec import KNOWN, Comparison, KeyPart, Measure, OpenSpec, Rule, Take
+from spark_jobs.linkage.open.spec import (
+    KNOWN,
+    FieldComparison,
+    KeyPart,
+    Measure,
+    OpenSpec,
+    Rule,
+    Take,
+)
 from spark_jobs.runner.port import InputUnfit, StageContext
 
 __all__ = ["LONGEST", "normalise", "quoted", "source_name", "values", "with_frequencies"]
 
 LONGEST: Final = 256
-"""Characters of a value that are looked at."""
+"""Characters of a value that are compared."""
 _FREQUENT: Final = 50_000
 """Values whose frequency is known; all others count as rare as the rarest of these."""
 
@@ -48,8 +56,7 @@ def values(spec: OpenSpec, context: StageContext) -> DataFrame:
     return _with_known(keyed, spec, context)
 
 
-def with_frequencies(records: DataFrame, comparisons: Sequence[Comparison]) -> DataFrame:
-    """Add how frequent values are, where that counts."""
+def with_frequencies(records: DataFrame, comparisons: Sequence[FieldComparison]) -> DataFrame:
     fields = [k for k, one in enumerate(comparisons) if one.term_frequency]
     counted = _counted(records, fields).toArrow() if fields else None
     for k in fields:
@@ -65,7 +72,6 @@ def with_frequencies(records: DataFrame, comparisons: Sequence[Comparison]) -> D
 
 
 def source_name(spec: OpenSpec) -> Column:
-    """The name of a record's source, by its number."""
     names = f.array(*(f.lit(input_.name) for input_ in spec.inputs))
     return f.get(names, f.col("source")).alias("source")
 
@@ -109,7 +115,7 @@ def _normalised(raw: DataFrame, count: int) -> DataFrame:
 
 
 def normalise(values: pa.Array) -> pa.Array:
-    """Take away case, accents, punctuation and repeated blanks; what is empty then is null."""
+    """Remove case, accents, punctuation and repeated blanks; what is empty then is null."""
     text = pc.utf8_lower(pc.utf8_normalize(values, form="NFKD"))
     text = pc.replace_substring_regex(text, r"[\p{M}'`\x{2019}]", "")
     text = pc.replace_substring_regex(text, r"[^\p{L}\p{N}]+", " ")
@@ -144,7 +150,7 @@ def _extract(part: KeyPart, value: Column) -> Column:
             return f.when(f.length(digits) >= 8, f.substring(digits, 5, 4))  # noqa: PLR2004 - mmdd
 
 
-def _compared(comparison: Comparison, k: int, columns: Sequence[str]) -> Iterator[Column]:
+def _compared(comparison: FieldComparison, k: int, columns: Sequence[str]) -> Iterator[Column]:
     positions = [columns.index(column) for column in comparison.columns]
     joined = f.concat_ws(" ", *(f.col(f"v{at}") for at in positions))
     yield f.nullif(joined, f.lit("")).alias(f"c{k}")

@@ -38,8 +38,6 @@ _TEXT_WORDS: Final = 4
 
 
 class ValueKind(StrEnum):
-    """What kind of values a column holds."""
-
     DATE = "dates"
     YEAR = "years"
     NUMBER = "numbers"
@@ -51,9 +49,9 @@ class ValueKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecordSample:
-    """Records sampled evenly, normalised and as they were, column by column.
+    """Records sampled evenly, normalised and raw, column by column.
 
-    `rows` were sampled of `records`, which make so many `pairs` that may be compared.
+    `rows` were sampled of `records`, which make `pairs` that may be compared.
     """
 
     columns: Mapping[str, pa.Array]
@@ -79,7 +77,6 @@ class Profile:
     words: float
 
     def to_json(self) -> dict[str, Any]:
-        """Write it for people."""
         return {
             "column": self.name,
             "holds": self.value_kind.value,
@@ -92,7 +89,7 @@ class Profile:
 
 
 def draw_sample(spec: OpenSpec, context: StageContext) -> RecordSample:
-    """Draw records; of the columns that all inputs have.
+    """Draw records, of the columns that all inputs have.
 
     Raises:
         InputUnfit: They have none in common, or no records.
@@ -115,18 +112,19 @@ def _draw(frames: Sequence[DataFrame], names: Sequence[str]) -> pa.Table:
     values = [quoted(name).cast("string").alias(f"v{at}") for at, name in enumerate(names)]
     parts = [frame.select("id", f.lit(at).alias("s"), *values) for at, frame in enumerate(frames)]
     whole = reduce(DataFrame.unionByName, parts)
+    # Ordered by a hash: an even sample, and the same one each time.
     return whole.orderBy(f.xxhash64("id", "s"), "id", "s").limit(_SAMPLE).toArrow()
 
 
 def pairs_of(counts: Sequence[int], *, within: bool) -> float:
-    """Return how many pairs sources of so many records have, one at least."""
+    """Return the pairs of sources with these numbers of records, at least one."""
     total = float(sum(counts))
     less = total if within else float(sum(count * count for count in counts))
     return max(1.0, (total * total - less) / 2)
 
 
 def profile(sample: RecordSample) -> tuple[Profile, ...]:
-    """Look at every column that has a value at all."""
+    """Profile every column that has a value."""
     return tuple(
         _profile(name, values, sample.raw[name])
         for name, values in sample.columns.items()
@@ -177,10 +175,10 @@ def numbered(values: pa.Array) -> NDArray[np.int64]:
 
 
 def agreement_by_chance(columns: Sequence[NDArray[np.int64]]) -> float:
-    """The probability that two records of a sample agree on all of these; null never does.
+    """The probability that two records of a sample agree on all of these; null never agrees.
 
     Args:
-        columns: As `numbered` gives them.
+        columns: Of numbers, as `numbered` returns them.
     """
     present = np.logical_and.reduce([codes >= 0 for codes in columns])
     joined = columns[0][present]

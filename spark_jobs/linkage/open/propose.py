@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.linkage.open.profile import Profile, RecordSample, ValueKind, profile
 from spark_jobs.linkage.open.propose_blocking import propose_rules
-from spark_jobs.linkage.open.spec import Comparison, Level, Plan, Rule
+from spark_jobs.linkage.open.spec import AgreementLevel, FieldComparison, LinkagePlan, Rule
 from spark_jobs.runner.port import InputUnfit
 
 __all__ = ["PlanProposal", "propose"]
@@ -24,16 +24,16 @@ _PARTS: Final = 2
 _LONG_CODE: Final = 6
 _SEVERAL_WORDS: Final = 1.3
 
-_EXACT: Final = Level(exact=True)
-_TYPOS: Final = (Level(levenshtein=1), Level(levenshtein=2))
-_ALIKE: Final = (Level(jaro_winkler=0.92), Level(jaro_winkler=0.8))
-_HALF: Final = Level(jaccard=0.5)
+_EXACT: Final = AgreementLevel(exact=True)
+_TYPOS: Final = (AgreementLevel(levenshtein=1), AgreementLevel(levenshtein=2))
+_ALIKE: Final = (AgreementLevel(jaro_winkler=0.92), AgreementLevel(jaro_winkler=0.8))
+_HALF: Final = AgreementLevel(jaccard=0.5)
 _WORDS: Final = (
-    Level(jaccard=0.8),
-    Level(jaro_winkler=0.95),
+    AgreementLevel(jaccard=0.8),
+    AgreementLevel(jaro_winkler=0.95),
     _HALF,
-    Level(jaro_winkler=0.85),
-    Level(jaccard=0.25),
+    AgreementLevel(jaro_winkler=0.85),
+    AgreementLevel(jaccard=0.25),
 )
 
 _WHY: Final[Mapping[ValueKind, str]] = {
@@ -49,17 +49,19 @@ _WHY: Final[Mapping[ValueKind, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class PlanProposal:
-    """A configuration for data that nobody described, with reasons, and with what was seen."""
+    """A configuration for unknown data, with reasons, and with the profiles of the columns."""
 
     rules: tuple[Rule, ...]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[FieldComparison, ...]
     reasons: tuple[str, ...]
     profiles: tuple[Profile, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Write it; ``spec`` holds the members to be edited and given to the next run."""
+        """Return it as JSON; ``spec`` holds the members to be edited and given to the next run."""
         return {
-            "spec": Plan(blocking=self.rules, comparisons=self.comparisons).model_dump(mode="json"),
+            "spec": LinkagePlan(blocking=self.rules, comparisons=self.comparisons).model_dump(
+                mode="json"
+            ),
             "reasons": list(self.reasons),
             "columns": [one.to_json() for one in self.profiles],
         }
@@ -106,7 +108,7 @@ def _useful(profiles: Sequence[Profile], reasons: list[str]) -> list[Profile]:
 
 
 def _repeated(useful: Sequence[Profile], sample: RecordSample, reasons: list[str]) -> set[str]:
-    """Columns that say again what others say: agreement on both must not count twice."""
+    """Columns that repeat others: agreement on both must not count twice."""
     parts: dict[str, list[str]] = {one.name: [] for one in useful}
     words = [one.name for one in useful if one.value_kind in {ValueKind.NAME, ValueKind.TEXT}]
     for whole, part in permutations(words, 2):
@@ -137,21 +139,21 @@ def _contains(whole: pa.Array, part: pa.Array) -> float:
     return sum(inside) / len(inside)
 
 
-def _comparison(one: Profile, sample: RecordSample) -> Comparison:
-    return Comparison(
+def _comparison(one: Profile, sample: RecordSample) -> FieldComparison:
+    return FieldComparison(
         columns=(one.name,), levels=(_EXACT, *_levels(one, sample)), term_frequency=True
     )
 
 
-def _levels(one: Profile, sample: RecordSample) -> tuple[Level, ...]:
+def _levels(one: Profile, sample: RecordSample) -> tuple[AgreementLevel, ...]:
     half = (_HALF,) if one.words > _SEVERAL_WORDS else ()
     match one.value_kind:
         case ValueKind.DATE:
-            return (*_TYPOS, Level(days=366))
+            return (*_TYPOS, AgreementLevel(days=366))
         case ValueKind.YEAR:
-            return (Level(number=1),)
+            return (AgreementLevel(number=1),)
         case ValueKind.NUMBER:
-            return tuple(Level(number=limit) for limit in _near(sample.raw[one.name]))
+            return tuple(AgreementLevel(number=limit) for limit in _near(sample.raw[one.name]))
         case ValueKind.CODE:
             return _TYPOS if one.length >= _LONG_CODE else _TYPOS[:1]
         case ValueKind.CATEGORY:

@@ -1,10 +1,10 @@
 """Blocking rules proposed from a sample: those that find most matches within a budget of pairs.
 
-Nobody says what a match looks like. So matches are imagined: good ones, in which nearly every
-column agrees, and poor ones, in which hardly any does; what does not agree may still begin or end
-alike; and where a value is missing nothing agrees. Of the rules that are cheap enough, the one
-that finds most imagined matches is extracted, then the one that finds most of the rest, until the
-budget is used up or nothing is gained.
+There are no labelled matches. So matches are imagined: good ones, in which nearly every column
+agrees, and poor ones, in which hardly any does; what does not agree may still begin or end alike;
+and where a value is missing nothing agrees. Of the rules that are cheap enough, the one that finds
+most imagined matches is chosen, then the one that finds most of the rest, until the budget is used
+up or nothing is gained.
 """
 
 from __future__ import annotations
@@ -43,8 +43,6 @@ _PREFIX: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class ProposedRule:
-    """A rule, and the sentence that says why."""
-
     rule: Rule
     reason: str
 
@@ -72,7 +70,7 @@ class _Candidate:
 def propose_rules(
     profiles: Sequence[Profile], repeated: set[str], sample: RecordSample
 ) -> tuple[ProposedRule, ...]:
-    """Choose rules; those columns that are `repeated` are not compared: others say the same."""
+    """Choose rules; the columns in `repeated` are not combined: they repeat others."""
     budget = _PAIRS_PER_RECORD * sample.records
     affordable = [
         one
@@ -130,6 +128,7 @@ def _parts(
     one: Profile, sample: RecordSample, quality: NDArray[np.float64], random: np.random.Generator
 ) -> Iterator[_SampledPart]:
     values = sample.columns[one.name]
+    # A key needs a value in both records.
     present = np.logical_and.reduce(random.random((2, _IMAGINED)) >= one.nulls)
     agrees = (random.random(_IMAGINED) < quality) & present
     if one.value_kind is not ValueKind.TEXT:
@@ -155,7 +154,6 @@ def _takes(value_kind: ValueKind) -> tuple[tuple[Take, int], ...]:
 
 
 def _extract(values: pa.Array, take: Take, length: int) -> pa.Array:
-    """What a key takes, on the sample."""
     match take:
         case Take.PREFIX:
             return pc.utf8_slice_codeunits(values, 0, length)

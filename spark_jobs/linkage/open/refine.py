@@ -1,7 +1,7 @@
 """Clusters inside what is connected: one wrong link must not join two people.
 
-Both ways begin with every record alone, and join clusters: *average* those whose pairs agree on the
-whole, *one per source* the ends of the best link that is left, if no table would come twice. Equal
+Both ways begin with single records, and join clusters: *average* those whose pairs agree on the
+whole, *one per source* the ends of the best remaining link, if no table would come twice. Equal
 links follow by their rows, so that the same pairs always give the same clusters.
 """
 
@@ -22,7 +22,7 @@ __all__ = ["CERTAIN", "Links", "refined"]
 CERTAIN: Final = 1000.0
 """Bits of a link that is known."""
 LARGEST: Final = 1_000
-"""Records that are looked at together; larger components are first cut at their weakest links."""
+"""Records that are clustered together; larger components are first cut at their weakest links."""
 _MOST_BITS: Final = 20.0
 
 
@@ -38,7 +38,7 @@ class Links:
 
 
 def refined(links: Links, how: Clustering, least: float) -> tuple[Rows, Rows]:
-    """Divide components into clusters, by links of at least so many bits.
+    """Divide components into clusters, by links of at least `least` bits.
 
     Returns:
         Rows, ascending, and for each the least row of its cluster.
@@ -60,6 +60,7 @@ def _one_per_source(left: Any, right: Any, bits: Any, sources: Any) -> Any:
     parents = np.arange(len(sources))
     held = np.empty(len(sources), np.int64)
     for node in range(len(sources)):
+        # The sources of a cluster as bits of a word: there are 16 inputs at most.
         held[node] = 1 << sources[node]
     for edge in range(len(left)):
         a, b = root(parents, left[edge]), root(parents, right[edge])
@@ -94,7 +95,7 @@ def _averages(left: Any, right: Any, bits: Any, linked: int, nodes: int) -> Any:
 
 @compiled
 def _pieces(left: Any, right: Any, bits: Any, nodes: int) -> Any:
-    """What strong links connect, as long as it is no larger than can be looked at together."""
+    """What strong links connect, as long as it is not larger than `LARGEST`."""
     parents = np.arange(nodes)
     size = np.ones(nodes, np.int64)
     for edge in range(len(left)):
@@ -113,6 +114,7 @@ def _average(left: Any, right: Any, bits: Any, nodes: int) -> Any:
     count = np.zeros((nodes, nodes))
     for edge in range(len(left)):
         i, j, weight = left[edge], right[edge], bits[edge]
+        # Bounded: no single pair outweighs all others, unless it is known.
         weight = weight if weight >= CERTAIN else max(-_MOST_BITS, min(_MOST_BITS, weight))
         total[i, j] += weight
         total[j, i] += weight
@@ -157,5 +159,6 @@ def _join(total: Any, count: Any, labels: Any, a: int, b: int) -> None:
 def _look_again(total: Any, count: Any, labels: Any, best: Any, mean: Any, a: int, b: int) -> None:
     mean[b] = -1.0
     for i in range(len(labels)):
+        # Only clusters whose nearest one may have changed.
         if labels[i] == i and (i == a or best[i] == a or best[i] == b or count[i, a] > 0):
             best[i], mean[i] = _nearest(total, count, labels, i)

@@ -28,17 +28,15 @@ from spark_jobs.runner.specification import Names, Source, Specification, SpecIn
 
 __all__ = [
     "KNOWN",
-    "MOST_RULES",
+    "AgreementLevel",
     "Clustering",
-    "Comparison",
-    "Engine",
+    "FieldComparison",
     "KeyPart",
-    "Level",
+    "LinkageEngine",
+    "LinkagePlan",
+    "LinkageResult",
     "Measure",
     "OpenSpec",
-    "PairLimits",
-    "Plan",
-    "Result",
     "Rule",
     "Take",
 ]
@@ -64,12 +62,11 @@ class Measure(StrEnum):
 
     @property
     def is_distance(self) -> bool:
-        """Whether little of it is alike, so that a limit is the most instead of the least."""
+        """Whether it measures difference: then a limit is the most instead of the least."""
         return self in {Measure.LEVENSHTEIN, Measure.NUMBER, Measure.DAYS}
 
     @property
     def is_numeric(self) -> bool:
-        """Whether it compares numbers."""
         return self in {Measure.NUMBER, Measure.DAYS}
 
 
@@ -88,7 +85,7 @@ _Distance: TypeAlias = Annotated[float, Field(ge=0, le=1e12)]
 _Similarity: TypeAlias = Annotated[float, Field(gt=0, le=1)]
 
 
-class Level(Specification):
+class AgreementLevel(Specification):
     """One degree of agreement: ``"exact"``, or one measure with its limit.
 
     A limit is the least similarity, or the greatest distance.
@@ -117,7 +114,6 @@ class Level(Specification):
 
     @property
     def measure(self) -> Measure:
-        """What is measured."""
         (name,) = self.model_fields_set
         return Measure(name)
 
@@ -128,7 +124,6 @@ class Level(Specification):
 
     @property
     def name(self) -> str:
-        """The condition, in words."""
         if self.exact:
             return "exact"
         sign = "≤" if self.measure.is_distance else "≥"
@@ -139,7 +134,7 @@ class Level(Specification):
         return "exact" if self.exact else {self.measure.value: self.limit}
 
 
-class Comparison(Specification):
+class FieldComparison(Specification):
     """What is compared of two records.
 
     Attributes:
@@ -150,12 +145,11 @@ class Comparison(Specification):
     """
 
     columns: Names
-    levels: Annotated[tuple[Level, ...], Field(min_length=1, max_length=8)]
+    levels: Annotated[tuple[AgreementLevel, ...], Field(min_length=1, max_length=8)]
     term_frequency: bool = False
 
     @property
     def name(self) -> str:
-        """How reports call it."""
         return "+".join(self.columns)
 
     @property
@@ -234,17 +228,14 @@ class Rule(RootModel[Annotated[tuple[KeyPart, ...], Field(min_length=1, max_leng
 
     @property
     def parts(self) -> tuple[KeyPart, ...]:
-        """The parts of its key."""
         return self.root
 
     @property
     def name(self) -> str:
-        """The names of its parts."""
         return " & ".join(part.name for part in self.parts)
 
     @property
     def columns(self) -> frozenset[str]:
-        """What it reads."""
         return frozenset(part.column for part in self.parts)
 
 
@@ -259,14 +250,14 @@ class Clustering(StrEnum):
     """The best links first, and never two records of one table in a cluster."""
 
 
-class Result(StrEnum):
+class LinkageResult(StrEnum):
     """Which frame is the result of the run."""
 
     CLUSTERS = "clusters"
     PAIRS = "pairs"
 
 
-class Engine(StrEnum):
+class LinkageEngine(StrEnum):
     """What blocks, compares and estimates; all else is the same."""
 
     SPARK = "spark"
@@ -289,7 +280,7 @@ class PairLimits(Specification):
     block_pairs: Annotated[int, Field(ge=1, le=10**9)] = 1_000_000
 
 
-class Plan(Specification):
+class LinkagePlan(Specification):
     """What is compared.
 
     Attributes:
@@ -298,20 +289,18 @@ class Plan(Specification):
     """
 
     blocking: Annotated[tuple[Rule, ...], Field(max_length=MOST_RULES)] = ()
-    comparisons: Annotated[tuple[Comparison, ...], Field(max_length=_MOST_COMPARISONS)] = ()
+    comparisons: Annotated[tuple[FieldComparison, ...], Field(max_length=_MOST_COMPARISONS)] = ()
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing has to be proposed."""
         return bool(self.blocking and self.comparisons)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Fields that rules and comparisons read."""
         return tuple(sorted({*_columns(self.blocking), *_columns(self.comparisons)}))
 
 
-def _columns(readers: Iterable[Rule] | Iterable[Comparison]) -> set[str]:
+def _columns(readers: Iterable[Rule] | Iterable[FieldComparison]) -> set[str]:
     return {column for reader in readers for column in reader.columns}
 
 
@@ -325,7 +314,7 @@ def _usual_clustering(members: dict[str, Any]) -> Clustering:
     return Clustering.AVERAGE if members.get("within") else Clustering.ONE_PER_SOURCE
 
 
-class OpenSpec(Plan):
+class OpenSpec(LinkagePlan):
     """A specification of `linkage.open`.
 
     Attributes:
@@ -352,8 +341,8 @@ class OpenSpec(Plan):
     within: bool = Field(default_factory=lambda members: len(members.get("sources", ())) == 1)
     threshold: Annotated[float, Field(gt=0, le=1)] = 0.9
     clustering: Clustering = Field(default_factory=_usual_clustering)
-    result: Result = Result.CLUSTERS
-    engine: Engine = Engine.SPARK
+    result: LinkageResult = LinkageResult.CLUSTERS
+    engine: LinkageEngine = LinkageEngine.SPARK
     limits: PairLimits = PairLimits()
     seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 1
     known: Source | None = None
@@ -387,7 +376,6 @@ class OpenSpec(Plan):
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """The tables, by name."""
         fields = tuple(sorted({*self.columns, *([self.truth] if self.truth else [])} - {"id"}))
         needed = fields if self.is_complete else None
         return tuple(Input(name, self.sources[name], needed) for name in sorted(self.sources))

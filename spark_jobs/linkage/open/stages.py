@@ -27,7 +27,7 @@ from spark_jobs.linkage.open.plan import (
 )
 from spark_jobs.linkage.open.prepare import source_name, values, with_frequencies
 from spark_jobs.linkage.open.propose import PlanProposal
-from spark_jobs.linkage.open.spec import Engine, OpenSpec
+from spark_jobs.linkage.open.spec import LinkageEngine, OpenSpec
 from spark_jobs.linkage.open.training import trained
 from spark_jobs.runner.port import Forecast, InputUnfit, StageContext
 
@@ -36,7 +36,10 @@ __all__ = ["STAGES", "forecast", "load_model"]
 _RECORDS_PER_S: Final = 20_000
 _PAIRS_PER_S: Final = 200_000
 _BASE_BYTES: Final = 512 * 2**20
-_BYTES_PER_PAIR: Final = {Engine.SPARK: 40, Engine.SPLINK: 400}  # Splink keeps both values by it
+_BYTES_PER_PAIR: Final = {
+    LinkageEngine.SPARK: 40,
+    LinkageEngine.SPLINK: 400,
+}  # Splink keeps both values by it
 _BYTES_PER_RECORD: Final = 500
 _STARTING_S: Final = 10.0  # until the processes that compare have loaded their kernels
 
@@ -45,7 +48,7 @@ def forecast(spec: OpenSpec, context: StageContext) -> Forecast:
     """Count rows and pairs.
 
     Raises:
-        InputUnfit: An input is empty, lacks a column, has an id twice, or is not for Splink.
+        InputUnfit: An input is empty, lacks a column, or is not for Splink.
         SpecInvalid: The model is one of other comparisons.
     """
     rows = {input_.name: context.input(input_.name).count() for input_ in spec.inputs}
@@ -57,17 +60,9 @@ def forecast(spec: OpenSpec, context: StageContext) -> Forecast:
         Model.of_json(complete.model, complete.comparisons)
     records = values(complete, context).persist()
     try:
-        _check_ids(records, complete)
         return _counted(complete, records, rows, proposal)
     finally:
         records.unpersist()
-
-
-def _check_ids(records: DataFrame, spec: OpenSpec) -> None:
-    doubled = records.groupBy("row").agg(f.count("*").alias("n"), f.min("source").alias("source"))
-    double = doubled.where(f.col("n") > 1).orderBy("source", "row").first()
-    if double is not None:
-        raise InputUnfit(f"{spec.inputs[double['source']].name} has an id more than once.")
 
 
 def _counted(
@@ -76,7 +71,9 @@ def _counted(
     rule_loads = loads(records, spec)
     total, pairs = sum(rows.values()), sum(load.pairs for load in rule_loads)
     choice = choose(spec, records, pairs)
-    notes = () if spec.engine is Engine.SPARK else (f"Engine {choice.engine}: {choice.reason}",)
+    notes = (
+        () if spec.engine is LinkageEngine.SPARK else (f"Engine {choice.engine}: {choice.reason}",)
+    )
     return Forecast(
         rows=rows,
         pairs=pairs,
@@ -124,7 +121,7 @@ def _compare(spec: OpenSpec, context: StageContext) -> DataFrame:
     if pairs > spec.limits.pairs:
         raise InputUnfit(f"The rules make {pairs:,} pairs; limits.pairs is {spec.limits.pairs:,}.")
     context.report("blocking", {"rules": [_rule_report(complete, load) for load in found]})
-    if load_engine(spec, context) is Engine.SPLINK:
+    if load_engine(spec, context) is LinkageEngine.SPLINK:
         from spark_jobs.linkage.open.in_process import comparing  # noqa: PLC0415 - extra linkage
 
         return comparing.compared(complete, context)
@@ -143,11 +140,11 @@ def _model(spec: OpenSpec, context: StageContext) -> DataFrame:
 
 
 def _fitted(spec: OpenSpec, context: StageContext) -> Model:
-    """The model that the specification brings, or the estimate of its engine."""
+    """The model of the specification, or the estimate of its engine."""
     complete = load_plan(spec, context)
     if complete.model is not None:
         return Model.of_json(complete.model, complete.comparisons)
-    if load_engine(spec, context) is Engine.SPLINK:
+    if load_engine(spec, context) is LinkageEngine.SPLINK:
         from spark_jobs.linkage.open.in_process import training  # noqa: PLC0415 - extra linkage
 
         return training.trained(complete, context)
@@ -155,12 +152,10 @@ def _fitted(spec: OpenSpec, context: StageContext) -> Model:
 
 
 def load_model(spec: OpenSpec, context: StageContext) -> Model:
-    """The model that the run fitted."""
     return Model.of_json(load_document(context, "model"), load_plan(spec, context).comparisons)
 
 
 def _scored(spec: OpenSpec, context: StageContext) -> DataFrame:
-    """All compared pairs with their ``bits``."""
     model, pairs = load_model(spec, context), context.output("compare")
     patterns = pairs.select("pattern").distinct().orderBy("pattern").toArrow().column("pattern")
     known = patterns.to_numpy()
@@ -209,7 +204,6 @@ def _ends(spec: OpenSpec, context: StageContext) -> DataFrame:
 
 
 def _explained(spec: OpenSpec, context: StageContext, links: DataFrame) -> DataFrame:
-    """Sentences for each pattern; there are few of them."""
     model = load_model(spec, context)
     found = links.select("pattern").distinct().toArrow().column("pattern").to_pylist()
     rows = [(pattern, model.explanation(pattern), model.usual_rarity(pattern)) for pattern in found]

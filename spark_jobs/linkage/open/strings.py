@@ -1,7 +1,8 @@
 """How alike strings are: compiled kernels over pairs of rows of two columns of code points.
 
-A column is kept flat, as `Text`: one array of code points and where each row begins. A kernel takes
-two columns and the rows to be compared, and answers one number for each pair. None knows of nulls.
+A column is stored flat, as `Text`: one array of code points and where each row begins. A kernel
+takes two columns and the rows to be compared, and returns one number for each pair. Null counts as
+an empty string.
 """
 
 from __future__ import annotations
@@ -34,7 +35,6 @@ class Text:
 
     @classmethod
     def of(cls, column: pa.Array | pa.ChunkedArray) -> Text:
-        """Take an Arrow column of strings apart."""
         text = column.cast(pa.large_string())
         if isinstance(text, pa.ChunkedArray):
             text = text.combine_chunks()
@@ -52,11 +52,12 @@ class Text:
 
 
 def _joined(text: pa.LargeStringArray) -> str:
-    """All rows without anything between them."""
+    """All rows, concatenated."""
     _, ends, data = text.buffers()
     if not len(text) or data is None:
         return ""
     at = np.frombuffer(ends, np.int64)
+    # A slice shares the buffers of the whole: only what is between its offsets is its own.
     begin, end = at[text.offset], at[text.offset + len(text)]
     return bytes(memoryview(data)[begin:end]).decode()
 
@@ -118,6 +119,7 @@ def _levenshtein(a: Any, a_at: Any, b: Any, b_at: Any, i: Any, j: Any, out: Any)
             for y in range(1, len(t) + 1):
                 cost = 0 if s[x - 1] == t[y - 1] else 1
                 best = min(min(above[y], row[y - 1]) + 1, above[y - 1] + cost)
+                # A swap of neighbours continues two rows up and two columns to the left.
                 if x > 1 and y > 1 and s[x - 1] == t[y - 2] and s[x - 2] == t[y - 1]:
                     best = min(best, before[y - 2] + 1)
                 row[y] = best
@@ -143,6 +145,7 @@ def _jaro_winkler(a: Any, a_at: Any, b: Any, b_at: Any, i: Any, j: Any, out: Any
 
 @compiled
 def _jaro(s: Any, t: Any, taken: Any, common: Any) -> float:
+    # Jaro's window: characters that are further apart do not match.
     reach = max(0, max(len(s), len(t)) // 2 - 1)
     taken[: len(t)] = False
     matches = 0
@@ -160,6 +163,7 @@ def _jaro(s: Any, t: Any, taken: Any, common: Any) -> float:
         if taken[y]:
             moved += common[at] != t[y]
             at += 1
+    # A transposition is two matches out of order.
     return float((matches / len(s) + matches / len(t) + (matches - moved // 2) / matches) / 3)
 
 
@@ -186,7 +190,7 @@ def _tokens(points: Any, starts: Any) -> Any:
 
 @compiled
 def _insert(values: Any, first: int, end: int, value: Any) -> int:
-    """Put a value into a sorted run, unless it is there; answers how much longer the run is."""
+    """Insert a value into a sorted run, unless it is there; return how much longer the run is."""
     at = end
     while at > first and values[at - 1] > value:
         at -= 1

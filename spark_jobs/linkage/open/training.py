@@ -22,7 +22,6 @@ _RANDOM_PAIRS: Final = 1_000_000
 
 
 def trained(records: DataFrame, pairs: DataFrame, spec: OpenSpec) -> Model:
-    """Estimate the model from compared pairs."""
     estimated = estimate(
         _random(records, spec),
         _blocked(pairs, spec),
@@ -34,7 +33,7 @@ def trained(records: DataFrame, pairs: DataFrame, spec: OpenSpec) -> Model:
 
 
 def decided(spec: OpenSpec, rule: int) -> frozenset[int]:
-    """The comparisons of which a rule says how they come out."""
+    """The comparisons whose outcome a rule decides."""
     columns = spec.blocking[rule].columns
     return frozenset(k for k, one in enumerate(spec.comparisons) if columns & {*one.columns})
 
@@ -60,6 +59,6 @@ def _random(records: DataFrame, spec: OpenSpec) -> Patterns:
 
 
 def all_pairs(records: DataFrame, *, within: bool) -> float:
-    """How many pairs there are, blocked or not; one at least."""
+    """The number of all pairs, blocked or not; at least one."""
     counts = [row["count"] for row in records.groupBy("source").count().collect()]
     return pairs_of(counts, within=within)

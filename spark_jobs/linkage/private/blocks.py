@@ -21,22 +21,23 @@ from spark_jobs.linkage.private.vectors import GROUP, Numbers, Words, cardinalit
 __all__ = [
     "BY_LENGTH",
     "MATCHES",
-    "RESULT_DDL",
+    "PAIRS_AT_ONCE",
+    "RESULT",
     "BlockComparison",
     "BlockMatches",
     "NamedBlock",
+    "PairCounts",
     "RecordBlock",
-    "Tally",
     "best_of",
     "rests",
     "to_record_batch",
 ]
 
 BY_LENGTH: Final = Filters(prefix=False, position=False)
-"""What is fastest: the length filter, and the kernel's own bound."""
+"""The fastest: the length filter, and the kernel's own bound."""
 
-_ROOM: Final = 1 << 16
-"""Pairs that a kernel can hand over at once."""
+PAIRS_AT_ONCE: Final = 1 << 16
+"""Pairs that a kernel can return at once."""
 
 MATCHES: Final = pa.schema(
     [
@@ -48,15 +49,10 @@ MATCHES: Final = pa.schema(
         ("union", pa.int64()),
     ]
 )
-"""What comes of comparing: two owners, two ids, and how many bits they share and have at all."""
+"""A match: two owners, two ids, and how many bits they share and have in total."""
 
 RESULT: Final = pa.schema([*MATCHES, ("tally", pa.list_(pa.int64()))])
-"""What a task gives: matches, and in rows of their own what was counted."""
-
-RESULT_DDL: Final = (
-    "left_party int, left string, right_party int, right string, overlap bigint, union bigint,"
-    " tally array<bigint>"
-)
+"""The output of a task: matches, and in rows of their own the counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +62,7 @@ class RecordBlock:
     Attributes:
         words: Records x words in the common order, by ascending cardinality.
         sizes: Cardinalities.
-        ranks: The records' places if they were sorted by id.
+        ranks: The ranks of the records by id.
     """
 
     words: Words
@@ -75,18 +71,18 @@ class RecordBlock:
 
     @classmethod
     def of(cls, words: Words) -> tuple[RecordBlock, Numbers]:
-        """Sort records that are in the order of their ids; returns where each was, too."""
+        """Sort records that are in the order of their ids; also return where each was."""
         sizes = cardinalities(words)
         order = np.argsort(sizes, kind="stable")
         return cls(words[order], sizes[order], order), order
 
 
 @dataclass(slots=True)
-class Tally:
-    """Pairs left after each step; a step that was not taken leaves what came to it.
+class PairCounts:
+    """Pairs left after each step; a step that was not taken leaves all pairs.
 
-    After the position filter, or the kernel's bound, are those whose overlap was counted whole.
-    Kernels bound differently, that of a GPU and that of a processor too.
+    `after_position` are the pairs whose overlap was counted whole, after the position filter or the
+    kernel's bound. The bounds of kernels differ, that of a GPU and that of a processor too.
     """
 
     pairs: int = 0
@@ -96,18 +92,17 @@ class Tally:
     matches: int = 0
     on_gpu: int = 0
 
-    def add(self, other: Tally) -> None:
-        """Count what another one has counted."""
+    def add(self, other: PairCounts) -> None:
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
 @dataclass(frozen=True, slots=True)
 class BlockMatches:
-    """Pairs that match (row of the one, row of the other, overlap), and what was counted."""
+    """Pairs that match (row of the one, row of the other, overlap), and the counts."""
 
     pairs: Numbers
-    tally: Tally
+    tally: PairCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +110,7 @@ class BlockComparison:
     """Compares blocks.
 
     Attributes:
-        limits: Of the threshold.
-        by_selectivity: The words in the order in which they are compared (`Order.by_selectivity`).
-        filters: What spares comparisons.
+        by_selectivity: The words in the order of comparison (`BitOrder.by_selectivity`).
         top: Partners that each record of the left block keeps, ties by rank; None: all.
     """
 
@@ -127,7 +120,6 @@ class BlockComparison:
     top: int | None = None
 
     def compare(self, left: RecordBlock, right: RecordBlock) -> BlockMatches:
-        """Compare each record of a block with each of another."""
         tally = self.count_pairs(left, right)
         if not tally.after_length:
             return BlockMatches(np.empty((0, 3), dtype=np.int64), tally)
@@ -136,17 +128,16 @@ class BlockComparison:
         tally.matches = len(matches)
         return BlockMatches(matches, tally)
 
-    def count_pairs(self, left: RecordBlock, right: RecordBlock) -> Tally:
-        """Count all pairs of two blocks, and those that the length filter leaves."""
+    def count_pairs(self, left: RecordBlock, right: RecordBlock) -> PairCounts:
         pairs = len(left.sizes) * len(right.sizes)
-        return Tally(pairs, self.limits.pairs_within(left.sizes, right.sizes))
+        return PairCounts(pairs, self.limits.pairs_within(left.sizes, right.sizes))
 
     @property
     def by_length(self) -> bool:
         """Whether only the length filter is on, which every kernel has."""
         return not (self.filters.prefix or self.filters.position)
 
-    def _bounded(self, left: RecordBlock, right: RecordBlock, tally: Tally) -> Numbers:
+    def _bounded(self, left: RecordBlock, right: RecordBlock, tally: PairCounts) -> Numbers:
         tally.after_prefix = tally.after_length
         bounds = Bounds(self.limits.overlap, *self.window(left.sizes))
         rows, tiles = _rows(left, self.by_selectivity), _tiles(right, self.by_selectivity)
@@ -154,7 +145,7 @@ class BlockComparison:
             partners = np.zeros((len(rows.words), self.top, 4), dtype=np.int64)
             tally.after_position = best(rows, tiles, bounds, partners)
             return _pairs_of(partners)
-        matches, batches, begin = np.empty((_ROOM, 3), dtype=np.int64), [], (0, 0)
+        matches, batches, begin = np.empty((PAIRS_AT_ONCE, 3), dtype=np.int64), [], (0, 0)
         while begin[0] < len(tiles.words):
             count, whole, *rest = beyond(rows, tiles, bounds, begin, matches)
             begin = (rest[0], rest[1])
@@ -162,11 +153,11 @@ class BlockComparison:
             batches.append(matches[:count].copy())
         return np.concatenate(batches)
 
-    def _filtered(self, left: RecordBlock, right: RecordBlock, tally: Tally) -> Numbers:
+    def _filtered(self, left: RecordBlock, right: RecordBlock, tally: PairCounts) -> Numbers:
         rows, others = self._with_prefixes(left), self._with_prefixes(right)
         bounds = FilterBounds(self.limits.overlap, self.limits.prefix, *self.window(right.sizes))
         by = self.filters.prefix, self.filters.position
-        matches = np.empty((max(_ROOM, len(right.sizes)), 3), dtype=np.int64)
+        matches = np.empty((max(PAIRS_AT_ONCE, len(right.sizes)), 3), dtype=np.int64)
         batches, begin = [], 0
         while begin < len(left.sizes):
             count, after_prefix, after_position, begin = filtered(
@@ -202,6 +193,7 @@ def _tiles(block: RecordBlock, by_selectivity: Numbers) -> Tiles:
     return Tiles(
         np.ascontiguousarray(words.reshape(count, TILE, -1).transpose(0, 2, 1)),
         np.ascontiguousarray(rests(words).reshape(count, TILE, -1).transpose(0, 2, 1)),
+        # Empty records repeat the last cardinality: the bounds of the tile stay the same.
         np.pad(block.sizes, (0, empty), mode="edge").reshape(count, TILE),
         np.pad(block.ranks, (0, empty)).reshape(count, TILE),
     )
@@ -219,27 +211,24 @@ def _pairs_of(partners: Numbers) -> Numbers:
 
 
 def best_of(pairs: Numbers, left: RecordBlock, right: RecordBlock, top: int) -> Numbers:
-    """Keep the best partners of each record of the left block."""
     i, j, overlap = pairs.T
     # Quotients of whole numbers this small are equal as doubles only if they are equal.
     similarity = overlap / (left.sizes[i] + right.sizes[j] - overlap)
     sorted_ = pairs[np.lexsort((right.ranks[j], -similarity, i))]
     rows = sorted_[:, 0]
+    # `rows` is sorted: the position of a pair among those of its record.
     rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
     return sorted_[rank < top]
 
 
 @dataclass(frozen=True, slots=True)
 class NamedBlock:
-    """A block, whose it is, and the ids of its records."""
-
     block: RecordBlock
     party: int
     ids: pa.Array
 
     @classmethod
     def of(cls, row: dict[str, object], words: int) -> NamedBlock:
-        """Take a row of blocks, the records of which have so many words."""
         flat: Words = np.frombuffer(row["words"], dtype=np.uint64).reshape(-1, words)  # type: ignore[call-overload]  # a cell of Arrow
         ranks = np.frombuffer(row["ranks"], dtype=np.int64)  # type: ignore[call-overload]  # as above
         ids = pa.array(row["ids"], pa.string())
@@ -247,7 +236,7 @@ class NamedBlock:
 
 
 def to_record_batch(left: NamedBlock, right: NamedBlock, done: BlockMatches) -> pa.RecordBatch:
-    """Name the records that two blocks have in common; the last row is the tally."""
+    """Convert the matches of two blocks to rows with ids; the last row is the tally."""
     i, j, overlap = done.pairs.T
     union = left.block.sizes[i] + right.block.sizes[j] - overlap
     count = len(i)

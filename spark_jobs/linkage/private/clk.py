@@ -1,7 +1,7 @@
 """Cryptographic long-term keys: one keyed Bloom filter for each record (docs/papers/pprl.md, 2.1).
 
-They keep what a comparison needs, and not all that an attacker would like to be kept from him:
-docs/linkage-security.md says what they protect against, and which attack each hardening answers.
+They contain what a comparison needs, and more than should reach an attacker:
+docs/linkage-security.md says what they protect against, and which attack each hardening prevents.
 """
 
 from __future__ import annotations
@@ -16,18 +16,7 @@ from functools import partial
 from random import Random
 from typing import Final, TypeAlias
 
-__all__ = [
-    "Clk",
-    "ClkShape",
-    "Hardened",
-    "Hardening",
-    "Keys",
-    "harden",
-    "hardened_bits",
-    "mask_of",
-    "ngrams",
-    "normalised",
-]
+__all__ = ["Clk", "ClkShape", "Hardening", "Keys", "harden", "hardened_bits", "normalised"]
 
 _MOST_REMEMBERED: Final = 200_000
 """N-grams whose bits are remembered at most; those beyond are computed again each time."""
@@ -48,7 +37,7 @@ def ngrams(value: str, size: int = 2) -> list[str]:
 
 
 def normalised(value: str) -> str:
-    """Take away what differs between records of one person: case, accents, repeated blanks.
+    """Remove what differs between records of one person: case, accents, repeated blanks.
 
     Letters are decomposed (NFKD), combining characters dropped, and what is neither letter nor
     digit counts as a blank.
@@ -140,7 +129,7 @@ class Clk:
 
 
 def mask_of(positions: Iterable[int], bits: int) -> int:
-    """Set positions in an array of so many bits, position 0 highest."""
+    """Set positions in an array of `bits` bits, position 0 highest."""
     mask = 0
     for position in positions:
         mask |= 1 << (bits - 1 - position)
@@ -148,7 +137,7 @@ def mask_of(positions: Iterable[int], bits: int) -> int:
 
 
 class Hardening(StrEnum):
-    """What is done to a record's array after it was made."""
+    """A change of a record's array after encoding."""
 
     XOR_FOLD = "xor-fold"
     BALANCE = "balance"
@@ -167,7 +156,7 @@ def hardened_bits(bits: int, steps: Sequence[Hardening]) -> int:
 
 
 def harden(bits: int, steps: Sequence[Hardening], key: bytes) -> Hardened:
-    """Return what applies some steps, one after the other, to arrays of so many bits.
+    """Return a function that applies the steps, one after the other, to arrays of `bits` bits.
 
     Folding combines the two halves by XOR (Schnell and Borgs 2016). Balancing appends the
     complement and permutes the whole by the key, so that all arrays have as many bits set.

@@ -4,10 +4,10 @@ See docs/papers/pprl.md, 2.4.
 
 Pairs of blocks in which no two records can be alike by length make no task. A task is one block
 against a few others, of about as many pairs as every other task whatever the cardinalities'
-distribution. Tasks are sent in batches of a few seconds, the heaviest first, and their matches come
-back to the driver: matches are few, or the threshold is of no use.
+distribution. Tasks are sent in batches of a few seconds, the heaviest first, and their matches are
+collected by the driver: matches are few, or the threshold is of no use.
 
-Where a GPU is used, all blocks of a batch go to one process, which holds it (`gpu.hybrid`).
+Where a GPU is used, all blocks of a batch are sent to one process, which holds it (`gpu.hybrid`).
 """
 
 from __future__ import annotations
@@ -23,31 +23,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_jobs.gpu import uses_gpu
 from spark_jobs.linkage.private.blocks import (
     MATCHES,
-    RESULT_DDL,
+    RESULT,
     BlockComparison,
     NamedBlock,
+    PairCounts,
     RecordBlock,
-    Tally,
     to_record_batch,
 )
 from spark_jobs.linkage.private.gpu.hybrid import compare_batch
-from spark_jobs.linkage.private.vectors import Order, cardinalities, unpacked
+from spark_jobs.linkage.private.vectors import BitOrder, cardinalities, unpacked
 from spark_jobs.runner.port import InputUnfit
 
-__all__ = [
-    "MATCHES",
-    "BlockSpan",
-    "Task",
-    "blocks_of",
-    "compared",
-    "slots_of",
-    "spans_of",
-    "tasks_between",
-]
+__all__ = ["BlockSpan", "blocks_of", "compared", "slots_of", "spans_of", "tasks_between"]
 
 BLOCK: Final = 8192
 """Records of a block at most."""
@@ -79,15 +71,11 @@ _BLOCKS: Final = pa.schema(
         ("words", pa.binary()),
     ]
 )
-_BLOCKS_DDL: Final = (
-    "block string, party int, records int, low int, high int, ids array<string>, ranks binary,"
-    " words binary"
-)
 
 
 @dataclass(frozen=True, slots=True)
 class BlockSpan:
-    """A block: whose it is, how many records it has, and between which cardinalities they lie."""
+    """A block: its owner, its number of records, and its least and greatest cardinality."""
 
     block: str
     party: int
@@ -105,11 +93,10 @@ class Task:
 
     @property
     def pairs(self) -> int:
-        """Pairs of records."""
         return self.left.records * sum(right.records for right in self.rights)
 
 
-def blocks_of(records: DataFrame, order: Order, rows: int) -> DataFrame:
+def blocks_of(records: DataFrame, order: BitOrder, rows: int) -> DataFrame:
     """Rewrite records in the common order, sort them by cardinality and cut them into blocks.
 
     The records are ``rows`` rows of ``party``, ``id`` and ``bits``.
@@ -120,10 +107,12 @@ def blocks_of(records: DataFrame, order: Order, rows: int) -> DataFrame:
     partitions = -(-rows // _ROWS_OF_A_PARTITION)
     sorted_ = rewritten.repartitionByRange(partitions, *keys).sortWithinPartitions(*keys)
     words, most = order.words, BLOCK
-    return sorted_.mapInArrow(lambda batches: _cut(batches, words, most), _BLOCKS_DDL)
+    return sorted_.mapInArrow(
+        lambda batches: _cut(batches, words, most), from_arrow_schema(_BLOCKS)
+    )
 
 
-def _rewritten(batches: Iterable[pa.RecordBatch], order: Order) -> Iterator[pa.RecordBatch]:
+def _rewritten(batches: Iterable[pa.RecordBatch], order: BitOrder) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         words = order.rewritten(unpacked(batch.column("bits").to_pylist()))
         yield pa.RecordBatch.from_arrays(
@@ -138,7 +127,7 @@ def _rewritten(batches: Iterable[pa.RecordBatch], order: Order) -> Iterator[pa.R
 
 
 def _cut(batches: Iterable[pa.RecordBatch], words: int, most: int) -> Iterator[pa.RecordBatch]:
-    """Gather sorted records into blocks; those of a partition's last rows may be small."""
+    """Gather sorted records into blocks; the last one of a partition may be small."""
     waiting: list[tuple[int, str, bytes]] = []
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in ("party", "id", "words")]
@@ -152,6 +141,7 @@ def _cut(batches: Iterable[pa.RecordBatch], words: int, most: int) -> Iterator[p
 
 
 def _block(rows: Sequence[tuple[int, str, bytes]], words: int) -> pa.RecordBatch:
+    # By id: the stable sort by cardinality then returns the ranks by id.
     rows = sorted(rows, key=lambda row: row[1])
     flat = np.frombuffer(b"".join([row[2] for row in rows]), dtype=np.uint64)
     block, order = RecordBlock.of(flat.reshape(len(rows), words))
@@ -202,13 +192,13 @@ def compared(
     tasks: Sequence[Task],
     comparison: BlockComparison,
     progress: Callable[[int, int], None],
-) -> tuple[pa.Table, Tally]:
+) -> tuple[pa.Table, PairCounts]:
     """Compare the blocks of all tasks.
 
-    `progress` is called with the tasks done, and how many there are; it may raise to end them.
+    `progress` is called with the number of finished tasks, and of all; it may raise to end them.
 
     Returns:
-        The matches (`MATCHES`), and how many pairs were left when.
+        The matches (`MATCHES`), and the pairs left after each step.
 
     Raises:
         InputUnfit: There are too many matches.
@@ -216,7 +206,7 @@ def compared(
     cores = slots_of(blocks.sparkSession)
     together = comparison.by_length and uses_gpu(blocks.sparkSession)
     at_once = cores * TASKS_AT_ONCE * (TIMES_ON_GPU if together else 1)
-    tables, tally, count = [MATCHES.empty_table()], Tally(), 0
+    tables, tally, count = [MATCHES.empty_table()], PairCounts(), 0
     for first in range(0, len(tasks), at_once):
         progress(first, len(tasks))
         batch = tasks[first : first + at_once]
@@ -226,7 +216,7 @@ def compared(
             result = _compare_on_cores(blocks, batch, comparison, min(cores, len(batch)))
         tallied, before = pc.is_valid(result["tally"]), tally.on_gpu
         for counted in result.filter(tallied)["tally"].to_pylist():
-            tally.add(Tally(*counted))
+            tally.add(PairCounts(*counted))
         together = together and tally.on_gpu > before  # a GPU that has failed is not used again
         tables.append(result.filter(pc.invert(tallied)).select(MATCHES.names).cast(MATCHES))
         count += len(tables[-1])
@@ -249,7 +239,9 @@ def _compare_on_cores(
     )
     needed = _needed(blocks, assignment)
     sent = needed.repartitionById(slots, "slot").sortWithinPartitions("task", "role")
-    return sent.mapInArrow(lambda batches: _done(batches, comparison), RESULT_DDL).toArrow()
+    return sent.mapInArrow(
+        lambda batches: _done(batches, comparison), from_arrow_schema(RESULT)
+    ).toArrow()
 
 
 def _needed(blocks: DataFrame, assignment: DataFrame) -> DataFrame:
@@ -267,7 +259,7 @@ def compare_in_one_process(
     assignment = blocks.sparkSession.createDataFrame([(name,) for name in names], "block string")
     sent = _needed(blocks, assignment).coalesce(1)
     return sent.mapInArrow(
-        lambda batches: compare_batch(batches, comparison, pairs, cores), RESULT_DDL
+        lambda batches: compare_batch(batches, comparison, pairs, cores), from_arrow_schema(RESULT)
     ).toArrow()
 
 
@@ -290,8 +282,8 @@ def _done(
 def slots_of(spark: SparkSession) -> int:
     """Return the cores of the session's cluster, or of this machine where that is the cluster.
 
-    Queried once: it is the number of partitions that Spark divides a range into, which follows the
-    cores of all executors. `SparkContext.defaultParallelism` is the same, but not over Connect.
+    It is the number of partitions that Spark divides a range into, which follows the cores of all
+    executors. `SparkContext.defaultParallelism` is the same, but not over Connect.
     """
     partitions = spark.range(_MORE_THAN_CORES).select(f.spark_partition_id().alias("partition"))
     return partitions.distinct().count()

@@ -6,7 +6,7 @@ shared so far plus the smaller rest of both; a tile in which no pair can reach t
 left. That is the position filter (docs/papers/pprl.md, 2.2) with a fixed cut instead of the
 prefixes'.
 
-All numbers are whole. What is matches equals brute force: the tests compare every combination.
+All numbers are integers. The matches equal brute force: the tests compare every combination.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TILE: Final = 64
 """Records of a tile."""
 
 _FEW_PAIRS: Final = 8
-"""Pairs of a tile from which on it is dearer to finish them one by one."""
+"""With more pairs left in a tile, finishing them one by one costs more."""
 
 
 class Rows(NamedTuple):
@@ -111,13 +111,13 @@ def _finished(record: Any, tile: Any, j: int, groups: int, common: int) -> int:
 def beyond(
     rows: Any, tiles: Any, bounds: Any, begin: Any, matches: Any
 ) -> tuple[int, int, int, int]:
-    """Find the pairs whose overlap is the least one or more, from a tile and a record on.
+    """Find the pairs whose overlap is the least one or more, beginning at a tile and a record.
 
     Pairs go to `matches`: record, other, overlap.
 
     Returns:
-        Pairs found, pairs whose overlap was counted whole, and where to go on: the number of tiles
-        if nothing is left, otherwise `matches` is full.
+        Pairs found, pairs whose overlap was counted whole, and where to continue: the number of
+        tiles if nothing is left, otherwise `matches` is full.
     """
     overlaps = np.empty(TILE, dtype=np.int64)
     count = whole = 0
@@ -127,8 +127,10 @@ def beyond(
         if t == begin[0]:
             first = max(first, begin[1])
         for i in range(first, bounds.high[sizes[TILE - 1]]):
+            # Room for a whole tile: the next call continues at a record, not inside of a tile.
             if count + TILE > len(matches):
                 return count, whole, t, i
+            # For the least cardinality of the tile: a lower bound for all of its pairs.
             least = bounds.overlap[rows.sizes[i] + sizes[0]]
             groups, left = _scan(rows.words[i], rows.rests[i], tile, rests, least, overlaps)
             if left == 0:
@@ -150,7 +152,8 @@ def beyond(
 
 @compiled
 def _less_alike(common: int, union: int, rank: int, partners: Any) -> bool:
-    """Whether a pair comes behind one of the partners: by similarity, then by the other's rank."""
+    """Whether a pair ranks after one of the partners: by similarity, then by the other's rank."""
+    # Two fractions, compared by cross-multiplication: exact in integers.
     ours: int = common * partners[2]
     theirs: int = partners[1] * union
     later: bool = rank > partners[3]
@@ -159,7 +162,7 @@ def _less_alike(common: int, union: int, rank: int, partners: Any) -> bool:
 
 @compiled
 def _keep(partners: Any, other: int, common: int, union: int, rank: int) -> None:
-    """Put a pair among the best of a record, the last of which it replaces."""
+    """Insert a pair into the best of a record; it replaces the last one."""
     at = len(partners) - 1
     while at > 0 and (
         partners[at - 1, 2] == 0 or not _less_alike(common, union, rank, partners[at - 1])

@@ -24,7 +24,7 @@ def read_keys(path: Path) -> Keys:
     """Read both keys.
 
     Raises:
-        BadKeyFile: It is not there, others may read it, or it does not hold two keys.
+        BadKeyFile: It is missing, others may read it, or it does not hold two keys.
     """
     try:
         if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
@@ -42,13 +42,14 @@ def read_keys(path: Path) -> Keys:
 
 
 def make_keys(path: Path) -> None:
-    """Write new keys to a file that is not there yet, for its owner's eyes only.
+    """Write new keys to a new file that only its owner may read.
 
     Raises:
-        BadKeyFile: The file is there, or cannot be written.
+        BadKeyFile: The file exists, or cannot be written.
     """
     members = {name: secrets.token_hex(_BYTES) for name in ("first", "second")}
     try:
+        # Closed to others before the keys are in it.
         path.touch(mode=0o600, exist_ok=False)
         path.write_text(json.dumps(members) + "\n")
     except FileExistsError:

@@ -24,29 +24,21 @@ class PrivateLinkage:
     name = "linkage.private"
     summary = "Finds the encoded records of different owners that are of the same person."
     specification = PrivateSpec
-    example: ClassVar = {
-        "left": {"class": "ours"},
-        "right": {"class": "theirs"},
-        "threshold": 0.8,
-    }
+    example: ClassVar = {"left": {"class": "ours"}, "right": {"class": "theirs"}, "threshold": 0.8}
 
     def inputs(self, spec: PrivateSpec) -> tuple[Input, ...]:
-        """Return the owners' records."""
         return tuple(Input(name, source, (spec.bits,)) for name, source in spec.owners.items())
 
     def columns(self, spec: PrivateSpec) -> Mapping[str, ColumnType]:
-        """Return the columns of links; they are the same for all specifications."""
         del spec
         ends: tuple[str, ...] = ("left_party", "left", "right_party", "right")
         return {**dict.fromkeys(ends, "string"), "similarity": "number"}
 
     def forecast(self, spec: PrivateSpec, context: StageContext) -> Forecast:
-        """Count records by cardinality, and from that the pairs."""
         from spark_jobs.linkage.private.stages import forecast  # noqa: PLC0415 - needs Spark
 
         return forecast(spec, context)
 
     def stages(self, spec: PrivateSpec) -> tuple[Stage, ...]:
-        """Find the common order, cut blocks, compare them, and choose links."""
         names = ("order", "blocks", "compare", "links")
         return stages_in("spark_jobs.linkage.private.stages", names, spec)

@@ -1,8 +1,7 @@
-"""What a threshold demands of cardinalities (docs/papers/pprl.md, 2.2).
+"""What a threshold requires of cardinalities (docs/papers/pprl.md, 2.2).
 
-Thresholds are fractions and all comparisons are made in whole numbers: in floating point
-``t / (1 + t) * n`` is one too high often enough to lose pairs. The tables are made once; kernels
-only look things up.
+Thresholds are fractions and all comparisons use integers: in floating point ``t / (1 + t) * n`` is
+one too high often enough to lose pairs. The tables are made once; kernels only look values up.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ __all__ = ["ThresholdTables", "least_overlap", "prefix_length"]
 
 
 def least_overlap(left: int, right: int, threshold: Fraction) -> int:
-    """Return how many bits records of these cardinalities share at least (formula 5)."""
+    """Return the least number of bits that records of these cardinalities share (formula 5)."""
     share = threshold / (1 + threshold) * (left + right)
     return -(-share.numerator // share.denominator)
 
 
 def prefix_length(cardinality: int, threshold: Fraction) -> int:
-    """Return how many set bits make up the prefix (formula 6, never more than there are)."""
+    """Return the length of the prefix in set bits (formula 6, never more than there are)."""
     tail = (1 - threshold) * cardinality
     return min(cardinality, -(-tail.numerator // tail.denominator) + 1)
 
@@ -47,7 +46,7 @@ class ThresholdTables:
 
     @classmethod
     def of(cls, threshold: Fraction, bits: int, *, length: bool = True) -> ThresholdTables:
-        """Make the tables for arrays of so many bits; without `length` all may be partners.
+        """Make the tables for arrays of `bits` bits; without `length` all may be partners.
 
         Raises:
             ValueError: The threshold is not above 0 and at most 1.

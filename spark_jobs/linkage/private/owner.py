@@ -46,16 +46,16 @@ class BadRecords(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """What is encoded, and how; both owners must say the same, but for `id_field`.
+    """What is encoded, and how; the same for both owners, except `id_field`.
 
     Attributes:
         fields: The linkage fields, which should be equal for one person in both files.
-        id_field: The field that names a record.
+        id_field: The field with the id of a record.
         shape: Of the encoding.
-        hardening: What is done to it afterwards.
+        hardening: Changes of it afterwards.
         salt: A field whose value never changes for a person, such as the year of birth; records
-            whose values differ are never found to be the same. None: no salt.
-        normalise: Whether case and accents are taken away before (`normalised`).
+            whose values differ never match. None: no salt.
+        normalise: Whether case and accents are removed before (`normalised`).
         workers: Processes.
     """
 
@@ -69,7 +69,6 @@ class Encoding:
 
     @property
     def bits(self) -> int:
-        """The length of the arrays that come out."""
         return hardened_bits(self.shape.bits, self.hardening)
 
 
@@ -118,6 +117,7 @@ class _Encoder:
 
     def _text(self, values: Sequence[str], salt: str) -> str:
         record = self._clk(salt).encode([self._normalise(value) for value in values])
+        # Left-aligned in whole bytes: position 0 is the highest bit of the first one.
         bits = self._harden(record) << self._shift
         return base64.b64encode(bits.to_bytes(self._bytes)).decode()
 
@@ -157,6 +157,7 @@ def _encoded(
         ahead: deque[Future[list[tuple[str, str]]]] = deque()
         for chunk in chunks:
             ahead.append(pool.submit(_work, chunk))
+            # Bounded: reading is faster than encoding, and would fill the memory with chunks.
             if len(ahead) > 2 * encoding.workers:
                 yield ahead.popleft().result()
         while ahead:

@@ -1,7 +1,7 @@
-"""P4Join's own filters, each switchable, over rows of words: what its tables are repeated with.
+"""P4Join's own filters, each switchable, over rows of words: the tables of the paper repeated.
 
-Slower than `kernel` where encodings are as dense as usual, as the paper matches itself: prefixes of
-sixty bits nearly always share one. It shows what each filter leaves (docs/papers/pprl.md, 2.2, O6).
+Slower than `kernel` where encodings are as dense as usual, as in the paper: prefixes of sixty bits
+nearly always share one. It shows what each filter leaves (docs/papers/pprl.md, 2.2, O6).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def prefixes(words: Any, sizes: Any, lengths: Any, heads: Any, ends: Any) -> Non
         words: Records x words, position 0 highest.
         sizes: Cardinalities.
         lengths: Length of the prefix by cardinality, in set bits.
-        heads: Where prefixes go, zero all over.
-        ends: Where their last positions go.
+        heads: Output for prefixes, filled with zeros.
+        ends: Output for their last positions.
     """
     for i in range(len(words)):
         missing = lengths[sizes[i]]
@@ -114,13 +114,13 @@ def filtered(
     begin: int,
     matches: Any,
 ) -> tuple[int, int, int, int]:
-    """Find the pairs whose overlap is the least one or more, sparing what the filters spare.
+    """Find the pairs whose overlap is the least one or more, without comparing filtered pairs.
 
-    Pairs go to `matches`, which has room for all of one record's at least.
+    Pairs go to `matches`, which has room for at least all pairs of one record.
 
     Returns:
         Pairs that match, pairs left by the prefix filter, pairs left by the position filter, and
-        the record to go on from: the number of records if nothing is left.
+        the record to continue with: the number of records if nothing is left.
     """
     count = after_prefix = after_position = 0
     for i in range(begin, len(rows.words)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
 from typing import Any, Final
 
 import numpy as np
@@ -23,16 +24,13 @@ _ERRORS: Final = 2.0
 
 
 def united(inputs: Mapping[str, DataFrame], bits: str) -> DataFrame:
-    """Put the records of all owners under each other: ``party`` (from 0), ``id``, ``bits``.
+    """Unite the records of all owners: ``party`` (from 0), ``id``, ``bits``.
 
     Raises:
         InputUnfit: There is no column of encodings.
     """
-    frames = [_normalised(name, n, frame, bits) for n, (name, frame) in enumerate(inputs.items())]
-    whole = frames[0]
-    for frame in frames[1:]:
-        whole = whole.unionByName(frame)
-    return whole
+    frames = (_normalised(name, n, frame, bits) for n, (name, frame) in enumerate(inputs.items()))
+    return reduce(DataFrame.unionByName, frames)
 
 
 def _normalised(name: str, number: int, frame: DataFrame, bits: str) -> DataFrame:
@@ -53,8 +51,8 @@ def checked(records: DataFrame, names: list[str]) -> dict[str, int]:
     """Count the records of each owner, and refuse what cannot be compared.
 
     Raises:
-        InputUnfit: An input is empty, an id is missing or comes twice, an encoding is missing, has
-            another length than the others, or has no bit set. Names the id.
+        InputUnfit: An input is empty, an id is, or an encoding is missing, has another length than
+            the others, or has no bit set. Names the id.
     """
     known = {row["party"]: row for row in _statistics_of(records).collect()}
     lengths: dict[int, str] = {}
@@ -72,9 +70,6 @@ def checked(records: DataFrame, names: list[str]) -> dict[str, int]:
         raise InputUnfit(f"The encodings are of different lengths. {listed}.")
     if max(lengths) > _MOST_BYTES:
         raise InputUnfit(f"The encodings are longer than {8 * _MOST_BYTES} bits.")
-    twice = records.groupBy("party", "id").count().where("count > 1")
-    if (first := twice.orderBy("party", "id").first()) is not None:
-        raise InputUnfit(f"{names[first['party']]}: an id comes twice (id {first['id']!r}).")
     return {name: known[number]["records"] for number, name in enumerate(names)}
 
 
@@ -102,7 +97,6 @@ def _statistics_of(records: DataFrame) -> DataFrame:
 
 
 def sizes_of(records: DataFrame, parties: int) -> list[Numbers]:
-    """Count the records of each owner by cardinality."""
     schema = "party int, size bigint, records bigint"
     partial = records.select("party", "bits").mapInArrow(_sizes, schema)
     rows = partial.groupBy("party", "size").agg(f.sum("records").alias("records")).collect()
@@ -125,7 +119,7 @@ def _sizes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def frequencies_of(records: DataFrame) -> DataFrame:
-    """Count in how many records of each owner a position is set: ``party``, ``frequency``."""
+    """Count for each owner the records in which a position is set: ``party``, ``frequency``."""
     schema = "party int, frequency array<bigint>"
     partial = records.select("party", "bits").mapInArrow(_frequencies, schema)
     counted = partial.select("party", f.posexplode("frequency").alias("position", "count"))
@@ -148,7 +142,7 @@ def _frequencies(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def repeated_patterns(records: DataFrame) -> DataFrame:
-    """Count encodings that come more than once: ``party``, ``patterns``, ``records``, ``most``."""
+    """Count encodings that occur more than once: ``party``, ``patterns``, ``records``, ``most``."""
     same = records.groupBy("party", "bits").count().where("count > 1")
     return same.groupBy("party").agg(
         f.count("*").alias("patterns"),
@@ -158,16 +152,16 @@ def repeated_patterns(records: DataFrame) -> DataFrame:
 
 
 def audited(frequency: Numbers, records: int, repeated: tuple[int, int, int]) -> dict[str, Any]:
-    """Report what one owner's encodings give away by their frequencies (docs/linkage-security.md).
+    """Report what one owner's encodings reveal by their frequencies (docs/linkage-security.md).
 
     Published attacks first distinguish positions, or whole patterns, by their frequencies. This
     counts how many differ so: a lower bound of what an attacker can do, no proof.
 
     Args:
-        frequency: In how many records each position is set.
-        records: How many there are.
-        repeated: Patterns that more than one record has, such records, and how many the most
-            frequent pattern has.
+        frequency: For each position the records in which it is set.
+        records: The number of records.
+        repeated: Patterns that more than one record has, the number of such records, and how many
+            have the most frequent pattern.
     """
     share = np.sort(frequency / records)
     error = np.sqrt(share * (1 - share) / records)

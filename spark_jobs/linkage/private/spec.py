@@ -97,7 +97,6 @@ class PrivateSpec(Specification):
 
     @property
     def owners(self) -> Mapping[str, Source]:
-        """The owners' records by name."""
         if self.parties is not None:
             return self.parties
         assert self.left is not None

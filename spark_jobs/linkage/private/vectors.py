@@ -2,8 +2,8 @@
 
 See docs/papers/pprl.md, 2.3.
 
-The order is made of all owners' frequencies: rare positions first, ties by position, positions that
-nobody uses last. Those are kept, not dropped, so that a record that comes later may use them.
+The order is made of all owners' frequencies: rare positions first, ties by position, unused
+positions last. Those are kept, not dropped, so that a later record may use them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from spark_jobs.linkage.compiled import compiled
 
-__all__ = ["GROUP", "Numbers", "Order", "Words", "cardinalities", "frequencies", "unpacked"]
+__all__ = ["GROUP", "BitOrder", "Numbers", "Words", "cardinalities", "frequencies", "unpacked"]
 
 GROUP: Final = 4
-"""Words that a kernel looks at in one go; records have a multiple of it."""
+"""Words that a kernel compares in one step; records have a multiple of it."""
 
 _WORD_BITS: Final = 64
 
@@ -30,29 +30,28 @@ Numbers: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Order:
-    """The order that all records of a run are rewritten in, by how many have each position set."""
+class BitOrder:
+    """The order in which all records of a run are rewritten, by the frequency of each position."""
 
     frequency: Numbers
     records: int
 
     @cached_property
     def positions(self) -> Numbers:
-        """The position that comes to each rank."""
+        """The position of each rank."""
         unused = self.frequency == 0
         return np.lexsort((np.arange(len(self.frequency)), self.frequency, unused))
 
     @cached_property
     def words(self) -> int:
-        """Words of a record."""
         return -(-len(self.frequency) // (_WORD_BITS * GROUP)) * GROUP
 
     @cached_property
     def by_selectivity(self) -> Numbers:
-        """The words in the order in which a kernel looks at them: the most selective first.
+        """The words in the order in which a kernel compares them: the most selective first.
 
-        Two records differ at a position that a share p of them has set with probability
-        ``2 p (1 - p)``; so after the first few words most pairs have differed too often.
+        Two records differ at a position that a share p of them has set with probability ``2 p (1 -
+        p)``; so after the first few words most pairs have differed too often.
         """
         spread = np.zeros(self.words * _WORD_BITS)
         ordered = self.frequency[self.positions].astype(np.float64)
@@ -89,18 +88,16 @@ def _count(arrays: Any, total: Any) -> None:
 
 
 def unpacked(binaries: list[bytes]) -> Bytes:
-    """Put encodings of equal length under each other: records x bytes."""
+    """Stack encodings of equal length: records x bytes."""
     return np.frombuffer(b"".join(binaries), dtype=np.uint8).reshape(len(binaries), -1)
 
 
 def frequencies(arrays: Bytes) -> Numbers:
-    """Count in how many records each position is set."""
     total = np.zeros(arrays.shape[1] * 8, dtype=np.int64)
     _count(arrays, total)
     return total
 
 
 def cardinalities(words: Words) -> Numbers:
-    """Count the set bits of each record."""
     sizes: Numbers = np.bitwise_count(words).sum(axis=1, dtype=np.int64)
     return sizes

@@ -13,22 +13,22 @@ from pymongo.errors import DocumentTooLarge, OperationFailure
 
 from mediator.stores.mongo.connection import DriverConnections
 from mediator.stores.mongo.errors import DUPLICATE_KEY
-from mediator.stores.mongo.session import Session
+from mediator.stores.mongo.session import MongoSession
 from mediator.stores.port import SystemConfig
 
 POOL = 4
 
 
 @pytest.fixture
-async def session(mongodb_config: SystemConfig) -> AsyncIterator[Session]:
-    session = Session(replace(mongodb_config, pool_size=POOL))
+async def session(mongodb_config: SystemConfig) -> AsyncIterator[MongoSession]:
+    session = MongoSession(replace(mongodb_config, pool_size=POOL))
     await session.start()
     yield session
     await session.close()
 
 
 @pytest.fixture
-async def database(session: Session) -> AsyncIterator[str]:
+async def database(session: MongoSession) -> AsyncIterator[str]:
     name = f"connections{uuid.uuid4().hex[:8]}"
     yield name
     await session.client.drop_database(name)
@@ -43,7 +43,7 @@ def find(id_: Any) -> dict[str, Any]:
 
 
 async def test_commands_follow_each_other_on_one_connection(
-    session: Session, database: str
+    session: MongoSession, database: str
 ) -> None:
     connections = session.connections
     for number in range(20):
@@ -54,7 +54,7 @@ async def test_commands_follow_each_other_on_one_connection(
 
 
 async def test_more_commands_than_connections_go_the_drivers_way(
-    session: Session, database: str
+    session: MongoSession, database: str
 ) -> None:
     connections = session.connections
     replies = await asyncio.gather(*(connections.command(database, insert(n)) for n in range(40)))
@@ -63,7 +63,7 @@ async def test_more_commands_than_connections_go_the_drivers_way(
 
 
 async def test_an_answer_that_is_an_error_costs_no_connection(
-    session: Session, database: str
+    session: MongoSession, database: str
 ) -> None:
     connections = session.connections
     await connections.command(database, insert(1))
@@ -77,9 +77,9 @@ async def test_an_answer_that_is_an_error_costs_no_connection(
 
 
 async def test_commands_of_one_round_trip_are_all_carried_out(
-    session: Session, database: str
+    session: MongoSession, database: str
 ) -> None:
-    """An answer that nobody reads would be taken for that of the next command."""
+    """A reply that is not read would be taken for the reply of the next command."""
     connections = session.connections
     first, second = await connections.commands(database, [insert(1), find(1)])
     assert (first["n"], second["cursor"]["firstBatch"]) == (1, [{"_id": 1}])
@@ -94,7 +94,7 @@ async def test_commands_of_one_round_trip_are_all_carried_out(
 
 
 async def test_a_call_that_is_given_up_takes_its_connection_along(
-    session: Session, database: str
+    session: MongoSession, database: str
 ) -> None:
     """Its answer would be taken for that of the next command."""
     connections = session.connections
@@ -109,7 +109,7 @@ async def test_a_call_that_is_given_up_takes_its_connection_along(
     assert reply["cursor"]["firstBatch"] == []
 
 
-async def test_connections_go_back_to_the_pool(session: Session, database: str) -> None:
+async def test_connections_go_back_to_the_pool(session: MongoSession, database: str) -> None:
     connections = session.connections
     await connections.command(database, insert(1))
     assert connections.retiring is not None
@@ -118,7 +118,9 @@ async def test_connections_go_back_to_the_pool(session: Session, database: str) 
     assert (await connections.command(database, find(1)))["cursor"]["firstBatch"]
 
 
-async def test_a_call_that_is_under_way_survives_closing(session: Session, database: str) -> None:
+async def test_a_call_that_is_under_way_survives_closing(
+    session: MongoSession, database: str
+) -> None:
     connections = DriverConnections(session.client, POOL)
     call = asyncio.create_task(connections.command(database, insert(1)))
     await asyncio.sleep(0)

@@ -117,12 +117,12 @@ async def test_a_server_that_hangs_is_a_timeout(config: SystemConfig, fragment: 
             await put(far, fragment, n=1)
 
 
-async def test_a_url_that_is_none_is_refused(config: SystemConfig) -> None:
+async def test_an_invalid_url_is_refused(config: SystemConfig) -> None:
     with pytest.raises(StoreRefused):
         await MongoStore(replace(config, url="http://secret:word@nowhere")).open()
 
 
-async def test_nothing_listens(config: SystemConfig) -> None:
+async def test_an_unreachable_server_fails_without_its_password(config: SystemConfig) -> None:
     nowhere = replace(config, url="mongodb://secret:word@127.0.0.1:1", deadline_s=2.0)
     with pytest.raises(StoreUnavailable) as raised:
         await MongoStore(nowhere).open()
@@ -163,12 +163,12 @@ async def test_an_intent_is_one_command(
 ) -> None:
     keys = [(fragment, "x")]
     assert await round_trips_of(store, monkeypatch, store.lock(keys, "m")) == ["findAndModify"]
-    met = await round_trips_of(store, monkeypatch, store.lock(keys, "other"))
-    assert met == ["findAndModify", "find"]
-    assert [standing.intent for standing in await store.record_states(keys)] == ["m"]
+    commands = await round_trips_of(store, monkeypatch, store.lock(keys, "other"))
+    assert commands == ["findAndModify", "find"]
+    assert [state.intent for state in await store.record_states(keys)] == ["m"]
     left = await round_trips_of(store, monkeypatch, store.unlock(keys, "m", joint=True))
     assert left == ["update"]
-    assert [standing.intent for standing in await store.record_states(keys)] == [""]
+    assert [state.intent for state in await store.record_states(keys)] == [""]
 
 
 async def test_intents_on_many_documents_are_one_round_trip_if_all_are_there(
@@ -179,7 +179,7 @@ async def test_intents_on_many_documents_are_one_round_trip_if_all_are_there(
     for intent, trips in (("m", 2), ("n", 1)):
         sent = await round_trips_of(store, monkeypatch, store.lock(keys, intent))
         assert sent == ["update find"] * trips
-        assert [standing.intent for standing in await store.record_states(keys)] == [intent] * 4
+        assert [state.intent for state in await store.record_states(keys)] == [intent] * 4
         await store.unlock(keys, intent)
 
 
@@ -193,10 +193,10 @@ async def test_each_of_many_documents_gets_one_of_many_intents(
         intents = [f"{round_}.{n}" for n in range(6)]
         summary = await asyncio.gather(*(store.lock(keys, intent) for intent in intents))
         for key, seen in zip(keys, zip(*summary, strict=True), strict=True):
-            [intent] = {standing.intent for standing in seen}
+            [intent] = {state.intent for state in seen}
             assert intent in intents
             await store.unlock([key], intent)
-        assert {standing.intent for standing in await store.record_states(keys)} == {""}
+        assert {state.intent for state in await store.record_states(keys)} == {""}
 
 
 @pytest.mark.parametrize("number", [1, 8])
@@ -216,8 +216,8 @@ async def test_writes_under_intents_are_one_round_trip(
         calls = [writing(fragment, kind, id_, intent="m", **what) for id_ in ids]
         sent = await round_trips_of(store, monkeypatch, store.write(calls))
         assert sent == ["findAndModify" if number == 1 else "find update"]
-        stands = await store.record_states([(fragment, id_) for id_ in ids])
-        assert [standing.intent for standing in stands] == [""] * number
+        states = await store.record_states([(fragment, id_) for id_ in ids])
+        assert [state.intent for state in states] == [""] * number
 
 
 def replacing_what_is_there(fragment: Fragment, id_: str, creation_version: int | None) -> Write:
@@ -234,7 +234,7 @@ def replacing_what_is_there(fragment: Fragment, id_: str, creation_version: int 
 
 @pytest.mark.parametrize("creation_version", [None, 7])
 @pytest.mark.parametrize("number", [1, 8])
-async def test_replacing_what_is_there_under_intents_takes_no_look(
+async def test_replacing_locked_records_needs_no_extra_read(
     store: MongoStore,
     fragment: Fragment,
     monkeypatch: pytest.MonkeyPatch,
@@ -253,19 +253,19 @@ async def test_replacing_what_is_there_under_intents_takes_no_look(
     many = "find update" if creation_version is None else "update"
     sent = await round_trips_of(store, monkeypatch, written())
     assert sent == ["findAndModify" if number == 1 else many]
-    stands = await store.record_states(keys)
-    for result, standing, old in zip(results, stands, before, strict=True):
+    states = await store.record_states(keys)
+    for result, state, old in zip(results, states, before, strict=True):
         assert (result.status, result.created) == (Status.APPLIED, False)
         assert (
             result.creation_version
-            == standing.creation_version
+            == state.creation_version
             == (creation_version or old.creation_version)
         )
-        assert result.versions == standing.versions
+        assert result.versions == state.versions
         assert result.versions.keys() == fragment.groups.keys()
 
 
-async def test_of_writes_under_intents_those_that_were_applied_are_told_from_the_others(
+async def test_of_writes_under_intents_those_that_were_applied_are_distinguished(
     store: MongoStore, fragment: Fragment
 ) -> None:
     ids = [f"x{n}" for n in range(8)]
@@ -277,8 +277,8 @@ async def test_of_writes_under_intents_those_that_were_applied_are_told_from_the
     again = await store.write(calls)
     assert [result.status for result in again] == [Status.LOCKED] * 3 + [Status.APPLIED] * 5
     for id_, result in zip(ids, [*first, *again[3:]], strict=True):
-        [standing] = await store.record_states([(fragment, id_)])
-        assert (standing.intent, standing.versions) == ("", result.versions)
+        [state] = await store.record_states([(fragment, id_)])
+        assert (state.intent, state.versions) == ("", result.versions)
 
 
 async def test_writes_under_intents_that_are_too_large_for_one_command(

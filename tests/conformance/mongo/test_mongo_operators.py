@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
-from mediator.model.apply import Refused, apply_operator
+from mediator.model.apply import OperatorFailed, apply_operator
 from mediator.model.operators import APPLICABLE, Operator, OperatorCall, OperatorFailure
 from mediator.schema.tree import MISSING
 from mediator.stores.mongo import MongoStore
@@ -107,15 +107,15 @@ async def _agree(
         if call.operator is Operator.NOW:
             assert isinstance(result.values["t"], datetime)
         else:
-            status, wanted, failure = _reference(value, call)
+            status, expected, failure = _reference(value, call)
             assert (result.status, result.failure) == (status, failure), (value, call)
-            assert result.values == wanted, (value, call)
+            assert result.values == expected, (value, call)
 
 
 def _reference(value: Any, call: OperatorCall) -> tuple[Status, Any, OperatorFailure | None]:
     try:
         after = apply_operator(FIELDS[call.field], value, call, datetime.now(UTC))
-    except Refused as refused:
+    except OperatorFailed as refused:
         return Status.REFUSED, {}, refused.failure
     return Status.APPLIED, {} if after is MISSING else {call.field: after}, None
 
@@ -143,13 +143,13 @@ def draw_cases(seed: int) -> list[tuple[Any, OperatorCall]]:
 
 async def test_usual_operators_take_one_round_trip(fragment: Fragment) -> None:
     layout = layout_of(fragment)
-    assert attempt_of(layout, increment(fragment), 1) is not None
+    assert attempt_of(layout, increment(fragment), 1, "") is not None
     halve = OperatorCall("d", Operator.MUL, Decimal("0.5"))
     write = writing(fragment, WriteKind.UPDATE, operators=(halve,))
-    assert attempt_of(layout, write, 1) is None
+    assert attempt_of(layout, write, 1, "") is None
 
 
-async def test_what_other_writers_do_meanwhile_is_kept(
+async def test_concurrent_increments_of_two_processes_are_all_kept(
     config: SystemConfig, store: MongoStore, fragment: Fragment
 ) -> None:
     """Two processes, one of them computing, lose no increment of each other."""

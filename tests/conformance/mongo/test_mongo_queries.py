@@ -32,7 +32,7 @@ from mediator.stores.mongo.codec import ordered_text
 from mediator.stores.mongo.layout import Document
 from mediator.stores.mongo.search.searcher import pushdown
 from mediator.stores.port import (
-    Access,
+    AccessPath,
     Fragment,
     Queryable,
     SearchRequest,
@@ -71,7 +71,7 @@ async def population(mongodb_config: SystemConfig) -> AsyncIterator[Population]:
 
 @MANY
 @given(LEAVES | FILTERS, ORDERS, st.integers(1, 60), st.integers(0, 1000))
-async def test_it_answers_as_plain_values_do(
+async def test_searches_agree_with_the_oracle(
     population: Population,
     filter_: Filter,
     order: tuple[OrderBy, ...],
@@ -81,7 +81,7 @@ async def test_it_answers_as_plain_values_do(
     await check(population, filter_, order, limit=limit, after=after)
 
 
-def test_it_is_queryable(population: Population) -> None:
+def test_the_store_is_queryable(population: Population) -> None:
     assert isinstance(population.store, Queryable)
 
 
@@ -94,31 +94,31 @@ BY_N = (OrderBy(("n",)),)
 @pytest.mark.parametrize(
     ("filter_", "order", "access", "ordered"),
     [
-        (None, (), Access.INDEX, True),
-        (None, BY_N, Access.INDEX, True),
-        (None, (OrderBy(("k",)),), Access.SERVER_SCAN, True),
-        (None, (OrderBy(("n",)), OrderBy(ID, descending=True)), Access.CLIENT_SCAN, False),
-        (None, (OrderBy(("n",)), OrderBy(("k",))), Access.CLIENT_SCAN, False),
-        (None, (OrderBy(("b",)),), Access.CLIENT_SCAN, False),
-        (N_IS_1, (OrderBy(("k",)),), Access.INDEX, True),
-        (K_FROM_1, (), Access.SERVER_SCAN, True),
-        (And((K_FROM_1, N_IS_1)), (), Access.INDEX, True),
-        (Or((K_FROM_1, N_IS_1)), (), Access.SERVER_SCAN, True),
-        (Or((Between(("n",), 1, 2), N_IS_1)), (), Access.INDEX, True),
-        (Not(N_IS_1), (), Access.SERVER_SCAN, True),
-        (Like(("s",), "a%b_"), (), Access.INDEX, True),
-        (Like(("s",), "%b_"), (), Access.SERVER_SCAN, True),
-        (In(ID, ("a", "b")), BY_N, Access.KEYS, True),
-        (Compare(Comparison.GT, ID, "a"), (), Access.INDEX, True),
-        (Contains(("tags",), "a"), (), Access.SERVER_SCAN, True),
-        (Exists(("doc", "a")), (), Access.SERVER_SCAN, True),
+        (None, (), AccessPath.INDEX, True),
+        (None, BY_N, AccessPath.INDEX, True),
+        (None, (OrderBy(("k",)),), AccessPath.SERVER_SCAN, True),
+        (None, (OrderBy(("n",)), OrderBy(ID, descending=True)), AccessPath.CLIENT_SCAN, False),
+        (None, (OrderBy(("n",)), OrderBy(("k",))), AccessPath.CLIENT_SCAN, False),
+        (None, (OrderBy(("b",)),), AccessPath.CLIENT_SCAN, False),
+        (N_IS_1, (OrderBy(("k",)),), AccessPath.INDEX, True),
+        (K_FROM_1, (), AccessPath.SERVER_SCAN, True),
+        (And((K_FROM_1, N_IS_1)), (), AccessPath.INDEX, True),
+        (Or((K_FROM_1, N_IS_1)), (), AccessPath.SERVER_SCAN, True),
+        (Or((Between(("n",), 1, 2), N_IS_1)), (), AccessPath.INDEX, True),
+        (Not(N_IS_1), (), AccessPath.SERVER_SCAN, True),
+        (Like(("s",), "a%b_"), (), AccessPath.INDEX, True),
+        (Like(("s",), "%b_"), (), AccessPath.SERVER_SCAN, True),
+        (In(ID, ("a", "b")), BY_N, AccessPath.KEYS, True),
+        (Compare(Comparison.GT, ID, "a"), (), AccessPath.INDEX, True),
+        (Contains(("tags",), "a"), (), AccessPath.SERVER_SCAN, True),
+        (Exists(("doc", "a")), (), AccessPath.SERVER_SCAN, True),
     ],
 )
 @pytest.mark.parametrize("is_stand_in", [False, True])
-def test_it_says_how_records_are_found(
+def test_pushdown_reports_the_access_path(
     filter_: Filter | None,
     order: tuple[OrderBy, ...],
-    access: Access,
+    access: AccessPath,
     ordered: bool,
     is_stand_in: bool,
 ) -> None:
@@ -152,7 +152,7 @@ def test_it_says_how_records_are_found(
         (Compare(Comparison.LT, ("s",), "\uffff"), True, True),
     ],
 )
-def test_what_a_server_would_not_do_exactly_is_left(
+def test_filters_that_a_server_evaluates_inexactly_are_residual(
     filter_: Filter, mongod: bool, stand_in: bool
 ) -> None:
     for is_stand_in, exact in ((False, mongod), (True, stand_in)):
@@ -197,7 +197,7 @@ async def test_a_search_without_time_is_too_costly(population: Population) -> No
         )
 
 
-async def test_fields_are_brought_as_asked_for(population: Population) -> None:
+async def test_fields_are_returned_as_requested(population: Population) -> None:
     for order in ((), BY_N, (OrderBy(("f",), descending=True),)):
         find = SearchRequest(population.fragment, K_FROM_1, order, 5, fields=("tags", "s"))
         page = await population.store.find(find)
@@ -211,20 +211,20 @@ async def test_fields_are_brought_as_asked_for(population: Population) -> None:
 async def test_a_search_for_ids_looks_at_no_other_record(
     population: Population, after: Position | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stand-in looks at all of them, unless it is told a list of ids at the top."""
-    asked: list[Document] = []
+    """The stand-in looks at all of them, unless it is given a list of ids at the top."""
+    queries: list[Document] = []
     find = AsyncCollection.find
 
     def seen(self: Any, query: Document, *rest: Any, **options: Any) -> Any:
-        asked.append(query)
+        queries.append(query)
         return find(self, query, *rest, **options)
 
     monkeypatch.setattr(AsyncCollection, "find", seen)
     id_ = max(population.records)
     one = Compare(Comparison.EQ, ID, id_)
     for filter_ in (one, In(ID, (id_,)), And((one, Exists(("s",))))):
-        asked.clear()
+        queries.clear()
         await population.store.find(
             SearchRequest(population.fragment, filter_, (), 10, after=after)
         )
-        assert [query["_id"] for query in asked] == [{"$in": [ordered_text(id_)]}]
+        assert [query["_id"] for query in queries] == [{"$in": [ordered_text(id_)]}]

@@ -1,4 +1,4 @@
-"""How many documents MongoDB looks at, by its own count: for what goes on behind everybody's back
+"""How many documents MongoDB examines, by its own count: for work in the background
 it must not depend on how many there are."""
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ async def looked_at(store: MongoStore) -> int:
 
 
 @pytest.mark.parametrize("number", [PAGE, MANY])
-async def test_reaping_looks_at_a_page_of_what_is_not_due(store: MongoStore, number: int) -> None:
+async def test_reaping_examines_one_page_of_tombstones_that_are_not_due(
+    store: MongoStore, number: int
+) -> None:
     await make(store, [record(i) for i in range(number)])
     before = await looked_at(store)
     assert await store.reap(1_000) == 0
@@ -94,7 +96,7 @@ async def test_reaping_follows_quickly_where_much_is_due(store: MongoStore) -> N
     assert await _size(store, fragment) == 0
 
 
-async def test_a_class_with_much_to_reap_leaves_room_for_others(store: MongoStore) -> None:
+async def test_reaping_takes_turns_between_classes(store: MongoStore) -> None:
     stale = Int64((SystemClock().now() - RETENTION_S - 60) * 1_000_000)
     many = [record(i, tombstone=stale) for i in range(20)]
     classes = [await make(store, many) for _ in range(3)]
@@ -108,7 +110,7 @@ async def _size(store: MongoStore, fragment: Fragment) -> int:
     return await store.link.session.collection(layout_of(fragment)).count_documents({})
 
 
-async def test_a_class_is_looked_through_in_ranges_without_gaps(store: MongoStore) -> None:
+async def test_a_class_is_scanned_in_ranges_without_gaps(store: MongoStore) -> None:
     fragment = await make(store, [record(i) for i in range(MANY)])
     layout = layout_of(fragment)
     found = []
@@ -126,7 +128,7 @@ async def _ids(store: MongoStore, layout: Layout, span: Document) -> list[str]:
     return [document["_id"] async for document in collection.find(span, sort={"_id": 1})]
 
 
-async def test_a_sweep_finds_what_waits_in_any_range(store: MongoStore) -> None:
+async def test_a_sweep_finds_pending_records_in_any_range(store: MongoStore) -> None:
     waiting = (5, 1_500, 1_501, 3_999)
     documents = [record(i, _pending=["e"] if i in waiting else []) for i in range(MANY)]
     fragment = await make(store, documents)

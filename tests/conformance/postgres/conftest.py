@@ -1,4 +1,4 @@
-"""A store on PostgreSQL, a connection beside it, and a class."""
+"""A store on PostgreSQL, a separate connection, and a class."""
 
 from __future__ import annotations
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
-from mediator.stores.conformance.scratch import Scratch, Subject
+from mediator.stores.conformance.scratch import Scratch, ScratchClass
 from mediator.stores.port import Fragment, SystemConfig
 from mediator.stores.postgres import PostgresStore, outbox, retention
-from mediator.stores.postgres.outbox import LOG, Snapshot
+from mediator.stores.postgres.outbox import LOG, TransactionSnapshot
 from tests.conformance.real_stores import opened_apart
 
 LONG_S: Final = 10.0
@@ -33,7 +33,7 @@ async def store(postgresql_config: SystemConfig) -> AsyncIterator[PostgresStore]
 
 
 @pytest.fixture
-async def subject(store: PostgresStore) -> AsyncIterator[Subject]:
+async def subject(store: PostgresStore) -> AsyncIterator[ScratchClass]:
     scratch = Scratch(store)
     yield await scratch.subject(Field("n", FieldType.INTEGER), Field("s", FieldType.STRING))
     await scratch.clear()
@@ -41,13 +41,15 @@ async def subject(store: PostgresStore) -> AsyncIterator[Subject]:
 
 @pytest.fixture
 async def other(store: PostgresStore) -> AsyncIterator[Any]:
-    """A session of somebody else's."""
+    """A session of another client."""
     connection = await asyncpg.connect(store.config.url)
     yield connection
     await connection.close()
 
 
-async def summary(subject: Subject, after: str | None = None, limit: int = 10_000) -> list[str]:
+async def summary(
+    subject: ScratchClass, after: str | None = None, limit: int = 10_000
+) -> list[str]:
     """Return the objects of the class in the order of the log."""
     store: Any = subject.store
     entries = await store.changes(LOG, after, limit, of(subject.fragment))
@@ -67,12 +69,12 @@ VALUES ($1, $2, $3, $4, '', false, 1, '{{}}', '{{}}', '{{}}', now())
 async def waits_for_another(other: Any) -> None:
     waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"
     async with asyncio.timeout(LONG_S):
-        while not await other.fetchval(waiting):  # noqa: ASYNC110 - only asking tells
+        while not await other.fetchval(waiting):  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.01)
 
 
-async def test_a_writer_that_waits_holds_back_those_who_got_their_numbers_later(
-    subject: Subject, other: Any, store: PostgresStore
+async def test_changes_after_those_of_a_waiting_writer_are_withheld(
+    subject: ScratchClass, other: Any, store: PostgresStore
 ) -> None:
     await subject.create("slow", {"n": 0})
     write = subject.change("slow", {"n": 1}, remember="f")
@@ -94,21 +96,21 @@ async def test_a_writer_that_waits_holds_back_those_who_got_their_numbers_later(
 
 
 @pytest.mark.parametrize("work", ["SELECT pg_current_xact_id()", "CREATE TABLE {}.foreign ()"])
-async def test_others_who_write_elsewhere_do_not_hold_the_log_back(
-    subject: Subject, other: Any, store: PostgresStore, work: str
+async def test_writers_to_other_tables_do_not_delay_the_log(
+    subject: ScratchClass, other: Any, store: PostgresStore, work: str
 ) -> None:
     await other.execute("BEGIN")
     await other.execute(work.format(NAMESPACE))
     await subject.create("x", {"n": 1})
     _, awaited = await store.horizon()
-    await summary(subject)  # those who run are looked at closely when they are met again
+    await summary(subject)  # running transactions are examined when they are seen again
     assert await summary(subject) == ["x"]
     assert (await store.horizon())[0] >= awaited
     await other.execute("ROLLBACK")
 
 
-async def test_what_was_told_stays_told_when_a_writer_rolls_back(
-    subject: Subject, other: Any
+async def test_changes_are_returned_after_an_earlier_writer_rolled_back(
+    subject: ScratchClass, other: Any
 ) -> None:
     await other.execute("BEGIN")
     await other.execute(f'LOCK TABLE "{NAMESPACE}"._outbox IN ROW EXCLUSIVE MODE')
@@ -120,7 +122,7 @@ async def test_what_was_told_stays_told_when_a_writer_rolls_back(
     assert await summary(subject) == ["x"]
 
 
-async def test_readers_neither_miss_nor_repeat_while_writers_write(subject: Subject) -> None:
+async def test_readers_neither_miss_nor_repeat_while_writers_write(subject: ScratchClass) -> None:
     store: Any = subject.store
     seen: list[str] = []
     writers, each, after = 8, 25, await end_of(store)
@@ -147,29 +149,31 @@ async def end_of(store: Any) -> str | None:
 
 
 async def test_large_changes_come_in_small_portions(
-    subject: Subject, monkeypatch: pytest.MonkeyPatch
+    subject: ScratchClass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store: Any = subject.store
     start = await end_of(store)
-    asked: list[int] = []
+    limits: list[int] = []
     ordered = outbox.OutboxLog.ordered
 
-    async def noting(log: Any, statement: str, *arguments: Any) -> list[Any]:
+    async def recording(log: Any, statement: str, *arguments: Any) -> list[Any]:
         if len(arguments) == 4:
-            asked.append(arguments[3])
+            limits.append(arguments[3])
         return await ordered(log, statement, *arguments)
 
-    monkeypatch.setattr(outbox.OutboxLog, "ordered", noting)
+    monkeypatch.setattr(outbox.OutboxLog, "ordered", recording)
     large = "x" * 1_000_000
     for i in range(12):
         await subject.create(f"{i}", {"s": large})
     for _ in range(2):
         assert await summary(subject, start) == [f"{i}" for i in range(12)]
-    assert asked[-1] < 12
-    assert asked[0] > 12
+    assert limits[-1] < 12
+    assert limits[0] > 12
 
 
-async def test_trimming_goes_on_in_parts(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_trimming_is_done_in_batches(
+    subject: ScratchClass, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store: Any = subject.store
     await store.trim(LOG, await end_of(store) or "0-0", -60.0)
     monkeypatch.setattr(outbox, "TRIMMED_AT_ONCE", 3)
@@ -182,7 +186,7 @@ async def test_trimming_goes_on_in_parts(subject: Subject, monkeypatch: pytest.M
 
 
 async def test_reaping_leaves_the_last_changes_whatever_their_age(
-    subject: Subject, monkeypatch: pytest.MonkeyPatch
+    subject: ScratchClass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store: Any = subject.store
     await store.trim(LOG, await end_of(store) or "0-0", -60.0)
@@ -195,7 +199,7 @@ async def test_reaping_leaves_the_last_changes_whatever_their_age(
     assert await summary(subject) == ["4", "5"]
 
 
-async def test_a_log_is_read_through_its_index(subject: Subject, other: Any) -> None:
+async def test_a_log_is_read_through_its_index(subject: ScratchClass, other: Any) -> None:
     await subject.create("x", {"n": 1})
     statement = outbox.BEYOND.format(outbox=f'"{NAMESPACE}"._outbox')
     await other.execute("SET enable_seqscan = off")
@@ -220,14 +224,16 @@ HIGH: Final = 7 << 32
 def test_the_lowest_running_writer_is_where_reading_ends(
     running: set[int], writing: set[int]
 ) -> None:
-    snapshot = Snapshot(min(running, default=HIGH + 50), HIGH + 50, tuple(sorted(running)))
+    snapshot = TransactionSnapshot(
+        min(running, default=HIGH + 50), HIGH + 50, tuple(sorted(running))
+    )
     locks: list[tuple[str, int | None]] = [(f"v{x}", x & 0xFFFFFFFF) for x in running | writing]
     locks += [(f"v{x}", None) for x in writing]
     assert snapshot.reached(locks) == min(running & writing, default=HIGH + 50)
 
 
 def test_a_running_transaction_without_a_lock_may_be_a_writer_s_that_has_none_yet() -> None:
-    snapshot = Snapshot(5, 10, (5, 7))
+    snapshot = TransactionSnapshot(5, 10, (5, 7))
     assert snapshot.reached([("other", 5)]) == 10
     assert snapshot.reached([("other", 5), ("writer", None)]) == 7
     assert snapshot.reached([("other", 5), ("writer", None), ("writer", 7)]) == 7
@@ -235,5 +241,5 @@ def test_a_running_transaction_without_a_lock_may_be_a_writer_s_that_has_none_ye
 
 
 def test_snapshots_are_read_as_postgresql_writes_them() -> None:
-    assert Snapshot.read("10:20:10,14") == Snapshot(10, 20, (10, 14))
-    assert Snapshot.read("10:10:") == Snapshot(10, 10, ())
+    assert TransactionSnapshot.read("10:20:10,14") == TransactionSnapshot(10, 20, (10, 14))
+    assert TransactionSnapshot.read("10:10:") == TransactionSnapshot(10, 10, ())

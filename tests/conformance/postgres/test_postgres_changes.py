@@ -30,7 +30,7 @@ from tests.conformance.postgres.records import NAMESPACE, fragment_of, get, one,
 # The outbox and what is remembered
 
 
-async def test_changes_tell_before_and_after_exactly(store: PostgresStore, admin: Any) -> None:
+async def test_changes_have_exact_before_and_after_images(store: PostgresStore, admin: Any) -> None:
     fragment = fragment_of(
         Field("d", FieldType.DECIMAL),
         Field("t", FieldType.TIMESTAMP),
@@ -94,7 +94,7 @@ async def test_a_replay_returns_every_type_exactly(store: PostgresStore) -> None
     await store.drop(fragment)
 
 
-async def test_reaping_takes_what_is_past_its_retention(
+async def test_reaping_removes_tombstones_past_their_retention(
     config: SystemConfig, admin: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = PostgresStore(replace(config, namespace=f"{NAMESPACE}_reap"))
@@ -188,6 +188,6 @@ async def test_intents_are_set_in_one_round_trip(
         monkeypatch.setattr(asyncpg.Connection, name, counted)
     found = await store.lock([(subject, f"r{n}") for n in range(count)], "m")
     assert len(sent) == 1
-    assert [standing.intent for standing in found] == ["m"] * count
+    assert [state.intent for state in found] == ["m"] * count
     assert found[0].creation_version is not None
-    assert {standing.creation_version for standing in found[1:]} <= {None}
+    assert {state.creation_version for state in found[1:]} <= {None}

@@ -98,7 +98,7 @@ async def _given_up(admin: Any) -> None:
             await admin.execute("SELECT pg_stat_clear_snapshot()")
 
 
-async def test_a_terminated_session_is_told_and_replaced(
+async def test_a_terminated_session_is_reported_and_replaced(
     store: PostgresStore, subject: Fragment, admin: Any
 ) -> None:
     await put(store, subject, "x", n=0)

@@ -14,7 +14,7 @@ import pytest
 
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
-from mediator.stores.conformance.scratch import Scratch, Subject
+from mediator.stores.conformance.scratch import Scratch, ScratchClass
 from mediator.stores.port import (
     RETENTION_S,
     Record,
@@ -26,6 +26,7 @@ from mediator.stores.port import (
 )
 from mediator.stores.postgres import PostgresStore, retention
 from mediator.stores.postgres.write.prepared import shape_of
+from tests.conformance.in_order import in_order
 from tests.conformance.real_stores import opened_apart
 from tests.faults.conditions import eventually
 
@@ -51,7 +52,7 @@ async def store(config: SystemConfig) -> AsyncIterator[PostgresStore]:
 
 
 @pytest.fixture
-async def subject(store: PostgresStore) -> AsyncIterator[Subject]:
+async def subject(store: PostgresStore) -> AsyncIterator[ScratchClass]:
     scratch = Scratch(store)
     yield await scratch.subject(
         Field("n", FieldType.INTEGER, index=True), Field("s", FieldType.STRING, group="side")
@@ -61,13 +62,13 @@ async def subject(store: PostgresStore) -> AsyncIterator[Subject]:
 
 @pytest.fixture
 async def other(store: PostgresStore) -> AsyncIterator[Any]:
-    """A session of somebody else's."""
+    """A session of another client."""
     connection = await asyncpg.connect(store.config.url)
     yield connection
     await connection.close()
 
 
-def write_of(subject: Subject, kind: WriteKind, remember: str | None = None) -> Write:
+def write_of(subject: ScratchClass, kind: WriteKind, remember: str | None = None) -> Write:
     what: dict[str, Any] = {} if kind is WriteKind.DELETE else {"values": {"n": 2}}
     return subject.writing(kind, "x", remember=remember, **what)
 
@@ -77,18 +78,20 @@ async def late(store: PostgresStore, write: Write) -> WriteResult:
     return result
 
 
-async def sql(store: PostgresStore, subject: Subject, statement: str, *arguments: Any) -> list[Any]:
-    """Run a statement on the table of the class, as somebody else."""
+async def sql(
+    store: PostgresStore, subject: ScratchClass, statement: str, *arguments: Any
+) -> list[Any]:
+    """Run a statement on the table of the class, in a session of another client."""
     text = statement.format(table=table_of(subject))
     rows: list[Any] = await store.use(lambda c: c.fetch(text, *arguments))
     return rows
 
 
-def table_of(subject: Subject) -> str:
+def table_of(subject: ScratchClass) -> str:
     return f'"{NAMESPACE}"."{subject.fragment.database}.{subject.fragment.class_name}"'
 
 
-async def bring_about(subject: Subject, state: str) -> dict[str, int]:
+async def set_up(subject: ScratchClass, state: str) -> dict[str, int]:
     """Make the record `x` what is wanted; returns the versions that stand."""
     if state == "never":
         return {}
@@ -102,13 +105,13 @@ async def waiting(store: PostgresStore, count: int) -> None:
     """Wait until so many statements on our tables wait for a lock."""
 
     async def there() -> bool:
-        asked = store.use(lambda c: c.fetchval(WAITING, f"%{NAMESPACE}%"))
-        return int(await asked) >= count
+        counted = store.use(lambda c: c.fetchval(WAITING, f"%{NAMESPACE}%"))
+        return int(await counted) >= count
 
     await eventually(there)
 
 
-async def told_of(store: PostgresStore, write: Write) -> list[Any]:
+async def changes_after(store: PostgresStore, write: Write) -> list[Any]:
     """Return what a write has left in the outbox and in the memory of operations."""
     outbox = f'SELECT FROM "{NAMESPACE}"._outbox WHERE change LIKE $1'
     kept = f'SELECT FROM "{NAMESPACE}"._operations WHERE operation = $1'
@@ -124,40 +127,40 @@ async def told_of(store: PostgresStore, write: Write) -> list[Any]:
     ("kind", "state"),
     [
         *((kind, state) for kind in WriteKind for state in ("live", "deleted", "reaped")),
-        *((kind, "never") for kind in WHOLE),  # others find no row, and do not wait for anybody
+        *((kind, "never") for kind in WHOLE),  # others find no row, and wait for no lock
     ],
 )
 async def test_a_fence_younger_than_the_snapshot_of_the_write(
     store: PostgresStore,
-    subject: Subject,
+    subject: ScratchClass,
     other: Any,
     kind: WriteKind,
     state: str,
     remember: str | None,
 ) -> None:
-    stands = await bring_about(subject, state)
+    versions = await set_up(subject, state)
     before, write = await subject.read("x"), write_of(subject, kind, remember)
-    gate = store.statements.lock(subject.fragment)
+    lock = store.statements.lock(subject.fragment)
     async with other.transaction():
-        await other.fetch(gate.text, *gate.arguments({"ids": ["x"]}))
+        await other.fetch(lock.text, *lock.arguments({"ids": ["x"]}))
         writing = asyncio.create_task(late(store, write))
         await waiting(store, 1)
         if state == "reaped":
             await sql(store, subject, "DELETE FROM {table} WHERE _deleted IS NOT NULL")
-            stands = {}
-        assert await store.fence(subject.fragment, "x", LOST) == stands
+            versions = {}
+        assert await store.fence(subject.fragment, "x", LOST) == versions
     absent = state == "reaped" and kind not in WHOLE
     assert (await writing).status is (Status.MISSING if absent else Status.FENCED)
     assert await subject.read("x") == before
-    assert await told_of(store, write) == []
+    assert await changes_after(store, write) == []
 
 
 @pytest.mark.parametrize("state", ["live", "deleted"])
 @pytest.mark.parametrize("kind", WriteKind)
 async def test_a_fence_ahead_of_the_write_in_the_queue_for_the_row(
-    store: PostgresStore, subject: Subject, other: Any, kind: WriteKind, state: str
+    store: PostgresStore, subject: ScratchClass, other: Any, kind: WriteKind, state: str
 ) -> None:
-    stands = await bring_about(subject, state)
+    versions = await set_up(subject, state)
     before, write = await subject.read("x"), write_of(subject, kind)
     async with other.transaction():
         await other.execute(f"SELECT FROM {table_of(subject)} FOR UPDATE")
@@ -165,15 +168,15 @@ async def test_a_fence_ahead_of_the_write_in_the_queue_for_the_row(
         await waiting(store, 1)
         writing = asyncio.create_task(late(store, write))
         await waiting(store, 2)
-    assert await fencing == stands
+    assert await fencing == versions
     assert (await writing).status is Status.FENCED
     assert await subject.read("x") == before
-    assert await told_of(store, write) == []
+    assert await changes_after(store, write) == []
 
 
 @pytest.mark.parametrize("kind", WHOLE)
 async def test_an_insertion_that_meets_a_fence_not_yet_committed(
-    store: PostgresStore, subject: Subject, other: Any, kind: WriteKind
+    store: PostgresStore, subject: ScratchClass, other: Any, kind: WriteKind
 ) -> None:
     async with other.transaction():
         await other.fetch(store.statements.fence(subject.fragment), "x", LOST)
@@ -185,7 +188,7 @@ async def test_an_insertion_that_meets_a_fence_not_yet_committed(
 
 @pytest.mark.parametrize("kind", WriteKind)
 async def test_writes_that_come_after_the_fence_of_an_absent_record(
-    store: PostgresStore, subject: Subject, kind: WriteKind
+    store: PostgresStore, subject: ScratchClass, kind: WriteKind
 ) -> None:
     assert await store.fence(subject.fragment, "x", LOST) == {}
     assert (await late(store, write_of(subject, kind))).status is Status.FENCED
@@ -207,9 +210,14 @@ async def test_writes_that_come_after_the_fence_of_an_absent_record(
     ],
 )
 async def test_a_fence_that_waits_for_the_write(
-    store: PostgresStore, subject: Subject, other: Any, kind: WriteKind, state: str, committed: bool
+    store: PostgresStore,
+    subject: ScratchClass,
+    other: Any,
+    kind: WriteKind,
+    state: str,
+    committed: bool,
 ) -> None:
-    stands, write = await bring_about(subject, state), write_of(subject, kind)
+    versions, write = await set_up(subject, state), write_of(subject, kind)
     before, plan = await subject.read("x"), store.statements.write(shape_of(write, LOST))
     transaction = other.transaction()
     await transaction.start()
@@ -221,7 +229,7 @@ async def test_a_fence_that_waits_for_the_write(
     await waiting(store, 1)
     assert not fencing.done()
     await (transaction.commit() if committed else transaction.rollback())
-    assert await fencing == (result.versions if committed else stands)
+    assert await fencing == (result.versions if committed else versions)
     assert (await subject.read("x") == before) is not committed
     assert (await late(store, write_of(subject, WriteKind.REPLACE))).status is Status.FENCED
 
@@ -229,7 +237,7 @@ async def test_a_fence_that_waits_for_the_write(
 # What becomes of fences
 
 
-async def test_no_write_takes_fences_away(store: PostgresStore, subject: Subject) -> None:
+async def test_no_write_takes_fences_away(store: PostgresStore, subject: ScratchClass) -> None:
     fragment = subject.fragment
     await subject.create("x", {"n": 1})
     await store.fence(fragment, "x", LOST)
@@ -258,17 +266,21 @@ async def test_no_write_takes_fences_away(store: PostgresStore, subject: Subject
     await store.lock([(fragment, "x")], "intent")
     await store.unlock([(fragment, "x")], "intent")
     await still_fenced("unlock")
-    born = 2**60
-    copy = Record("x", born, {"main": born, "side": born}, {"n": 7})
+    creation_version = 2**60
+    copy = Record(
+        "x", creation_version, {"main": creation_version, "side": creation_version}, {"n": 7}
+    )
     assert await store.absorb(fragment, [copy]) == [True]
     await still_fenced("absorb")
-    await store.forget(fragment, [("x", born)])
+    await store.forget(fragment, [("x", creation_version)])
     await still_fenced("forget")
     assert await store.absorb(fragment, [copy], force=True) == [True]
     await still_fenced("absorb by force")
 
 
-async def test_what_fences_make_is_no_record(store: PostgresStore, subject: Subject) -> None:
+async def test_a_fence_of_an_absent_record_is_not_read_as_a_record(
+    store: PostgresStore, subject: ScratchClass
+) -> None:
     for id_ in ("a", "b", "c"):
         await subject.create(id_, {"n": 1})
     await subject.delete("b")
@@ -277,14 +289,14 @@ async def test_what_fences_make_is_no_record(store: PostgresStore, subject: Subj
         await store.fence(subject.fragment, id_, LOST)
     assert await store.count(subject.fragment) == 2
     assert await store.scan(subject.fragment, None, 10) == whole
-    assert await store.ordered(subject.fragment, "n", descending=False, limit=10) == whole
+    assert await in_order(store, subject.fragment, "n") == whole
     assert await subject.read_all(["b", "x"]) == [None, None]
     assert await subject.read("a") == whole[0]
     assert (await store.record_states([(subject.fragment, "x")]))[0].creation_version is None
 
 
 async def test_fences_past_their_retention_go_with_the_next(
-    store: PostgresStore, subject: Subject
+    store: PostgresStore, subject: ScratchClass
 ) -> None:
     fragment, now = subject.fragment, time.time()
     await subject.create("x", {"n": 1})
@@ -303,9 +315,9 @@ async def test_fences_past_their_retention_go_with_the_next(
 
 
 async def test_a_fenced_tombstone_is_reaped_with_its_last_fence(
-    store: PostgresStore, subject: Subject
+    store: PostgresStore, subject: ScratchClass
 ) -> None:
-    await bring_about(subject, "deleted")
+    await set_up(subject, "deleted")
     await sql(store, subject, "UPDATE {table} SET _deleted = _deleted - interval '1 week'")
     for id_ in ("x", "y"):
         await store.fence(subject.fragment, id_, LOST)
@@ -323,9 +335,9 @@ async def _reaped(store: PostgresStore, now_s: float) -> int:
 
 
 async def test_a_fence_races_with_the_reaper(
-    store: PostgresStore, subject: Subject, other: Any
+    store: PostgresStore, subject: ScratchClass, other: Any
 ) -> None:
-    await bring_about(subject, "deleted")
+    await set_up(subject, "deleted")
     age = "UPDATE {table} SET _deleted = _deleted - interval '1 week'"
     await sql(store, subject, age)
     async with other.transaction():
@@ -341,8 +353,8 @@ async def test_a_fence_races_with_the_reaper(
     assert await _reaped(store, time.time()) == 0
 
 
-async def test_tables_that_were_made_without_the_columns(
-    config: SystemConfig, store: PostgresStore, subject: Subject
+async def test_tables_of_an_older_version_get_the_new_columns(
+    config: SystemConfig, store: PostgresStore, subject: ScratchClass
 ) -> None:
     await subject.create("x", {"n": 1})
     for later in ("_fences", "_intent", "_joint"):

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mediator.model.apply import Refused, apply_operator
+from mediator.model.apply import OperatorFailed, apply_operator
 from mediator.model.operators import APPLICABLE, Operator, OperatorCall, OperatorFailure
 from mediator.schema.tree import MISSING, Field
 from mediator.schema.types import SCALARS, FieldType
@@ -113,7 +113,7 @@ async def operand(store: PostgresStore) -> AsyncIterator[Fragment]:
 def _reference(field: Field, present: Any, call: OperatorCall) -> dict[str, Any] | OperatorFailure:
     try:
         value = apply_operator(field, present, call, datetime.now(UTC))
-    except Refused as refused:
+    except OperatorFailed as refused:
         return refused.failure
     return {} if value is MISSING else {field.name: value}
 

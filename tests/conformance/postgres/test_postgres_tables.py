@@ -17,6 +17,7 @@ from mediator.stores.port import (
     WriteKind,
 )
 from mediator.stores.postgres import PostgresStore
+from tests.conformance.in_order import in_order
 from tests.conformance.postgres.records import NAMESPACE, fragment_of, get, one, put, write
 
 
@@ -76,35 +77,11 @@ async def test_indexes_come_and_go(store: PostgresStore, admin: Any) -> None:
     long = ["a" * 5_000, "a" * 5_000 + "b", "a" * 400, "é" * 3_000]
     for i, text in enumerate(long):
         await put(store, indexed, str(i), s=text)
-    asked: dict[str, Any] = {"descending": True, "limit": 2}
-    top = await store.ordered(indexed, "s", **asked)
+    options: dict[str, Any] = {"descending": True, "limit": 2}
+    top = await in_order(store, indexed, "s", **options)
     assert [record.id for record in top] == ["3", "1"]
-    rest = await store.ordered(indexed, "s", after=(top[-1].values["s"], "1"), **asked)
+    rest = await in_order(store, indexed, "s", after=(top[-1].values["s"], "1"), **options)
     assert [record.id for record in rest] == ["0", "2"]
     await store.prepare(plain, indexed)
     assert await admin.fetchval(count) == before
-    with pytest.raises(StoreRefused):
-        await store.ordered(plain, "s", descending=False, limit=1)
     await store.drop(plain)
-
-
-@pytest.mark.parametrize("descending", [False, True])
-async def test_ordering_is_served_by_the_index(
-    config: SystemConfig, store: PostgresStore, admin: Any, descending: bool
-) -> None:
-    fragment = fragment_of(Field("n", FieldType.INTEGER, index=True))
-    await store.prepare(fragment)
-    calls = [write(fragment, f"{i}", WriteKind.CREATE, values={"n": i % 7}) for i in range(200)]
-    await store.write(calls)
-    statement = store.statements.ordered(fragment, "n", ("n",), descending, 2)
-    arguments = statement.arguments({"after": "5", "value": 3, "limit": 10})
-
-    async def explain(connection: Any) -> str:
-        return "\n".join(r[0] for r in await connection.fetch(f"EXPLAIN {text}", *arguments))
-
-    text = statement.text
-    plan = await store.use(explain)
-    index = f"Index Scan{' Backward' if descending else ''} using"
-    assert index in plan
-    assert "Seq Scan" not in plan
-    await store.drop(fragment)

@@ -47,10 +47,10 @@ async def store(config: SystemConfig, server: Server) -> AsyncIterator[RedisStor
 
 @pytest.fixture
 async def fragment(store: RedisStore) -> AsyncIterator[Fragment]:
-    made = Fragment("redis", "db", f"c{uuid4().hex[:8]}", FIELDS, GROUPS)
-    await store.prepare(made)
-    yield made
-    await store.drop(made)
+    created = Fragment("redis", "db", f"c{uuid4().hex[:8]}", FIELDS, GROUPS)
+    await store.prepare(created)
+    yield created
+    await store.drop(created)
 
 
 @pytest.fixture

@@ -76,8 +76,8 @@ async def value_of(store: RedisStore, fragment: Fragment, id_: str, name: str) -
     return record.values.get(name, MISSING)
 
 
-async def keys_of(server: Server, config: SystemConfig, part: str) -> list[bytes]:
-    return [key async for key in server.scan_iter(f"{{{config.namespace}:*{part}*", count=1000)]
+async def keys_of(server: Server, config: SystemConfig, pattern: str) -> list[bytes]:
+    return [key async for key in server.scan_iter(f"{{{config.namespace}:*{pattern}*", count=1000)]
 
 
 async def outbox(

@@ -13,7 +13,7 @@ import redis.asyncio
 from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
-from mediator.stores.conformance.scratch import Scratch, Subject
+from mediator.stores.conformance.scratch import Scratch, ScratchClass
 from mediator.stores.port import Fragment, LogEntry, StoreTimeout, SystemConfig
 from mediator.stores.redis import RedisStore, outbox, retention
 
@@ -51,7 +51,7 @@ async def store(config: SystemConfig, server: Server) -> AsyncIterator[RedisStor
 
 
 @pytest.fixture
-async def subject(store: RedisStore, stream: str, server: Server) -> AsyncIterator[Subject]:
+async def subject(store: RedisStore, stream: str, server: Server) -> AsyncIterator[ScratchClass]:
     await server.delete(stream)
     scratch = Scratch(store)
     yield await scratch.subject(*FIELDS)
@@ -67,13 +67,15 @@ def of(fragment: Fragment) -> Any:
     return lambda _, class_name: fragment if class_name == fragment.class_name else None
 
 
-async def entries(subject: Subject, after: str | None = None, limit: int = 1_000) -> list[LogEntry]:
+async def entries(
+    subject: ScratchClass, after: str | None = None, limit: int = 1_000
+) -> list[LogEntry]:
     store: Any = subject.store
     some: list[LogEntry] = await store.changes("0", after, limit, of(subject.fragment))
     return some
 
 
-async def test_each_partition_has_a_log_and_its_objects_are_told_there(
+async def test_each_partition_has_a_log_with_the_changes_of_its_objects(
     config: SystemConfig, server: Server
 ) -> None:
     store = RedisStore(replace(config, namespace=f"{config.namespace}p", partitions=3))
@@ -99,7 +101,9 @@ async def test_each_partition_has_a_log_and_its_objects_are_told_there(
     await server.delete(*(f"{{{config.namespace}p:{p}}}:outbox" for p in range(3)))
 
 
-async def test_collections_are_told_whole_whatever_touches_them(subject: Subject) -> None:
+async def test_changes_contain_whole_collections(
+    subject: ScratchClass,
+) -> None:
     await subject.create("x", {"l": ["a"], "t": [1], "m": {}, "n": 1})
     push, add = OperatorCall("l", Operator.PUSH, "b"), OperatorCall("t", Operator.ADD_TO_SET, 9)
     await subject.update("x", operators=(push, add))
@@ -120,8 +124,8 @@ async def test_collections_are_told_whole_whatever_touches_them(subject: Subject
     ]
 
 
-async def test_entries_that_are_none_of_ours_are_passed_over(
-    subject: Subject, server: Server, stream: str, caplog: pytest.LogCaptureFixture
+async def test_entries_of_other_programs_are_skipped(
+    subject: ScratchClass, server: Server, stream: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     own = subject.fragment
     what = f"{own.database}/{own.class_name}/main/update"
@@ -143,8 +147,8 @@ async def test_entries_that_are_none_of_ours_are_passed_over(
     assert "somebody" not in caplog.text
 
 
-async def test_a_broken_text_is_not_told_as_null(
-    subject: Subject, server: Server, stream: str
+async def test_a_broken_text_does_not_become_null(
+    subject: ScratchClass, server: Server, stream: str
 ) -> None:
     own = subject.fragment
     what = f"{own.database}/{own.class_name}/main/update"
@@ -155,7 +159,7 @@ async def test_a_broken_text_is_not_told_as_null(
 
 
 async def test_stream_ids_of_any_length_keep_their_order(
-    subject: Subject, server: Server, stream: str
+    subject: ScratchClass, server: Server, stream: str
 ) -> None:
     largest = 2**64 - 1
     ids = ["1-0", "1-9", "1-10", "9-1", "10-0", f"10-{largest}", f"{largest}-0"]
@@ -170,8 +174,8 @@ async def test_stream_ids_of_any_length_keep_their_order(
     await server.delete(stream)
 
 
-async def test_trimming_is_exact_and_stops_at_what_is_young(
-    subject: Subject, server: Server, stream: str, monkeypatch: pytest.MonkeyPatch
+async def test_trimming_is_exact_and_stops_at_recent_entries(
+    subject: ScratchClass, server: Server, stream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store: Any = subject.store
     monkeypatch.setattr(retention, "TRIMMED_AT_ONCE", 100)
@@ -193,7 +197,7 @@ async def test_trimming_is_exact_and_stops_at_what_is_young(
 
 
 async def test_after_an_answer_that_took_too_long_less_is_requested(
-    subject: Subject, monkeypatch: pytest.MonkeyPatch
+    subject: ScratchClass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await subject.write_all([subject.creation(f"{i}", {"n": i}) for i in range(30)])
     store: Any = subject.store
@@ -218,18 +222,18 @@ async def test_after_an_answer_that_took_too_long_less_is_requested(
 
 
 async def test_large_entries_come_few_at_a_time(
-    subject: Subject, monkeypatch: pytest.MonkeyPatch
+    subject: ScratchClass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for i in range(12):
         await subject.create(f"{i}", {"s": "x" * 1_000_000})
     counts: list[int] = []
     ranged = outbox.StreamLogs.entries
 
-    async def noting(logs: Any, name: str, after: str | None, count: int) -> Any:
+    async def recording(logs: Any, name: str, after: str | None, count: int) -> Any:
         counts.append(count)
         return await ranged(logs, name, after, count)
 
-    monkeypatch.setattr(outbox.StreamLogs, "entries", noting)
+    monkeypatch.setattr(outbox.StreamLogs, "entries", recording)
     for _ in range(2):
         summary = [
             e.change for e in await entries(subject) if e.change and e.change.group == "main"

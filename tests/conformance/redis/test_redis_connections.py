@@ -52,7 +52,7 @@ async def test_scripts_the_server_forgot_are_loaded_again(
     assert await value_of(store, fragment, "a", "hits") == 18
 
 
-async def test_a_lost_connection_is_made_again(
+async def test_a_lost_connection_is_opened_again(
     config: SystemConfig, opened: Opened, fragment: Fragment, server: Server
 ) -> None:
     store = await opened(url=with_options(config, client_name="to_be_lost"))

@@ -20,6 +20,7 @@ from mediator.stores.port import (
     WriteKind,
 )
 from mediator.stores.redis import RedisStore
+from tests.conformance.in_order import in_order
 from tests.conformance.redis.records import (
     FLOATS,
     INT64,
@@ -70,8 +71,8 @@ async def test_an_index_orders_exactly(
     for descending in (False, True):
         found: list[str] = []
         after = None
-        while page := await store.ordered(
-            fragment, name, descending=descending, limit=7, after=after
+        while page := await in_order(
+            store, fragment, name, descending=descending, limit=7, after=after
         ):
             found += [record.id for record in page]
             after = (page[-1].values.get(name, MISSING), page[-1].id)
@@ -93,7 +94,7 @@ async def test_indexes_follow_every_kind_of_write(
             write(fragment, "d", WriteKind.DELETE),
         ]
     )
-    order = await store.ordered(fragment, "hits", descending=False, limit=10)
+    order = await in_order(store, fragment, "hits", limit=10)
     assert [record.id for record in order] == ["b", "c", "a"]
     for name in INDEXED:
         keys = await keys_of(server, config, f"{fragment.class_name}:i.{name}")
@@ -110,8 +111,8 @@ async def test_preparing_fills_a_new_index_and_removes_an_old_one(
     await store.write([put(without, f"{n}", hits=-n) for n in range(1000)])
     assert await keys_of(server, config, f"{fragment.class_name}:i.") == []
     with pytest.raises(StoreRefused):
-        await store.ordered(without, "hits", descending=False, limit=1)
+        await in_order(store, without, "hits", limit=1)
     for _ in range(2):
         await store.prepare(fragment, without)
-        found = await store.ordered(fragment, "hits", descending=False, limit=1000, fields=())
+        found = await in_order(store, fragment, "hits", limit=1000, fields=())
         assert [int(record.id) for record in found] == list(range(999, -1, -1))

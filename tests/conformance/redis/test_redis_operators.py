@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mediator.model.apply import Refused, apply_operator
+from mediator.model.apply import OperatorFailed, apply_operator
 from mediator.model.operators import APPLICABLE, Operator, OperatorCall
 from mediator.schema.tree import MISSING
 from mediator.schema.types import FieldType, Value
@@ -48,7 +48,7 @@ async def agree(
         expected: Any
         try:
             expected = apply_operator(FIELDS[name], value, call, datetime.now(UTC))
-        except Refused as refused:
+        except OperatorFailed as refused:
             expected = refused.failure
         refusal = result.status is Status.REFUSED
         found = result.failure if refusal else result.values.get(name, MISSING)

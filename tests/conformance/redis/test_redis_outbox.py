@@ -12,7 +12,7 @@ from mediator.stores.port import (
     WriteKind,
 )
 from mediator.stores.redis import RedisStore
-from mediator.stores.redis.layout import Layouts
+from mediator.stores.redis.layout import Layout
 from tests.conformance.redis.records import (
     GROUPS,
     Server,
@@ -86,6 +86,6 @@ async def test_updates_in_one_call_trim_the_outbox_and_keep_their_order(
     assert trimmed == config.partitions
     assert sorted(added) == sorted(call.operation for call in calls)
     for partition in range(config.partitions):
-        at = Layouts(config).of(fragment).partition
+        at = Layout(fragment, config).partition
         own = [call.operation for call in calls if at(call.id) == partition]
         assert [operation for operation in added if operation in own] == own

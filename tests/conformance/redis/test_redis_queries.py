@@ -25,7 +25,7 @@ from mediator.model.filters import (
 )
 from mediator.model.query import OrderBy
 from mediator.stores.port import (
-    Access,
+    AccessPath,
     Queryable,
     SearchRequest,
     StoreRefused,
@@ -63,7 +63,7 @@ async def population(redis_config: SystemConfig) -> AsyncIterator[Population]:
 
 @MANY
 @given(LEAVES | FILTERS, ORDERS, st.integers(1, 60), st.integers(0, 1000))
-async def test_it_answers_as_plain_values_do(
+async def test_searches_agree_with_the_oracle(
     population: Population,
     filter_: Filter,
     order: tuple[OrderBy, ...],
@@ -87,7 +87,7 @@ async def test_conditions_on_one_index_are_taken_together(
     await check(population, filter_, order, limit=limit, after=after)
 
 
-def test_it_is_queryable(population: Population) -> None:
+def test_the_store_is_queryable(population: Population) -> None:
     assert isinstance(population.store, Queryable)
 
 
@@ -104,38 +104,44 @@ BY_N_DOWN = (OrderBy(("n",), descending=True),)
 @pytest.mark.parametrize(
     ("filter_", "order", "pushed", "access", "ordered"),
     [
-        (None, (), None, Access.INDEX, True),
-        (None, BY_N, None, Access.INDEX, True),
-        (None, (*BY_N_DOWN, OrderBy(ID, descending=True)), None, Access.INDEX, True),
-        (None, (*BY_N_DOWN, OrderBy(ID)), None, Access.CLIENT_SCAN, False),
-        (None, (OrderBy(("k",)),), None, Access.CLIENT_SCAN, False),
-        (K_IS_1, (), None, Access.CLIENT_SCAN, True),
-        (K_IS_1, BY_N, None, Access.CLIENT_SCAN, True),
-        (Not(N_IS_1), (), None, Access.CLIENT_SCAN, True),
-        (Or((N_IS_1, N_FROM_1)), (), None, Access.CLIENT_SCAN, True),
-        (Like(("s",), "a%b"), (), None, Access.CLIENT_SCAN, True),
-        (N_IS_1, (), N_IS_1, Access.INDEX, True),
-        (N_IS_1, BY_N_DOWN, N_IS_1, Access.INDEX, True),
-        (N_IS_1, (OrderBy(("s",)),), N_IS_1, Access.INDEX, False),
-        (N_FROM_1, (), N_FROM_1, Access.INDEX, False),
-        (N_FROM_1, BY_N, N_FROM_1, Access.INDEX, True),
-        (And((N_FROM_1, K_IS_1, N_TO_9)), BY_N, And((N_FROM_1, N_TO_9)), Access.INDEX, True),
-        (And((N_FROM_1, S_AMONG)), BY_N, S_AMONG, Access.INDEX, False),
-        (And((N_IS_1, S_AMONG)), (), N_IS_1, Access.INDEX, True),
-        (And((S_AMONG, Between(("n",), 1, 2))), (), S_AMONG, Access.INDEX, False),
-        (And((Exists(("s",)), N_FROM_1)), (), N_FROM_1, Access.INDEX, False),
-        (Not(Exists(("n",))), (), Not(Exists(("n",))), Access.INDEX, True),
-        (And((N_IS_1, ID_IS_A)), (), ID_IS_A, Access.KEYS, True),
-        (In(ID, ("b", "a")), BY_N, In(ID, ("b", "a")), Access.KEYS, False),
-        (Compare(Comparison.GT, ID, "a"), (), Compare(Comparison.GT, ID, "a"), Access.INDEX, True),
+        (None, (), None, AccessPath.INDEX, True),
+        (None, BY_N, None, AccessPath.INDEX, True),
+        (None, (*BY_N_DOWN, OrderBy(ID, descending=True)), None, AccessPath.INDEX, True),
+        (None, (*BY_N_DOWN, OrderBy(ID)), None, AccessPath.CLIENT_SCAN, False),
+        (None, (OrderBy(("k",)),), None, AccessPath.CLIENT_SCAN, False),
+        (K_IS_1, (), None, AccessPath.CLIENT_SCAN, True),
+        (K_IS_1, BY_N, None, AccessPath.CLIENT_SCAN, True),
+        (Not(N_IS_1), (), None, AccessPath.CLIENT_SCAN, True),
+        (Or((N_IS_1, N_FROM_1)), (), None, AccessPath.CLIENT_SCAN, True),
+        (Like(("s",), "a%b"), (), None, AccessPath.CLIENT_SCAN, True),
+        (N_IS_1, (), N_IS_1, AccessPath.INDEX, True),
+        (N_IS_1, BY_N_DOWN, N_IS_1, AccessPath.INDEX, True),
+        (N_IS_1, (OrderBy(("s",)),), N_IS_1, AccessPath.INDEX, False),
+        (N_FROM_1, (), N_FROM_1, AccessPath.INDEX, False),
+        (N_FROM_1, BY_N, N_FROM_1, AccessPath.INDEX, True),
+        (And((N_FROM_1, K_IS_1, N_TO_9)), BY_N, And((N_FROM_1, N_TO_9)), AccessPath.INDEX, True),
+        (And((N_FROM_1, S_AMONG)), BY_N, S_AMONG, AccessPath.INDEX, False),
+        (And((N_IS_1, S_AMONG)), (), N_IS_1, AccessPath.INDEX, True),
+        (And((S_AMONG, Between(("n",), 1, 2))), (), S_AMONG, AccessPath.INDEX, False),
+        (And((Exists(("s",)), N_FROM_1)), (), N_FROM_1, AccessPath.INDEX, False),
+        (Not(Exists(("n",))), (), Not(Exists(("n",))), AccessPath.INDEX, True),
+        (And((N_IS_1, ID_IS_A)), (), ID_IS_A, AccessPath.KEYS, True),
+        (In(ID, ("b", "a")), BY_N, In(ID, ("b", "a")), AccessPath.KEYS, False),
+        (
+            Compare(Comparison.GT, ID, "a"),
+            (),
+            Compare(Comparison.GT, ID, "a"),
+            AccessPath.INDEX,
+            True,
+        ),
     ],
 )
-def test_it_chooses_the_index_that_leaves_least(
+def test_the_most_selective_index_is_chosen(
     population: Population,
     filter_: Filter | None,
     order: tuple[OrderBy, ...],
     pushed: Filter | None,
-    access: Access,
+    access: AccessPath,
     ordered: bool,
 ) -> None:
     plan = population.store.pushdown(population.fragment, filter_, order)
@@ -144,8 +150,8 @@ def test_it_chooses_the_index_that_leaves_least(
 
 
 async def test_more_values_than_one_script_looks_for(population: Population) -> None:
-    wanted = (*range(100, 100 + 2 * MOST_INTERVALS), 9, 10)
-    filter_ = In(("n",), wanted)
+    values = (*range(100, 100 + 2 * MOST_INTERVALS), 9, 10)
+    filter_ = In(("n",), values)
     await check(population, filter_, BY_N_DOWN, limit=3, after=5)
     assert population.store.pushdown(population.fragment, filter_, BY_N).residual is None
 
@@ -174,7 +180,7 @@ async def test_a_search_without_time_is_too_costly(population: Population) -> No
         )
 
 
-async def test_fields_are_brought_as_asked_for(population: Population) -> None:
+async def test_fields_are_returned_as_requested(population: Population) -> None:
     for filter_ in (N_FROM_1, ID_IS_A, None):
         find = SearchRequest(population.fragment, filter_, (), 5, fields=("tags", "n"))
         page = await population.store.find(find)

@@ -21,7 +21,7 @@ from tests.conformance.redis.records import (
 )
 
 
-async def test_a_full_server_refuses_and_nothing_is_done(
+async def test_a_full_server_refuses_a_write_and_applies_nothing(
     store: RedisStore, fragment: Fragment, server: Server
 ) -> None:
     await only(store, put(fragment, "a", hits=1, tags=["x"]))

@@ -14,7 +14,7 @@ from mediator.stores.port import (
     WriteKind,
 )
 from mediator.stores.redis import RedisStore
-from mediator.stores.redis.layout import Layouts
+from mediator.stores.redis.layout import Layout
 from mediator.stores.redis.write.batches import MOST_WRITES
 from tests.conformance.redis.records import (
     FIELDS,
@@ -119,15 +119,15 @@ async def test_intents_on_many_records_are_few_calls(
     keys = [(fragment, id_) for id_ in ids]
     before = await scripts_called(server)
     locked = await store.lock(keys, "m")
-    at = Counter(map(Layouts(config).of(fragment).partition, ids))
+    at = Counter(map(Layout(fragment, config).partition, ids))
     most = sum(-(-count // MOST_WRITES) for count in at.values())
     assert await scripts_called(server) - before == most < len(ids)
-    for id_, standing in zip(ids, locked, strict=True):
+    for id_, state in zip(ids, locked, strict=True):
         result = there.get(id_)
         known = (result.creation_version, result.versions) if result else (None, {})
-        assert (standing.intent, standing.creation_version, standing.versions) == ("m", *known)
+        assert (state.intent, state.creation_version, state.versions) == ("m", *known)
     await store.unlock(keys[1:], "m")
-    assert [standing.intent for standing in await store.lock(keys, "n")] == [
+    assert [state.intent for state in await store.lock(keys, "n")] == [
         "m",
         *["n"] * (len(ids) - 1),
     ]

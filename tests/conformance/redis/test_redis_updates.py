@@ -20,7 +20,8 @@ from mediator.stores.port import (
     WriteResult,
 )
 from mediator.stores.redis import RedisStore
-from mediator.stores.redis.layout import Layouts
+from mediator.stores.redis.layout import Layout
+from tests.conformance.in_order import in_order
 from tests.conformance.redis.records import (
     GROUPS,
     Opened,
@@ -37,7 +38,7 @@ STORED: list[Any] = [MISSING, None, 0, 7, -3, 10**15, 2**53 + 1, 2**63 - 1, -(2*
 
 
 @pytest.mark.parametrize("argument", [0, 22, -9, 10**16, None])
-async def test_an_update_by_itself_does_what_the_other_script_does(
+async def test_the_update_script_has_the_same_effect_as_the_general_script(
     store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig, argument: Any
 ) -> None:
     """One change of one group takes a way of its own; None sets the field, others add to it."""
@@ -60,7 +61,7 @@ async def test_an_update_by_itself_does_what_the_other_script_does(
                 assert record.versions["hits"] > record.versions["main"]
             summary.append((result.status, result.values, result.failure, record.values))
         assert summary[0] == summary[1], hits
-    order = await store.ordered(fragment, "hits", descending=False, limit=100)
+    order = await in_order(store, fragment, "hits")
     found = {way: [r.id[5:] for r in order if r.id.startswith(way)] for way in ("alone", "other")}
     assert found["alone"] == found["other"]
     assert len(found["alone"]) == len(STORED)
@@ -110,7 +111,7 @@ async def test_updates_in_one_call_do_what_the_other_script_does(
     """Rows go one way until one takes more, whatever that is, and from there on another one."""
     store = await opened(partitions=1)
     await store.prepare(fragment)
-    prefix = Layouts(replace(config, partitions=1)).of(fragment).prefixes[0]
+    prefix = Layout(fragment, replace(config, partitions=1)).prefixes[0]
     numbers = range(len(KINDS))
     for special in numbers:
         order = [0, special, 0, special, *numbers[1:]]
@@ -127,7 +128,7 @@ async def test_updates_in_one_call_do_what_the_other_script_does(
             answers = [(r.status, r.values, r.failure, r.intent) for r in results]
             summary.append((answers, [r and r.values for r in records]))
         assert summary[0] == summary[1], KINDS[special]
-    listed = await store.ordered(fragment, "hits", descending=False, limit=10_000)
+    listed = await in_order(store, fragment, "hits", limit=10_000)
     quick, other = of_ways([(record.id, record.values.get("hits")) for record in listed])
     assert quick == other
     entries = [f for f in await outbox(server, config, fragment) if f[b"what"].endswith(b"/update")]
@@ -181,7 +182,7 @@ def lasting(entry: dict[bytes, bytes]) -> dict[bytes, bytes]:
     return {name: text for name, text in entry.items() if name not in varying}
 
 
-async def test_an_update_by_itself_is_kept_from_what_is_locked_missing_or_ahead_of_the_clock(
+async def test_the_update_script_rejects_locked_missing_and_future_records(
     store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
 ) -> None:
     hit = OperatorCall("hits", Operator.INC, 1)

@@ -16,7 +16,7 @@ __all__ = ["Server", "running"]
 
 
 class Server:
-    """A Redis of the test's own, whose end the test decides on."""
+    """A Redis of the test's own, which the test stops or kills."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -51,7 +51,7 @@ class Server:
 
     @property
     def log(self) -> Path:
-        """The append-only file, what it holds since it was last written anew."""
+        """The append-only file since its last rewrite."""
         (file,) = self.directory.rglob("appendonly.aof.*.incr.aof")
         return file
 

@@ -43,7 +43,7 @@ async def replicas(
                 yield one.data, two.data, database
 
 
-async def test_what_one_replica_acknowledges_is_taken_back_from_the_others_readers(
+async def test_a_write_by_one_replica_invalidates_results_cached_by_the_other(
     replicas: tuple[str, str, str],
 ) -> None:
     one, two, database = replicas

@@ -1,4 +1,4 @@
-"""Embedded stores that die are started again by the service that runs them."""
+"""Embedded stores that were killed are restarted by the service that runs them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from tests.faults.caching.wire import Connection
+from tests.faults.caching.http_client import Connection
 from tests.faults.conditions import eventually
 from tests.faults.service import Service
 from tests.faults.stores import KINDS, Stores
@@ -32,7 +32,7 @@ async def works(service: Service, class_name: str) -> bool:
     return await put(service, class_name, "after") in (200, 201)
 
 
-async def test_dead_stores_are_started_again() -> None:
+async def test_killed_stores_are_restarted() -> None:
     data_dir = Path(tempfile.mkdtemp(prefix="portolan-revival-"))
     try:
         async with Service.embedded(data_dir, "--durability", "full").running() as service:

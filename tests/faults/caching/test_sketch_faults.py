@@ -1,4 +1,4 @@
-"""The sketch in Redis when the server, its data, or a client is gone in the middle of things."""
+"""The sketch in Redis when the server, its data, or a client is lost during operations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 
 from mediator.stores.port import SystemConfig
 from sketch.filter.shape import FilterShape
-from sketch.protocol.port import Partition, SketchLimits, SketchUnavailable, Snapshot
+from sketch.protocol.port import FilterSnapshot, Partition, SketchLimits, SketchUnavailable
 from sketch.redis.server import RedisSketch
 from tests.faults.caching.redis_server import Server, running
 from tests.faults.conditions import eventually
@@ -44,7 +44,7 @@ async def sketch(server: Server) -> AsyncIterator[RedisSketch]:
     await sketch.close()
 
 
-async def assert_lost(sketch: RedisSketch, before: Snapshot) -> None:
+async def assert_lost(sketch: RedisSketch, before: FilterSnapshot) -> None:
     after = await sketch.snapshot([PARTITION])
     assert after.revalidate_all
     assert after.generation != before.generation
@@ -52,7 +52,7 @@ async def assert_lost(sketch: RedisSketch, before: Snapshot) -> None:
     assert (await sketch.report_read(PARTITION, [A], 10.0)).ttl_us == 0
 
 
-async def hand_out(sketch: RedisSketch) -> Snapshot:
+async def hand_out(sketch: RedisSketch) -> FilterSnapshot:
     assert (await sketch.report_read(PARTITION, [A], 60.0)).ttl_us
     return await sketch.snapshot([PARTITION])
 
@@ -76,7 +76,7 @@ async def test_a_restart_that_lost_nothing_counts_as_a_loss(
     await assert_lost(sketch, before)
 
 
-async def test_an_older_file_that_was_put_back(server: Server, sketch: RedisSketch) -> None:
+async def test_a_restored_older_file_counts_as_a_loss(server: Server, sketch: RedisSketch) -> None:
     old = server.log.read_bytes()
     before = await hand_out(sketch)
     server.stop()
@@ -102,19 +102,21 @@ async def test_a_script_cut_off_in_the_file_has_no_effect(
             assert keys == []
 
 
-@pytest.mark.parametrize("told_by_another", [False, True])
-async def test_all_keys_deleted(server: Server, sketch: RedisSketch, told_by_another: bool) -> None:
+@pytest.mark.parametrize("noticed_by_another", [False, True])
+async def test_all_keys_deleted(
+    server: Server, sketch: RedisSketch, noticed_by_another: bool
+) -> None:
     before = await hand_out(sketch)
     async with Redis.from_url(server.url) as redis:
         await redis.flushall()
-    if told_by_another:
+    if noticed_by_another:
         other = RedisSketch(server.url, LONG, SHAPE, timeout_s=20.0)
         await assert_lost(other, before)
         await other.close()
     await assert_lost(sketch, before)
 
 
-async def test_a_loss_is_over_once_every_copy_has_died(server: Server) -> None:
+async def test_after_a_loss_the_sketch_recovers_once_every_copy_has_expired(server: Server) -> None:
     sketch = RedisSketch(server.url, SHORT, SHAPE, timeout_s=20.0)
 
     async def all_is_well() -> bool:
@@ -167,7 +169,7 @@ async def test_a_server_that_evicts_keys_is_refused(server: Server) -> None:
     await sketch.close()
 
 
-async def test_a_server_whose_memory_is_full_takes_nothing_by_halves(server: Server) -> None:
+async def test_a_server_whose_memory_is_full_applies_no_step_partially(server: Server) -> None:
     sketch = RedisSketch(server.url, LONG, SHAPE, timeout_s=20.0)
     await sketch.create(PARTITION)
     await hand_out(sketch)
@@ -206,7 +208,7 @@ asyncio.run(write())
 
 @contextmanager
 def writing(url: str, lease_s: float, *keys: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a writer that has begun, and is killed before it ends."""
+    """Run a writer that is killed between `begin` and `end`."""
     arguments = [sys.executable, "-c", _WRITER, url, str(lease_s), *PARTITION, *keys]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     process = subprocess.Popen(
@@ -251,15 +253,15 @@ async def _until_answered(call: Callable[[], Awaitable[object]]) -> None:
 
 
 async def test_a_connection_cut_at_any_time_leaks_nothing(redis_config: SystemConfig) -> None:
-    """Callers cannot tell what has been taken, tell it again, and nothing is taken twice."""
+    """Callers do not know which calls were applied, repeat them, and none is applied twice."""
     partition = Partition("news", f"c{os.getpid()}")
     sketch = RedisSketch(redis_config.url, SHORT, SHAPE, "test:cut", timeout_s=20.0)
     keys = [f"articles/{n}#g" for n in range(20)]
     await sketch.create(partition)
 
     async def writer(number: int) -> None:
-        for turn in range(10):
-            token, key = f"{number}.{turn}", keys[(number + turn) % len(keys)]
+        for step in range(10):
+            token, key = f"{number}.{step}", keys[(number + step) % len(keys)]
             await _until_answered(partial(sketch.report_read, partition, [key], 0.3))
             await _until_answered(partial(sketch.begin, partition, [key], token))
             await _until_answered(partial(sketch.end, partition, token, {}))

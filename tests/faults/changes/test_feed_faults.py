@@ -17,7 +17,7 @@ import pytest
 
 from mediator.embedded.redis import EmbeddedRedis
 from mediator.stores.port import SystemConfig
-from tests.faults.caching.wire import Connection, Unanswered, Unreachable
+from tests.faults.caching.http_client import Connection, Unanswered, Unreachable
 from tests.faults.conditions import eventually
 from tests.faults.service import Service
 from tests.faults.stores import KINDS, OwnStores, Stores
@@ -93,7 +93,7 @@ async def feed_of(service: Service, after: str = "beginning") -> list[dict[str, 
         while True:
             path = f"/v1/shop/changes?after={after}&limit=500"
             answer = await http.request("GET", path)
-            if answer.status == 410:  # the feed began a new life meanwhile
+            if answer.status == 410:  # the feed got a new generation meanwhile
                 return await feed_of(service)
             assert answer.status == 200, answer
             page = answer.json()
@@ -123,14 +123,14 @@ async def values_of(service: Service) -> dict[tuple[str, str], float]:
 
 
 async def is_complete(service: Service) -> bool:
-    """Whether the last change of every object tells its value."""
-    told = {(c["class"], c["object"]): c["after"]["n"] for c in await feed_of(service)}
-    return told == await values_of(service)
+    """Whether the last change of every object has its current value."""
+    last = {(c["class"], c["object"]): c["after"]["n"] for c in await feed_of(service)}
+    return last == await values_of(service)
 
 
 def check(changes: list[dict[str, Any]], values: dict[tuple[str, str], float]) -> None:
-    """Each value from 0 to the last one is told once, with rising versions."""
-    assert len({c["id"] for c in changes}) == len(changes), "a change is told twice"
+    """Each value from 0 to the last one is in it once, with rising versions."""
+    assert len({c["id"] for c in changes}) == len(changes), "a change is there twice"
     objects = defaultdict(list)
     for change in changes:
         objects[change["class"], change["object"]].append(change)
@@ -169,8 +169,8 @@ async def _beyond(writers: Writers, count: int) -> bool:
 
 
 @pytest.mark.timeout(400)
-async def test_the_feed_is_complete_after_stores_died(data_dir: Path) -> None:
-    """The Redis that dies is the feed's own as well, the PostgreSQL that of the catalogue."""
+async def test_the_feed_is_complete_after_stores_were_killed(data_dir: Path) -> None:
+    """The Redis that is killed is the feed's own as well, the PostgreSQL that of the catalogue."""
     stores = OwnStores(data_dir)
     with stores.running():
         configs = stores.configs()
@@ -184,7 +184,7 @@ async def test_the_feed_is_complete_after_stores_died(data_dir: Path) -> None:
             try:
                 for system in KINDS:
                     await _advance(writers)
-                    with stores.dead(system):
+                    with stores.killed(system):
                         await eventually(partial(_refused, service, system))
                 await _advance(writers)
             finally:
@@ -222,7 +222,7 @@ async def falling(
     postgresql_config: SystemConfig,
     mongodb_config: SystemConfig,
 ) -> AsyncIterator[tuple[Service, EmbeddedRedis]]:
-    """A service whose coordination Redis, and only that one, can be made to fall back."""
+    """A service whose coordination Redis, and only that one, can be restored to an older state."""
     server = EmbeddedRedis(data_dir / "coordination", "second")
     endpoint = await asyncio.to_thread(server.start)
     configs = (redis_config, postgresql_config, mongodb_config)
@@ -238,7 +238,7 @@ async def falling(
 
 
 @pytest.mark.timeout(300)
-async def test_a_redis_that_falls_back_gets_everything_again(
+async def test_a_redis_restored_to_an_older_state_gets_all_changes_again(
     falling: tuple[Service, EmbeddedRedis], data_dir: Path
 ) -> None:
     service, server = falling

@@ -1,4 +1,4 @@
-"""Replicas that are killed, stalled or cut off under load: no answer is older than it says."""
+"""Replicas that are killed, stalled or cut off under load: no answer is older than it states."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mediator.stores.port import SystemConfig
-from tests.faults.caching.wire import Answer, Connection, Unanswered, Unreachable
+from tests.faults.caching.http_client import Answer, Connection, Unanswered, Unreachable
 from tests.faults.conditions import eventually
 from tests.faults.holding import Holding, proxied
 from tests.faults.service import Service
@@ -49,7 +49,7 @@ class Load:
 
     def __init__(self, replicas: Sequence[Service]) -> None:
         self._replicas = replicas
-        self._chance = random.Random(5)
+        self._rng = random.Random(5)
         self._acknowledged: dict[tuple[str, str], list[float]] = {}
         self.refused: set[Service] = set()
         self.samples = 0
@@ -64,7 +64,7 @@ class Load:
     async def write(self) -> None:
         """Count up until the end; a field of one system each time."""
         while not self.ended:
-            figure = (f"a{self._chance.randrange(OBJECTS)}", self._chance.choice(("hits", "likes")))
+            figure = (f"a{self._rng.randrange(OBJECTS)}", self._rng.choice(("hits", "likes")))
             id_, field = figure
             replica = self._any()
             patch = f"articles/{id_}", {field: {"inc": 1}}, UPDATE
@@ -75,13 +75,13 @@ class Load:
                 self.refused.add(replica)
 
     async def sample(self) -> None:
-        """Read until the end, and hold what the view answers against what it says."""
+        """Read until the end, and compare the age of each answer with the age that it states."""
         while not self.ended:
-            id_ = f"a{self._chance.randrange(OBJECTS)}"
-            asked_at = time.monotonic()
+            id_ = f"a{self._rng.randrange(OBJECTS)}"
+            sent_at = time.monotonic()
             answer = await self._send("GET", f"articles/{id_}", None, BOUNDED)
             if answer is not None and "portolan-staleness" in answer.headers:
-                self._check(id_, answer, asked_at)
+                self._check(id_, answer, sent_at)
                 self.samples += 1
 
     async def check_equal(self) -> None:
@@ -100,19 +100,19 @@ class Load:
 
             await eventually(is_equal)
 
-    def _check(self, id_: str, answer: Answer, asked_at: float) -> None:
-        told = answer.headers["portolan-staleness"].split(", ")
-        bound_s, measured_s = (float(each.partition("=")[2]) for each in told)
+    def _check(self, id_: str, answer: Answer, sent_at: float) -> None:
+        parameters = answer.headers["portolan-staleness"].split(", ")
+        bound_s, measured_s = (float(each.partition("=")[2]) for each in parameters)
         assert measured_s <= bound_s
         for field in ("hits", "likes"):
             times = self._acknowledged.get((id_, field), ())
             # The header is rounded to milliseconds.
-            due = sum(at < asked_at - measured_s - 0.001 for at in times)
+            due = sum(at < sent_at - measured_s - 0.001 for at in times)
             # A copy may lack a group whose creation is younger than what was measured.
-            assert answer.json().get(field, 0) >= due, (id_, field, told)
+            assert answer.json().get(field, 0) >= due, (id_, field, parameters)
 
     def _any(self) -> Service:
-        replica = self._chance.choice(self._replicas)
+        replica = self._rng.choice(self._replicas)
         if not replica.up.is_set():
             replica = next(each for each in self._replicas if each is not replica)
         return replica
@@ -194,7 +194,7 @@ async def test_a_replica_that_cannot_be_followed_acknowledges_nothing(
     mongodb_config: SystemConfig,
     fault: str,
 ) -> None:
-    """What only it can bring to the feed would be missing from answers that call themselves new."""
+    """Changes that only it can relay would be missing from answers that are reported as current."""
     configs = (redis_config, postgresql_config, mongodb_config)
     async with cut_off(configs) as (both, holding):
         await _put_schema(both[0])

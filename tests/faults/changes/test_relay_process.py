@@ -1,4 +1,4 @@
-"""The process of the relays: it is started again when it dies, and does not outlive the service."""
+"""The process of the relays: it is restarted when it ends, and does not outlive the service."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from mediator.stores.port import SystemConfig
-from tests.faults.caching.wire import Connection
+from tests.faults.caching.http_client import Connection
 from tests.faults.conditions import eventually
 from tests.faults.service import Service
 from tests.process.service import field_on, scratch_catalogue, scratch_systems, unique
@@ -49,7 +49,7 @@ async def _has(service: Service, database: str, changes: int) -> bool:
         return answer.status == 200 and len(answer.json()["changes"]) == changes
 
 
-async def test_the_relays_die_and_live_again(service: Service) -> None:
+async def test_killed_relays_are_restarted_and_continue(service: Service) -> None:
     database = unique("db")
     await service.put_schema(database, CLASSES)
     with closing(Connection(service.data)) as http:
@@ -66,7 +66,7 @@ async def test_the_relays_die_and_live_again(service: Service) -> None:
     assert second.pid != first.pid
 
 
-async def _gone(process: psutil.Process) -> bool:
+async def _has_ended(process: psutil.Process) -> bool:
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
@@ -79,4 +79,4 @@ async def test_the_relays_end_with_the_service(service: Service, *, kill: bool) 
     relays = await _relays(service)
     assert relays is not None
     await (service.kill() if kill else service.stop())
-    await eventually(partial(_gone, relays))
+    await eventually(partial(_has_ended, relays))

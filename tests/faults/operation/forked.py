@@ -38,8 +38,8 @@ class Forked:
     async def start(cls, arguments: Sequence[str], environment: Mapping[str, str]) -> Forked:
         """Run `portolan` with arguments of its command line, in an environment."""
         ours, theirs = _FORKS.Pipe(duplex=False)
-        told = (theirs, tuple(arguments), dict(environment))
-        process = _FORKS.Process(target=_run, args=told, daemon=True)
+        start = (theirs, tuple(arguments), dict(environment))
+        process = _FORKS.Process(target=_run, args=start, daemon=True)
         await asyncio.to_thread(process.start)
         theirs.close()
         output = asyncio.StreamReader()

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from mediator.stores.port import SystemConfig
-from tests.faults.caching.wire import Connection
+from tests.faults.caching.http_client import Connection
 from tests.faults.conditions import eventually
 from tests.faults.service import Service
 from tests.faults.writes.worker import WorkerProcess
@@ -129,7 +129,7 @@ async def test_a_run_outlives_its_worker_and_the_service(plant: Plant) -> None:
 @pytest.mark.large
 @pytest.mark.timeout(900)  # as above
 async def test_a_run_outlives_the_spark_under_its_worker(plant: Plant) -> None:
-    """The same process begins anew, and carries the run out; nothing was seen of it before."""
+    """The same process starts again, and executes the run; it was not visible before."""
     worker = await plant.hire()
     pid = worker.pid
     run = (await plant.request("POST", "jobs", JOB))["id"]

@@ -1,4 +1,4 @@
-"""A service that is told to end does, whatever the systems do that it takes leave of."""
+"""A service ends at a signal, whatever the systems do that it disconnects from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from app.service.interruption import NotClosed, closing
 from mediator.base.concurrency import ended_within
 from mediator.stores.port import SystemConfig
-from tests.faults.caching.wire import Connection, Unanswered
+from tests.faults.caching.http_client import Connection, Unanswered
 from tests.faults.conditions import eventually
 from tests.faults.holding import Holding, proxied
 from tests.faults.service import Service
@@ -84,7 +84,7 @@ async def service(
 
 
 @pytest.mark.timeout(300)
-async def test_servers_that_are_gone_without_a_word_keep_nobody_from_ending(
+async def test_a_service_ends_although_its_servers_do_not_respond(
     service: Service, links: Sequence[Holding]
 ) -> None:
     """Connections to them are there, with writes on their way, and new ones are taken."""
@@ -116,7 +116,7 @@ async def test_servers_that_are_gone_without_a_word_keep_nobody_from_ending(
 async def _run(
     code: str, postgresql: SystemConfig, *arguments: str, until: bytes = b""
 ) -> tuple[int | None, bytes]:
-    """Run a command whose catalogue is empty, and terminate it once it says something."""
+    """Run a command whose catalogue is empty, and terminate it once it prints `until`."""
     async with scratch_catalogue(postgresql) as url:
         settings = {
             "PORTOLAN_CATALOGUE_URL": url,
@@ -136,41 +136,41 @@ async def _run(
                 while until not in (line := await process.stdout.readline()):
                     assert line, process.returncode
                 process.terminate()
-            said, _ = await process.communicate()
+            output, _ = await process.communicate()
         finally:
             with suppress(ProcessLookupError):
                 process.kill()
-    return process.returncode, said
+    return process.returncode, output
 
 
 @pytest.mark.parametrize(
     ("command", "ready"), [(SERVE, b"Admin API"), (("worker",), b"waiting for runs")]
 )
-async def test_a_process_ends_that_cannot_close_its_connections(
+async def test_a_process_ends_although_it_cannot_close_its_connections(
     postgresql_config: SystemConfig, command: tuple[str, ...], ready: bytes
 ) -> None:
-    status, said = await _run(NEVER_CLOSED, postgresql_config, *command, until=ready)
-    assert status == 0, said
-    assert b"its connections are cut off" in said
+    status, output = await _run(NEVER_CLOSED, postgresql_config, *command, until=ready)
+    assert status == 0, output
+    assert b"its connections are cut off" in output
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "logged"),
     [
         ("OSError('the disk is full')", b"Portolan cannot run: the disk is full"),
         ("LookupError('a mistake of ours')", b"LookupError: a mistake of ours"),
     ],
 )
-async def test_what_ended_a_process_is_told_although_it_cannot_close_its_connections(
-    postgresql_config: SystemConfig, error: str, told: bytes
+async def test_the_fatal_error_is_logged_although_connections_cannot_be_closed(
+    postgresql_config: SystemConfig, error: str, logged: bytes
 ) -> None:
-    status, said = await _run(FAILING.format(error=error), postgresql_config, *SERVE)
-    assert status == 1, said
-    assert b"its connections are cut off" in said
-    assert told in said
+    status, output = await _run(FAILING.format(error=error), postgresql_config, *SERVE)
+    assert status == 1, output
+    assert b"its connections are cut off" in output
+    assert logged in output
 
 
-async def test_what_cannot_be_closed_in_time_does_not_hide_an_error() -> None:
+async def test_a_late_close_does_not_hide_an_error() -> None:
     gone = asyncio.Event()
 
     async def close() -> None:
@@ -188,7 +188,7 @@ async def test_what_cannot_be_closed_in_time_does_not_hide_an_error() -> None:
         await fail()
 
 
-async def test_what_ends_too_late_is_left_behind_and_what_fails_is_told() -> None:
+async def test_a_late_task_is_abandoned_and_a_failure_is_raised() -> None:
     gone = asyncio.Event()
 
     async def fail() -> None:

@@ -1,4 +1,4 @@
-"""Clients that write objects in all ways that there are, and note what they were told."""
+"""Clients that write objects in all ways that there are, and note the answers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from tests.faults.caching.wire import Answer, Connection, Unanswered, Unreachable
+from tests.faults.caching.http_client import Answer, Connection, Unanswered, Unreachable
 from tests.faults.service import Service
 from tests.faults.writes.history import History
 from tests.faults.writes.writes import CLASSES, TOGETHER, UPDATE, Write, look, result_of
 
-__all__ = ["DATABASE", "Asking", "Client", "Load"]
+__all__ = ["DATABASE", "Client", "Load", "RequestClient"]
 
 DATABASE = "news"
 OBJECTS = 80
@@ -24,7 +24,7 @@ OBJECTS = 80
 BATCH = 50
 PAUSE_S = 0.02
 MERGE = {"content-type": "application/merge-patch+json"}
-MADE = ("left", "right")
+HALVES = ("left", "right")
 PASSING = {503, 409}
 
 
@@ -33,12 +33,12 @@ class Load:
     """What all clients have done.
 
     Attributes:
-        replicas: Who is asked.
+        replicas: The replicas that receive the requests.
         size: Operations that there are to be.
         histories: What is known of each object.
-        made: Ids that the service chose, by the number of the request.
+        created: Ids that the service chose, by the number of the request.
         outcomes: How many operations were acknowledged, refused, or left unknown.
-        partial: Reads that were told to have seen a part of a write.
+        partial: Reads whose answers report that they are partial.
         broken: Answers that must never be given.
         faults_are_over: Until then there are more operations, however many there were.
     """
@@ -46,13 +46,13 @@ class Load:
     replicas: tuple[Service, ...]
     size: int
     histories: dict[str, History] = field(default_factory=dict)
-    made: dict[int, str] = field(default_factory=dict)
+    created: dict[int, str] = field(default_factory=dict)
     outcomes: Counter[str] = field(default_factory=Counter)
     partial: int = 0
     broken: list[Answer] = field(default_factory=list)
     faults_are_over: bool = False
     numbers: count[int] = field(default_factory=lambda: count(1))
-    _marks: dict[int, asyncio.Event] = field(default_factory=dict)
+    _reached: dict[int, asyncio.Event] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for class_name in CLASSES:
@@ -61,8 +61,8 @@ class Load:
                 self.histories[history.name] = history
 
     def __str__(self) -> str:
-        untold = sum(history.untold for history in self.histories.values())
-        return f"{dict(self.outcomes)}, {self.partial} partial reads, {untold} without versions"
+        incomplete = sum(history.incomplete for history in self.histories.values())
+        return f"{dict(self.outcomes)}, {self.partial} partial reads, {incomplete} without versions"
 
     @property
     def is_done(self) -> bool:
@@ -72,9 +72,9 @@ class Load:
     def count(self, outcome: str, number: int = 1) -> None:
         """Count operations that are over."""
         self.outcomes[outcome] += number
-        for size, mark in self._marks.items():
+        for size, reached in self._reached.items():
             if self.outcomes.total() >= size:
-                mark.set()
+                reached.set()
 
     def unless_broken(self, answer: Answer) -> Answer | None:
         """Return an answer; write down one of an error of the service's own, and return nothing."""
@@ -85,7 +85,7 @@ class Load:
 
     async def reach(self, size: int) -> None:
         """Wait until so many operations are over."""
-        await self._marks.setdefault(size, asyncio.Event()).wait()
+        await self._reached.setdefault(size, asyncio.Event()).wait()
 
     async def begin(self) -> None:
         """Make all objects."""
@@ -95,33 +95,33 @@ class Load:
         assert self.outcomes["acknowledged"] == len(self.histories)
 
 
-class Asking:
+class RequestClient:
     """Connections to all replicas.
 
     Args:
-        load: Who is asked, and what has gone wrong.
-        number: The one that is asked first.
+        load: The replicas, and what has gone wrong.
+        number: The replica that receives the first request.
     """
 
     def __init__(self, load: Load, number: int) -> None:
         self._number = number
         self._load = load
-        self._lines = [Connection(replica.data) for replica in load.replicas]
+        self._connections = [Connection(replica.data) for replica in load.replicas]
 
-    async def ask(
+    async def request(
         self,
         method: str,
         target: str,
         body: Any = None,
         headers: Mapping[str, str] | None = None,
-        turn: int = 0,
+        offset: int = 0,
     ) -> Answer | None:
-        """Send a request once, every turn to another replica; None if nobody answers it."""
-        index = (self._number + turn) % len(self._lines)
+        """Send a request once, to the replica at `offset`; None if it is not answered."""
+        index = (self._number + offset) % len(self._connections)
         while True:
             await self._load.replicas[index].up.wait()
             try:
-                answer = await self._lines[index].request(
+                answer = await self._connections[index].request(
                     method, f"/v1/{DATABASE}/{target}", body, headers
                 )
                 return self._load.unless_broken(answer)
@@ -134,17 +134,17 @@ class Asking:
         self, method: str, target: str, body: Any, headers: Mapping[str, str]
     ) -> Answer:
         """Send a request with its key, to one replica after the other, until it is answered."""
-        turn = 0
+        offset = 0
         while True:
-            answer = await self.ask(method, target, body, headers, turn)
+            answer = await self.request(method, target, body, headers, offset)
             if answer is not None and answer.status not in PASSING:
                 return answer
-            turn += 1
+            offset += 1
             await asyncio.sleep(PAUSE_S)
 
     def close(self) -> None:
         """Close them."""
-        for line in self._lines:
+        for line in self._connections:
             line.close()
 
 
@@ -157,13 +157,13 @@ class Client:
         number: Which of the clients it is.
     """
 
-    def __init__(self, load: Load, chance: random.Random, number: int) -> None:
+    def __init__(self, load: Load, rng: random.Random, number: int) -> None:
         self._load = load
-        self._chance = chance
+        self._rng = rng
         self._all = list(load.histories.values())
         self._kept = [history for history in self._all if history.is_kept]
-        self._asking = Asking(load, number)
-        self.close = self._asking.close
+        self._client = RequestClient(load, number)
+        self.close = self._client.close
         self._steps: dict[Callable[[History], Awaitable[None]], int] = {
             self._write: 50,
             self._add_alone: 6,
@@ -180,37 +180,37 @@ class Client:
         steps, weights = zip(*self._steps.items(), strict=True)
         with closing(self):
             while not self._load.is_done:
-                [step] = self._chance.choices(steps, weights)
-                await step(self._chance.choice(self._all))
+                [step] = self._rng.choices(steps, weights)
+                await step(self._rng.choice(self._all))
 
     async def send_batch(self, writes: list[Write]) -> None:
         """Send a batch: each of its operations is acknowledged, or not, by itself."""
         body = {"operations": [write.operation for write in writes]}
-        answer = await self._asking.ask("POST", "batch", body)
+        answer = await self._client.request("POST", "batch", body)
         results = answer.json() if answer is not None and answer.status == 200 else []
         for write, result in zip(writes, results or [None] * len(writes), strict=True):
-            self._load.count(write.told(result))
+            self._load.count(write.note(result))
 
     async def _batch(self, _: History) -> None:
-        histories = self._chance.sample(self._all, BATCH)
+        histories = self._rng.sample(self._all, BATCH)
         await self.send_batch([self._some(history) for history in histories])
 
     async def _batch_once(self, _: History) -> None:
         """Send a batch under an Idempotency-Key until each of its operations is answered: once."""
-        writes = [Write.update(history) for history in self._chance.sample(self._kept, BATCH)]
+        writes = [Write.update(history) for history in self._rng.sample(self._kept, BATCH)]
         body = {"operations": [write.operation for write in writes]}
         headers = {"idempotency-key": f"batch-{next(self._load.numbers)}"}
         results: list[dict[str, Any]] = []
         while not results or any(result["status"] in PASSING for result in results):
-            results = (await self._asking.insist("POST", "batch", body, headers)).json()
+            results = (await self._client.insist("POST", "batch", body, headers)).json()
         for write, result in zip(writes, results, strict=True):
-            self._load.count(write.told(result))
+            self._load.count(write.note(result))
 
     def _some(self, history: History) -> Write:
         """Draw a write; what is kept is only added to."""
-        if history.is_kept or self._chance.random() < 0.6:
+        if history.is_kept or self._rng.random() < 0.6:
             return Write.update(history)
-        if self._chance.random() < 0.6:
+        if self._rng.random() < 0.6:
             return Write.put(history, next(self._load.numbers))
         return Write.delete(history)
 
@@ -218,16 +218,16 @@ class Client:
         await self._send(self._some(history), UPDATE)
 
     async def _add_alone(self, _: History) -> None:
-        history = self._load.histories[f"on_three/o{self._chance.randrange(OBJECTS)}"]
+        history = self._load.histories[f"on_three/o{self._rng.randrange(OBJECTS)}"]
         await self._send(Write.alone(history), UPDATE)
 
     async def _add_once(self, _: History) -> None:
         """Add under an Idempotency-Key until it is answered: once."""
-        history = self._chance.choice(self._kept)
+        history = self._rng.choice(self._kept)
         write = Write.update(history)
         headers = {**UPDATE, "idempotency-key": f"add-{next(self._load.numbers)}"}
-        answer = await self._asking.insist("PATCH", history.name, write.body, headers)
-        self._load.count(write.told(result_of(answer)))
+        answer = await self._client.insist("PATCH", history.name, write.body, headers)
+        self._load.count(write.note(result_of(answer)))
 
     async def _add_if_match(self, history: History) -> None:
         """Write what was read, and one more, on condition that it has not changed."""
@@ -241,10 +241,10 @@ class Client:
     async def _make_once(self, _: History) -> None:
         """Make an object under an Idempotency-Key until it is answered: once."""
         number = next(self._load.numbers)
-        body, headers = dict.fromkeys(MADE, number), {"idempotency-key": f"make-{number}"}
-        answer = await self._asking.insist("POST", "made", body, headers)
+        body, headers = dict.fromkeys(HALVES, number), {"idempotency-key": f"make-{number}"}
+        answer = await self._client.insist("POST", "made", body, headers)
         assert answer.status == 201, answer
-        self._load.made[number] = answer.json()["id"]
+        self._load.created[number] = answer.json()["id"]
         self._load.count("acknowledged")
 
     async def _read(self, history: History) -> None:
@@ -252,9 +252,9 @@ class Client:
 
     async def _look(self, history: History, target: str) -> Answer | None:
         """Read an object; return the answer if it shows all of it."""
-        strong = {"prefer": "consistency=strong"} if self._chance.random() < 0.2 else {}
+        strong = {"prefer": "consistency=strong"} if self._rng.random() < 0.2 else {}
         attempt = history.attempt()
-        answer = await self._asking.ask("GET", target, None, strong)
+        answer = await self._client.request("GET", target, None, strong)
         seen = look(history, attempt, answer)
         self._load.partial += seen == "part"
         self._load.count("unknown" if answer is None or answer.status == 503 else "acknowledged")
@@ -263,7 +263,7 @@ class Client:
     async def _send(self, write: Write, headers: Mapping[str, str], target: str = "") -> None:
         fitting = headers if write.kind == "update" else {}
         target = target or write.history.name
-        answer = await self._asking.ask(write.method, target, write.body, fitting)
-        self._load.count(outcome := write.told(result_of(answer)))
+        answer = await self._client.request(write.method, target, write.body, fitting)
+        self._load.count(outcome := write.note(result_of(answer)))
         if outcome == "unknown":
             await asyncio.sleep(PAUSE_S)

@@ -4,12 +4,12 @@ A field of an object holds a number of two digits to the base `BASE`: the *epoch
 number of the put that wrote all fields, and the *count* of what was added since. All fields but
 `extra` are added to together, so what is torn shows, and so does what was lost or done twice:
 
-- a read is not older than what anybody was told or shown before it was sent;
+- a read is not older than what any client was answered or shown before it was sent;
 - each acknowledged write has versions of its own, above all that were known before it was sent;
 - one version of a group has one value, and in the order of the versions no epoch comes back, and
   within an epoch the count only grows: whatever undoes a write that was seen breaks that;
 - between a write and the version that its If-Match named there is no other;
-- nothing is absent that nobody has deleted, nor there if its put was refused.
+- no object is absent without a delete, nor present if its put was refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 
-from benchmarks.harness.ledger import Broken
+from benchmarks.harness.soak_load import Broken
 
 __all__ = ["BASE", "GROUPS", "Attempt", "History", "Versions"]
 
@@ -32,7 +32,7 @@ GROUPS = {"n": "main", "left": "left", "middle": "middle", "right": "main", "ext
 """The group of each field; no two of one object share theirs."""
 ALONE = "extra"
 EVENTS = 40
-"""The last that are told of an object that is not as it must be."""
+"""The last that are shown of an object that is not as it must be."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Attempt:
 
 @dataclass
 class _Deletion:
-    begun: int
+    started: int
     ended: int | None = None
 
 
@@ -64,13 +64,13 @@ class History:
         name: Its class and id.
         is_kept: Whether it is put once, and never deleted.
         added: Additions that may have taken effect, to the fields that are added to together.
-        untold: Acknowledged writes whose answer lacks versions: somebody else has applied them.
+        incomplete: Acknowledged writes whose answer lacks versions: another process applied them.
     """
 
     name: str
     is_kept: bool
     added: int = 0
-    untold: int = 0
+    incomplete: int = 0
     _newest: dict[str, int] = field(default_factory=dict)
     _deleted: bool = True
     _values: dict[str, dict[int, float]] = field(default_factory=dict)
@@ -132,9 +132,9 @@ class History:
         self._own(attempt, versions, groups)
         if onto is not None:
             self._followed += ((group, onto[group], versions[group]) for group in groups)
-        self.saw(attempt, versions, values)
+        self.record_read(attempt, versions, values)
 
-    def saw(
+    def record_read(
         self,
         attempt: Attempt,
         versions: Versions,
@@ -142,7 +142,7 @@ class History:
         *,
         partial: bool = False,
     ) -> None:
-        """Note what was answered; `partial` if it was said to be a part of a write."""
+        """Record the answer to a read; `partial` if it was reported as partial."""
         self._note("saw", attempt, versions, values, partial)
         for group, version in versions.items():
             known = attempt.newest.get(group, 0)
@@ -164,7 +164,7 @@ class History:
         if attempt.deleted:
             return
         value = self._values["main"].get(attempt.newest["main"])
-        if value is None:  # only the version is known: whoever wrote it was not answered
+        if value is None:  # only the version is known: its writer was not answered
             return
         epoch = int(value // BASE)
         self._hold(
@@ -227,5 +227,5 @@ class History:
         if not holds:
             raise Broken("\n".join((f"{self.name}: {otherwise}", *self._events)))
 
-    def _note(self, what: str, attempt: Attempt, *told: object) -> None:
-        self._events.append(f"{attempt.at}-{next(self._clock)} {what} {told}")
+    def _note(self, what: str, attempt: Attempt, *details: object) -> None:
+        self._events.append(f"{attempt.at}-{next(self._clock)} {what} {details}")

@@ -1,4 +1,4 @@
-"""Hearing of refused reads, when the sketch's Redis is gone for a while."""
+"""Notifications of refused reads, when the sketch's Redis is unavailable for a while."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ SHORT = SketchLimits(longest_ttl_s=0.3, margin_s=0.1, lease_s=0.2)
 
 
 class Listener:
-    """A sketch that listens, and whether it was told lately."""
+    """A sketch that listens, and whether it was notified lately."""
 
     def __init__(self, sketch: RedisSketch) -> None:
         self.sketch = sketch
-        self.told = False
+        self.notified = False
 
-    async def tell(self, partition: Partition, key: str) -> None:
+    async def notify(self, partition: Partition, key: str) -> None:
         assert (partition, key) == (PARTITION, KEY)
-        self.told = True
+        self.notified = True
 
-    async def hears(self) -> None:
-        """Have reads refused until one is heard of."""
-        self.told = False
+    async def check_notified(self) -> None:
+        """Have reads refused until the sketch is notified of one."""
+        self.notified = False
 
-        async def heard() -> bool:
+        async def notified() -> bool:
             await self.sketch.begin(PARTITION, [KEY], "t")
             await self.sketch.report_read(PARTITION, [KEY], 0.1)
             await self.sketch.end(PARTITION, "t", {})
-            return self.told
+            return self.notified
 
-        await eventually(heard)
+        await eventually(notified)
 
 
 @pytest.fixture
@@ -51,41 +51,39 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 async def listener(server: Server) -> AsyncIterator[Listener]:
-    made = Listener(RedisSketch(server.url, SHORT, FilterShape(bits=8192), timeout_s=20.0))
-    listening = asyncio.create_task(made.sketch.listen(made.tell))
-    yield made
+    created = Listener(RedisSketch(server.url, SHORT, FilterShape(bits=8192), timeout_s=20.0))
+    listening = asyncio.create_task(created.sketch.listen(created.notify))
+    yield created
     assert not listening.done()
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)
-    await made.sketch.close()
+    await created.sketch.close()
 
 
-async def test_who_listens_does_so_again_after_a_restart(
-    server: Server, listener: Listener
-) -> None:
-    await listener.hears()
+async def test_a_listener_reconnects_after_a_restart(server: Server, listener: Listener) -> None:
+    await listener.check_notified()
     server.kill()
     server.start()
-    await listener.hears()
+    await listener.check_notified()
 
 
-async def test_a_server_that_does_not_even_say_that_it_is_there_is_left(
+async def test_a_listener_reconnects_when_the_server_is_silent(
     server: Server, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(contention, "QUIET_S", 0.2)
-    await listener.hears()
+    await listener.check_notified()
     times, literal = 0, contention.literal
 
-    def noted(text: str) -> str:
+    def counted(text: str) -> str:
         nonlocal times
         times += 1
         return literal(text)
 
-    monkeypatch.setattr(contention, "literal", noted)
+    monkeypatch.setattr(contention, "literal", counted)
 
-    async def listens_anew() -> bool:
+    async def listens_again() -> bool:
         return times > 0
 
     with server.silent():
-        await eventually(listens_anew)
-    await listener.hears()
+        await eventually(listens_again)
+    await listener.check_notified()

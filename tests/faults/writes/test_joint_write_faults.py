@@ -1,7 +1,7 @@
-"""Objects split over three systems: a replica that dies or stalls in the middle of a write.
+"""Objects split over three systems: a replica is killed or stalled in the middle of a write.
 
-What was acknowledged meanwhile, by another replica, stays; nothing stays torn; and who reads a part
-of a write is told, or waits for the rest.
+What another replica acknowledged meanwhile stays, and nothing stays torn. A client that reads part
+of a write sees that it is partial, or waits for the rest.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ async def pair(
 
 
 @asynccontextmanager
-async def dying(pair: Pair, alive: Sequence[str]) -> AsyncIterator[None]:
+async def killed_at_end(pair: Pair, alive: Sequence[str]) -> AsyncIterator[None]:
     """Kill the first replica when it writes to any system but some."""
     with pytest.MonkeyPatch.context() as patched:
         for name in SYSTEMS:
@@ -129,8 +129,8 @@ async def _die(*_: object) -> Any:
 
 
 async def leave_behind(pair: Pair, operation: WriteOperation, *reached: str) -> None:
-    """Let the first replica carry out a write and die when it has reached some systems."""
-    async with dying(pair, reached):
+    """Let the first replica carry out a write, and kill it when it has reached some systems."""
+    async with killed_at_end(pair, reached):
         with pytest.raises(Killed):
             await pair.write(pair.first, operation)
         if reached:
@@ -167,7 +167,7 @@ async def test_a_roll_forward_undoes_nothing_that_was_acknowledged(
 
 
 async def _insist(pair: Pair, id_: str) -> Outcome:
-    """Write on condition that nobody was faster, until nobody was."""
+    """Write on condition that the object is unchanged; repeat until that succeeds."""
     while True:
         get = Get(pair.database, "split", id_, ("mv",))
         seen = await pair.second.mediator.data.read(get)
@@ -182,7 +182,7 @@ async def _insist(pair: Pair, id_: str) -> Outcome:
 
 @pytest.mark.parametrize("kind", ["put", "update", "delete"])
 @pytest.mark.parametrize("held", SYSTEMS)
-async def test_what_reaches_its_system_late_leaves_nothing_torn(
+async def test_a_late_step_of_a_resolved_write_leaves_nothing_torn(
     pair: Pair, held: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its link stalls: the writer has given up, and others have resolved the write long since."""
@@ -248,18 +248,20 @@ async def http_of(pair: Pair) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.mark.parametrize("reached", SYSTEMS)
-async def test_a_reader_of_a_part_is_told_or_waits_for_the_rest(pair: Pair, reached: str) -> None:
+async def test_a_reader_gets_a_partial_object_or_waits_for_the_rest(
+    pair: Pair, reached: str
+) -> None:
     id_ = await pair.create()
     await leave_behind(pair, pair.put(id_), reached)
     behind = {"postgres": "main", "redis": "p", "mongo": "mv"}
     del behind[reached]
     async with http_of(pair) as http:
         for address in (f"split/{id_}", "split?limit=1000&allow_scan=true", f"split?ids={id_}"):
-            part = await http.get(address)
-            assert part.status_code == 200
-            told = set(part.headers["portolan-partial"].split(", "))
-            assert told == set(behind.values())
-            assert part.headers["cache-control"] == "no-store"
+            partial = await http.get(address)
+            assert partial.status_code == 200
+            missing = set(partial.headers["portolan-partial"].split(", "))
+            assert missing == set(behind.values())
+            assert partial.headers["cache-control"] == "no-store"
         tag = (await http.get(f"split/{id_}")).headers["etag"]
         again = await http.get(f"split/{id_}", headers={"if-none-match": tag})
         assert again.status_code == 200

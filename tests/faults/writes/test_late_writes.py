@@ -1,4 +1,4 @@
-"""Writes that reach their server long after everybody has given them up."""
+"""Writes that reach their server long after their clients have given them up."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GROUPS = {"main": ("n",)}
 
 
 @dataclass
-class Bench:
+class Harness:
     """A store, and another one whose bytes can be held back on their way to the same server."""
 
     store: Store
@@ -50,62 +50,64 @@ class Bench:
 
 
 @pytest.fixture(params=STORES)
-async def bench(request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
+async def harness(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
     config: SystemConfig = request.getfixturevalue(f"{request.param}_config")
     config = replace(config, namespace="late")
     fragment = Fragment(config.name, "late", f"c{uuid.uuid4().hex[:12]}", FIELDS, GROUPS)
     async with proxied(config) as (holding, through), opened(config) as store:
         async with opened(replace(through, deadline_s=2.0, pool_size=1)) as slow:
             await store.prepare(fragment)
-            yield Bench(store, slow, holding, fragment)
+            yield Harness(store, slow, holding, fragment)
         await store.drop(fragment)
 
 
-async def _is_prepared(bench: Bench, kind: WriteKind, n: int | None, token: str) -> bool:
+async def _is_prepared(harness: Harness, kind: WriteKind, n: int | None, token: str) -> bool:
     """Do the same before, so that what is held back is the execution alone."""
     try:
-        await bench.slow.write([bench.write(WriteKind.REPLACE, "warm", 0)], token)
-        await bench.slow.write([bench.write(kind, "warm", None if n is None else 1)], token)
+        await harness.slow.write([harness.write(WriteKind.REPLACE, "warm", 0)], token)
+        await harness.slow.write([harness.write(kind, "warm", None if n is None else 1)], token)
     except (StoreTimeout, StoreUnavailable):
         return False  # its deadline is short, and the machine may be busy
     return True
 
 
-async def _get_stuck(bench: Bench, kind: WriteKind, id_: str, n: int | None, token: str) -> None:
+async def _get_stuck(
+    harness: Harness, kind: WriteKind, id_: str, n: int | None, token: str
+) -> None:
     """Send a write that does not arrive, until its writer gives up."""
-    await eventually(partial(_is_prepared, bench, kind, n, token))
-    bench.holding.hold()
+    await eventually(partial(_is_prepared, harness, kind, n, token))
+    harness.holding.hold()
     with pytest.raises((StoreTimeout, StoreUnavailable)):
-        await bench.slow.write([bench.write(kind, id_, n)], token)
-    assert bench.holding.holds
+        await harness.slow.write([harness.write(kind, id_, n)], token)
+    assert harness.holding.holds
 
 
 @pytest.mark.parametrize("kind", [WriteKind.REPLACE, WriteKind.UPDATE, WriteKind.DELETE])
-async def test_a_late_write_finds_the_fence(bench: Bench, kind: WriteKind) -> None:
+async def test_a_late_write_finds_the_fence(harness: Harness, kind: WriteKind) -> None:
     n = None if kind is WriteKind.DELETE else 2
-    await bench.store.write([bench.write(WriteKind.CREATE, "x", 1)])
-    await _get_stuck(bench, kind, "x", n, "lost")
-    [before] = await bench.store.read([Read(bench.fragment, "x")])
-    told = await bench.store.fence(bench.fragment, "x", "lost")
+    await harness.store.write([harness.write(WriteKind.CREATE, "x", 1)])
+    await _get_stuck(harness, kind, "x", n, "lost")
+    [before] = await harness.store.read([Read(harness.fragment, "x")])
+    versions = await harness.store.fence(harness.fragment, "x", "lost")
     assert before is not None
-    assert told == before.versions
-    await bench.holding.release()
-    assert await bench.n("x") == 1
+    assert versions == before.versions
+    await harness.holding.release()
+    assert await harness.n("x") == 1
 
 
-async def test_a_late_creation_finds_the_fence(bench: Bench) -> None:
-    await _get_stuck(bench, WriteKind.REPLACE, "x", 2, "lost")
-    assert await bench.store.fence(bench.fragment, "x", "lost") == {}
-    await bench.holding.release()
-    assert await bench.n("x") is None
-    [made] = await bench.store.write([bench.write(WriteKind.CREATE, "x", 3)])
-    assert made.status is Status.APPLIED
-    assert await bench.n("x") == 3
+async def test_a_late_creation_finds_the_fence(harness: Harness) -> None:
+    await _get_stuck(harness, WriteKind.REPLACE, "x", 2, "lost")
+    assert await harness.store.fence(harness.fragment, "x", "lost") == {}
+    await harness.holding.release()
+    assert await harness.n("x") is None
+    [created] = await harness.store.write([harness.write(WriteKind.CREATE, "x", 3)])
+    assert created.status is Status.APPLIED
+    assert await harness.n("x") == 3
 
 
-async def test_without_a_fence_it_takes_effect(bench: Bench) -> None:
-    await bench.store.write([bench.write(WriteKind.CREATE, "x", 1)])
-    await _get_stuck(bench, WriteKind.UPDATE, "x", 2, "lost")
-    assert await bench.n("x") == 1
-    await bench.holding.release()
-    assert await bench.n("x") == 2
+async def test_a_late_write_without_a_fence_takes_effect(harness: Harness) -> None:
+    await harness.store.write([harness.write(WriteKind.CREATE, "x", 1)])
+    await _get_stuck(harness, WriteKind.UPDATE, "x", 2, "lost")
+    assert await harness.n("x") == 1
+    await harness.holding.release()
+    assert await harness.n("x") == 2

@@ -19,10 +19,10 @@ import pytest
 
 from tests.faults.cluster import Cluster, cluster
 from tests.faults.conditions import eventually
-from tests.faults.writes.breaking import Faults
-from tests.faults.writes.clients import DATABASE, Asking, Client, Load
+from tests.faults.writes.clients import DATABASE, Client, Load, RequestClient
+from tests.faults.writes.fault_injection import Faults
 from tests.faults.writes.history import History
-from tests.faults.writes.transfers import BANKS, Auditor, Books, Teller
+from tests.faults.writes.transfers import BANKS, Auditor, Ledger, Teller
 from tests.faults.writes.writes import CLASSES, TWO, look
 from tests.process.service import field_on
 
@@ -45,29 +45,29 @@ SCHEMA: dict[str, dict[str, Any]] = {
 async def test_nothing_acknowledged_is_lost_and_nothing_is_torn(
     operations: int, kills: int, others: int, longest_s: float
 ) -> None:
-    chance = random.Random(seed := os.environ.get("PORTOLAN_TEST_SEED", "1"))
+    rng = random.Random(seed := os.environ.get("PORTOLAN_TEST_SEED", "1"))
     async with cluster() as stage:
         await _set_up(stage)
-        load, books = Load(stage.replicas, operations), Books()
-        faults = Faults(stage, chance, longest_s)
+        load, ledger = Load(stage.replicas, operations), Ledger()
+        faults = Faults(stage, rng, longest_s)
         drawn = faults.draw(kills, others)
         log.info("seed %s", seed)
-        with closing(Asking(load, 0)) as asking:
-            await asyncio.gather(load.begin(), books.begin(asking))
+        with closing(RequestClient(load, 0)) as client:
+            await asyncio.gather(load.begin(), ledger.begin(client))
             async with asyncio.TaskGroup() as group:
-                for worker in _workers(load, books, seed):
+                for worker in _workers(load, ledger, seed):
                     group.create_task(worker.run())
                 for number, name in enumerate(drawn, 1):
                     await load.reach(number * operations // (len(drawn) + 1))
                     log.info("%s after %s", name, dict(load.outcomes))
-                    await faults.bring_about(name)
+                    await faults.inject(name)
                 load.faults_are_over = True
-            await _settled(stage.catalogue_url)
-            await _check(load, books)
-        log.info("%s, %s", load, books)
+            await _resolved(stage.catalogue_url)
+            await _check(load, ledger)
+        log.info("%s, %s", load, ledger)
         assert not load.broken
         assert load.outcomes["unknown"], "no fault interrupted anything"
-        assert books.audits, "no audit stood"
+        assert ledger.audits, "no audit stood"
 
 
 async def _set_up(stage: Cluster) -> None:
@@ -78,16 +78,16 @@ async def _set_up(stage: Cluster) -> None:
     assert len({placed[f"{bank}.balance"] for bank in BANKS}) == 3
 
 
-def _workers(load: Load, books: Books, seed: str) -> list[Client | Teller | Auditor]:
-    chances = (random.Random(f"{seed} {number}") for number in range(CLIENTS + TELLERS + AUDITORS))
+def _workers(load: Load, ledger: Ledger, seed: str) -> list[Client | Teller | Auditor]:
+    rngs = (random.Random(f"{seed} {number}") for number in range(CLIENTS + TELLERS + AUDITORS))
     return [
-        *(Client(load, next(chances), number) for number in range(CLIENTS)),
-        *(Teller(load, books, next(chances), number) for number in range(TELLERS)),
-        *(Auditor(load, books, next(chances), number) for number in range(AUDITORS)),
+        *(Client(load, next(rngs), number) for number in range(CLIENTS)),
+        *(Teller(load, ledger, next(rngs), number) for number in range(TELLERS)),
+        *(Auditor(load, ledger, next(rngs), number) for number in range(AUDITORS)),
     ]
 
 
-async def _settled(catalogue_url: str) -> None:
+async def _resolved(catalogue_url: str) -> None:
     """Wait until every write over several systems has been rolled forward, or dropped."""
     connection = await asyncpg.connect(catalogue_url)
 
@@ -103,32 +103,32 @@ async def _settled(catalogue_url: str) -> None:
         await connection.close()
 
 
-async def _check(load: Load, books: Books) -> None:
+async def _check(load: Load, ledger: Ledger) -> None:
     """Look at everything that there is, through each of the replicas."""
     for number in range(len(load.replicas)):
-        with closing(Asking(load, number)) as asking:
+        with closing(RequestClient(load, number)) as client:
             for history in load.histories.values():
-                await eventually(partial(_is_whole, asking, history))
-            await _check_made(load, asking)
-            await books.check(asking)
+                await eventually(partial(_is_whole, client, history))
+            await _check_created(load, client)
+            await ledger.check(client)
     for history in load.histories.values():
         history.check()
 
 
-async def _is_whole(asking: Asking, history: History) -> bool:
+async def _is_whole(client: RequestClient, history: History) -> bool:
     attempt = history.attempt()
-    answer = await asking.ask("GET", history.name)
+    answer = await client.request("GET", history.name)
     seen = look(history, attempt, answer)
     return seen == "whole" or (answer is not None and answer.status == 404)
 
 
-async def _check_made(load: Load, asking: Asking) -> None:
-    """Hold the objects whose ids the service chose against the requests that made them: once."""
-    export = await asking.ask("GET", "made/export")
+async def _check_created(load: Load, client: RequestClient) -> None:
+    """Each request without an id has created exactly one object."""
+    export = await client.request("GET", "made/export")
     assert export is not None
-    made = {line["id"]: (line["left"], line["right"]) for line in export.lines()}
-    numbers = [left for left, _ in made.values()]
-    assert all(left == right for left, right in made.values()), "one is torn"
-    assert len(numbers) == len(set(numbers)), "one request has made two"
-    wanted = {id_: (number, number) for number, id_ in load.made.items()}
-    assert wanted.items() <= made.items(), "one is lost"
+    found = {line["id"]: (line["left"], line["right"]) for line in export.lines()}
+    numbers = [left for left, _ in found.values()]
+    assert all(left == right for left, right in found.values()), "one is torn"
+    assert len(numbers) == len(set(numbers)), "one request has created two objects"
+    expected = {id_: (number, number) for number, id_ in load.created.items()}
+    assert expected.items() <= found.items(), "one is lost"

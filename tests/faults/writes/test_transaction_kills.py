@@ -17,7 +17,7 @@ from tests.process.service import Service, scratch_catalogue, scratch_systems, s
 from tests.process.transactions.histories import CLASSES, Attempt, History
 from tests.process.transactions.serializability import cycle_in
 
-DEATHS = {
+KILLS = {
     "half marked": ("lock_each", True),
     "marked": ("record_states", False),
     "validated": ("commit", False),
@@ -26,8 +26,8 @@ DEATHS = {
     "applied": ("finish", False),
     "cleared": ("finish", True),
 }
-TOLD = ("name", "kind", "url", "durability", "deadline_s", "namespace", "pool_size")
-WORKERS, DEEDS = 3, 8
+MEMBERS = ("name", "kind", "url", "durability", "deadline_s", "namespace", "pool_size")
+WORKERS, OPERATIONS = 3, 8
 
 
 @pytest.fixture
@@ -44,19 +44,19 @@ async def bank(
 
 
 class Replica:
-    """A replica in a process of its own, and what it told of its transactions."""
+    """A replica in a process of its own, and what it printed of its transactions."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.attempts: dict[str, Attempt] = {}
-        self.begun = asyncio.Event()
+        self.started = asyncio.Event()
 
     @classmethod
-    async def start(cls, history: History, death: str, seed: int) -> Replica:
-        name, after = DEATHS[death]
+    async def start(cls, history: History, kill_name: str, seed: int) -> Replica:
+        name, after = KILLS[kill_name]
         configs = history.mediator.configs.values()
-        told = {
-            "systems": [{part: getattr(config, part) for part in TOLD} for config in configs],
+        setup = {
+            "systems": [{name: getattr(config, name) for name in MEMBERS} for config in configs],
             "catalogue_url": history.mediator.catalogue_url,
             "database": history.database,
             "objects": history.objects,
@@ -64,21 +64,21 @@ class Replica:
             "name": name,
             "after": after,
         }
-        arguments = ("-m", "tests.faults.writes.dying_replica", orjson.dumps(told).decode())
+        arguments = ("-m", "tests.faults.writes.killed_replica", orjson.dumps(setup).decode())
         process = await asyncio.create_subprocess_exec(
             sys.executable, *arguments, stdout=asyncio.subprocess.PIPE
         )
         return cls(process)
 
     async def end(self) -> None:
-        """Listen until it is dead."""
+        """Read its output until it is killed."""
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             if line.endswith(b"\n"):
                 attempt = Attempt.load(orjson.loads(line))
                 self.attempts[attempt.operation] = attempt
-            self.begun.set()
-        self.begun.set()
+            self.started.set()
+        self.started.set()
         assert await self._process.wait() == -signal.SIGKILL
 
     async def kill(self) -> None:
@@ -95,13 +95,13 @@ async def test_replicas_killed_between_any_two_steps_leave_a_serializable_histor
     await history.begin(per_class=2)
     replicas: Sequence[Replica] = ()
     try:
-        starts = (Replica.start(history, death, seed) for seed, death in enumerate(DEATHS))
+        starts = (Replica.start(history, kill_name, seed) for seed, kill_name in enumerate(KILLS))
         replicas = await asyncio.gather(*starts)
-        dying = [asyncio.create_task(replica.end()) for replica in replicas]
-        await asyncio.gather(*(replica.begun.wait() for replica in replicas))
-        while not all(task.done() for task in dying):
-            await asyncio.gather(*(history.work(DEEDS) for _ in range(WORKERS)))
-        await asyncio.gather(*dying)
+        ends = [asyncio.create_task(replica.end()) for replica in replicas]
+        await asyncio.gather(*(replica.started.wait() for replica in replicas))
+        while not all(task.done() for task in ends):
+            await asyncio.gather(*(history.work(OPERATIONS) for _ in range(WORKERS)))
+        await asyncio.gather(*ends)
     finally:
         for replica in replicas:
             await replica.kill()
@@ -109,5 +109,5 @@ async def test_replicas_killed_between_any_two_steps_leave_a_serializable_histor
         assert replica.attempts
         for attempt in replica.attempts.values():
             await history.find_out(attempt)
-    assert cycle_in(history.deeds) is None
+    assert cycle_in(history.executed) is None
     await history.check_end()

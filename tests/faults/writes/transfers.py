@@ -9,11 +9,11 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.faults.caching.wire import Answer
-from tests.faults.writes.clients import Asking, Load
+from tests.faults.caching.http_client import Answer
+from tests.faults.writes.clients import Load, RequestClient
 from tests.process.service import field_on
 
-__all__ = ["ACCOUNTS", "BANKS", "Auditor", "Books", "Teller"]
+__all__ = ["ACCOUNTS", "BANKS", "Auditor", "Ledger", "Teller"]
 
 OPENING = 100
 NUMBER = 24
@@ -30,8 +30,8 @@ ACCOUNTS = [account for family in FAMILIES for account in family]
 
 
 @dataclass
-class Books:
-    """What was acknowledged, refused, and seen by auditors that nobody disturbed."""
+class Ledger:
+    """Transfers that were acknowledged and refused, and audits that were not aborted."""
 
     transfers: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
@@ -40,16 +40,16 @@ class Books:
     def __str__(self) -> str:
         return f"{len(self.transfers)} transfers, {self.audits} audits"
 
-    async def begin(self, asking: Asking) -> None:
+    async def begin(self, client: RequestClient) -> None:
         """Open the accounts."""
         for account in ACCOUNTS:
-            opened = await asking.ask("PUT", account, {"balance": OPENING})
+            opened = await client.request("PUT", account, {"balance": OPENING})
             assert opened is not None
             assert opened.status == 201, opened
 
-    async def check(self, asking: Asking) -> None:
-        """Hold all accounts against the transfers that are there."""
-        listing = await asking.ask("GET", "transfers/export")
+    async def check(self, client: RequestClient) -> None:
+        """Compare all balances with the recorded transfers."""
+        listing = await client.request("GET", "transfers/export")
         assert listing is not None
         transfers = {each["id"]: each for each in listing.lines()}
         assert self.transfers <= transfers.keys(), "an acknowledged transfer is lost"
@@ -59,7 +59,7 @@ class Books:
             expected[transfer["from"]] -= 1
             expected[transfer["to"]] += 1
         for account in ACCOUNTS:
-            found = await asking.ask("GET", account)
+            found = await client.request("GET", account)
             assert found is not None
             assert found.json()["balance"] == expected[account], account
 
@@ -67,27 +67,27 @@ class Books:
 @dataclass
 class _Clerk(ABC):
     load: Load
-    books: Books
-    chance: random.Random
+    ledger: Ledger
+    rng: random.Random
     number: int
 
     async def run(self) -> None:
         """Work with one family after the other, until the load is done."""
-        with closing(Asking(self.load, self.number)) as asking:
+        with closing(RequestClient(self.load, self.number)) as client:
             while not self.load.is_done:
-                await self._work(asking, self.chance.choice(FAMILIES))
+                await self._work(client, self.rng.choice(FAMILIES))
 
     @abstractmethod
-    async def _work(self, asking: Asking, family: list[str]) -> None: ...
+    async def _work(self, client: RequestClient, family: list[str]) -> None: ...
 
 
 class Teller(_Clerk):
     """Moves coins."""
 
-    async def _work(self, asking: Asking, family: list[str]) -> None:
-        one, other = self.chance.sample(family, 2)
+    async def _work(self, client: RequestClient, family: list[str]) -> None:
+        one, other = self.rng.sample(family, 2)
         name = f"t{next(self.load.numbers)}"
-        found = await _read_all(asking, [one, other])
+        found = await _read_all(client, [one, other])
         if not found:
             return
         body = {
@@ -98,34 +98,34 @@ class Teller(_Clerk):
                 {"op": "put", "class": "transfers", "id": name, "body": {"from": one, "to": other}},
             ],
         }
-        answer = await asking.ask("POST", "transactions", body)
+        answer = await client.request("POST", "transactions", body)
         if answer is None or answer.status == 503:
             self.load.count("unknown")
         elif answer.status == 200:
             self.load.count("acknowledged")
-            self.books.transfers.add(name)
+            self.ledger.transfers.add(name)
         else:
             assert answer.status == 409, answer
             self.load.count("refused")
-            self.books.refused.add(name)
+            self.ledger.refused.add(name)
 
 
 class Auditor(_Clerk):
     """Adds up families: if the reads stand together, no coin is missing."""
 
-    async def _work(self, asking: Asking, family: list[str]) -> None:
-        found = await _read_all(asking, family)
+    async def _work(self, client: RequestClient, family: list[str]) -> None:
+        found = await _read_all(client, family)
         body = {"reads": [_seen(*each) for each in found.items()]}
-        answer = await asking.ask("POST", "transactions", body) if found else None
+        answer = await client.request("POST", "transactions", body) if found else None
         if answer is not None and answer.status == 200:
-            self.books.audits += 1
+            self.ledger.audits += 1
             balances = [each.json()["balance"] for each in found.values()]
             assert sum(balances) == len(family) * OPENING, (family, balances)
 
 
-async def _read_all(asking: Asking, accounts: list[str]) -> dict[str, Answer]:
+async def _read_all(client: RequestClient, accounts: list[str]) -> dict[str, Answer]:
     """Read accounts; nothing unless all of them answer."""
-    answers = [await asking.ask("GET", account) for account in accounts]
+    answers = [await client.request("GET", account) for account in accounts]
     found = [answer for answer in answers if answer is not None and answer.status == 200]
     return dict(zip(accounts, found, strict=True)) if len(found) == len(accounts) else {}
 

@@ -1,4 +1,4 @@
-"""Operations of clients on objects, and what their answers say of them."""
+"""Operations of clients on objects, and what their answers prove."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from tests.faults.caching.wire import Answer
+from tests.faults.caching.http_client import Answer
 from tests.faults.writes.history import BASE, GROUPS, Attempt, History, Versions
 from tests.process.service import field_on
 
@@ -117,8 +117,8 @@ class Write:
         body = {} if self.body is None else {"body": self.body}
         return {"op": self.kind, "class": class_name, "id": id_, **body}
 
-    def told(self, result: Mapping[str, Any] | None) -> Outcome:
-        """Note what became of it: nobody knows without a result."""
+    def note(self, result: Mapping[str, Any] | None) -> Outcome:
+        """Record the outcome, which is unknown without a result."""
         if result is None or is_uncertain(result):
             return "unknown"
         if result["status"] in WELL:
@@ -132,9 +132,9 @@ class Write:
         if self.kind == "delete":
             return self.history.deleted(self.attempt, versions)
         values = {name: value for name, value in result["body"].items() if name != "id"}
-        told = {name: value for name, value in values.items() if GROUPS[name] in versions}
-        self.history.untold += told != values
-        return self.history.wrote(self.attempt, versions, told, self.onto)
+        confirmed = {name: value for name, value in values.items() if GROUPS[name] in versions}
+        self.history.incomplete += confirmed != values
+        return self.history.wrote(self.attempt, versions, confirmed, self.onto)
 
     def _refused(self, result: Mapping[str, Any]) -> None:
         is_absent = result["status"] == 404 and self.kind != "put"
@@ -152,7 +152,7 @@ class Write:
 def look(
     history: History, attempt: Attempt, answer: Answer | None
 ) -> Literal["whole", "part", "no"]:
-    """Note what a read has shown: all of an object, part of a write, or nothing to go by."""
+    """Record what a read has shown: a whole object, a partial one, or nothing."""
     if answer is None or answer.status == 503:
         return "no"
     if answer.status == 404:
@@ -161,7 +161,7 @@ def look(
     assert answer.status == 200, answer
     partial = "portolan-partial" in answer.headers
     values = {name: value for name, value in answer.json().items() if name != "id"}
-    history.saw(attempt, _versions(answer.headers["etag"]), values, partial=partial)
+    history.record_read(attempt, _versions(answer.headers["etag"]), values, partial=partial)
     return "part" if partial else "whole"
 
 
@@ -169,11 +169,11 @@ def result_of(answer: Answer | None) -> dict[str, Any] | None:
     """Return an answer as a result of a batch."""
     if answer is None:
         return None
-    told: dict[str, Any] = {"status": answer.status}
+    result: dict[str, Any] = {"status": answer.status}
     if answer.status not in WELL:
-        return {**told, "problem": answer.problem()}
+        return {**result, "problem": answer.problem()}
     body = answer.json() if answer.body else {}
-    return {**told, "position": answer.headers.get("portolan-position"), "body": body}
+    return {**result, "position": answer.headers.get("portolan-position"), "body": body}
 
 
 def is_uncertain(result: Mapping[str, Any]) -> bool:

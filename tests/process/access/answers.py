@@ -12,8 +12,8 @@ VOLATILE = {"x-request-id", "server-timing", "date", "content-length"}
 """What no two answers share; the body's length is that of the request's id, which grows."""
 
 
-def told(answer: httpx.Response) -> tuple[int, Any, dict[str, str]]:
-    """Everything that an answer tells, but for what no two answers share."""
+def comparable(answer: httpx.Response) -> tuple[int, Any, dict[str, str]]:
+    """Everything that an answer holds, but for what no two answers share."""
     body = {name: value for name, value in answer.json().items() if name != "instance"}
     headers = {name: value for name, value in answer.headers.items() if name not in VOLATILE}
     return answer.status_code, body, headers

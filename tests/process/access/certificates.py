@@ -30,12 +30,12 @@ def write_certificate(
 ) -> Certificate:
     """Write a certificate that signs itself, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
-    told = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     ends = datetime.now(UTC) + timedelta(days=days)
-    made = (
+    certificate = (
         x509.CertificateBuilder()
-        .subject_name(told)
-        .issuer_name(told)
+        .subject_name(subject)
+        .issuer_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(ends - timedelta(days=90))
@@ -45,6 +45,6 @@ def write_certificate(
     )
     hidden = NoEncryption() if password is None else BestAvailableEncryption(password)
     files = Certificate("data", directory / "tls.crt", directory / "tls.key")
-    files.chain.write_bytes(made.public_bytes(Encoding.PEM))
+    files.chain.write_bytes(certificate.public_bytes(Encoding.PEM))
     files.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, hidden))
     return files

@@ -1,7 +1,7 @@
 """What services of a run have found out about its servers, for those that come after.
 
 Examining three servers takes fifteen seconds, and half of all test modules start a service with a
-catalogue of its own. What is examined is the server, not the catalogue: it is told to new ones.
+catalogue of its own. What is examined is the server, not the catalogue: new ones receive it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FOUND: dict[tuple[str, ...], StoredSystem] = {}
 
 
 async def recall(configs: Sequence[SystemConfig], catalogue_url: str) -> None:
-    """Tell a catalogue what is known of its systems, but for those that it knows itself."""
+    """Write known examinations of systems to a catalogue, except those that it has."""
     known = [found for config in configs if (found := _FOUND.get(_key(config))) is not None]
     if known:
         async with _systems(catalogue_url) as systems:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.process.access.answers import operate, told
+from tests.process.access.answers import comparable, operate
 from tests.process.caching.guarded import Guarded, bearer
 from tests.process.service import unique
 
@@ -23,7 +23,7 @@ from tests.process.service import unique
         ("notes", "admin", True),
     ],
 )
-async def test_systems_are_named_to_who_may_see_placements(
+async def test_systems_are_named_only_to_callers_with_the_right(
     running: Guarded, class_name: str, grant: str | None, *, named: bool
 ) -> None:
     headers = bearer(await running.key("read", grant)) if grant else {}
@@ -61,7 +61,7 @@ async def test_a_hidden_database_is_answered_like_one_that_does_not_exist(
         for name in (running.database, unique("db"))
     ]
     assert hidden.status_code == (401 if caller == "anonymous" else 404)
-    assert told(hidden) == told(absent)
+    assert comparable(hidden) == comparable(absent)
 
 
 async def test_a_key_for_a_class_reaches_that_class_alone(running: Guarded) -> None:
@@ -76,7 +76,7 @@ async def test_a_key_for_a_class_reaches_that_class_alone(running: Guarded) -> N
     assert changes.status_code == 200
 
 
-async def test_a_batch_is_judged_operation_by_operation(running: Guarded) -> None:
+async def test_each_operation_of_a_batch_is_authorised_by_itself(running: Guarded) -> None:
     reader = bearer(
         await running.key(f"write:{running.database}/notes", f"read:{running.database}/secrets")
     )
@@ -93,8 +93,8 @@ async def test_a_batch_is_judged_operation_by_operation(running: Guarded) -> Non
     assert [result["status"] for result in answer.json()] == [200, 201, 200, 403, 403, 403]
     answer = await running.data.post(path, json={"operations": operations})
     assert [result["status"] for result in answer.json()] == [200, 401, 401, 401, 401, 401]
-    stranger = await running.headers("stranger", "read")
-    answer = await running.data.post(path, json={"operations": operations}, headers=stranger)
+    other_tenant = await running.headers("stranger", "read")
+    answer = await running.data.post(path, json={"operations": operations}, headers=other_tenant)
     assert [result["status"] for result in answer.json()] == [200, 404, 404, 404, 404, 404]
 
 
@@ -113,7 +113,7 @@ async def test_a_transaction_is_refused_as_a_whole(running: Guarded) -> None:
     assert missing.status_code == 404
 
 
-async def test_a_query_may_not_bring_along_what_may_not_be_read(running: Guarded) -> None:
+async def test_a_join_to_an_unreadable_class_is_refused(running: Guarded) -> None:
     path = f"/v1/{running.database}"
     body = {"join": {"as": "relation", "reference": "kin", "fields": ["title"]}}
     operator = await operate(running)
@@ -139,7 +139,7 @@ async def test_the_sketch_is_of_those_classes_that_may_be_read(running: Guarded)
     assert "secrets" not in some
 
 
-async def test_jobs_need_the_rights_to_what_they_read_and_write(running: Guarded) -> None:
+async def test_a_job_requires_access_to_the_classes_it_reads_and_writes(running: Guarded) -> None:
     spec = {"records": {"class": "secrets"}, "field": "title"}
     job = {"kind": "example.count", "spec": spec}
     path = f"/v1/{running.database}/jobs"
@@ -158,7 +158,7 @@ async def test_jobs_need_the_rights_to_what_they_read_and_write(running: Guarded
 
 
 @pytest.mark.parametrize("of", ["{}/there", "{}?title=there", "{}?ids=there", "{}", "{}/export"])
-async def test_no_shared_cache_may_keep_what_a_key_was_needed_for(
+async def test_responses_that_require_a_key_are_not_shared_cacheable(
     running: Guarded, of: str
 ) -> None:
     operator = await operate(running)
@@ -181,7 +181,9 @@ async def test_no_shared_cache_may_keep_what_a_key_was_needed_for(
         assert "public" not in again.headers["cache-control"]
 
 
-async def test_what_is_public_is_for_shared_caches_whoever_asks(running: Guarded) -> None:
+async def test_responses_of_public_classes_are_shared_cacheable_for_any_caller(
+    running: Guarded,
+) -> None:
     path = f"/v1/{running.database}/articles/there"
     for headers in ({}, await operate(running)):
         answer = await running.data.get(path, headers=headers)
@@ -192,7 +194,7 @@ async def test_what_is_public_is_for_shared_caches_whoever_asks(running: Guarded
 async def test_tenants_are_kept_apart(running: Guarded) -> None:
     operator = await operate(running)
     base = "/admin/v1/tenants"
-    taken = f"{base}/{running.stranger}/databases/{running.database}"
+    taken = f"{base}/{running.other_tenant}/databases/{running.database}"
     assert (await running.admin.put(taken, headers=operator)).status_code == 409
     assert (await running.admin.delete(taken, headers=operator)).status_code == 404
     in_use = await running.admin.delete(f"{base}/{running.owner}", headers=operator)

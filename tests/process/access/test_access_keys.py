@@ -1,4 +1,4 @@
-"""Keys: made, listed, bounded, revoked, and shown to nobody."""
+"""Keys: created, listed, bounded, revoked, and never shown again."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ async def test_a_key_is_for_a_subject_that_can_be_kept(running: Guarded, subject
     body = {"subject": subject, "grants": ["read"]}
     refused = await running.admin.post(path, json=body, headers=await operate(running))
     assert refused.status_code == 400
-    assert [place["pointer"] for place in refused.json()["errors"]] == ["/subject"]
+    assert [location["pointer"] for location in refused.json()["errors"]] == ["/subject"]
 
 
-async def test_a_revoked_key_is_no_good_any_more(running: Guarded) -> None:
+async def test_a_revoked_key_is_refused(running: Guarded) -> None:
     operator = await operate(running)
     keys = f"/admin/v1/tenants/{running.owner}/keys"
-    wanted = {"subject": "ada", "grants": ["read"], "label": "phone"}
-    made = await running.admin.post(keys, json=wanted, headers=operator)
-    assert made.status_code == 201
-    assert made.headers["cache-control"] == "no-store"
-    key = made.json()
+    body = {"subject": "ada", "grants": ["read"], "label": "phone"}
+    created = await running.admin.post(keys, json=body, headers=operator)
+    assert created.status_code == 201
+    assert created.headers["cache-control"] == "no-store"
+    key = created.json()
     headers = bearer(key["key"])
     path = f"/v1/{running.database}/notes/there"
     assert (await running.data.get(path, headers=headers)).status_code == 200
@@ -46,26 +46,26 @@ async def test_a_revoked_key_is_no_good_any_more(running: Guarded) -> None:
     refused = await running.data.get(path, headers=headers)
     assert refused.status_code == 401
     assert 'error="invalid_token"' in refused.headers["www-authenticate"]
-    # Not even what everybody may read is answered to a key that is no good.
+    # Even a public class is not served to an invalid key.
     public = f"/v1/{running.database}/articles/there"
     assert (await running.data.get(public, headers=headers)).status_code == 401
 
 
-async def test_another_replica_hears_of_a_revocation(running: Guarded) -> None:
-    """It does when it looks anew, as it does every second."""
+async def test_another_replica_observes_a_revocation(running: Guarded) -> None:
+    """It does at its next refresh, which takes place every second."""
     tenancy = running.container.mediator.tenancy
     other = AccessCache(CatalogueTenants(running.container.mediator.catalogue), SystemClock())
-    made = await tenancy.create_key(running.owner, "ada", ["read"])
+    created = await tenancy.create_key(running.owner, "ada", ["read"])
     await other.refresh()
-    assert made["id"] in other.current.keys
-    await tenancy.revoke(running.owner, made["id"])
+    assert created["id"] in other.current.keys
+    await tenancy.revoke(running.owner, created["id"])
     await other.refresh()
-    assert made["id"] not in other.current.keys
+    assert created["id"] not in other.current.keys
 
 
 async def test_a_stream_breaks_off_when_its_key_is_revoked(running: Guarded) -> None:
     tenancy = running.container.mediator.tenancy
-    made = await tenancy.create_key(running.owner, "ada", ["read"])
+    created = await tenancy.create_key(running.owner, "ada", ["read"])
     operator = await operate(running)
     sent: list[dict[str, Any]] = []
     scope = {
@@ -76,7 +76,7 @@ async def test_a_stream_breaks_off_when_its_key_is_revoked(running: Guarded) -> 
         "query_string": b"",
         "headers": [
             (b"accept", b"text/event-stream"),
-            (b"authorization", f"Bearer {made['key']}".encode()),
+            (b"authorization", f"Bearer {created['key']}".encode()),
         ],
     }
 
@@ -87,7 +87,7 @@ async def test_a_stream_breaks_off_when_its_key_is_revoked(running: Guarded) -> 
     async def send(message: Any) -> None:
         sent.append(message)
         if len(sent) == 2:
-            await tenancy.revoke(running.owner, made["id"])
+            await tenancy.revoke(running.owner, created["id"])
             path = f"/v1/{running.database}/notes/streamed"
             await running.data.put(path, json={"title": "secret"}, headers=operator)
 
@@ -99,14 +99,14 @@ async def test_a_stream_breaks_off_when_its_key_is_revoked(running: Guarded) -> 
 
 async def test_a_tenants_administrator_makes_keys_for_its_tenant_alone(running: Guarded) -> None:
     admin = bearer(await running.key("admin"))
-    wanted = {"subject": "ada", "grants": ["admin"]}
+    body = {"subject": "ada", "grants": ["admin"]}
     ours = f"/admin/v1/tenants/{running.owner}/keys"
-    made = await running.admin.post(ours, json=wanted, headers=admin)
-    assert made.status_code == 201
-    reader = bearer(made.json()["key"])
-    for tenant in ("operator", running.stranger, "nobody"):
+    created = await running.admin.post(ours, json=body, headers=admin)
+    assert created.status_code == 201
+    reader = bearer(created.json()["key"])
+    for tenant in ("operator", running.other_tenant, "nobody"):
         path = f"/admin/v1/tenants/{tenant}/keys"
-        assert (await running.admin.post(path, json=wanted, headers=reader)).status_code == 404
+        assert (await running.admin.post(path, json=body, headers=reader)).status_code == 404
     assert (await running.admin.get("/admin/v1/systems", headers=reader)).status_code == 403
     listed = (await running.admin.get("/admin/v1/schemas", headers=reader)).json()["items"]
     assert [item["name"] for item in listed] == [running.database]
@@ -118,27 +118,27 @@ async def test_a_tenants_administrator_makes_keys_for_its_tenant_alone(running: 
 async def test_keys_are_bounded_for_each_tenant_and_for_all(
     running: Guarded, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
-    tenancy, wanted = running.container.mediator.tenancy, {"subject": "ada", "grants": ["read"]}
+    tenancy, body = running.container.mediator.tenancy, {"subject": "ada", "grants": ["read"]}
     tenant = unique("tenant")
     await tenancy.put_tenant(tenant, {})
     operator = await operate(running)
     headers = await running.headers("stranger", "admin")
-    theirs = f"/admin/v1/tenants/{running.stranger}/keys"
-    assert (await running.admin.post(theirs, json=wanted, headers=headers)).status_code == 201
-    count = len(await tenancy.keys(running.stranger))
+    theirs = f"/admin/v1/tenants/{running.other_tenant}/keys"
+    assert (await running.admin.post(theirs, json=body, headers=headers)).status_code == 201
+    count = len(await tenancy.keys(running.other_tenant))
     if bound == "MAX_KEYS":
         count = sum(
             key.principal.tenant != "operator" for key in tenancy.cache.current.keys.values()
         )
     monkeypatch.setattr(f"mediator.catalogue.tenants.{bound}", count)
-    refused = await running.admin.post(theirs, json=wanted, headers=headers)
+    refused = await running.admin.post(theirs, json=body, headers=headers)
     assert refused.status_code == 409
     others = f"/admin/v1/tenants/{tenant}/keys"
-    made = await running.admin.post(others, json=wanted, headers=operator)
-    assert made.status_code == (201 if bound == "MAX_KEYS_OF_TENANT" else 409)
+    created = await running.admin.post(others, json=body, headers=operator)
+    assert created.status_code == (201 if bound == "MAX_KEYS_OF_TENANT" else 409)
     if bound == "MAX_KEYS":
         ours = "/admin/v1/tenants/operator/keys"
-        assert (await running.admin.post(ours, json=wanted, headers=operator)).status_code == 201
+        assert (await running.admin.post(ours, json=body, headers=operator)).status_code == 201
     monkeypatch.undo()
     await tenancy.remove_tenant(tenant)
 
@@ -153,21 +153,19 @@ async def test_keys_are_bounded_for_each_tenant_and_for_all(
         ({"subject": "a", "grants": ["read"], "more": 1}, "/more"),
     ],
 )
-async def test_keys_that_make_no_sense_are_not_made(
-    running: Guarded, body: Any, pointer: str
-) -> None:
+async def test_invalid_keys_are_not_created(running: Guarded, body: Any, pointer: str) -> None:
     keys = f"/admin/v1/tenants/{running.owner}/keys"
     refused = await running.admin.post(keys, json=body, headers=await operate(running))
     assert refused.status_code == 400
-    assert [place["pointer"] for place in refused.json()["errors"]] == [pointer]
+    assert [location["pointer"] for location in refused.json()["errors"]] == [pointer]
 
 
 async def test_no_key_is_seen_again_in_answers_metrics_or_logs(
     running: Guarded, caplog: pytest.LogCaptureFixture
 ) -> None:
     operator = await operate(running)
-    made = await running.container.mediator.tenancy.create_key(running.owner, "ada", ["read"])
-    key, secret = made["key"], made["key"][-43:]
+    created = await running.container.mediator.tenancy.create_key(running.owner, "ada", ["read"])
+    key, secret = created["key"], created["key"][-43:]
     credentials = (f"Bearer {key}", f"Bearer x{key}", f"Bearer {key}x", f"Digest {key}", key)
     base = f"/v1/{running.database}"
     seen = []
@@ -182,13 +180,13 @@ async def test_no_key_is_seen_again_in_answers_metrics_or_logs(
         system = {"name": "away", "kind": "redis", "url": NOWHERE}
         seen.append(await running.admin.post("/admin/v1/systems", json=system, headers=operator))
     assert seen[-1].status_code == 503
-    told = caplog.text + "".join(f"{answer.headers} {answer.text}" for answer in seen)
-    assert secret not in told
-    assert "hush-hush" not in told
-    assert operator["authorization"][-43:] not in told
+    printed = caplog.text + "".join(f"{answer.headers} {answer.text}" for answer in seen)
+    assert secret not in printed
+    assert "hush-hush" not in printed
+    assert operator["authorization"][-43:] not in printed
 
 
-async def test_keys_are_made_listed_and_revoked_from_the_command_line(
+async def test_keys_are_created_listed_and_revoked_from_the_command_line(
     running: Guarded, catalogue_url: str
 ) -> None:
     async def run(*arguments: str, code: int = 0) -> str:
@@ -198,16 +196,16 @@ async def test_keys_are_made_listed_and_revoked_from_the_command_line(
         return done.output
 
     of = ("--tenant", running.owner)
-    made = orjson.loads(await run("create", "--subject", "ada", "--grant", "read", *of))
-    assert made["id"] in await run("list", *of)
-    assert made["key"][-43:] not in await run("list", *of)
+    created = orjson.loads(await run("create", "--subject", "ada", "--grant", "read", *of))
+    assert created["id"] in await run("list", *of)
+    assert created["key"][-43:] not in await run("list", *of)
     await running.container.mediator.tenancy.cache.refresh()
     path = f"/v1/{running.database}/notes/there"
-    found = await running.data.get(path, headers=bearer(made["key"]))
+    found = await running.data.get(path, headers=bearer(created["key"]))
     assert found.status_code == 200
-    await run("revoke", made["id"], *of)
-    assert "no such key" in await run("revoke", made["id"], *of, code=1)
+    await run("revoke", created["id"], *of)
+    assert "no such key" in await run("revoke", created["id"], *of, code=1)
     assert "/grants/0" in await run("create", "--subject", "a", "--grant", "root", code=1)
     await running.container.mediator.tenancy.cache.refresh()
-    refused = await running.data.get(path, headers=bearer(made["key"]))
+    refused = await running.data.get(path, headers=bearer(created["key"]))
     assert refused.status_code == 401

@@ -1,4 +1,4 @@
-"""The authorisation matrix: every route of both applications, asked by everybody.
+"""The authorisation matrix: every route of both applications, requested by each kind of caller.
 
 A route without an entry here fails the test, and so does an entry without a route.
 """
@@ -141,7 +141,7 @@ ADMIN: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "DELETE /admin/v1/tenants/{tenant}/keys/{key}": ("admin", HIDDEN, NOTHING),
 }
 OF_A_DATABASE: Final = [f"GET /admin/v1/{name}" for name in ("violations", "proposals", "sketch")]
-"""They are the operator's, but for those who name a database of theirs in the query."""
+"""They require an operator, unless the query names a database of the caller."""
 
 
 def data_routes() -> set[str]:
@@ -153,7 +153,7 @@ def framework_routes(app: Any) -> set[str]:
     found = set()
     for context in iter_route_contexts(app.routes):
         methods = set(context.methods or ()) - {"HEAD"}
-        assert methods, f"{context.path} is mounted: who may ask for it?"
+        assert methods, f"{context.path} is mounted without permissions"
         found |= {f"{method} {context.path}" for method in methods}
     return found
 
@@ -168,26 +168,26 @@ def test_every_route_is_in_the_matrix_and_no_other() -> None:
     assert framework_routes(admin_app()) == set(ADMIN)
 
 
-def test_every_admin_route_says_what_it_needs() -> None:
-    """One that does not is the operator's alone: no harm is done, but it is hardly meant."""
-    told = {f"{method} {path}" for path, needs in PERMISSIONS.items() for method in needs}
-    assert told == framework_routes(admin_app())
+def test_every_admin_route_has_its_permissions() -> None:
+    """A route without permissions requires an operator: that is safe, but hardly intended."""
+    permitted = {f"{method} {path}" for path, needs in PERMISSIONS.items() for method in needs}
+    assert permitted == framework_routes(admin_app())
 
 
 @pytest.mark.parametrize(
     ("method", "path"),
     [("GET", "/admin/v1/new"), ("PUT", "/live"), ("GET", "/admin/v1/schemas/a/b"), ("GET", "/x")],
 )
-def test_what_is_not_listed_is_the_operators_alone(method: str, path: str) -> None:
+def test_an_unlisted_route_requires_an_operator(method: str, path: str) -> None:
     need, _ = permission_of(method, path)
     assert (need.extent, need.scope) == (Extent.INSTALLATION, Scope.ADMIN)
 
 
-def test_every_method_of_the_data_api_asks_for_a_scope_or_for_itself() -> None:
+def test_every_method_of_the_data_api_has_a_scope_or_authorises_itself() -> None:
     api = DataApi(MemoryPlane(routing_model(1)), DataOptions(b"k"), lambda _: None)
-    asking = {f"/v1/{{database}}/{name}" for name in ("batch", "transactions", "changes", "sketch")}
+    exempt = {f"/v1/{{database}}/{name}" for name in ("batch", "transactions", "changes", "sketch")}
     for route in api.routes:
-        assert (route.scopes is None) is (route.template in asking)
+        assert (route.scopes is None) is (route.template in exempt)
         assert route.scopes is None or set(route.handlers) <= set(route.scopes)
 
 
@@ -204,7 +204,7 @@ async def installation(
         yield running
 
 
-def fate(answer: httpx.Response) -> str:
+def outcome(answer: httpx.Response) -> str:
     """What became of a request: "in", or the status that it was refused with."""
     assert answer.status_code < 500, answer.text
     if "html" in answer.headers.get("content-type", ""):
@@ -215,14 +215,14 @@ def fate(answer: httpx.Response) -> str:
         problem = problem[0].get("problem")
     if not isinstance(problem, dict) and answer.status_code in (401, 403, 404):
         return str(answer.status_code)  # an answer to HEAD
-    told = problem if isinstance(problem, dict) else {}
+    document = problem if isinstance(problem, dict) else {}
     refused = {"/problems/unauthenticated": "401", "/problems/forbidden": "403"}
-    if told.get("detail") in ("There is no such database.", "There is no such tenant."):
+    if document.get("detail") in ("There is no such database.", "There is no such tenant."):
         return "404"
-    return refused.get(told.get("type", ""), "in")
+    return refused.get(document.get("type", ""), "in")
 
 
-async def ask(
+async def send(
     running: Guarded, client: httpx.AsyncClient, route: str, caller: str, scope: str, request: Any
 ) -> httpx.Response:
     method, template = route.split(" ")
@@ -255,17 +255,17 @@ async def put_back(running: Guarded) -> None:
 
 @pytest.mark.parametrize("route", DATA)
 async def test_data_routes(installation: Guarded, route: str) -> None:
-    scope, expected, request = DATA[route]
+    scope, outcomes, request = DATA[route]
     await put_back(installation)
-    for caller, wanted in zip(CALLERS, expected.split(), strict=True):
-        answer = await ask(installation, installation.data, route, caller, scope, request)
-        assert fate(answer) == wanted, (caller, answer.text)
+    for caller, expected in zip(CALLERS, outcomes.split(), strict=True):
+        answer = await send(installation, installation.data, route, caller, scope, request)
+        assert outcome(answer) == expected, (caller, answer.text)
         if answer.status_code == 401:
             assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
 @pytest.mark.parametrize(("route", "scope"), [("transactions", "write"), ("batch", "read")])
-async def test_what_does_nothing_asks_for_rights_all_the_same(
+async def test_requests_without_effect_are_authorised_too(
     installation: Guarded, route: str, scope: str
 ) -> None:
     database = unique("db")  # no class of it is public
@@ -275,33 +275,33 @@ async def test_what_does_nothing_asks_for_rights_all_the_same(
     schema = {"classes": {"notes": {"fields": {"title": {"type": "string"}}}}}
     set_ = await installation.admin.put(path, headers=headers, json=schema)
     assert set_.status_code == 200, set_.text
-    for caller, wanted in zip(CALLERS, HIDDEN.split(), strict=True):
+    for caller, expected in zip(CALLERS, HIDDEN.split(), strict=True):
         answer = await installation.data.post(
             f"/v1/{database}/{route}",
             json={"operations": []},
             headers=await installation.headers(caller, scope),
         )
-        assert fate(answer) == wanted, (caller, answer.text)
+        assert outcome(answer) == expected, (caller, answer.text)
     absent = f"/v1/{unique('db')}/{route}"
     answer = await installation.data.post(absent, json={"operations": []}, headers=headers)
-    assert fate(answer) == "404"
+    assert outcome(answer) == "404"
 
 
 @pytest.mark.parametrize("route", DOCUMENTS)
 async def test_documents_of_the_data_api(installation: Guarded, route: str) -> None:
-    scope, expected, request = DOCUMENTS[route]
-    for caller, wanted in zip(CALLERS, expected.split(), strict=True):
-        answer = await ask(installation, installation.data, route, caller, scope, request)
-        assert fate(answer) == wanted, (caller, answer.text)
+    scope, outcomes, request = DOCUMENTS[route]
+    for caller, expected in zip(CALLERS, outcomes.split(), strict=True):
+        answer = await send(installation, installation.data, route, caller, scope, request)
+        assert outcome(answer) == expected, (caller, answer.text)
 
 
 @pytest.mark.parametrize("route", ADMIN)
 async def test_admin_routes(installation: Guarded, route: str) -> None:
-    scope, expected, request = ADMIN[route]
+    scope, outcomes, request = ADMIN[route]
     await put_back(installation)
-    for caller, wanted in zip(CALLERS, expected.split(), strict=True):
-        answer = await ask(installation, installation.admin, route, caller, scope, request)
-        assert fate(answer) == wanted, (caller, answer.text)
+    for caller, expected in zip(CALLERS, outcomes.split(), strict=True):
+        answer = await send(installation, installation.admin, route, caller, scope, request)
+        assert outcome(answer) == expected, (caller, answer.text)
 
 
 @pytest.mark.parametrize("route", OF_A_DATABASE)
@@ -309,15 +309,15 @@ async def test_admin_routes_that_name_a_database_in_the_query(
     installation: Guarded, route: str
 ) -> None:
     request = {"params": {"database": installation.database}}
-    for caller, wanted in zip(CALLERS, HIDDEN.split(), strict=True):
-        answer = await ask(installation, installation.admin, route, caller, "schema", request)
-        assert fate(answer) == wanted, (caller, answer.text)
+    for caller, expected in zip(CALLERS, HIDDEN.split(), strict=True):
+        answer = await send(installation, installation.admin, route, caller, "schema", request)
+        assert outcome(answer) == expected, (caller, answer.text)
 
 
 @pytest.mark.parametrize(
     "route", [route for route, (scope, _, _) in DATA.items() if scope == "read"]
 )
-async def test_anybody_may_read_a_public_class_and_do_no_more(
+async def test_an_anonymous_caller_may_only_read_a_public_class(
     installation: Guarded, route: str
 ) -> None:
     method, template = route.split(" ")
@@ -331,5 +331,5 @@ async def test_anybody_may_read_a_public_class_and_do_no_more(
         request = body
     if path.endswith("changes"):
         request = {"params": {"class": "articles"}}
-    wanted = "401" if path.endswith("changes") else "in"
-    assert fate(await installation.data.request(method, path, **request)) == wanted
+    expected = "401" if path.endswith("changes") else "in"
+    assert outcome(await installation.data.request(method, path, **request)) == expected

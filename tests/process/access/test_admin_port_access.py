@@ -18,7 +18,7 @@ from tests.process.service import unique
 @pytest.mark.parametrize(
     ("path", "shown"), [("/data?database={}&class=secrets", "there"), ("/jobs?database={}", "{}")]
 )
-async def test_pages_ask_for_data_with_the_key_that_a_browser_has(
+async def test_pages_use_the_credentials_of_the_browser(
     running: Guarded, path: str, shown: str
 ) -> None:
     key = (await operate(running))["authorization"].removeprefix("Bearer ")
@@ -40,19 +40,21 @@ async def test_the_list_of_schemas_names_the_classes_that_a_key_concerns(
         assert [(item["name"], item["classes"]) for item in listed] == [(running.database, classes)]
 
 
-async def test_readiness_tells_nobody_of_classes_and_of_what_systems_said(
+async def test_readiness_reveals_neither_classes_nor_errors_of_systems(
     running: Guarded,
 ) -> None:
     ready = await running.admin.get("/ready")
     assert ready.status_code == 200
     assert running.database not in ready.text
-    told = ready.json()
-    assert told["catalogue"] == {"ok": True}
-    assert told["systems"]
-    assert all(system == {"ok": True} for system in told["systems"].values())
+    report = ready.json()
+    assert report["catalogue"] == {"ok": True}
+    assert report["systems"]
+    assert all(system == {"ok": True} for system in report["systems"].values())
 
 
-async def test_a_tenant_that_asks_too_often_is_told_when_to_come_again(running: Guarded) -> None:
+async def test_a_tenant_that_requests_too_often_receives_when_to_come_again(
+    running: Guarded,
+) -> None:
     operator = await operate(running)
     tenancy = running.container.mediator.tenancy
     tenant, database = unique("busy"), unique("db")
@@ -82,11 +84,11 @@ async def test_the_admin_port_is_kept_from_other_sites(running: Guarded) -> None
         assert answer.headers["referrer-policy"] == "no-referrer"
 
 
-async def test_a_browser_is_asked_for_a_key_and_sends_it_as_a_password(running: Guarded) -> None:
+async def test_a_browser_sends_its_key_as_the_password_of_basic(running: Guarded) -> None:
     page = {"accept": "text/html"}
-    asked = await running.admin.get("/docs", headers=page)
-    assert asked.status_code == 401
-    challenges = asked.headers.get_list("www-authenticate")
+    challenged = await running.admin.get("/docs", headers=page)
+    assert challenged.status_code == 401
+    challenges = challenged.headers.get_list("www-authenticate")
     assert any(challenge.startswith("Basic") for challenge in challenges)
     key = await running.key("read")
     shown = await running.admin.get("/docs", headers=page, auth=("me", key))
@@ -95,8 +97,8 @@ async def test_a_browser_is_asked_for_a_key_and_sends_it_as_a_password(running: 
     assert data.status_code == 401
 
 
-async def test_a_query_that_names_two_databases_is_the_operators(running: Guarded) -> None:
-    """Else the gate might look at one of them, and the route at the other."""
+async def test_a_query_that_names_two_databases_requires_an_operator(running: Guarded) -> None:
+    """Else authorisation might look at one of them, and the route at the other."""
     schema = await running.headers("own", "schema")
     path = f"/admin/v1/sketch?database={running.database}"
     assert (await running.admin.get(path, headers=schema)).status_code == 200
@@ -104,7 +106,7 @@ async def test_a_query_that_names_two_databases_is_the_operators(running: Guarde
     assert (await running.admin.get(both, headers=schema)).status_code == 403
 
 
-async def test_what_a_tenant_asks_of_the_admin_port_is_bounded_too(running: Guarded) -> None:
+async def test_requests_of_a_tenant_to_the_admin_port_are_limited_too(running: Guarded) -> None:
     tenant, operator = unique("busy"), await operate(running)
     limits = {"limits": {"rate": 0.001, "burst": 2}}
     path = f"/admin/v1/tenants/{tenant}"

@@ -24,7 +24,7 @@ from app.settings.main import (
 from app.settings.telemetry import TelemetrySettings
 
 PLANTED = "hush-hush-planted"
-NOBODY = f"postgresql://u:{PLANTED}@127.0.0.1:1/x"
+UNREACHABLE = f"postgresql://u:{PLANTED}@127.0.0.1:1/x"
 MODELS: list[type[BaseModel]] = [
     AccessSettings,
     HttpSettings,
@@ -35,10 +35,10 @@ MODELS: list[type[BaseModel]] = [
     PurgeTarget,
     TelemetrySettings,
 ]
-SYSTEM = {"name": "away", "kind": "postgresql", "url": NOBODY}
+SYSTEM = {"name": "away", "kind": "postgresql", "url": UNREACHABLE}
 PURGER = {"name": "edge", "kind": "varnish", "at": "127.0.0.1:1", "token": PLANTED}
 ENVIRONMENT = {
-    "PORTOLAN_CATALOGUE_URL": NOBODY,
+    "PORTOLAN_CATALOGUE_URL": UNREACHABLE,
     "PORTOLAN_COORDINATION_URL": f"redis://:{PLANTED}@127.0.0.1:1/0",
     "PORTOLAN_SKETCH_URL": f"redis://:{PLANTED}@127.0.0.1:1/1",
     "PORTOLAN_SYSTEMS": orjson.dumps([SYSTEM]).decode(),
@@ -66,7 +66,7 @@ def test_every_setting_that_may_hold_a_secret_is_planted_here() -> None:
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
-def test_what_is_wrong_with_a_setting_is_told_without_it(model: type[BaseModel]) -> None:
+def test_an_invalid_setting_is_reported_without_its_value(model: type[BaseModel]) -> None:
     """Every member is wrong, and has the secret in it."""
     wrong: dict[str, Any] = {
         name: {"no": [PLANTED]} for name in model.model_fields if name != "spark_conf"
@@ -78,9 +78,9 @@ def test_what_is_wrong_with_a_setting_is_told_without_it(model: type[BaseModel])
 
 
 @pytest.mark.parametrize(
-    "text", [[{**SYSTEM, "name": None}], [{"url": NOBODY}], [{**SYSTEM, "x": 1}]]
+    "text", [[{**SYSTEM, "name": None}], [{"url": UNREACHABLE}], [{**SYSTEM, "x": 1}]]
 )
-def test_a_system_that_is_wrong_does_not_show_its_address(text: Any) -> None:
+def test_an_invalid_system_does_not_reveal_its_address(text: Any) -> None:
     with pytest.raises(ValidationError) as refused:
         MediatorSettings(systems=text)
     assert PLANTED not in str(refused.value)
@@ -93,16 +93,16 @@ def test_the_address_of_a_receiver_which_is_logged_has_no_password() -> None:
 
 
 def test_settings_do_not_print_their_secrets() -> None:
-    told = [
-        MediatorSettings(catalogue_url=SecretStr(NOBODY), systems=[SystemSettings(**SYSTEM)]),
-        CacheSettings(sketch_url=SecretStr(NOBODY), purge=[PurgeTarget(**PURGER)]),
+    sections = [
+        MediatorSettings(catalogue_url=SecretStr(UNREACHABLE), systems=[SystemSettings(**SYSTEM)]),
+        CacheSettings(sketch_url=SecretStr(UNREACHABLE), purge=[PurgeTarget(**PURGER)]),
         AccessSettings(key=SecretStr(PLANTED)),
     ]
-    for settings in told:
+    for settings in sections:
         assert PLANTED not in f"{settings!r} {settings} {settings.model_dump_json()}"
 
 
-async def said(*arguments: str, **changed: str) -> str:
+async def output_of(*arguments: str, **changed: str) -> str:
     """What a command prints, everywhere, with the secret planted in all settings."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", "from app.cli import main; main()", *arguments),
@@ -124,17 +124,17 @@ async def said(*arguments: str, **changed: str) -> str:
         (("key", "list"), {"PORTOLAN_CATALOGUE_URL": f"postgre sql//u:{PLANTED}@h:port/x"}),
     ],
 )
-async def test_commands_that_fail_do_not_print_it(
+async def test_failing_commands_do_not_print_the_secret(
     arguments: tuple[str, ...], changed: dict[str, str]
 ) -> None:
-    output = await said(*arguments, **changed)
+    output = await output_of(*arguments, **changed)
     assert output
     assert PLANTED not in output
 
 
-async def test_the_doctor_does_not_print_it() -> None:
+async def test_the_doctor_does_not_print_the_secret() -> None:
     settings = MediatorSettings(
-        catalogue_url=SecretStr(NOBODY), systems=[SystemSettings.model_validate(SYSTEM)]
+        catalogue_url=SecretStr(UNREACHABLE), systems=[SystemSettings.model_validate(SYSTEM)]
     )
     findings = await examine_databases(settings)
     assert len(findings) == 2

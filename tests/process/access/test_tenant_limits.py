@@ -37,13 +37,13 @@ class Bounded:
     database: str
     key: dict[str, str]
 
-    async def ask(self, method: str, path: str, **request: Any) -> httpx.Response:
+    async def request(self, method: str, path: str, **request: Any) -> httpx.Response:
         headers = {**self.key, **request.pop("headers", {})}
         path = f"/v1/{self.database}/{path}"
         return await self.running.data.request(method, path, headers=headers, **request)
 
     async def put(self, id_: str, title: str = "x", **request: Any) -> httpx.Response:
-        return await self.ask("PUT", f"notes/{id_}", json={"title": title}, **request)
+        return await self.request("PUT", f"notes/{id_}", json={"title": title}, **request)
 
     async def limit(self, **limits: Any) -> None:
         headers = await self.running.headers("operator", "admin")
@@ -101,7 +101,7 @@ async def test_the_size_of_a_body(bounded: Bounded) -> None:
     assert await bounded.refusals("body_bytes") == 2
     assert (await bounded.put("a", "x" * 100)).status_code == 200
     lines = b'{"id":"b","title":"short"}\n{"id":"c","title":"' + b"x" * 300 + b'"}\n'
-    answer = await bounded.ask("POST", "notes/import", content=lines, headers=NDJSON)
+    answer = await bounded.request("POST", "notes/import", content=lines, headers=NDJSON)
     assert (answer.json()["imported"], answer.json()["failed"]) == (1, 1)
     assert answer.json()["problems"][0]["limit_bytes"] == 200
     await bounded.limit(body_bytes=2 * GENERAL_BYTES)
@@ -111,48 +111,48 @@ async def test_the_size_of_a_body(bounded: Bounded) -> None:
 async def test_the_cost_and_the_time_of_a_query(bounded: Bounded) -> None:
     for number in range(5):
         await bounded.put(str(number))
-    assert len((await bounded.ask("GET", "notes")).json()["items"]) == 5
+    assert len((await bounded.request("GET", "notes")).json()["items"]) == 5
     await bounded.limit(query_rows=3)
-    problem = assert_problem(await bounded.ask("GET", "notes"), 422, "too-costly")
+    problem = assert_problem(await bounded.request("GET", "notes"), 422, "too-costly")
     assert (problem["rows"], problem["limit"]) == (3, "query_rows")
-    assert (await bounded.ask("GET", "notes/export")).status_code == 422
-    assert len((await bounded.ask("GET", "notes?limit=2")).json()["items"]) == 2
+    assert (await bounded.request("GET", "notes/export")).status_code == 422
+    assert len((await bounded.request("GET", "notes?limit=2")).json()["items"]) == 2
     await bounded.limit(query_seconds=1e-9)
-    problem = assert_problem(await bounded.ask("GET", "notes"), 422, "too-costly")
+    problem = assert_problem(await bounded.request("GET", "notes"), 422, "too-costly")
     assert (problem["seconds"], problem["limit"]) == (1e-9, "query_seconds")
     assert await bounded.refusals("query_rows") == 2
     await bounded.limit()
-    assert (await bounded.ask("GET", "notes")).status_code == 200
+    assert (await bounded.request("GET", "notes")).status_code == 200
 
 
-async def test_what_queries_examine_in_a_second(bounded: Bounded) -> None:
+async def test_the_rate_of_examined_rows_is_limited(bounded: Bounded) -> None:
     for number in range(20):
         await bounded.put(str(number))
     await bounded.limit(rows_rate=0.001)
-    assert len((await bounded.ask("GET", "notes")).json()["items"]) == 20
-    refused = await bounded.ask("GET", "notes")
+    assert len((await bounded.request("GET", "notes")).json()["items"]) == 20
+    refused = await bounded.request("GET", "notes")
     problem = assert_problem(refused, 429, "too-many-requests")
     assert problem["limit"] == "rows_rate"
     assert int(refused.headers["retry-after"]) > 10_000
-    assert (await bounded.ask("GET", "notes/export")).status_code == 429
+    assert (await bounded.request("GET", "notes/export")).status_code == 429
     assert (await bounded.put("1", "written")).status_code == 200
-    assert (await bounded.ask("GET", "notes/1")).json()["title"] == "written"
+    assert (await bounded.request("GET", "notes/1")).json()["title"] == "written"
     assert await bounded.refusals("rows_rate") == 2
     await bounded.limit()
-    assert (await bounded.ask("GET", "notes")).status_code == 200
+    assert (await bounded.request("GET", "notes")).status_code == 200
 
 
 async def test_an_export_waits_for_what_it_may_examine(bounded: Bounded) -> None:
     lines = b"".join(b'{"id":"%d"}\n' % number for number in range(600))
-    await bounded.ask("POST", "notes/import", content=lines, headers=NDJSON)
+    await bounded.request("POST", "notes/import", content=lines, headers=NDJSON)
     await bounded.limit(rows_rate=42)  # of which ten seconds are saved up: less than the first page
-    exported = await bounded.ask("GET", "notes/export")
+    exported = await bounded.request("GET", "notes/export")
     assert len(exported.text.splitlines()) == 600
-    assert (await bounded.ask("GET", "notes/export")).status_code == 429
+    assert (await bounded.request("GET", "notes/export")).status_code == 429
 
 
 async def broken_off(bounded: Bounded, path: str, accept: bytes) -> bool:
-    """Whether an answer was begun, and has no end."""
+    """Whether an answer has started, and is not complete."""
     sent: list[dict[str, Any]] = []
     key = bounded.key["authorization"].encode()
     path, _, query = f"/v1/{bounded.database}/{path}".partition("?")
@@ -184,7 +184,7 @@ async def test_the_time_of_a_stream(bounded: Bounded) -> None:
     assert await broken_off(bounded, "notes/export", b"application/x-ndjson")
     assert await broken_off(bounded, "changes", b"text/event-stream")
     lines = b'{"id":"b"}\n{"id":"c"}\n'
-    refused = await bounded.ask("POST", "notes/import", content=lines, headers=NDJSON)
+    refused = await bounded.request("POST", "notes/import", content=lines, headers=NDJSON)
     problem = assert_problem(refused, 429, "too-many-requests")
     assert (problem["limit"], problem["imported"], problem["next"]) == ("stream_seconds", 2, 2)
     assert (await bounded.put("d")).status_code == 201
@@ -193,39 +193,39 @@ async def test_the_time_of_a_stream(bounded: Bounded) -> None:
 async def test_runs_under_way(bounded: Bounded) -> None:
     await bounded.limit(runs=1)
     job = {"kind": "example.count", "spec": {"records": {"class": "notes"}, "field": "title"}}
-    answers = await asyncio.gather(*(bounded.ask("POST", "jobs", json=job) for _ in range(2)))
+    answers = await asyncio.gather(*(bounded.request("POST", "jobs", json=job) for _ in range(2)))
     won, lost = sorted(answers, key=lambda answer: answer.status_code)
     assert (won.status_code, lost.status_code) == (202, 429)
-    await bounded.ask("DELETE", f"jobs/{won.json()['id']}")
+    await bounded.request("DELETE", f"jobs/{won.json()['id']}")
     keyed = {"idempotency-key": "first"}
-    first = await bounded.ask("POST", "jobs", json=job, headers=keyed)
+    first = await bounded.request("POST", "jobs", json=job, headers=keyed)
     assert first.status_code == 202, first.text
     run = f"jobs/{first.json()['id']}"
-    refused = await bounded.ask("POST", "jobs", json=job)
+    refused = await bounded.request("POST", "jobs", json=job)
     assert assert_problem(refused, 429, "too-many-requests")["limit"] == "runs"
-    again = await bounded.ask("POST", "jobs", json=job, headers=keyed)
+    again = await bounded.request("POST", "jobs", json=job, headers=keyed)
     assert (again.status_code, again.headers["idempotency-replayed"]) == (202, "true")
-    assert (await bounded.ask("DELETE", run)).status_code == 200
-    other = await bounded.ask("POST", "jobs", json=job)
+    assert (await bounded.request("DELETE", run)).status_code == 200
+    other = await bounded.request("POST", "jobs", json=job)
     assert other.status_code == 202
-    assert (await bounded.ask("POST", f"{run}/resume")).status_code == 429
-    assert (await bounded.ask("DELETE", f"jobs/{other.json()['id']}")).status_code == 200
-    assert (await bounded.ask("POST", f"{run}/resume")).status_code == 202
-    assert (await bounded.ask("DELETE", run)).status_code == 200
+    assert (await bounded.request("POST", f"{run}/resume")).status_code == 429
+    assert (await bounded.request("DELETE", f"jobs/{other.json()['id']}")).status_code == 200
+    assert (await bounded.request("POST", f"{run}/resume")).status_code == 202
+    assert (await bounded.request("DELETE", run)).status_code == 200
 
 
 async def test_a_run_that_writes_into_a_class_needs_room(bounded: Bounded) -> None:
     await bounded.limit(objects=2)
     spec = {"records": {"class": "notes"}, "field": "title"}
     job = {"kind": "example.count", "spec": spec, "into": {"class": "counts", "id": ["value"]}}
-    submitted = await bounded.ask("POST", "jobs", json=job)
+    submitted = await bounded.request("POST", "jobs", json=job)
     assert submitted.status_code == 202, submitted.text
     for id_ in "ab":
         await bounded.put(id_)
-    full(await bounded.ask("POST", "jobs", json=job))
+    full(await bounded.request("POST", "jobs", json=job))
     run = f"jobs/{submitted.json()['id']}"
-    assert (await bounded.ask("DELETE", run)).status_code == 200
-    full(await bounded.ask("POST", f"{run}/resume"))
+    assert (await bounded.request("DELETE", run)).status_code == 200
+    full(await bounded.request("POST", f"{run}/resume"))
 
 
 def full(answer: httpx.Response) -> None:
@@ -236,22 +236,22 @@ def full(answer: httpx.Response) -> None:
 async def test_objects_that_are_kept(bounded: Bounded) -> None:
     await bounded.limit(objects=2)
     assert (await bounded.put("a")).status_code == 201
-    made = {"json": {"id": "b", "title": "x"}, "headers": {"idempotency-key": "made"}}
-    assert (await bounded.ask("POST", "notes", **made)).status_code == 201
+    keyed = {"json": {"id": "b", "title": "x"}, "headers": {"idempotency-key": "made"}}
+    assert (await bounded.request("POST", "notes", **keyed)).status_code == 201
     full(await bounded.put("c"))
     full(await bounded.put("c", headers={"if-none-match": "*"}))
     full(await bounded.put("b", headers={"if-none-match": "*"}))
-    full(await bounded.ask("POST", "notes", json={"title": "x"}))
-    full(await bounded.ask("PUT", "strict/c", json={}))
-    again = await bounded.ask("POST", "notes", **made)
+    full(await bounded.request("POST", "notes", json={"title": "x"}))
+    full(await bounded.request("PUT", "strict/c", json={}))
+    again = await bounded.request("POST", "notes", **keyed)
     assert (again.status_code, again.headers["idempotency-replayed"]) == (201, "true")
     assert (await bounded.put("b", "replaced")).status_code == 200
     assert (await bounded.put("b", "more", headers={"if-match": "*"})).status_code == 200
-    patched = await bounded.ask("PATCH", "notes/b", json={"title": "y"}, headers=MERGE)
+    patched = await bounded.request("PATCH", "notes/b", json={"title": "y"}, headers=MERGE)
     assert patched.status_code == 200
-    assert (await bounded.ask("GET", "notes/c")).status_code == 404
+    assert (await bounded.request("GET", "notes/c")).status_code == 404
     assert await bounded.refusals("objects") == 5
-    assert (await bounded.ask("DELETE", "notes/a")).status_code == 204
+    assert (await bounded.request("DELETE", "notes/a")).status_code == 204
     assert (await bounded.put("c")).status_code == 201
     full(await bounded.put("d"))
     headers = await bounded.running.headers("operator", "write")
@@ -262,45 +262,45 @@ async def test_objects_that_are_kept(bounded: Bounded) -> None:
     assert (await bounded.put("d")).status_code == 201
 
 
-async def test_requests_at_the_same_time_share_what_room_there_is(bounded: Bounded) -> None:
+async def test_concurrent_requests_respect_the_limit_of_objects(bounded: Bounded) -> None:
     await bounded.limit(objects=3)
     answers = await asyncio.gather(*(bounded.put(str(number)) for number in range(20)))
     statuses = sorted(answer.status_code for answer in answers)
     assert statuses == [201] * 3 + [507] * 17
 
 
-async def test_objects_made_many_at_a_time(bounded: Bounded) -> None:
+async def test_the_limit_of_objects_holds_for_batches_and_imports(bounded: Bounded) -> None:
     await bounded.limit(objects=2)
     puts = [{"op": "put", "class": "notes", "id": id_, "body": {}} for id_ in "abca"]
-    answer = await bounded.ask("POST", "batch", json={"operations": puts})
+    answer = await bounded.request("POST", "batch", json={"operations": puts})
     assert [result["status"] for result in answer.json()] == [201, 201, 507, 200]
     lines = b'{"id":"a"}\n{"id":"d"}\n{"id":"e"}\n'
-    refused = await bounded.ask("POST", "notes/import", content=lines, headers=NDJSON)
+    refused = await bounded.request("POST", "notes/import", content=lines, headers=NDJSON)
     full(refused)
     assert (refused.json()["imported"], refused.json()["next"]) == (1, 1)
-    two = await bounded.ask("POST", "notes", json=[{"id": "d"}, {"id": "e"}])
+    two = await bounded.request("POST", "notes", json=[{"id": "d"}, {"id": "e"}])
     assert [result["status"] for result in two.json()] == [507, 507]
-    assert len((await bounded.ask("GET", "notes")).json()["items"]) == 2
+    assert len((await bounded.request("GET", "notes")).json()["items"]) == 2
 
 
-async def test_objects_made_by_transactions(bounded: Bounded) -> None:
+async def test_the_limit_of_objects_holds_for_transactions(bounded: Bounded) -> None:
     await bounded.limit(objects=2)
     operations: list[dict[str, Any]] = [
         {"op": "put", "class": "notes", "id": id_, "body": {}} for id_ in "ab"
     ]
     keyed = {"json": {"operations": operations}, "headers": {"idempotency-key": "both"}}
-    assert (await bounded.ask("POST", "transactions", **keyed)).status_code == 200
-    again = await bounded.ask("POST", "transactions", **keyed)
+    assert (await bounded.request("POST", "transactions", **keyed)).status_code == 200
+    again = await bounded.request("POST", "transactions", **keyed)
     assert again.headers["idempotency-replayed"] == "true"
     one = {"op": "put", "class": "notes", "id": "c", "body": {}}
-    full(await bounded.ask("POST", "transactions", json={"operations": [one]}))
+    full(await bounded.request("POST", "transactions", json={"operations": [one]}))
     swap = [{"op": "delete", "class": "notes", "id": "a"}, operations[1]]
-    answer = await bounded.ask("POST", "transactions", json={"operations": swap})
+    answer = await bounded.request("POST", "transactions", json={"operations": swap})
     assert answer.status_code == 200, answer.text
     assert (await bounded.put("c")).status_code == 201
 
 
-async def test_objects_that_others_made_are_counted(bounded: Bounded) -> None:
+async def test_objects_created_by_the_operator_are_counted(bounded: Bounded) -> None:
     headers = await bounded.running.headers("operator", "write")
     for id_ in "ab":
         path = f"/v1/{bounded.database}/notes/{id_}"
@@ -318,9 +318,7 @@ async def test_objects_that_others_made_are_counted(bounded: Bounded) -> None:
 
 
 @pytest.mark.parametrize("limits", [{"objects": -1}, {"runs": 0}, {"query_seconds": 0}, {"x": 1}])
-async def test_limits_that_make_no_sense_are_not_set(
-    bounded: Bounded, limits: dict[str, Any]
-) -> None:
+async def test_invalid_limits_are_refused(bounded: Bounded, limits: dict[str, Any]) -> None:
     headers = await bounded.running.headers("operator", "admin")
     path = f"/admin/v1/tenants/{bounded.tenant}"
     refused = await bounded.running.admin.put(path, json={"limits": limits}, headers=headers)

@@ -1,4 +1,4 @@
-"""A service whose ports speak TLS, and who asks it: commands, the health check, strangers."""
+"""A service whose ports speak TLS, and its clients: commands, the health check, plain HTTP."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 @pytest.fixture(scope="module")
 async def catalogue(postgresql_config: SystemConfig) -> AsyncIterator[str]:
-    async with scratch_catalogue(postgresql_config) as made:
-        yield made
+    async with scratch_catalogue(postgresql_config) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +52,9 @@ async def service(
     certificate: Certificate,
 ) -> AsyncIterator[Service]:
     files = {"tls_certificate": str(certificate.chain), "tls_key": str(certificate.key)}
-    told = {**files, **{f"admin_{name}": file for name, file in files.items()}}
+    options = {**files, **{f"admin_{name}": file for name, file in files.items()}}
     running = Service.on(
-        system_configs, catalogue, redis_config.url, authentication="required", **told
+        system_configs, catalogue, redis_config.url, authentication="required", **options
     )
     async with running.running():
         yield running
@@ -62,28 +62,28 @@ async def service(
 
 @pytest.fixture(scope="module")
 async def key(catalogue: str) -> str:
-    """A key of the operator, made past the ports as the first one is."""
+    """A key of the operator, created without the ports as the first one is."""
     make = ("key", "create", "--subject", "me", "--grant", "admin")
     code, output = await ran(*COMMANDS, *make, PORTOLAN_CATALOGUE_URL=catalogue)
     assert code == 0, output
     return str(orjson.loads(output)["key"])
 
 
-async def test_both_ports_speak_nothing_else(service: Service, certificate: Certificate) -> None:
+async def test_both_ports_accept_only_tls(service: Service, certificate: Certificate) -> None:
     for address in (service.data, service.admin):
         assert address.startswith("https://")
         trusted = ssl.create_default_context(cafile=certificate.chain)
-        async with httpx.AsyncClient(verify=trusted) as trusting:
-            assert (await trusting.get(f"{address}/openapi.json")).status_code < 500
+        async with httpx.AsyncClient(verify=trusted) as client_trusting:
+            assert (await client_trusting.get(f"{address}/openapi.json")).status_code < 500
         async with httpx.AsyncClient() as plain:
             with pytest.raises(httpx.RemoteProtocolError):
                 await plain.get(address.replace("https://", "http://"))
-        async with httpx.AsyncClient() as stranger:
+        async with httpx.AsyncClient() as client:
             with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
-                await stranger.get(address)
+                await client.get(address)
 
 
-async def test_the_image_asks_how_the_service_is(service: Service) -> None:
+async def test_the_health_check_of_the_image_uses_tls(service: Service) -> None:
     port = str(urlsplit(service.admin).port)
     check = (sys.executable, "-m", "app.service.alive")
     over_tls = {"PORTOLAN_ADMIN_PORT": port, "PORTOLAN_ADMIN_TLS_CERTIFICATE": "/a/file"}
@@ -91,17 +91,17 @@ async def test_the_image_asks_how_the_service_is(service: Service) -> None:
     assert await ran(*check, PORTOLAN_ADMIN_PORT=port) == (1, "")
 
 
-async def test_the_doctor_asks_over_tls_with_a_key(
+async def test_the_doctor_connects_over_tls_with_a_key(
     service: Service, certificate: Certificate, key: str, tmp_path: Path
 ) -> None:
     (file := tmp_path / "key").write_text(f"{key}\n")
     doctor = (*COMMANDS, "doctor", "--url", service.admin)
-    trusting = {"SSL_CERT_FILE": str(certificate.chain)}
-    code, output = await ran(*doctor, "--key-file", str(file), **trusting)
+    client_trusting = {"SSL_CERT_FILE": str(certificate.chain)}
+    code, output = await ran(*doctor, "--key-file", str(file), **client_trusting)
     assert (code, "it is ready" in output) == (0, True), output
     wrong = f"{key[:-1]}{'a' if key[-1] != 'a' else 'b'}"
-    code, output = await ran(*doctor, PORTOLAN_KEY=wrong, **trusting)
-    assert (code, "asks for a key of the operator" in output) == (1, True), output
+    code, output = await ran(*doctor, PORTOLAN_KEY=wrong, **client_trusting)
+    assert (code, "requires a key of the operator" in output) == (1, True), output
     assert key[:-1] not in output
     code, output = await ran(*doctor, PORTOLAN_KEY=key)
     assert (code, "does not answer: ConnectError" in output) == (1, True), output
@@ -112,7 +112,7 @@ async def test_coherence_is_proven_over_tls(
 ) -> None:
     """What `helm test` runs where the chart has both ports speak it."""
     prove = ("prove-coherence", service.data, "--admin", service.admin)
-    trusting = {"SSL_CERT_FILE": str(certificate.chain), "PORTOLAN_KEY": key}
-    code, output = await ran(*COMMANDS, *prove, **trusting)
+    client_trusting = {"SSL_CERT_FILE": str(certificate.chain), "PORTOLAN_KEY": key}
+    code, output = await ran(*COMMANDS, *prove, **client_trusting)
     assert code == 0, output
     assert output.endswith("Proven.\n")

@@ -110,8 +110,8 @@ async def test_r1_over_http(admin: httpx.AsyncClient) -> None:
 async def test_r2_over_http(admin: httpx.AsyncClient, mediator: Service) -> None:
     impossible = newspaper(title=[{"require": "full_text_search"}])
     answer = await admin.post("/admin/v1/advice", json={"schema": impossible, "systems": SYSTEMS})
-    told = problem(answer, 422, "unplaceable")
-    assert told["nodes"][0]["node"] == "articles.title"
+    document = problem(answer, 422, "unplaceable")
+    assert document["nodes"][0]["node"] == "articles.title"
     before = mediator.mediator.data.model
     name = unique("db")
     answer = await admin.put(f"/admin/v1/schemas/{name}", json=impossible)
@@ -126,8 +126,8 @@ async def test_a_schema_over_http(admin: httpx.AsyncClient, mediator: Service) -
     dry = await admin.put(address, params={"dry_run": "true"}, json=body)
     assert dry.json()["placements"]["notes.title"]["system"] == "redis"
     problem(await admin.get(address), 404, "not-found")
-    made = await admin.put(address, json=body)
-    assert (made.status_code, made.headers["etag"]) == (200, '"1"')
+    stored = await admin.put(address, json=body)
+    assert (stored.status_code, stored.headers["etag"]) == (200, '"1"')
     stale = await admin.put(address, json=body, headers={"If-Match": '"7"'})
     problem(stale, 412, "precondition-failed")
     odd = await admin.put(address, json=body, headers={"If-Match": "W/x"})
@@ -242,22 +242,22 @@ async def test_a_wrong_method_names_the_right_ones(admin: httpx.AsyncClient) -> 
 
 
 async def test_scaling_is_advised_with_reasons(admin: httpx.AsyncClient) -> None:
-    told = (await admin.get("/admin/v1/advice/scaling")).json()
+    report = (await admin.get("/admin/v1/advice/scaling")).json()
     listed = (await admin.get("/admin/v1/systems")).json()["items"]
-    assert set(told["systems"]) == {system["name"] for system in listed}
-    for advice in (told["service"], *told["systems"].values()):
+    assert set(report["systems"]) == {system["name"] for system in listed}
+    for advice in (report["service"], *report["systems"].values()):
         assert advice["recommendation"] in {"add", "remove", "keep", "unknown"}
         assert advice["why"].endswith(".")
-    assert told["systems"]["redis"]["capacities"].keys() == {"read", "write"}
-    assert told["service"]["replicas"] >= 1
+    assert report["systems"]["redis"]["capacities"].keys() == {"read", "write"}
+    assert report["service"]["replicas"] >= 1
 
 
 async def test_systems_over_http(admin: httpx.AsyncClient) -> None:
     body = {"name": unique("far"), "kind": "redis", "url": NOWHERE, "deadline_s": 1}
     refused = await admin.post("/admin/v1/systems", json=body)
-    told = problem(refused, 503, "unavailable")
+    document = problem(refused, 503, "unavailable")
     assert refused.headers["retry-after"]
-    assert "hush-hush" not in str(told)
+    assert "hush-hush" not in str(document)
     taken = await admin.post("/admin/v1/systems", json={**body, "name": "redis"})
     problem(taken, 409, "conflict")
     unknown = await admin.post("/admin/v1/systems", json={**body, "kind": "oracle"})
@@ -296,19 +296,19 @@ async def test_health_and_metrics(
     assert (ready.status_code, ready.json()["ready"]) == (200, True)
     assert set(ready.json()["systems"]) >= {"redis", "postgres", "mongo"}
     assert all(system["ok"] for system in ready.json()["systems"].values())
-    for told in (
+    for observation in (
         StoreCallFinished("redis", "d", "c", "read", 2, 0.001, "ok"),
         CircuitChanged("redis", open=True, reason="x"),
         RedoRecovered("d", "m", "applied"),
     ):
-        metrics.observe(told)
+        metrics.observe(observation)
     text = (await admin.get("/metrics")).text
     assert 'portolan_store_operations_total{operation="read",system="redis"} 2.0' in text
     assert 'portolan_circuit_open{system="redis"} 1.0' in text
     assert 'portolan_redo_total{outcome="applied"} 1.0' in text
 
 
-async def test_ready_tells_what_is_away(
+async def test_ready_names_unavailable_systems(
     admin: httpx.AsyncClient, mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     systems = mediator.mediator.systems

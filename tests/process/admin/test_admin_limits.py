@@ -1,4 +1,4 @@
-"""Asking too much of the admin port: bodies and hysteresis have an end."""
+"""Limits of the admin port: the size of bodies, and slow requests, which delay no probe."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.http.connections import Connections, PortLimits
 from app.http.framework import BODY_LIMIT, SMALL_BODY_LIMIT
 from app.service.serving import make_server
 from app.telemetry.metrics import Metrics
-from tests.faults.caching.wire import Answer, Connection, read_answer
+from tests.faults.caching.http_client import Answer, Connection, read_answer
 from tests.process.service import Service
 
 HEAD = (
@@ -42,7 +42,7 @@ async def opened(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWrit
     return await asyncio.open_connection(host, int(port))
 
 
-async def told(address: str, *pieces: bytes) -> Answer:
+async def exchange(address: str, *pieces: bytes) -> Answer:
     """Send pieces, and read the answer, which may come before the last of them."""
     reader, writer = await opened(address)
     with closing(writer):
@@ -60,12 +60,14 @@ async def told(address: str, *pieces: bytes) -> Answer:
         ("POST /admin/v1/tenants/x/keys", SMALL_BODY_LIMIT),
     ],
 )
-async def test_bodies_have_an_end_whatever_they_say_of_it(
+async def test_bodies_without_a_declared_length_are_limited(
     admin: str, path: str, limit: int
 ) -> None:
     head = HEAD.replace(b"PUT /admin/v1/schemas/hostile", path.encode())
     piece = b"%x\r\n" % limit + b"x" * limit + b"\r\n"
-    answer = await told(admin, head, b"Transfer-Encoding: chunked\r\n\r\n", piece, b"1\r\nx\r\n")
+    answer = await exchange(
+        admin, head, b"Transfer-Encoding: chunked\r\n\r\n", piece, b"1\r\nx\r\n"
+    )
     assert answer.status == 413
     assert answer.problem()["limit_bytes"] == limit
 

@@ -59,7 +59,7 @@ async def test_a_request_of_another_site_is_named(running: Guarded) -> None:
 
 
 @pytest.mark.parametrize("hostile", ["a b", "x" * 129, "é".encode().decode("latin-1")])
-async def test_ids_that_are_none_are_not_taken_over(running: Guarded, hostile: str) -> None:
+async def test_invalid_request_ids_are_replaced(running: Guarded, hostile: str) -> None:
     headers = {b"x-request-id": hostile.encode("latin-1")}
     answer = await running.admin.get("/admin/v1/nowhere", headers=headers)
     names_its_request(answer)

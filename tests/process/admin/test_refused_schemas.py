@@ -1,4 +1,4 @@
-"""What is refused, or was never made, leaves nothing behind."""
+"""A schema that is refused, or a database that never existed, leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ WRONG = {"fields": {"title": {"type": "strin"}}}
 async def admin(
     mediator: Service, redis_config: SystemConfig
 ) -> AsyncIterator[tuple[httpx.AsyncClient, list[str]]]:
-    """A client of the admin API, and the classes that its sketch was told of."""
+    """A client of the admin API, and the classes that its sketch was notified of."""
     caches = make_caches(CacheSettings(sketch="redis"), redis_config.url)
     assert caches is not None
     announced: list[str] = []
     create = caches.sketch.create
 
-    async def noted(partition: Any) -> None:
+    async def record(partition: Any) -> None:
         announced.append(partition.class_name)
         await create(partition)
 
-    caches.sketch.create = noted  # type: ignore[method-assign]  # told of, and done
+    caches.sketch.create = record  # type: ignore[method-assign]  # notified, and done
     control = caches.coherent(mediator.mediator.control, mediator.mediator.registrations.secret)
     app = create_admin_app(control, CollectorRegistry(), AdminContext(caches=caches))
     transport = httpx.ASGITransport(app)
@@ -57,7 +57,7 @@ async def words(of: Service, database: str) -> int:
 
 
 @pytest.mark.parametrize("refused", [UNPLACEABLE, WRONG])
-async def test_what_is_refused_is_told_to_nobody(
+async def test_a_refused_schema_notifies_no_sketch(
     mediator: Service, admin: tuple[httpx.AsyncClient, list[str]], refused: dict[str, Any]
 ) -> None:
     client, announced = admin

@@ -16,7 +16,7 @@ from app.settings.main import CacheSettings
 from mediator.stores.port import SystemConfig
 from sketch.filter.shape import FilterShape
 from sketch.protocol.port import Partition, SketchLimits
-from sketch.protocol.wire import ClientFilter, decode
+from sketch.protocol.wire import FilterDocument, decode
 from sketch.redis.server import RedisSketch
 from sketch.ttl import Static
 from tests.process.service import Service, field_on, service, unique
@@ -60,7 +60,7 @@ class Paper:
         """Release the cached write leases of this replica, as after a while."""
         await self.caches.leases.release_all()
 
-    async def filter(self) -> ClientFilter:
+    async def filter(self) -> FilterDocument:
         answer = await self.http.get("sketch")
         assert answer.headers["content-type"] == "application/vnd.portolan.sketch"
         assert answer.headers["cache-control"] == "no-store"
@@ -73,7 +73,7 @@ async def paper_on(
     catalogue_url: str,
     url: str,
     settings: CacheSettings,
-    beside: Paper | None = None,
+    peer: Paper | None = None,
     keys: int = 1_000_000,
 ) -> AsyncIterator[Paper]:
     """Open a database of its own, or another replica of one that is open already."""
@@ -84,11 +84,11 @@ async def paper_on(
         queries=settings.cache_queries,
         keys=keys,
     )
-    namespace = beside.namespace if beside else unique("sketch")
+    namespace = peer.namespace if peer else unique("sketch")
     sketch = RedisSketch(url, limits, FilterShape(), namespace, timeout_s=10.0)
     caches = Caches(settings, sketch, Static())
     async with service(configs, catalogue_url, guard=caches.guard) as running:
-        if beside is None:
+        if peer is None:
             await running.favour()
         caches.start(running.mediator.orphan_resolver, lambda: running.mediator.data.model)
         fields = {
@@ -101,11 +101,11 @@ async def paper_on(
             "secrets": {"fields": {"text": {"type": "string"}}},
             "mortals": {"ttl_s": 60, "cache": {"visibility": "public"}, "fields": fields},
         }
-        database = beside.database if beside else unique("db")
-        if url != NOWHERE and beside is None:
-            for name in classes:  # before anybody asks for orphans of classes that are there
+        database = peer.database if peer else unique("db")
+        if url != NOWHERE and peer is None:
+            for name in classes:  # before any request for orphans of existing classes
                 await sketch.create(Partition(database, name))
-        if beside is None:
+        if peer is None:
             await running.mediator.control.set_schema(database, {"classes": classes})
         mediator, options = running.mediator, DataOptions(b"k" * 32)
         api = DataApi(

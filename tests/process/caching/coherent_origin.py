@@ -17,8 +17,8 @@ from urllib.parse import parse_qsl, unquote
 
 from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
-from sketch.protocol.port import Grant, Partition, SketchLimits, Snapshot
-from tests.process.caching.serving import Door, Message, Reply, problem, send_reply
+from sketch.protocol.port import CacheGrant, FilterSnapshot, Partition, SketchLimits
+from tests.process.caching.serving import Endpoint, Message, Reply, problem, send_reply
 
 GROUPS: dict[str, dict[str, list[str]]] = {
     "articles": {"main": ["text", "title"], "hits": ["hits"]},
@@ -31,7 +31,7 @@ Stage = Literal["arrived", "dated", "read"]
 
 
 class VirtualTime:
-    """Time that passes when a test says so."""
+    """Time that passes when a test advances it."""
 
     def __init__(self) -> None:
         self._now = 100.0
@@ -75,7 +75,7 @@ class Exchange:
 
 
 @dataclass
-class Gate:
+class Pause:
     """Stops requests at a stage."""
 
     method: str
@@ -90,9 +90,9 @@ class Gate:
 
 
 def encoded(
-    snapshot: Snapshot, groups: Mapping[str, Any], valid_for_s: float = 10.0, flags: int = 0
+    snapshot: FilterSnapshot, groups: Mapping[str, Any], valid_for_s: float = 10.0, flags: int = 0
 ) -> bytes:
-    """Print a filter as docs/sketch-wire.md says."""
+    """Encode a filter as docs/sketch-wire.md specifies."""
     text = json.dumps(groups).encode()
     shape = snapshot.shape
     document = (
@@ -111,20 +111,20 @@ class Origin:
     """One database with a sketch in memory; as an ASGI application.
 
     Attributes:
-        ttl_s: Life of what it answers.
-        filter_status: What it answers to who asks for the filter.
-        batch_status: What it answers to who asks for many objects at once.
+        ttl_s: TTL of its answers.
+        filter_status: What it answers to requests for the filter.
+        batch_status: What it answers to requests for many objects at once.
         batch_items: How many of them it answers; None: all.
-        is_partial: Whether it says then that it has not all of them.
+        is_partial: Whether it reports then that the objects are partial.
         damage: Applied to each filter that leaves.
         extra: Header fields put on every answer to a read or for the filter.
         shows_whole: Whether it answers writes with the whole object, if that is preferred.
-        exchanges: What it was asked.
-        batches: Ids that it was asked for at once.
+        exchanges: The requests that it received.
+        batches: Ids that were requested at once.
         fresh: Whether its sketch knows that there was none before.
         door: Where it is reached.
         set_us: How far its clock was set, forward or back (microseconds).
-        dates: Whether its answers tell their date, where that is wanted.
+        dates: Whether its answers carry their date, where that is wanted.
     """
 
     def __init__(self, time: VirtualTime) -> None:
@@ -146,12 +146,12 @@ class Origin:
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
         self.versions: dict[str, int] = {}
         self.fresh = True
-        self.door: Door | None = None
-        self.begin_anew()
-        self._gates: list[Gate] = []
+        self.endpoint: Endpoint | None = None
+        self.restart_sketch()
+        self._pauses: list[Pause] = []
         self._tokens = 0
 
-    def begin_anew(self, *, fresh: bool = True) -> None:
+    def restart_sketch(self, *, fresh: bool = True) -> None:
         """Forget the sketch, as a restart would."""
         limits = SketchLimits(margin_s=0.0, longest_ttl_s=60.0)
         self.sketch = MemorySketch(limits, SHAPE, self.clock_us, fresh=fresh)
@@ -164,14 +164,14 @@ class Origin:
         """What a replica takes for the sketch's time."""
         return self.clock_us()
 
-    def hold(self, method: str, end: str, stage: Stage = "arrived") -> Gate:
+    def hold(self, method: str, end: str, stage: Stage = "arrived") -> Pause:
         """Stop the next request whose path ends so."""
-        gate = Gate(method, end, stage)
-        self._gates.append(gate)
-        return gate
+        pause = Pause(method, end, stage)
+        self._pauses.append(pause)
+        return pause
 
-    def asked(self, method: str = "GET", but: str = "/sketch") -> list[Exchange]:
-        """Return what it was asked, but for filters."""
+    def requests(self, method: str = "GET", but: str = "/sketch") -> list[Exchange]:
+        """Return the requests that it received, but for filters."""
         return [e for e in self.exchanges if e.method == method and not e.path.endswith(but)]
 
     def filters(self) -> list[Exchange]:
@@ -195,7 +195,7 @@ class Origin:
 
     async def reply(self, exchange: Exchange, body: bytes) -> Reply:
         await self._pass("arrived", exchange)
-        where = [unquote(part) for part in exchange.path.partition("?")[0].split("/")[3:]]
+        where = [unquote(segment) for segment in exchange.path.partition("?")[0].split("/")[3:]]
         if where == ["sketch"]:
             reply = await self._filter(exchange)
         elif where == ["batch"]:
@@ -209,12 +209,12 @@ class Origin:
         return reply
 
     async def _pass(self, stage: Stage, exchange: Exchange) -> None:
-        for gate in self._gates:
-            fits = gate.method == exchange.method and exchange.path.endswith(gate.end)
-            if gate.stage == stage and fits:
-                self._gates.remove(gate)
-                gate.reached.set()
-                await gate.opened.wait()
+        for pause in self._pauses:
+            fits = pause.method == exchange.method and exchange.path.endswith(pause.end)
+            if pause.stage == stage and fits:
+                self._pauses.remove(pause)
+                pause.reached.set()
+                await pause.opened.wait()
                 return
 
     async def _filter(self, exchange: Exchange) -> Reply:
@@ -242,19 +242,19 @@ class Origin:
         return [f"{class_name}/{id_}#{name}" for name in shown]
 
     async def _read(self, exchange: Exchange, class_name: str, id_: str) -> Reply:
-        asked = dict(parse_qsl(exchange.path.partition("?")[2]))
-        fields = set(asked["fields"].split(",")) if "fields" in asked else None
+        parameters = dict(parse_qsl(exchange.path.partition("?")[2]))
+        fields = set(parameters["fields"].split(",")) if "fields" in parameters else None
         keys = self._keys(class_name, id_, fields)
         partition = Partition("news", class_name)
         if self.fresh:
             await self.sketch.create(partition)
-        if is_dated := "max_age" in asked and self.dates and self.visibility == "public":
-            grant = Grant(self.date_us(), int(asked["max_age"]) * 1_000_000)
+        if is_dated := "max_age" in parameters and self.dates and self.visibility == "public":
+            grant = CacheGrant(self.date_us(), int(parameters["max_age"]) * 1_000_000)
             await self._pass("dated", exchange)
         else:
             grant = await self.sketch.report_read(partition, keys, self.ttl_s)
         value = self.objects.get((class_name, id_))
-        told = ".".join(f"{key.partition('#')[2]}:{self.versions.get(key, 0)}" for key in keys)
+        versions = ".".join(f"{key.partition('#')[2]}:{self.versions.get(key, 0)}" for key in keys)
         headers = {"vary": "Prefer", "cache-status": "Portolan; fwd=miss"}
         if grant.ttl_us and "at-least" not in exchange.headers.get("prefer", ""):
             headers |= self._lifetime(grant.now_us, grant.ttl_us)
@@ -264,7 +264,7 @@ class Origin:
         if value is None:
             reply = problem(404, "not-found")
             return Reply(404, reply.body, reply.headers | headers)
-        headers["etag"] = f'"j1.{told}"'
+        headers["etag"] = f'"j1.{versions}"'
         if exchange.headers.get("if-none-match") == headers["etag"]:
             return Reply(304, b"", headers)
         shown = {k: v for k, v in value.items() if fields is None or k in fields}
@@ -272,7 +272,7 @@ class Origin:
         return Reply(200, json.dumps({"id": id_} | shown).encode(), headers)
 
     def _batch(self, operations: list[dict[str, str]]) -> Reply:
-        """Answer reads, which are all that is asked for in batches here."""
+        """Answer reads, which are all that is requested in batches here."""
         self.batches.append([each["id"] for each in operations])
         if self.batch_status != 200:
             return problem(self.batch_status, "unavailable")
@@ -281,15 +281,15 @@ class Origin:
 
     def _item(self, operation: dict[str, str]) -> dict[str, Any]:
         assert operation["op"] == "get"
-        place = class_name, id_ = operation["class"], operation["id"]
-        if place not in self.objects:
+        reference = class_name, id_ = operation["class"], operation["id"]
+        if reference not in self.objects:
             return {"status": 404, "id": id_, "problem": {}}
         found: dict[str, Any] = {"id": id_, "etag": self.tag(class_name, id_)}
         if operation["if_none_match"] == found["etag"]:
             return {"status": 304, **found}
         if self.is_partial:
             found["partial"] = ["main"]
-        return {"status": 200, **found, "body": {"id": id_} | self.objects[place]}
+        return {"status": 200, **found, "body": {"id": id_} | self.objects[reference]}
 
     def _lifetime(self, now_us: int, ttl_us: int) -> dict[str, str]:
         shared = f"public, max-age=0, s-maxage={ttl_us // 1_000_000}, must-revalidate"
@@ -304,8 +304,8 @@ class Origin:
     ) -> Reply:
         value = json.loads(body or b"null")
         id_ = where[0] if where else value.get("id", "made")
-        wanted = exchange.headers.get("if-match")
-        if wanted is not None and wanted != self.tag(class_name, id_):
+        if_match = exchange.headers.get("if-match")
+        if if_match is not None and if_match != self.tag(class_name, id_):
             return problem(412, "precondition-failed")
         if exchange.method == "DELETE" and (class_name, id_) not in self.objects:
             return problem(404, "not-found")
@@ -341,8 +341,8 @@ class Origin:
 
     def tag(self, class_name: str, id_: str) -> str:
         keys = self._keys(class_name, id_)
-        told = ".".join(f"{key.partition('#')[2]}:{self.versions.get(key, 0)}" for key in keys)
-        return f'"j1.{told}"'
+        versions = ".".join(f"{key.partition('#')[2]}:{self.versions.get(key, 0)}" for key in keys)
+        return f'"j1.{versions}"'
 
     async def write(self, class_name: str, id_: str, value: Mapping[str, Any]) -> None:
         """Write as another client would."""
@@ -351,17 +351,17 @@ class Origin:
 
 
 class SharedCache:
-    """A cache on the way, which knows nothing of filters.
+    """A cache on the way, which does not use filters.
 
     Attributes:
-        tells_age: Whether it says how long it kept what it answers.
-        obeys: Whether `no-cache` of a request makes it ask the origin.
+        shows_age: Whether its answers have the header Age.
+        obeys: Whether `no-cache` of a request makes it go to the origin.
         cached: What it keeps, and since when and until when.
     """
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
-        self.tells_age = True
+        self.shows_age = True
         self.obeys = True
         self.cached: dict[str, tuple[Reply, float, float]] = {}
 
@@ -387,7 +387,7 @@ class SharedCache:
             fields = reply.headers
         else:
             fields = reply.headers | {"cache-status": "Portolan; fwd=miss, proxy; hit"}
-            if self.tells_age:
+            if self.shows_age:
                 fields["age"] = str(int(now - since))
         if reply.status == 200 and headers.get("if-none-match") == reply.headers["etag"]:
             reply = Reply(304)

@@ -1,4 +1,4 @@
-"""An installation that asks for keys: two tenants, a database with a class of each visibility."""
+"""An installation that requires keys: two tenants, a database with a class of each visibility."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class Guarded:
         container: What serves.
         database: The database, owned by ``owner``.
         owner: Its tenant.
-        stranger: Another tenant, which owns a database of no schema.
+        other_tenant: Another tenant, which owns a database of no schema.
         keys: Keys by the grants that they have; "operator" and "stranger" besides.
     """
 
     container: Container
     database: str
     owner: str
-    stranger: str
+    other_tenant: str
     keys: dict[str, str] = field(default_factory=dict)
     data: httpx.AsyncClient = field(init=False)
     admin: httpx.AsyncClient = field(init=False)
@@ -66,13 +66,13 @@ class Guarded:
         self.admin = _client(self.container.admin)
 
     async def key(self, *grants: str, tenant: str | None = None) -> str:
-        """Return the text of a key with some grants, made once."""
+        """Return the text of a key with some grants, created once."""
         tenant = tenant or self.owner
         name = f"{tenant} {' '.join(grants)}"
         if name not in self.keys:
             tenancy = self.container.mediator.tenancy
-            made = await tenancy.create_key(tenant, "somebody", grants)
-            self.keys[name] = made["key"]
+            created = await tenancy.create_key(tenant, "somebody", grants)
+            self.keys[name] = created["key"]
         return self.keys[name]
 
     async def headers(self, caller: str, scope: str) -> dict[str, str]:
@@ -81,7 +81,7 @@ class Guarded:
             case "anonymous":
                 return {}
             case "stranger":
-                return bearer(await self.key("admin", tenant=self.stranger))
+                return bearer(await self.key("admin", tenant=self.other_tenant))
             case "bare":
                 return bearer(await self.key("jobs" if scope != "jobs" else "read"))
             case "own":
@@ -103,9 +103,9 @@ async def guarded(
     **access: Any,
 ) -> AsyncIterator[Guarded]:
     """Run an installation."""
-    told = ("name", "kind", "url", "deadline_s", "namespace")
+    names = ("name", "kind", "url", "deadline_s", "namespace")
     systems = [
-        SystemSettings.model_validate({name: getattr(config, name) for name in told})
+        SystemSettings.model_validate({name: getattr(config, name) for name in names})
         for config in configs
     ]
     settings = MediatorSettings(
@@ -116,24 +116,24 @@ async def guarded(
         data_dir=jobs_dir,
     )
     caching = CacheSettings(sketch="redis")
-    asked = AccessSettings(authentication="required", **access)
-    container = await build(HttpSettings(), settings, caching, asked)
+    access_settings = AccessSettings(authentication="required", **access)
+    container = await build(HttpSettings(), settings, caching, access_settings)
     try:
         async with idle_worker(container.mediator.workers):
-            yield await _furnish(container)
+            yield await _fill(container)
     finally:
         await container.stop()
 
 
-async def _furnish(container: Container) -> Guarded:
+async def _fill(container: Container) -> Guarded:
     running = Guarded(container, unique("db"), unique("acme"), unique("globex"))
     tenancy = container.mediator.tenancy
-    for tenant in (running.owner, running.stranger):
+    for tenant in (running.owner, running.other_tenant):
         await tenancy.put_tenant(tenant, {})
     await tenancy.own(running.owner, running.database)
-    await tenancy.own(running.stranger, unique("db"))
+    await tenancy.own(running.other_tenant, unique("db"))
     operator = await running.headers("operator", "write")
-    # Over HTTP, so that the sketch is told of the classes and lets answers be kept at once.
+    # Over HTTP, so that the sketch is notified of the classes and lets answers be kept at once.
     path = f"/admin/v1/schemas/{running.database}"
     set_ = await running.admin.put(path, json={"classes": CLASSES}, headers=operator)
     assert set_.status_code == 200, set_.text

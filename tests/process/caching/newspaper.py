@@ -84,6 +84,6 @@ def assert_problem(answer: httpx.Response, status: int, slug: str, *pointers: st
     assert document["instance"] == answer.headers["x-request-id"]
     assert document["title"]
     assert document["detail"]
-    told = [mistake["pointer"] for mistake in document.get("errors", [])]
-    assert set(pointers) <= set(told), told
+    reported = [mistake["pointer"] for mistake in document.get("errors", [])]
+    assert set(pointers) <= set(reported), reported
     return document

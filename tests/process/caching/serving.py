@@ -39,11 +39,11 @@ async def send_reply(reply: Reply, send: Any) -> None:
     await send({"type": "http.response.body", "body": reply.body})
 
 
-class Door:
-    """One address for whatever application stands behind it.
+class Endpoint:
+    """One address for an application that a test chooses.
 
     Attributes:
-        app: That one.
+        app: The application.
         url: The address.
     """
 
@@ -84,7 +84,7 @@ async def served(app: App) -> AsyncIterator[str]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait until something that nobody is told of is so."""
+    """Poll until a condition holds."""
     async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110  # a count is waited for, which tells nobody
+        while not condition():  # noqa: ASYNC110  # there is no event to wait for
             await asyncio.sleep(0.001)

@@ -24,10 +24,10 @@ async def connected(
 ) -> AsyncIterator[CoherentClient]:
     chosen: dict[str, Any] = {"mode": "lazy", "delta_s": 10.0} | options
     time = origin.time
-    assert origin.door is not None
-    origin.door.app = app or origin
+    assert origin.endpoint is not None
+    origin.endpoint.app = app or origin
     async with CoherentClient(
-        origin.door.url, "news", clock=time, sleep=time.sleep, **chosen
+        origin.endpoint.url, "news", clock=time, sleep=time.sleep, **chosen
     ) as client:
         yield client
 

@@ -1,6 +1,6 @@
-"""Answers that say 404 are kept like any other: creation is a write to what was read as absent.
+"""Answers with status 404 are cached like any other: creation is a write to the absent object.
 
-docs/coherence.md, "What is not there", writes the schedules down.
+docs/coherence.md, "Absent objects", writes the schedules down.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from app.settings.main import CacheSettings
 from mediator.model.guard import WriteToken
 from mediator.stores.port import SystemConfig
 from sketch.client import CoherentClient, NotFound, Source
-from sketch.protocol.port import Grant, Partition
+from sketch.protocol.port import CacheGrant, Partition
 from tests.faults.conditions import eventually
 from tests.process.caching.cached_paper import Paper, paper_on
 from tests.process.service import unique
@@ -46,9 +46,9 @@ def id_() -> str:
     return unique("a")
 
 
-def interrupt(patch: pytest.MonkeyPatch, paper: Paper, place: Location, step: Step) -> None:
-    """Let something happen before or after a call, the first time that it is made."""
-    find, name, when = place
+def interrupt(patch: pytest.MonkeyPatch, paper: Paper, location: Location, step: Step) -> None:
+    """Run an action before or after the first call of a method."""
+    find, name, when = location
     target, waiting = find(paper), [step]
     call = getattr(target, name)
 
@@ -66,14 +66,14 @@ def interrupt(patch: pytest.MonkeyPatch, paper: Paper, place: Location, step: St
 
 
 async def is_covered(paper: Paper, id_: str, query: str, answer: httpx.Response) -> bool:
-    """Tell whether a copy of an answer does no harm now that the object has been created."""
+    """Return whether a cached 404 is revalidated or expired after the object was created."""
     if answer.status_code == 200 or "portolan-expires" not in answer.headers:
         return True
-    told = await paper.filter()
-    return any(told.contains(f"articles/{id_}#{group}") for group in GROUPS[query])
+    snapshot = await paper.filter()
+    return any(snapshot.contains(f"articles/{id_}#{group}") for group in GROUPS[query])
 
 
-async def test_an_answer_that_says_404_is_kept_like_any_other(paper: Paper, id_: str) -> None:
+async def test_a_404_is_cacheable_like_any_other_response(paper: Paper, id_: str) -> None:
     answer = await paper.get(id_)
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
@@ -102,8 +102,8 @@ async def test_other_errors_are_not_kept(paper: Paper, address: str) -> None:
     assert "portolan-expires" not in answer.headers
 
 
-async def test_what_was_deleted_matches_no_condition(paper: Paper, id_: str) -> None:
-    """The sketch knows the version of the deletion, and that is no version to have."""
+async def test_a_deleted_object_matches_no_condition(paper: Paper, id_: str) -> None:
+    """The sketch has the version of the deletion, which no copy can have."""
     await paper.put(id_)
     await paper.get(id_)
     deleted = await paper.http.delete(f"articles/{id_}")
@@ -147,7 +147,7 @@ async def _begin_nothing(*_: Any) -> WriteToken:
     return WriteToken("none", ("articles",))
 
 
-async def test_without_the_beginning_of_a_creation_its_readers_would_miss_it(
+async def test_without_the_begin_of_a_creation_a_stale_404_is_missed(
     paper: Paper, id_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = await paper.get(id_)
@@ -156,12 +156,12 @@ async def test_without_the_beginning_of_a_creation_its_readers_would_miss_it(
     assert not await is_covered(paper, id_, "", answer)
 
 
-async def test_without_the_report_of_an_absence_its_creation_would_be_missed(
+async def test_without_the_report_of_an_absence_a_stale_404_is_missed(
     paper: Paper, id_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def unreported(_: Partition, keys: Sequence[str], ttl_s: float) -> Grant:
+    async def unreported(_: Partition, keys: Sequence[str], ttl_s: float) -> CacheGrant:
         now_us = (await paper.filter()).time_us
-        return Grant(now_us, round(ttl_s * 1_000_000), (None,) * len(keys))
+        return CacheGrant(now_us, round(ttl_s * 1_000_000), (None,) * len(keys))
 
     monkeypatch.setattr(paper.caches.sketch, "report_read", unreported)
     answer = await paper.get(id_)
@@ -169,12 +169,12 @@ async def test_without_the_report_of_an_absence_its_creation_would_be_missed(
     assert not await is_covered(paper, id_, "", answer)
 
 
-async def test_a_creation_has_caches_forget_that_there_was_nothing(paper: Paper, id_: str) -> None:
+async def test_a_creation_invalidates_cached_404s(paper: Paper, id_: str) -> None:
     keys = [f"articles/{id_}#{group}" for group in ("main", "hits")]
     await paper.get(id_)
     token = unique("token")
-    begun = await paper.caches.sketch.begin(paper.partition, keys, token)
-    assert set(begun.held) == set(keys)
+    pending = await paper.caches.sketch.begin(paper.partition, keys, token)
+    assert set(pending.held) == set(keys)
     await paper.caches.sketch.end(paper.partition, token, {})
 
 

@@ -24,25 +24,25 @@ from tests.process.service import unique
 
 @dataclass
 class Calls:
-    """What a replica told the sketch of its writes."""
+    """What a replica sent to the sketch of its writes."""
 
-    begun: list[Sequence[str]] = field(default_factory=list)
+    started: list[Sequence[str]] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
 
     def of(self, paper: Paper, patched: pytest.MonkeyPatch) -> Calls:
         sketch = paper.caches.sketch
         begin, end = sketch.begin, sketch.end
 
-        async def noted_begin(partition: Any, keys: Sequence[str], token: str) -> Any:
-            self.begun.append(keys)
+        async def recorded_begin(partition: Any, keys: Sequence[str], token: str) -> Any:
+            self.started.append(keys)
             return await begin(partition, keys, token)
 
-        async def noted_end(partition: Any, token: str, *more: Any) -> Any:
+        async def recorded_end(partition: Any, token: str, *more: Any) -> Any:
             self.ended.append(token)
             return await end(partition, token, *more)
 
-        patched.setattr(sketch, "begin", noted_begin)
-        patched.setattr(sketch, "end", noted_end)
+        patched.setattr(sketch, "begin", recorded_begin)
+        patched.setattr(sketch, "end", recorded_end)
         return self
 
 
@@ -50,15 +50,15 @@ class Calls:
 async def fresh(
     system_configs: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
 ) -> AsyncIterator[Paper]:
-    """A database of which nobody has asked for results; for those who are patient."""
+    """A database whose results were never requested, with leases that are usable for long."""
     async with paper_on(system_configs, own_catalogue, redis_config.url, CacheSettings()) as opened:
         opened.caches.leases.usable_s = 600.0
         yield opened
 
 
 @pytest.fixture
-def patient(paper: Paper, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Marks are ended by nothing but what a test does."""
+def long_leases(paper: Paper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cached leases are ended by nothing but what a test does."""
     monkeypatch.setattr(paper.caches.leases, "usable_s", 600.0)
     monkeypatch.setattr(CachedLeases, "idle_s", 600.0)
     monkeypatch.setattr(CachedLeases, "old_share", inf)
@@ -74,31 +74,31 @@ async def pending(paper: Paper) -> int:
     return state.pending
 
 
-async def made(paper: Paper) -> str:
-    """Make an object, of which nothing is marked any more."""
+async def created_object(paper: Paper) -> str:
+    """Create an object without pending writes."""
     id_ = unique("a")
     await paper.put(id_)
     await paper.release_leases()
     return id_
 
 
-@pytest.mark.usefixtures("patient")
-async def test_further_writes_do_not_ask_the_sketch(
+@pytest.mark.usefixtures("long_leases")
+async def test_further_writes_reuse_the_cached_lease(
     paper: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    id_ = await made(paper)
+    id_ = await created_object(paper)
     calls = Calls().of(paper, monkeypatch)
     for _ in range(5):
         assert (await paper.inc(id_)).is_success
-    assert calls.begun == [[f"articles/{id_}#hits"]]
+    assert calls.started == [[f"articles/{id_}#hits"]]
     assert calls.ended == []
     assert await pending(paper) == 1
     assert (await paper.http.get(f"articles/{id_}")).json()["hits"] == 5
     assert await pending(paper) == 0
 
 
-async def test_marks_that_are_used_no_more_are_ended(paper: Paper) -> None:
-    id_ = await made(paper)
+async def test_leases_that_are_used_no_more_are_ended(paper: Paper) -> None:
+    id_ = await created_object(paper)
     await paper.inc(id_)
     assert await pending(paper) == 1
 
@@ -108,37 +108,37 @@ async def test_marks_that_are_used_no_more_are_ended(paper: Paper) -> None:
     await eventually(none)
 
 
-@pytest.mark.usefixtures("patient")
-async def test_what_a_cache_holds_is_ended_before_it_is_acknowledged(
+@pytest.mark.usefixtures("long_leases")
+async def test_a_write_to_a_cached_key_ends_before_it_is_acknowledged(
     paper: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    id_ = await made(paper)
+    id_ = await created_object(paper)
     assert cacheable(await paper.get(id_))
     calls = Calls().of(paper, monkeypatch)
     for number in (1, 2):
         await paper.inc(id_)
-        assert len(calls.begun) == len(calls.ended) == number
+        assert len(calls.started) == len(calls.ended) == number
     assert await pending(paper) == 0
     assert (await paper.filter()).contains(f"articles/{id_}#hits")
 
 
-@pytest.mark.usefixtures("patient")
-async def test_a_reader_of_the_same_replica_finds_the_record_cacheable(
+@pytest.mark.usefixtures("long_leases")
+async def test_a_read_at_the_same_replica_releases_the_lease_at_once(
     paper: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    id_ = await made(paper)
+    id_ = await created_object(paper)
     await paper.inc(id_)
     assert cacheable(await paper.get(id_))
     calls = Calls().of(paper, monkeypatch)
     await paper.inc(id_)
-    assert len(calls.begun) == len(calls.ended) == 1
+    assert len(calls.started) == len(calls.ended) == 1
 
 
-@pytest.mark.usefixtures("patient")
-async def test_a_reader_of_another_replica_finds_it_soon(paper: Paper, other: Paper) -> None:
-    """However often the record is written: the writer hears of the reader at once."""
-    await listened_to(paper, 2)
-    id_ = await made(paper)
+@pytest.mark.usefixtures("long_leases")
+async def test_a_read_at_another_replica_releases_the_lease(paper: Paper, other: Paper) -> None:
+    """However often the record is written: the writer is notified of the reader at once."""
+    await wait_for_listeners(paper, 2)
+    id_ = await created_object(paper)
     await paper.inc(id_)
     assert not cacheable(await other.get(id_))
 
@@ -155,21 +155,21 @@ async def test_a_reader_of_another_replica_finds_it_soon(paper: Paper, other: Pa
     await eventually(avoided)
 
 
-@pytest.mark.usefixtures("patient")
-async def test_a_mark_that_is_being_used_gives_way_after_its_last_write(
+@pytest.mark.usefixtures("long_leases")
+async def test_a_lease_that_is_being_used_is_released_after_its_last_write(
     paper: Paper, other: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await listened_to(paper, 2)
-    id_ = await made(paper)
+    await wait_for_listeners(paper, 2)
+    id_ = await created_object(paper)
     await paper.inc(id_)
     leases, calls = paper.caches.leases, Calls().of(paper, monkeypatch)
     token = leases.acquire(paper.partition, f"articles/{id_}#hits", _route(paper))
     assert not cacheable(await other.get(id_))
 
-    async def heard() -> bool:
+    async def is_released() -> bool:
         return leases.is_avoided(paper.partition, f"articles/{id_}#hits")
 
-    await eventually(heard)
+    await eventually(is_released)
     assert calls.ended == []
     assert not cacheable(await other.get(id_)), "a write is under way"
     assert token is not None
@@ -178,34 +178,36 @@ async def test_a_mark_that_is_being_used_gives_way_after_its_last_write(
     assert cacheable(await other.get(id_))
 
 
-async def test_a_reader_of_whom_nobody_hears_finds_it_later(
+async def test_a_record_becomes_cacheable_when_the_replica_does_not_listen(
     system_configs: Sequence[SystemConfig],
     own_catalogue: str,
     redis_config: SystemConfig,
     paper: Paper,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However often the record is written: the mark is old some time, and not made again."""
-    monkeypatch.setattr(RedisSketch, "listen", _deaf)
+    """However often the record is written: the lease is old some time, and not renewed."""
+    monkeypatch.setattr(RedisSketch, "listen", _never_listens)
     settings = CacheSettings()
-    async with paper_on(system_configs, own_catalogue, redis_config.url, settings, paper) as deaf:
-        id_ = await made(deaf)
-        await deaf.inc(id_)
+    async with paper_on(
+        system_configs, own_catalogue, redis_config.url, settings, paper
+    ) as isolated:
+        id_ = await created_object(isolated)
+        await isolated.inc(id_)
         assert not cacheable(await paper.get(id_))
 
         async def found() -> bool:
-            await deaf.inc(id_)
+            await isolated.inc(id_)
             return cacheable(await paper.get(id_))
 
         await eventually(found)
 
 
-async def _deaf(_sketch: RedisSketch, _tell: OnContention) -> None:
-    """Hear nothing."""
+async def _never_listens(_sketch: RedisSketch, _on_contention: OnContention) -> None:
+    """Receive no notification."""
 
 
-async def listened_to(paper: Paper, replicas: int) -> None:
-    """Wait until so many replicas hear of what is wanted."""
+async def wait_for_listeners(paper: Paper, replicas: int) -> None:
+    """Wait until so many replicas receive notifications of contention."""
     channel = f"{{{paper.namespace}:nobodys/class}}:pending"
 
     async def by_all() -> bool:
@@ -215,15 +217,15 @@ async def listened_to(paper: Paper, replicas: int) -> None:
         await eventually(by_all)
 
 
-@pytest.mark.usefixtures("patient")
-async def test_a_result_is_not_kept_while_writes_may_be_acknowledged_that_do_not_know_of_it(
+@pytest.mark.usefixtures("long_leases")
+async def test_a_result_is_not_cacheable_while_leases_of_its_class_are_cached(
     system_configs: Sequence[SystemConfig],
     own_catalogue: str,
     redis_config: SystemConfig,
     fresh: Paper,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They are ended by nothing here: this replica is told of those who ask, and hears nothing."""
+    """They are ended by nothing here: this replica is notified of readers, and receives nothing."""
     paper = fresh
     monkeypatch.setattr(paper.caches.leases, "release_class", _nothing)
     word, id_ = unique("w"), unique("n")
@@ -241,8 +243,8 @@ async def test_a_result_is_not_kept_while_writes_may_be_acknowledged_that_do_not
         assert (await other.http.get(query)).json()["items"] == []
 
 
-@pytest.mark.usefixtures("patient")
-async def test_who_asks_for_a_result_in_another_replica_waits_for_no_idle_mark(
+@pytest.mark.usefixtures("long_leases")
+async def test_a_query_at_another_replica_releases_idle_leases(
     system_configs: Sequence[SystemConfig],
     own_catalogue: str,
     redis_config: SystemConfig,
@@ -250,7 +252,7 @@ async def test_who_asks_for_a_result_in_another_replica_waits_for_no_idle_mark(
 ) -> None:
     paper, settings, id_ = fresh, CacheSettings(), unique("n")
     async with paper_on(system_configs, own_catalogue, redis_config.url, settings, paper) as other:
-        await listened_to(paper, 2)
+        await wait_for_listeners(paper, 2)
         for text in ("a", "b"):
             await paper.http.put(f"notes/{id_}", json={"text": text})
         assert not cacheable(await other.http.get("notes?text=b"))
@@ -262,11 +264,11 @@ async def test_who_asks_for_a_result_in_another_replica_waits_for_no_idle_mark(
 
 
 async def _nothing(_partition: Partition) -> None:
-    """Let marks stay."""
+    """Let leases stay."""
 
 
-@pytest.mark.usefixtures("patient")
-async def test_who_asks_for_a_result_in_the_same_replica_need_not_wait(fresh: Paper) -> None:
+@pytest.mark.usefixtures("long_leases")
+async def test_a_query_at_the_same_replica_releases_leases_at_once(fresh: Paper) -> None:
     paper = fresh
     id_ = unique("n")
     for text in ("a", "b"):
@@ -291,10 +293,10 @@ async def test_a_replica_that_stops_leaves_nothing_pending(
     assert await pending(paper) == 0
 
 
-@pytest.mark.usefixtures("patient")
-async def test_what_was_fenced_takes_no_more_writes(paper: Paper) -> None:
-    """As if the replica had stood still for longer than the lease, and another one had settled."""
-    id_ = await made(paper)
+@pytest.mark.usefixtures("long_leases")
+async def test_a_fenced_lease_takes_no_more_writes(paper: Paper) -> None:
+    """As if the replica had stalled for longer than the lease, and another one had recovered."""
+    id_ = await created_object(paper)
     await paper.inc(id_)
     [token] = paper.caches.leases.tokens
     key = CacheKey("articles", id_, "hits")
@@ -308,43 +310,43 @@ async def test_what_was_fenced_takes_no_more_writes(paper: Paper) -> None:
     assert answer.json()["hits"] == 1
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("long_leases")
 async def test_after_a_loss_nothing_is_kept_though_writes_go_on(
     fresh: Paper, redis_config: SystemConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paper, id_ = fresh, await made(fresh)
+    paper, id_ = fresh, await created_object(fresh)
     await paper.inc(id_)
     async with Redis.from_url(redis_config.url) as redis:
         keys = [key async for key in redis.scan_iter(f"*{paper.namespace}*", count=10_000)]
         await redis.delete(*keys)
     calls = Calls().of(paper, monkeypatch)
     assert (await paper.inc(id_)).is_success
-    assert calls.begun == []
+    assert calls.started == []
     assert not cacheable(await paper.get(id_))
     assert (await paper.inc(id_)).is_success
-    assert (len(calls.begun), len(calls.ended)) == (1, 2), "what may be anywhere does not linger"
+    assert (len(calls.started), len(calls.ended)) == (1, 2), "no lease is cached after a loss"
 
 
-async def test_a_write_whose_end_nobody_knows_is_settled_by_another(
+async def test_a_lease_that_never_ends_is_recovered_by_another_replica(
     system_configs: Sequence[SystemConfig],
     own_catalogue: str,
     redis_config: SystemConfig,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The mark of several writes, of which all but the last were acknowledged."""
+    """The pending write of several writes, of which all but the last were acknowledged."""
     settings = CacheSettings(write_lease_s=2.0)
     async with paper_on(system_configs, own_catalogue, redis_config.url, settings) as paper:
-        id_ = await made(paper)
+        id_ = await created_object(paper)
         await paper.inc(id_)
         leases = paper.caches.leases
         token = leases.acquire(paper.partition, f"articles/{id_}#hits", _route(paper))
         assert token, "a write begins that never ends"
 
-        async def settled() -> bool:
+        async def recovered() -> bool:
             return cacheable(await paper.get(id_))
 
-        assert not await settled()
-        await eventually(settled)
+        assert not await recovered()
+        await eventually(recovered)
         assert (await paper.http.get(f"articles/{id_}")).json()["hits"] == 1
 
 

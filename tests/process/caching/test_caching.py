@@ -1,4 +1,4 @@
-"""Cacheable answers: what they say, and when they say nothing (docs/protocol.md)."""
+"""Cacheable answers: their headers, and when they have none (docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ def id_() -> str:
     return unique("a")
 
 
-async def test_a_cacheable_answer_says_who_may_keep_it_and_for_how_long(
-    paper: Paper, id_: str
-) -> None:
+async def test_a_cacheable_response_has_its_cache_headers(paper: Paper, id_: str) -> None:
     await paper.put(id_)
     answer = await paper.get(id_)
     headers = answer.headers
@@ -64,7 +62,7 @@ async def test_other_classes_are_revalidated_always(
     assert "portolan-expires" not in headers
 
 
-async def test_other_spellings_and_wishes_are_not_kept(paper: Paper, id_: str) -> None:
+async def test_other_parameters_and_preferences_are_not_cacheable(paper: Paper, id_: str) -> None:
     put = await paper.put(id_)
     assert (await paper.get(id_, "?fields=title,hits")).headers["cache-control"] == "no-store"
     wish = f"at-least={put.headers['portolan-position']}"
@@ -79,30 +77,30 @@ async def test_a_write_puts_what_caches_may_hold_into_the_filter(paper: Paper, i
     await paper.get(id_)
     assert not (await paper.filter()).contains(f"articles/{id_}#hits")
     await paper.inc(id_)
-    told = await paper.filter()
-    assert told.contains(f"articles/{id_}#hits")
-    assert not told.contains(f"articles/{id_}#main")
-    assert told.map["articles"] == {"hits": ("hits",), "main": ("title",)}
+    snapshot = await paper.filter()
+    assert snapshot.contains(f"articles/{id_}#hits")
+    assert not snapshot.contains(f"articles/{id_}#main")
+    assert snapshot.map["articles"] == {"hits": ("hits",), "main": ("title",)}
 
 
-async def test_a_projection_stays_cacheable_beside_a_hot_counter(paper: Paper, id_: str) -> None:
+async def test_a_projection_stays_cacheable_while_a_counter_is_hot(paper: Paper, id_: str) -> None:
     await paper.put(id_)
     article = await paper.get(id_, "?fields=title")
     await paper.get(id_)
     await paper.inc(id_)
-    told = await paper.filter()
-    assert not any(map(told.contains, [f"articles/{id_}#main"]))
+    snapshot = await paper.filter()
+    assert not any(map(snapshot.contains, [f"articles/{id_}#main"]))
     again = await paper.get(id_, "?fields=title", if_none_match=article.headers["etag"])
     assert again.status_code == 304
 
 
-async def test_deletion_and_rebirth_are_writes(paper: Paper, id_: str) -> None:
+async def test_deletion_and_recreation_are_writes(paper: Paper, id_: str) -> None:
     await paper.put(id_)
     await paper.get(id_)
     await paper.http.delete(f"articles/{id_}")
-    told = await paper.filter()
-    assert told.contains(f"articles/{id_}#main")
-    assert told.contains(f"articles/{id_}#hits")
+    snapshot = await paper.filter()
+    assert snapshot.contains(f"articles/{id_}#main")
+    assert snapshot.contains(f"articles/{id_}#hits")
 
 
 async def test_a_current_copy_is_confirmed_without_a_store(paper: Paper, id_: str) -> None:
@@ -121,8 +119,8 @@ async def test_a_current_copy_is_confirmed_without_a_store(paper: Paper, id_: st
     await eventually(known)
     paper.running.observed.clear()
     assert await known()
-    told = [type(observation).__name__ for observation in paper.running.observed]
-    assert "StoreCallFinished" not in told
+    names = [type(observation).__name__ for observation in paper.running.observed]
+    assert "StoreCallFinished" not in names
     await paper.inc(id_)
     assert (await paper.get(id_, if_none_match=tag)).status_code == 200
 
@@ -139,7 +137,7 @@ async def test_nothing_is_kept_while_a_write_is_pending(paper: Paper, id_: str) 
     assert "portolan-expires" in (await paper.get(id_)).headers
 
 
-async def test_a_refused_write_leaves_no_mark(paper: Paper, id_: str) -> None:
+async def test_a_refused_write_leaves_no_pending_write(paper: Paper, id_: str) -> None:
     await paper.put(id_)
     refused = await paper.http.put(
         f"articles/{id_}", json={"title": "Two"}, headers={"if-none-match": "*"}
@@ -148,7 +146,7 @@ async def test_a_refused_write_leaves_no_mark(paper: Paper, id_: str) -> None:
     assert "portolan-expires" in (await paper.get(id_)).headers
 
 
-async def test_the_filter_is_told_whole_or_by_class_in_two_forms(paper: Paper, id_: str) -> None:
+async def test_the_filter_is_served_whole_or_by_class_in_two_forms(paper: Paper, id_: str) -> None:
     whole = await paper.http.get("sketch")
     assert set(decode(whole.content).map) == {"articles", "notes", "secrets", "mortals"}
     single = await paper.http.get("sketch?class=articles")
@@ -169,7 +167,7 @@ async def test_the_filter_is_told_whole_or_by_class_in_two_forms(paper: Paper, i
     assert (await paper.http.get("sketch?what=1")).status_code == 400
 
 
-async def test_a_write_that_nobody_ended_is_fenced_and_settled(
+async def test_an_orphaned_write_is_fenced_and_recovered(
     system_configs: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig, id_: str
 ) -> None:
     settings = CacheSettings(write_lease_s=0.5)
@@ -179,12 +177,12 @@ async def test_a_write_that_nobody_ended_is_fenced_and_settled(
         key = f"articles/{id_}#hits"
         await paper.caches.guard.begin(paper.database, [CacheKey("articles", id_, "hits")])
 
-        async def settled() -> bool:
+        async def recovered() -> bool:
             return "portolan-expires" in (await paper.get(id_, "?fields=hits")).headers
 
-        assert not await settled()
+        assert not await recovered()
         assert (await paper.filter()).contains(key)
-        await eventually(settled)
+        await eventually(recovered)
 
 
 async def test_without_the_sketch_writes_are_refused_and_reads_are_not_kept(
@@ -201,13 +199,13 @@ async def test_without_the_sketch_writes_are_refused_and_reads_are_not_kept(
             await paper.caches.sketch.report_read(paper.partition, [f"articles/{id_}#main"], 1.0)
 
 
-async def test_many_at_once_lose_nothing(paper: Paper) -> None:
+async def test_concurrent_writes_are_all_in_the_filter(paper: Paper) -> None:
     ids = [unique("m") for _ in range(40)]
     await asyncio.gather(*map(paper.put, ids))
     await asyncio.gather(*(paper.get(one) for one in ids))
     await asyncio.gather(*(paper.inc(one) for one in ids))
-    told = await paper.filter()
-    assert all(told.contains(f"articles/{one}#hits") for one in ids)
+    snapshot = await paper.filter()
+    assert all(snapshot.contains(f"articles/{one}#hits") for one in ids)
     answers = await asyncio.gather(*(paper.get(one) for one in ids))
     assert {answer.json()["hits"] for answer in answers} == {1}
 
@@ -218,7 +216,7 @@ async def dated(paper: Paper, id_: str, query: str = "?max_age=2") -> int:
     return int((await paper.get(id_, query)).headers["portolan-as-of"])
 
 
-async def test_a_dated_answer_may_be_kept_by_every_cache_for_as_long_as_was_asked(
+async def test_a_dated_response_is_cacheable_for_the_requested_max_age(
     paper: Paper, id_: str
 ) -> None:
     await paper.put(id_)
@@ -234,7 +232,7 @@ async def test_a_dated_answer_may_be_kept_by_every_cache_for_as_long_as_was_aske
     assert int(again.headers["portolan-as-of"]) >= date_us
 
 
-async def test_no_filter_names_what_was_answered_with_a_date(paper: Paper, id_: str) -> None:
+async def test_dated_responses_add_no_keys_to_the_filter(paper: Paper, id_: str) -> None:
     await paper.put(id_)
     await dated(paper, id_)
     await paper.inc(id_)
@@ -248,9 +246,9 @@ async def test_an_answer_is_dated_before_the_systems_are_read(
     await dated(paper, id_)
     read, seen = paper.running.mediator.data.read, []
 
-    async def after_a_while(*asked: Any) -> Any:
+    async def after_a_while(*arguments: Any) -> Any:
         seen.append((await paper.filter()).time_us)
-        return await read(*asked)
+        return await read(*arguments)
 
     monkeypatch.setattr(paper.running.mediator.data, "read", after_a_while)
     assert await dated(paper, id_) <= seen[-1]
@@ -262,7 +260,7 @@ async def test_absence_is_dated_too(paper: Paper, id_: str) -> None:
 
 
 @pytest.mark.parametrize("class_name", ["notes", "secrets", "mortals"])
-async def test_what_not_every_cache_may_keep_has_no_date(
+async def test_a_response_that_is_not_shared_cacheable_has_no_date(
     paper: Paper, id_: str, class_name: str
 ) -> None:
     await paper.http.put(f"{class_name}/{id_}", json={})

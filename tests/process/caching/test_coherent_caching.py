@@ -29,7 +29,7 @@ async def hits(own: CoherentClient, id_: str) -> int:
     return int(value["hits"])
 
 
-async def test_what_was_read_is_read_again_without_a_request(paper: Paper) -> None:
+async def test_a_cached_copy_is_read_again_without_a_request(paper: Paper) -> None:
     id_ = unique("a")
     await paper.put(id_)
     async with client(paper, 30.0) as own:
@@ -41,7 +41,7 @@ async def test_what_was_read_is_read_again_without_a_request(paper: Paper) -> No
         assert found.value == {"id": id_, "title": "One"}
 
 
-async def test_what_somebody_else_wrote_is_seen_within_the_bound(paper: Paper) -> None:
+async def test_a_write_of_another_client_is_visible_within_the_bound(paper: Paper) -> None:
     id_ = unique("a")
     await paper.put(id_)
     async with client(paper) as own:
@@ -79,12 +79,12 @@ class History:
     late: list[str] = field(default_factory=list)
     reads: int = 0
 
-    def learn(self, id_: str, count: int) -> None:
+    def record(self, id_: str, count: int) -> None:
         self.known.setdefault(id_, []).append((monotonic(), count))
 
-    def judge(self, id_: str, asked: float, count: int) -> None:
+    def check_read(self, id_: str, sent: float, count: int) -> None:
         self.reads += 1
-        due = [c for at, c in self.known.get(id_, ()) if at < asked - DELTA_S]
+        due = [c for at, c in self.known.get(id_, ()) if at < sent - DELTA_S]
         if due and max(due) > count:
             self.late.append(f"{id_}: {count} instead of {max(due)}")
 
@@ -94,18 +94,18 @@ async def test_no_read_is_older_than_the_bound(paper: Paper) -> None:
     await asyncio.gather(*map(paper.put, ids))
     history = History()
 
-    async def work(own: CoherentClient, draw: Random) -> None:
+    async def work(own: CoherentClient, rng: Random) -> None:
         for _ in range(250):
-            id_ = draw.choice(ids)
-            if draw.random() < 0.05:
+            id_ = rng.choice(ids)
+            if rng.random() < 0.05:
                 written = await own.patch("articles", id_, {"hits": {"inc": 1}}, form="update")
                 assert written.value is not None
-                history.learn(id_, written.value["hits"])
+                history.record(id_, written.value["hits"])
             else:
-                asked = monotonic()
+                sent = monotonic()
                 seen = await hits(own, id_)
-                history.judge(id_, asked, seen)
-                history.learn(id_, seen)
+                history.check_read(id_, sent, seen)
+                history.record(id_, seen)
             await asyncio.sleep(0)
 
     async with AsyncExitStack() as stack:

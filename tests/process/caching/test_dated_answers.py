@@ -1,4 +1,4 @@
-"""Clients behind one cache share what they ask for anew: answers that tell when they were true."""
+"""Clients behind one cache share refreshed answers, which carry the time they were read at."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pytest
 
 from sketch.client import CoherentClient, NotFound, Source
 from tests.process.caching.coherent_origin import Origin, SharedCache, VirtualTime
-from tests.process.caching.serving import Door, until
+from tests.process.caching.serving import Endpoint, until
 
 DELTA_S = 10.0
 PATH = "/v1/news/articles/a1?max_age=10"
 
 
 @pytest.fixture
-def origin(door: Door) -> Origin:
+def origin(endpoint: Endpoint) -> Origin:
     origin = Origin(VirtualTime())
-    origin.door = door
+    origin.endpoint = endpoint
     origin.objects["articles", "a1"] = {"title": "old", "text": "t", "hits": 1}
     return origin
 
@@ -29,14 +29,14 @@ async def neighbours(
     origin: Origin, cache: SharedCache, count: int = 2
 ) -> AsyncIterator[list[CoherentClient]]:
     """Connect clients that have watched the clock for long enough, and whose filters name a1."""
-    door, time = origin.door, origin.time
-    assert door is not None
-    door.app = cache
+    endpoint, time = origin.endpoint, origin.time
+    assert endpoint is not None
+    endpoint.app = cache
     async with AsyncExitStack() as stack:
         clients = [
             await stack.enter_async_context(
                 CoherentClient(
-                    door.url, "news", delta_s=DELTA_S, mode="lazy", clock=time, sleep=time.sleep
+                    endpoint.url, "news", delta_s=DELTA_S, mode="lazy", clock=time, sleep=time.sleep
                 )
             )
             for _ in range(count)
@@ -65,12 +65,12 @@ async def title(
 async def test_one_answer_does_for_all_clients_behind_a_cache(origin: Origin) -> None:
     async with neighbours(origin, SharedCache(origin), 4) as clients:
         origin.time.advance(5)
-        told = [await title(client) for client in clients]
-    assert told == [("new", Source.ORIGIN), *[("new", Source.SHARED)] * 3]
-    assert [each.path for each in origin.asked()][1:] == [PATH]
+        answers = [await title(client) for client in clients]
+    assert answers == [("new", Source.ORIGIN), *[("new", Source.SHARED)] * 3]
+    assert [each.path for each in origin.requests()][1:] == [PATH]
 
 
-async def test_each_client_keeps_it_until_it_is_too_old(origin: Origin) -> None:
+async def test_each_client_reuses_a_dated_copy_up_to_the_bound(origin: Origin) -> None:
     async with neighbours(origin, SharedCache(origin)) as (first, second):
         origin.time.advance(5)
         await title(first)
@@ -83,8 +83,8 @@ async def test_each_client_keeps_it_until_it_is_too_old(origin: Origin) -> None:
         assert await title(second) == ("newest", Source.ORIGIN)
 
 
-async def test_what_the_cache_has_may_be_too_old(origin: Origin) -> None:
-    """A whole answer is asked for then, which it keeps for the others."""
+async def test_a_cached_response_beyond_the_bound_is_fetched_again(origin: Origin) -> None:
+    """A whole answer is requested then, which it keeps for the others."""
     async with neighbours(origin, SharedCache(origin)) as (first, second):
         origin.time.advance(5)
         await title(first)
@@ -93,13 +93,13 @@ async def test_what_the_cache_has_may_be_too_old(origin: Origin) -> None:
         await renew([first, second])
         origin.time.advance(6)
         assert await title(second) == ("newest", Source.ORIGIN)
-        assert origin.asked()[-1].forced
+        assert origin.requests()[-1].forced
         assert await title(first) == ("newest", Source.SHARED)
-        assert len(origin.asked()) == 3
+        assert len(origin.requests()) == 3
 
 
-async def test_what_was_old_when_it_came_may_be_followed_by_what_is_as_old(origin: Origin) -> None:
-    """The tags tell that the one is not older than the other, though neither is as of now."""
+async def test_an_old_copy_may_be_replaced_by_an_equally_old_one(origin: Origin) -> None:
+    """The ETags show that one is not older than the other, though neither is current."""
     cache = SharedCache(origin)
     async with neighbours(origin, cache) as (first, second):
         origin.time.advance(5)
@@ -115,7 +115,7 @@ async def test_what_was_old_when_it_came_may_be_followed_by_what_is_as_old(origi
         assert await title(second) == ("new", Source.SHARED)
 
 
-async def test_but_not_by_what_is_older(origin: Origin) -> None:
+async def test_an_old_copy_is_not_replaced_by_an_older_one(origin: Origin) -> None:
     cache = SharedCache(origin)
     async with neighbours(origin, cache) as (first, second):
         origin.time.advance(5)
@@ -133,7 +133,7 @@ async def test_but_not_by_what_is_older(origin: Origin) -> None:
         assert await title(second) == ("newest", Source.ORIGIN)
 
 
-async def test_who_asks_by_the_filter_never_gets_it(origin: Origin) -> None:
+async def test_a_read_without_a_date_never_uses_a_dated_response(origin: Origin) -> None:
     """No filter names it when it is outdated."""
     cache = SharedCache(origin)
     async with neighbours(origin, cache) as (first, second):
@@ -142,7 +142,7 @@ async def test_who_asks_by_the_filter_never_gets_it(origin: Origin) -> None:
         origin.time.advance(60)
         await renew([first, second])
         await title(second)
-    assert origin.asked()[-1].path == PATH.partition("?")[0]
+    assert origin.requests()[-1].path == PATH.partition("?")[0]
 
 
 async def test_reads_as_of_now_go_to_the_origin(origin: Origin) -> None:
@@ -150,10 +150,10 @@ async def test_reads_as_of_now_go_to_the_origin(origin: Origin) -> None:
         origin.time.advance(5)
         await title(first)
         assert await title(second, refresh=True) == ("new", Source.ORIGIN)
-        assert origin.asked()[-1].forced
+        assert origin.requests()[-1].forced
 
 
-async def test_own_writes_are_not_taken_back(origin: Origin) -> None:
+async def test_a_dated_response_does_not_hide_an_own_write(origin: Origin) -> None:
     async with neighbours(origin, SharedCache(origin)) as (first, second):
         origin.time.advance(5)
         await title(first)
@@ -161,7 +161,7 @@ async def test_own_writes_are_not_taken_back(origin: Origin) -> None:
         assert await title(second) == ("mine", Source.ORIGIN)
 
 
-async def test_nor_what_was_seen(origin: Origin) -> None:
+async def test_a_dated_response_does_not_hide_a_version_already_seen(origin: Origin) -> None:
     async with neighbours(origin, SharedCache(origin)) as (first, second):
         origin.time.advance(5)
         await title(first)
@@ -174,25 +174,25 @@ async def test_nor_what_was_seen(origin: Origin) -> None:
 async def test_readers_of_one_client_share_a_request(origin: Origin) -> None:
     async with neighbours(origin, SharedCache(origin)) as (first, _):
         origin.time.advance(5)
-        gate = origin.hold("GET", PATH, "dated")
+        pause = origin.hold("GET", PATH, "dated")
         reads = [asyncio.create_task(title(first)) for _ in range(5)]
-        await gate.reached.wait()
-        gate.open()
+        await pause.reached.wait()
+        pause.open()
         assert await asyncio.gather(*reads) == [("new", Source.ORIGIN)] * 5
-        assert origin.asked()[-1].path == PATH
-        assert len(origin.asked()) == 2
+        assert origin.requests()[-1].path == PATH
+        assert len(origin.requests()) == 2
 
 
-async def test_readers_who_need_a_younger_answer_ask_again(origin: Origin) -> None:
+async def test_readers_that_need_a_newer_response_send_their_own_request(origin: Origin) -> None:
     async with neighbours(origin, SharedCache(origin)) as (first, _):
         origin.time.advance(5)
-        gate = origin.hold("GET", PATH, "read")
+        pause = origin.hold("GET", PATH, "read")
         early = asyncio.create_task(title(first))
-        await gate.reached.wait()
+        await pause.reached.wait()
         await first.patch("articles", "a1", {"title": "mine"})
         late = [asyncio.create_task(title(first)) for _ in range(3)]
         await until(lambda: first.statistics.joined >= len(late))
-        gate.open()
+        pause.open()
         assert (await early)[0] == "new"
         assert {(await each)[0] for each in late} == {"mine"}
 
@@ -201,16 +201,16 @@ async def test_fields_and_absence_are_dated_too(origin: Origin) -> None:
     async with neighbours(origin, SharedCache(origin)) as (first, second):
         origin.time.advance(5)
         assert await title(first, fields="title") == ("new", Source.ORIGIN)
-        assert origin.asked()[-1].path == "/v1/news/articles/a1?fields=title&max_age=10"
+        assert origin.requests()[-1].path == "/v1/news/articles/a1?fields=title&max_age=10"
         assert await title(second, fields="title") == ("new", Source.SHARED)
         del origin.objects["articles", "a1"]
         for client in (first, second):
             with pytest.raises(NotFound):
                 await title(client)
-        assert len([e for e in origin.asked() if e.path == PATH]) == 1
+        assert len([e for e in origin.requests() if e.path == PATH]) == 1
 
 
-async def test_where_answers_have_no_date_the_origin_is_asked_as_before(origin: Origin) -> None:
+async def test_without_dates_reads_are_forced_to_the_origin(origin: Origin) -> None:
     origin.dates = False
     async with neighbours(origin, SharedCache(origin)) as (first, _):
         for _ in range(3):
@@ -218,18 +218,18 @@ async def test_where_answers_have_no_date_the_origin_is_asked_as_before(origin: 
             await renew([first])
             origin.time.advance(6)
             assert await title(first) == ("new", Source.ORIGIN)
-    asked = origin.asked()[1:]
-    assert [each.path == PATH for each in asked] == [True, False, False, False]
-    assert [each.forced for each in asked[1:]] == [True, True, True]
+    requests = origin.requests()[1:]
+    assert [each.path == PATH for each in requests] == [True, False, False, False]
+    assert [each.forced for each in requests[1:]] == [True, True, True]
 
 
-async def test_a_clock_that_was_watched_for_a_moment_only_tells_nothing(origin: Origin) -> None:
-    cache, door = SharedCache(origin), origin.door
-    assert door is not None
-    door.app = cache
+async def test_a_clock_observed_too_briefly_is_not_used(origin: Origin) -> None:
+    cache, endpoint = SharedCache(origin), origin.endpoint
+    assert endpoint is not None
+    endpoint.app = cache
     time = origin.time
     async with CoherentClient(
-        door.url, "news", delta_s=DELTA_S, mode="lazy", clock=time, sleep=time.sleep
+        endpoint.url, "news", delta_s=DELTA_S, mode="lazy", clock=time, sleep=time.sleep
     ) as client:
         await title(client)
         await origin.write("articles", "a1", {"title": "new"})
@@ -237,5 +237,5 @@ async def test_a_clock_that_was_watched_for_a_moment_only_tells_nothing(origin: 
         await client.refresh_filter()
         time.advance(3.9)
         assert await title(client) == ("new", Source.ORIGIN)
-    assert origin.asked()[-1].path == PATH.partition("?")[0]
-    assert origin.asked()[-1].forced
+    assert origin.requests()[-1].path == PATH.partition("?")[0]
+    assert origin.requests()[-1].forced

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sketch.protocol.port import Grant, Partition
+from sketch.protocol.port import CacheGrant, Partition
 from tests.process.caching.cached_paper import Paper
 from tests.process.service import unique
 
@@ -17,18 +17,18 @@ def id_() -> str:
 @pytest.fixture
 def reports(paper: Paper, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """The keys of each report that the sketch gets."""
-    told: list[tuple[str, ...]] = []
+    events: list[tuple[str, ...]] = []
     report = paper.caches.sketch.report_read
 
-    async def noted(partition: Partition, keys: tuple[str, ...], ttl_s: float) -> Grant:
-        told.append(tuple(keys))
+    async def recorded(partition: Partition, keys: tuple[str, ...], ttl_s: float) -> CacheGrant:
+        events.append(tuple(keys))
         return await report(partition, keys, ttl_s)
 
-    monkeypatch.setattr(paper.caches.sketch, "report_read", noted)
-    return told
+    monkeypatch.setattr(paper.caches.sketch, "report_read", recorded)
+    return events
 
 
-async def test_a_second_read_does_not_ask_the_sketch(
+async def test_a_second_read_reuses_the_grant(
     paper: Paper, id_: str, reports: list[tuple[str, ...]]
 ) -> None:
     await paper.put(id_)
@@ -42,7 +42,7 @@ async def test_a_second_read_does_not_ask_the_sketch(
     assert len(reports) == 2
 
 
-async def test_what_is_handed_out_again_is_in_the_filter_once_it_is_overwritten(
+async def test_a_reused_grant_is_in_the_filter_after_an_overwrite(
     paper: Paper, id_: str, reports: list[tuple[str, ...]]
 ) -> None:
     await paper.put(id_)
@@ -52,12 +52,12 @@ async def test_what_is_handed_out_again_is_in_the_filter_once_it_is_overwritten(
     assert read.json()["hits"] == 1
     assert len(reports) == 1
     await paper.inc(id_)
-    told = await paper.filter()
-    assert told.contains(f"articles/{id_}#hits")
-    assert told.time_us < int(read.headers["portolan-expires"])
+    snapshot = await paper.filter()
+    assert snapshot.contains(f"articles/{id_}#hits")
+    assert snapshot.time_us < int(read.headers["portolan-expires"])
 
 
-async def test_who_has_a_copy_is_answered_by_the_sketch(
+async def test_a_conditional_read_is_answered_by_the_sketch(
     paper: Paper, id_: str, reports: list[tuple[str, ...]]
 ) -> None:
     await paper.put(id_)
@@ -67,7 +67,7 @@ async def test_who_has_a_copy_is_answered_by_the_sketch(
     assert (answer.status_code, len(reports)) == (304, 2)
 
 
-async def test_what_may_not_be_kept_is_not_granted_again(
+async def test_an_uncacheable_read_does_not_reuse_a_grant(
     paper: Paper, id_: str, reports: list[tuple[str, ...]]
 ) -> None:
     await paper.put(id_)

@@ -14,7 +14,7 @@ import pytest
 from playwright.async_api import Page, async_playwright
 
 from tests.process.caching.coherent_origin import Origin, SharedCache, VirtualTime
-from tests.process.caching.serving import Door, Reply, send_reply, served
+from tests.process.caching.serving import Endpoint, Reply, send_reply, served
 
 TESTS = Path(__file__).parent / "js"
 CLIENT = Path(__file__).parents[3] / "sketch" / "js" / "portolan.mjs"
@@ -38,12 +38,12 @@ async def test_in_node() -> None:
     assert node.returncode == 0, output.decode()
 
 
-def test_it_is_small_on_its_way() -> None:
+def test_the_compressed_client_is_small() -> None:
     """As it ships, with comments and types, and compressed as any server sends it."""
     assert len(gzip.compress(CLIENT.read_bytes(), 9)) < LARGEST
 
 
-def test_it_depends_on_nothing() -> None:
+def test_the_client_has_no_imports() -> None:
     assert "import " not in CLIENT.read_text()
 
 
@@ -73,14 +73,14 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-async def door() -> AsyncIterator[Door]:
-    door = Door()
-    async with served(door) as door.url:
-        yield door
+async def endpoint() -> AsyncIterator[Endpoint]:
+    endpoint = Endpoint()
+    async with served(endpoint) as endpoint.url:
+        yield endpoint
 
 
 @pytest.fixture(scope="module")
-async def page(door: Door) -> AsyncIterator[Page]:
+async def page(endpoint: Endpoint) -> AsyncIterator[Page]:
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed")
     async with async_playwright() as playwright:
@@ -92,18 +92,18 @@ async def page(door: Door) -> AsyncIterator[Page]:
 
 
 @pytest.fixture
-def site(door: Door) -> Site:
+def site(endpoint: Endpoint) -> Site:
     site = Site(SharedCache(Origin(VirtualTime())))
-    door.app = site
+    endpoint.app = site
     return site
 
 
 @pytest.fixture
-async def origin(page: Page, door: Door, site: Site) -> Origin:
+async def origin(page: Page, endpoint: Endpoint, site: Site) -> Origin:
     """The origin, once a page has a client for it."""
     origin = site.cache.origin
     origin.objects["articles", "a1"] = {"title": "old", "text": "t", "hits": 1}
-    await page.goto(door.url)
+    await page.goto(endpoint.url)
     await page.evaluate(
         """async () => {
           const { connect } = await import("/portolan.mjs");
@@ -127,13 +127,13 @@ async def title(page: Page, how: str = "{}") -> list[str]:
 async def test_in_chromium_a_copy_is_reused_without_a_request(page: Page, origin: Origin) -> None:
     assert await title(page) == ["old", "origin"]
     assert await title(page) == ["old", "own"]
-    assert len(origin.asked()) == 1
+    assert len(origin.requests()) == 1
 
 
 async def test_in_chromium_plain_requests_may_be_answered_by_caches(
     page: Page, origin: Origin, site: Site
 ) -> None:
-    """The browser adds nothing that would make caches ask the origin, but for its own tag."""
+    """The browser adds nothing that would make caches go to the origin, but for its own tag."""
     await title(page)
     origin.time.advance(61)
     await page.evaluate("globalThis.time += 61; client.refreshFilter()")
@@ -153,7 +153,7 @@ async def test_in_chromium_a_key_in_the_filter_is_revalidated_at_the_origin(
     assert await title(page) == ["old", "own"]
     await page.evaluate("client.refreshFilter()")
     assert await title(page) == ["new", "origin"]
-    assert origin.asked()[-1].forced
+    assert origin.requests()[-1].forced
     await page.evaluate("client.refreshFilter()")
     assert await title(page) == ["new", "origin"]
     assert site.seen[-1]["if-none-match"] == origin.tag("articles", "a1")
@@ -192,13 +192,13 @@ async def test_in_chromium_own_writes_are_seen(page: Page, origin: Origin) -> No
     assert refused == [412, "precondition-failed"]
 
 
-async def test_in_chromium_what_a_write_answers_is_read_without_a_request(
+async def test_in_chromium_the_representation_of_a_write_is_reused(
     page: Page, origin: Origin, site: Site
 ) -> None:
     origin.shows_whole = True
     await page.evaluate("""client.patch("articles", "a1", {title: "mine"})""")
     assert await title(page) == ["mine", "own"]
-    assert not origin.asked()
+    assert not origin.requests()
     await page.evaluate("globalThis.time += 10.1")
     assert await title(page) == ["mine", "origin"]
     assert site.seen[-1]["if-none-match"] == origin.tag("articles", "a1")
@@ -220,7 +220,7 @@ async def test_in_chromium_time_passes_by_its_own_clock(page: Page, origin: Orig
     )
 
 
-async def test_the_page_shows_it_in_ten_lines(page: Page, origin: Origin) -> None:
+async def test_the_example_of_the_page_runs_in_ten_lines(page: Page, origin: Origin) -> None:
     printed = re.search(r"```js\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert printed is not None
     text = printed[1]
@@ -228,11 +228,11 @@ async def test_the_page_shows_it_in_ten_lines(page: Page, origin: Origin) -> Non
     text = text.replace('import { connect } from "./portolan.mjs"', "").replace(
         '"https://cache.example"', "location.origin"
     )
-    told = await page.evaluate(
+    result = await page.evaluate(
         f"""(async () => {{
           const connect = (await import("/portolan.mjs")).connect;
           {text}
           return [again.source, changed.value.title, exact.value.title, teaser.value];
         }})()"""
     )
-    assert told == ["own", "New", "New", {"id": "a1", "title": "New"}]
+    assert result == ["own", "New", "New", {"id": "a1", "title": "New"}]

@@ -27,7 +27,7 @@ TOKEN = "a-token-for-purges"
 
 @dataclass(frozen=True)
 class Installation:
-    """A service, the Varnish that it purges, and one that it knows nothing of."""
+    """A service, the Varnish that it purges, and one that it does not purge."""
 
     service: Service
     purged: Varnish
@@ -87,13 +87,13 @@ async def test_the_command_proves_it_step_by_step(installed: Installation) -> No
     ]
 
 
-async def test_it_is_proven_without_a_cache_too(installed: Installation) -> None:
-    told: list[str] = []
-    await proof(installed, installed.service.data, told=told).run()
-    assert told[-1] == "what is unchanged is answered 304"
+async def test_coherence_is_proven_without_a_cache_too(installed: Installation) -> None:
+    reported: list[str] = []
+    await proof(installed, installed.service.data, reported=reported).run()
+    assert reported[-1] == "what is unchanged is answered 304"
 
 
-async def test_a_cache_that_is_not_purged_is_found(installed: Installation) -> None:
+async def test_a_cache_that_is_not_purged_is_detected(installed: Installation) -> None:
     unpurged = proof(installed, installed.unknown.url, cached=True, within_s=15.0)
     with pytest.raises(Incoherent, match="Not within 15 seconds: the purge arrived"):
         await unpurged.run()
@@ -109,7 +109,9 @@ async def test_a_cache_that_is_not_purged_is_found(installed: Installation) -> N
         ("/proofs/it", "after the write was .*first"),
     ],
 )
-async def test_a_cache_that_lies_is_found(installed: Installation, frozen: str, seen: str) -> None:
+async def test_a_cache_that_serves_frozen_responses_is_detected(
+    installed: Installation, frozen: str, seen: str
+) -> None:
     async with (
         httpx.AsyncClient(base_url=installed.service.data) as origin,
         served(Frozen(origin, frozen)) as lying,
@@ -118,7 +120,9 @@ async def test_a_cache_that_lies_is_found(installed: Installation, frozen: str, 
             await proof(installed, lying).run()
 
 
-async def test_a_service_that_is_not_there_is_no_traceback(installed: Installation) -> None:
+async def test_an_unreachable_service_is_reported_without_a_traceback(
+    installed: Installation,
+) -> None:
     nowhere = f"http://127.0.0.1:{free_port()}"
     with pytest.raises(Incoherent, match="A request failed"):
         await proof(installed, nowhere).run()
@@ -129,16 +133,16 @@ def proof(
     url: str,
     *,
     cached: bool = False,
-    told: list[str] | None = None,
+    reported: list[str] | None = None,
     within_s: float = 60.0,
 ) -> Proof:
-    tell = (told if told is not None else []).append
-    return Proof(url, installed.service.admin, cached, tell, within_s)
+    report = (reported if reported is not None else []).append
+    return Proof(url, installed.service.admin, cached, report, within_s)
 
 
 @dataclass
 class Frozen:
-    """A cache that gives what it was given first for some path, whatever it is asked for."""
+    """A cache that gives what it was given first for some path, whatever is requested."""
 
     origin: httpx.AsyncClient
     suffix: str

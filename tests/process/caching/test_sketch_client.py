@@ -15,7 +15,7 @@ from sketch.client import (
     Source,
 )
 from tests.process.caching.coherent_origin import Origin
-from tests.process.caching.serving import Door
+from tests.process.caching.serving import Endpoint
 from tests.process.caching.sketch_clients import OLD, PAGE, connected, title
 
 
@@ -24,7 +24,7 @@ async def test_a_copy_is_reused_until_its_end_though_its_max_age_is_zero(origin:
         assert await title(client) == ("old", Source.ORIGIN)
         origin.time.advance(9)
         assert await title(client) == ("old", Source.OWN)
-    assert len(origin.asked()) == 1
+    assert len(origin.requests()) == 1
     assert client.statistics.hits == 1
 
 
@@ -36,42 +36,42 @@ async def test_a_copy_ends_when_the_sketchs_clock_may_have_passed_its_end(origin
         assert await title(client) == ("old", Source.OWN)
         origin.time.advance(0.1)
         assert await title(client) == ("old", Source.ORIGIN)
-    assert [e.status for e in origin.asked()] == [200, 304]
+    assert [e.status for e in origin.requests()] == [200, 304]
 
 
-async def test_the_sketchs_clock_is_reckoned_from_when_the_filter_was_asked_for(
+async def test_the_sketchs_clock_is_estimated_from_the_request_of_the_filter(
     origin: Origin,
 ) -> None:
-    """The filter tells the time it was made at, which may be just after it was asked for."""
+    """The filter has the time of its snapshot, which may be just after its request."""
     origin.ttl_s = 5.0
     async with connected(origin) as client:
-        gate = origin.hold("GET", "/sketch", "read")
+        pause = origin.hold("GET", "/sketch", "read")
         refreshing = asyncio.ensure_future(client.refresh_filter())
-        await gate.reached.wait()
+        await pause.reached.wait()
         origin.time.advance(3)
-        gate.open()
+        pause.open()
         await refreshing
         await title(client)
         origin.time.advance(5)
         assert await title(client) == ("old", Source.ORIGIN)
 
 
-async def test_what_must_not_be_stored_is_not(origin: Origin) -> None:
+async def test_a_no_store_response_is_not_cached(origin: Origin) -> None:
     origin.ttl_s = 0.0
     async with connected(origin) as client:
         assert await title(client) == ("old", Source.ORIGIN)
         assert await title(client) == ("old", Source.ORIGIN)
-    assert [e.status for e in origin.asked()] == [200, 200]
+    assert [e.status for e in origin.requests()] == [200, 200]
 
 
-async def test_what_has_no_life_but_may_be_kept_is_asked_for_by_its_tag(origin: Origin) -> None:
+async def test_a_no_cache_response_is_revalidated_by_its_etag(origin: Origin) -> None:
     """As answers of classes that are not switched on: `no-cache`."""
     origin.ttl_s = 0.0
     async with connected(origin) as client:
         origin.extra = {"cache-control": "no-cache"}
         for _ in range(2):
             assert await title(client) == ("old", Source.ORIGIN)
-    assert [e.status for e in origin.asked()] == [200, 304]
+    assert [e.status for e in origin.requests()] == [200, 304]
 
 
 async def test_an_object_of_a_private_class_is_reused_by_its_client(origin: Origin) -> None:
@@ -87,7 +87,7 @@ async def test_a_missing_object_is_cached_as_missing_until_it_is_created(origin:
             with pytest.raises(NotFound) as caught:
                 await client.get("articles", "new")
             assert caught.value.kind == "not-found"
-        assert len(origin.asked()) == 1
+        assert len(origin.requests()) == 1
         missing = await client.get("articles", "new", missing_ok=True)
         assert (missing.value, missing.source) == (None, Source.OWN)
         await origin.write("articles", "new", {"title": "here"})
@@ -95,7 +95,7 @@ async def test_a_missing_object_is_cached_as_missing_until_it_is_created(origin:
         assert (await client.get("articles", "new")).value == {"id": "new", "title": "here"}
 
 
-async def test_values_are_the_readers_own(origin: Origin) -> None:
+async def test_changing_a_returned_value_does_not_change_the_copy(origin: Origin) -> None:
     async with connected(origin) as client:
         first = await client.get("articles", "a1")
         assert first.value is not None
@@ -116,38 +116,38 @@ async def test_the_cache_stays_within_its_size(origin: Origin) -> None:
 
 async def test_a_reader_that_gives_up_does_not_take_others_with_it(origin: Origin) -> None:
     async with connected(origin) as client:
-        gate = origin.hold("GET", "a1")
+        pause = origin.hold("GET", "a1")
         first, second = (asyncio.ensure_future(title(client)) for _ in range(2))
-        await gate.reached.wait()
+        await pause.reached.wait()
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
             await first
-        gate.open()
+        pause.open()
         assert await second == ("old", Source.ORIGIN)
 
 
-async def test_a_request_that_all_readers_gave_up_is_joined_by_nobody(origin: Origin) -> None:
+async def test_a_request_cancelled_by_all_its_readers_is_not_joined(origin: Origin) -> None:
     async with connected(origin) as client:
-        gate = origin.hold("GET", "a1")
+        pause = origin.hold("GET", "a1")
         only = asyncio.ensure_future(title(client))
-        await gate.reached.wait()
+        await pause.reached.wait()
         only.cancel()
         await asyncio.wait([only])
         assert await title(client) == ("old", Source.ORIGIN)
-        gate.open()
+        pause.open()
 
 
 async def test_closing_ends_the_reads_under_way(origin: Origin) -> None:
     async with connected(origin, mode="eager") as client:
-        gate = origin.hold("GET", "a1")
+        pause = origin.hold("GET", "a1")
         reading = asyncio.ensure_future(title(client))
-        await gate.reached.wait()
+        await pause.reached.wait()
         await client.close()
         with pytest.raises(Closed):
             await reading
         with pytest.raises(Closed):
             await title(client)
-        gate.open()
+        pause.open()
 
 
 @pytest.mark.parametrize("id_", ["query", "ä/#?% +", "!'()*~", "%41", "日本"])
@@ -159,19 +159,19 @@ async def test_any_id_is_found_at_its_address_and_by_its_key(origin: Origin, id_
         await client.refresh_filter()
         read = await client.get("articles", id_)
         assert read.value == OLD | {"title": "new", "id": id_}
-    assert not origin.asked()[-1].path.endswith("/query")
+    assert not origin.requests()[-1].path.endswith("/query")
 
 
-async def test_the_page_shows_it_in_ten_lines(
-    origin: Origin, door: Door, capsys: pytest.CaptureFixture[str]
+async def test_the_example_of_the_page_runs_in_ten_lines(
+    origin: Origin, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    door.app = origin
+    endpoint.app = origin
     printed = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert printed is not None
-    text = printed[1].replace("https://cache.example", door.url)
+    text = printed[1].replace("https://cache.example", endpoint.url)
     assert len([line for line in text.splitlines() if line]) <= 10
-    told: dict[str, Any] = {}
-    await eval(compile(text, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), told)
+    namespace: dict[str, Any] = {}
+    await eval(compile(text, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), namespace)
     assert capsys.readouterr().out == "old own\n"
-    assert told["changed"].value["title"] == told["exact"].value["title"] == "New"
-    assert told["teaser"].value == {"id": "a1", "title": "New"}
+    assert namespace["changed"].value["title"] == namespace["exact"].value["title"] == "New"
+    assert namespace["teaser"].value == {"id": "a1", "title": "New"}

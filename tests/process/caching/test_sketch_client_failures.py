@@ -37,7 +37,7 @@ async def test_after_a_broken_filter_everything_is_revalidated(origin: Origin, d
         with pytest.raises(BrokenFilter):
             await client.refresh_filter()
         assert await title(client) == ("new", Source.ORIGIN)
-        assert origin.asked()[-1].forced
+        assert origin.requests()[-1].forced
         origin.damage = bytes
         await client.refresh_filter()
         assert await title(client) == ("new", Source.ORIGIN)
@@ -57,9 +57,9 @@ async def test_without_filters_reads_revalidate_once_the_last_one_is_too_old(
         assert await title(client) == ("old", Source.ORIGIN)
         for id_ in ("a2", "a3"):
             await client.get("articles", id_, missing_ok=True)
-            assert origin.asked()[-1].forced
+            assert origin.requests()[-1].forced
         await until(lambda: client.statistics.filter_failures == 2)
-        assert len(origin.filters()) == 3, "it is not asked for at every read"
+        assert len(origin.filters()) == 3, "the filter is not requested at every read"
         origin.filter_status = 200
         origin.time.advance(5.1)
         await title(client)
@@ -78,20 +78,20 @@ async def test_a_client_starts_without_a_filter(origin: Origin) -> None:
         assert await title(client) == ("old", Source.OWN)
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["told by the filter", "not told"])
-async def test_another_generation_makes_every_copy_doubtful(origin: Origin, told: bool) -> None:
-    """The sketch was lost, and with it who holds what: a write since then is in no filter."""
+@pytest.mark.parametrize("notified", [True, False], ids=["notified by the filter", "not notified"])
+async def test_another_generation_revalidates_every_copy(origin: Origin, notified: bool) -> None:
+    """The sketch was lost with its account of copies: a write since then is in no filter."""
     async with connected(origin) as client:
         await title(client)
-        origin.begin_anew(fresh=not told)
-        origin.fresh = not told
+        origin.restart_sketch(fresh=not notified)
+        origin.fresh = not notified
         await origin.write("articles", "a1", {"title": "new"})
         await client.refresh_filter()
         assert await title(client) == ("new", Source.ORIGIN)
-        assert origin.asked()[-1].forced
+        assert origin.requests()[-1].forced
 
 
-async def test_another_map_of_groups_makes_every_copy_doubtful(origin: Origin) -> None:
+async def test_another_map_of_groups_revalidates_every_copy(origin: Origin) -> None:
     async with connected(origin) as client:
         await title(client)
         origin.groups = {"articles": {"main": ["text"], "head": ["title"], "hits": ["hits"]}}
@@ -100,41 +100,41 @@ async def test_another_map_of_groups_makes_every_copy_doubtful(origin: Origin) -
         assert await title(client) == ("new", Source.ORIGIN)
 
 
-async def test_a_copy_asked_for_before_the_sketch_was_lost_is_doubtful_when_it_comes(
+async def test_a_copy_requested_before_a_loss_is_revalidated(
     origin: Origin,
 ) -> None:
     async with connected(origin) as client:
-        gate = origin.hold("GET", "a1", "read")
+        pause = origin.hold("GET", "a1", "read")
         slow = asyncio.ensure_future(title(client))
-        await gate.reached.wait()
-        origin.begin_anew()
+        await pause.reached.wait()
+        origin.restart_sketch()
         await origin.write("articles", "a1", {"title": "new"})
         await client.refresh_filter()
-        gate.open()
+        pause.open()
         assert await slow == ("old", Source.ORIGIN)
         assert await title(client) == ("new", Source.ORIGIN)
 
 
-async def test_a_copy_confirmed_beside_a_filter_of_another_generation_is_doubtful(
+async def test_a_copy_confirmed_during_a_change_of_generation_is_revalidated(
     origin: Origin,
 ) -> None:
     """Which of the two sketches its answer was reported to is not known."""
     async with connected(origin) as client:
-        gate = origin.hold("GET", "/sketch")
+        pause = origin.hold("GET", "/sketch")
         refreshing = asyncio.ensure_future(client.refresh_filter())
-        await gate.reached.wait()
+        await pause.reached.wait()
         await title(client, refresh=True)
-        origin.begin_anew()
-        gate.open()
+        origin.restart_sketch()
+        pause.open()
         await refreshing
         assert await title(client) == ("old", Source.OWN), "it is young enough without any filter"
         await client.refresh_filter()
         assert await title(client) == ("old", Source.ORIGIN)
-        assert origin.asked()[-1].forced
+        assert origin.requests()[-1].forced
 
 
 async def test_a_filter_older_than_the_one_before_is_refused(origin: Origin) -> None:
-    """A cache that stores filters and tells no age must not make the bound longer."""
+    """A cache that stores filters and sends no age must not make the bound longer."""
     async with connected(origin) as client:
         await title(client)
         origin.time.advance(5)
@@ -150,21 +150,23 @@ async def test_a_class_that_the_filter_does_not_know_is_read_at_the_origin(origi
         origin.groups = {"articles": {"main": ["text", "title", "hits"]}}
         for _ in range(2):
             assert await title(client) == ("old", Source.ORIGIN)
-            assert origin.asked()[-1].forced
+            assert origin.requests()[-1].forced
 
 
-async def test_a_views_answer_is_asked_for_again_at_the_systems(origin: Origin) -> None:
+async def test_a_response_from_a_view_is_revalidated_with_strong_consistency(
+    origin: Origin,
+) -> None:
     """What bounds the view's age is the schema: that may be more than this client's bound."""
     async with connected(origin) as client:
         origin.extra = {"portolan-staleness": "bound=60, measured=3"}
         await title(client)
         origin.extra = {}
         await client.get("articles", "a1", refresh=True)
-    wishes = [each.headers.get("prefer") for each in origin.asked()]
+    wishes = [each.headers.get("prefer") for each in origin.requests()]
     assert wishes == [None, "consistency=strong", "consistency=strong"]
 
 
-async def test_at_least_a_position_is_asked_for_at_the_origin_and_not_kept(
+async def test_a_read_at_a_position_goes_to_the_origin_and_is_not_cached(
     origin: Origin,
 ) -> None:
     async with connected(origin) as client:
@@ -173,8 +175,8 @@ async def test_at_least_a_position_is_asked_for_at_the_origin_and_not_kept(
         async with connected(origin) as reader:
             assert await title(reader, at_least=position) == ("mine", Source.ORIGIN)
             assert await title(reader) == ("mine", Source.ORIGIN)
-        asked = origin.asked()
-        assert asked[-2].headers["prefer"] == "at-least=p1, max-staleness=10.000000"
+        requests = origin.requests()
+        assert requests[-2].headers["prefer"] == "at-least=p1, max-staleness=10.000000"
         with pytest.raises(ValueError):
             await client.get("articles", "a1", at_least="p1\r\nX: y")
 

@@ -1,4 +1,4 @@
-"""The client and its filters: their age, their keys, and whose requests a read joins."""
+"""The client and its filters: their age, their keys, and which requests a read joins."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ async def test_a_key_in_the_filter_is_revalidated_to_the_origin(origin: Origin) 
         assert await title(client) == ("old", Source.OWN), "the bound allows it"
         await client.refresh_filter()
         assert await title(client) == ("new", Source.ORIGIN)
-    last = origin.asked()[-1]
+    last = origin.requests()[-1]
     assert last.forced
 
 
-async def test_a_copy_in_a_shared_cache_is_used_only_while_the_filter_vouches_for_it(
+async def test_a_shared_copy_is_used_only_if_its_key_is_not_in_the_filter(
     origin: Origin,
 ) -> None:
     cache = SharedCache(origin)
@@ -38,19 +38,19 @@ async def test_a_copy_in_a_shared_cache_is_used_only_while_the_filter_vouches_fo
     await origin.write("articles", "a1", {"title": "new"})
     async with connected(origin, cache) as client:
         assert await title(client) == ("new", Source.ORIGIN)
-    assert origin.asked()[-1].forced
+    assert origin.requests()[-1].forced
 
 
-async def test_a_filters_age_counts_from_when_it_was_asked_for(origin: Origin) -> None:
-    """Slow filter: made at 0, received at 6; at 11 it is older than 10, whatever the client saw."""
+async def test_the_age_of_a_filter_counts_from_its_request(origin: Origin) -> None:
+    """Slow filter: snapshot at 0, received at 6; at 11 it is older than 10 for the client."""
     async with connected(origin, mode="lazy") as client:
         await title(client)
-        gate = origin.hold("GET", "/sketch", "read")
+        pause = origin.hold("GET", "/sketch", "read")
         refreshing = asyncio.ensure_future(client.refresh_filter())
-        await gate.reached.wait()
+        await pause.reached.wait()
         await origin.write("articles", "a1", {"title": "new"})
         origin.time.advance(6)
-        gate.open()
+        pause.open()
         await refreshing
         assert await title(client) == ("old", Source.OWN)
         origin.time.advance(5)
@@ -63,18 +63,18 @@ async def test_a_write_while_the_filter_is_on_its_way_is_found_by_the_next_one(
     async with connected(origin, delta_s=1.0) as client:
         await title(client)
         origin.time.advance(1.1)
-        gate = origin.hold("GET", "/sketch", "read")
+        pause = origin.hold("GET", "/sketch", "read")
         assert await title(client) == ("old", Source.ORIGIN), "the filter was too old"
-        await gate.reached.wait()
+        await pause.reached.wait()
         await origin.write("articles", "a1", {"title": "new"})
-        gate.open()
+        pause.open()
         await until(lambda: client.statistics.filter_refreshes >= 2)
         assert await title(client) == ("old", Source.OWN), "that filter is from before the write"
         origin.time.advance(1.1)
         assert await title(client) == ("new", Source.ORIGIN)
 
 
-async def test_the_age_that_a_cache_tells_of_a_filter_counts(origin: Origin) -> None:
+async def test_the_age_header_of_a_filter_counts(origin: Origin) -> None:
     origin.extra = {"age": "8"}
     async with connected(origin) as client:
         origin.extra = {}
@@ -92,7 +92,7 @@ async def test_a_proxy_that_passes_filters_through_does_not_age_them(origin: Ori
         assert await title(client) == ("old", Source.OWN)
 
 
-async def test_a_304_makes_a_filter_as_fresh_as_the_time_it_tells(origin: Origin) -> None:
+async def test_a_304_renews_the_age_of_a_filter(origin: Origin) -> None:
     origin.ttl_s = 30.0
     async with connected(origin) as client:
         await title(client)
@@ -105,7 +105,7 @@ async def test_a_304_makes_a_filter_as_fresh_as_the_time_it_tells(origin: Origin
         assert await title(client) == ("old", Source.ORIGIN)
 
 
-async def test_a_304_tells_the_sketchs_time_too(origin: Origin) -> None:
+async def test_a_304_has_the_sketchs_time_too(origin: Origin) -> None:
     origin.ttl_s = 15.0
     async with connected(origin) as client:
         await title(client)
@@ -126,14 +126,14 @@ async def test_a_filter_that_says_so_is_valid_for_less_than_the_bound(origin: Or
         assert await title(client) == ("old", Source.ORIGIN)
 
 
-async def test_lazily_the_read_revalidates_beside_the_filters_request(origin: Origin) -> None:
+async def test_lazily_the_read_revalidates_alongside_the_filters_request(origin: Origin) -> None:
     async with connected(origin) as client:
         await title(client)
         origin.time.advance(11)
-        gate = origin.hold("GET", "/sketch")
+        pause = origin.hold("GET", "/sketch")
         assert await title(client) == ("old", Source.ORIGIN), "it does not wait for the filter"
-        assert origin.asked()[-1].forced
-        gate.open()
+        assert origin.requests()[-1].forced
+        pause.open()
         await until(lambda: client.statistics.filter_refreshes >= 2)
         assert await title(client) == ("old", Source.OWN)
 
@@ -141,22 +141,22 @@ async def test_lazily_the_read_revalidates_beside_the_filters_request(origin: Or
 async def test_eagerly_reads_never_wait_and_never_find_an_old_filter(origin: Origin) -> None:
     async with connected(origin, mode="eager", delta_s=1.0) as client:
         await title(client)
-        for turn in range(20):
+        for number in range(20):
             origin.time.advance(0.45)
             origin.time.advance(0.45)
-            await until(lambda: client.statistics.filter_refreshes == turn + 2)  # noqa: B023
+            await until(lambda: client.statistics.filter_refreshes == number + 2)  # noqa: B023
             assert await title(client) == ("old", Source.OWN)
-    assert len(origin.asked()) == 1
+    assert len(origin.requests()) == 1
 
 
 async def test_reads_share_a_request_that_any_cache_may_answer(origin: Origin) -> None:
     async with connected(origin) as client:
-        gate = origin.hold("GET", "a1")
+        pause = origin.hold("GET", "a1")
         reads = [asyncio.ensure_future(title(client)) for _ in range(5)]
-        await gate.reached.wait()
-        gate.open()
+        await pause.reached.wait()
+        pause.open()
         assert await asyncio.gather(*reads) == [("old", Source.ORIGIN)] * 5
-    assert len(origin.asked()) == 1
+    assert len(origin.requests()) == 1
     assert client.statistics.joined == 4
 
 
@@ -165,13 +165,13 @@ async def test_a_key_in_the_filter_does_not_join_an_older_request(origin: Origin
         await title(client)
         origin.time.advance(61)
         await client.refresh_filter()
-        gate = origin.hold("GET", "a1", "read")
+        pause = origin.hold("GET", "a1", "read")
         slow = asyncio.ensure_future(title(client))
-        await gate.reached.wait()
+        await pause.reached.wait()
         await origin.write("articles", "a1", {"title": "new"})
         await client.refresh_filter()
         assert await title(client) == ("new", Source.ORIGIN)
-        gate.open()
+        pause.open()
         assert await slow == ("old", Source.ORIGIN)
         assert await title(client) == ("new", Source.OWN), "the older answer came later"
 
@@ -181,15 +181,15 @@ async def test_a_read_by_a_newer_filter_does_not_join_a_request_sent_by_an_older
 ) -> None:
     """The answer may be as old as the older filter allows, which is too old by now."""
     async with connected(origin) as client:
-        gate = origin.hold("GET", "a1", "read")
+        pause = origin.hold("GET", "a1", "read")
         slow = asyncio.ensure_future(title(client))
-        await gate.reached.wait()
+        await pause.reached.wait()
         origin.time.advance(9)
         await client.refresh_filter()
         origin.time.advance(9)
         await title(client)
-        assert len(origin.asked()) == 2
-        gate.open()
+        assert len(origin.requests()) == 2
+        pause.open()
         await slow
 
 
@@ -198,12 +198,12 @@ async def test_reads_by_the_same_filter_share_a_revalidation_sent_after_it(origi
         await title(client)
         await origin.write("articles", "a1", {"title": "new"})
         await client.refresh_filter()
-        gate = origin.hold("GET", "a1")
+        pause = origin.hold("GET", "a1")
         reads = [asyncio.ensure_future(title(client)) for _ in range(3)]
-        await gate.reached.wait()
-        gate.open()
+        await pause.reached.wait()
+        pause.open()
         assert await asyncio.gather(*reads) == [("new", Source.ORIGIN)] * 3
-        assert len(origin.asked()) == 2
+        assert len(origin.requests()) == 2
         await client.refresh_filter()
         assert await title(client) == ("new", Source.ORIGIN), "revalidated before this filter"
         assert await title(client) == ("new", Source.OWN), "and after it"
@@ -211,12 +211,12 @@ async def test_reads_by_the_same_filter_share_a_revalidation_sent_after_it(origi
 
 async def test_a_strong_read_joins_nothing_and_uses_no_copy(origin: Origin) -> None:
     async with connected(origin) as client:
-        gate = origin.hold("GET", "a1", "read")
+        pause = origin.hold("GET", "a1", "read")
         slow = asyncio.ensure_future(title(client, refresh=True))
-        await gate.reached.wait()
+        await pause.reached.wait()
         await origin.write("articles", "a1", {"title": "new"})
         assert await title(client, refresh=True) == ("new", Source.ORIGIN)
-        gate.open()
+        pause.open()
         assert await slow == ("old", Source.ORIGIN)
         assert await title(client) == ("new", Source.OWN)
 
@@ -234,7 +234,7 @@ async def test_already_revalidated_never_sends_a_plain_request(origin: Origin) -
         assert await title(client) == ("new", Source.ORIGIN)
 
 
-async def test_an_answer_by_a_cache_that_ignores_no_cache_vouches_for_nothing(
+async def test_a_response_of_a_cache_that_ignores_no_cache_confirms_nothing(
     origin: Origin,
 ) -> None:
     cache = SharedCache(origin)
@@ -249,7 +249,7 @@ async def test_an_answer_by_a_cache_that_ignores_no_cache_vouches_for_nothing(
         assert await title(client) == ("new", Source.ORIGIN), "the copy does not count as checked"
 
 
-async def test_what_was_seen_is_not_unseen(origin: Origin) -> None:
+async def test_a_reader_does_not_return_to_an_older_version(origin: Origin) -> None:
     """A strong read finds what a cache on the way does not know of yet, and must not keep it."""
     cache = SharedCache(origin)
     async with connected(origin, cache) as client:

@@ -18,7 +18,9 @@ from tests.process.caching.serving import until
 from tests.process.caching.sketch_clients import OLD, connected, title
 
 
-async def test_what_a_write_answers_is_kept_while_it_is_young(origin: Origin) -> None:
+async def test_the_representation_of_a_write_is_cached_while_within_the_bound(
+    origin: Origin,
+) -> None:
     origin.shows_whole = True
     async with connected(origin) as client:
         await client.patch("articles", "a1", {"title": "mine"})
@@ -26,20 +28,20 @@ async def test_what_a_write_answers_is_kept_while_it_is_young(origin: Origin) ->
         read = await client.get("articles", "a1")
         assert (read.value, read.source) == (OLD | {"id": "a1", "title": "mine"}, Source.OWN)
         assert read.etag == origin.tag("articles", "a1")
-        assert not origin.asked()
+        assert not origin.requests()
         origin.time.advance(2)
         assert await title(client) == ("mine", Source.ORIGIN)
-    assert origin.asked()[-1].headers["if-none-match"] == read.etag
+    assert origin.requests()[-1].headers["if-none-match"] == read.etag
 
 
-async def test_what_a_write_answers_is_as_old_as_its_request(origin: Origin) -> None:
+async def test_the_representation_of_a_write_is_as_old_as_its_request(origin: Origin) -> None:
     origin.shows_whole = True
     async with connected(origin) as client:
-        gate = origin.hold("PATCH", "a1", "read")
+        pause = origin.hold("PATCH", "a1", "read")
         writing = asyncio.ensure_future(client.patch("articles", "a1", {"title": "mine"}))
-        await gate.reached.wait()
+        await pause.reached.wait()
         origin.time.advance(9)
-        gate.open()
+        pause.open()
         await writing
         await origin.write("articles", "a1", {"title": "new"})
         assert await title(client) == ("mine", Source.OWN)
@@ -53,26 +55,26 @@ async def test_of_two_own_writes_the_later_one_is_kept_whichever_is_answered_las
     origin.shows_whole = True
     for method in ("PATCH", "PUT"):
         async with connected(origin) as client:
-            gate = origin.hold(method, "a1")
+            pause = origin.hold(method, "a1")
             if method == "PATCH":
                 last = client.patch("articles", "a1", {"title": "last"})
             else:
                 last = client.put("articles", "a1", OLD | {"title": "last"})
             writing = asyncio.ensure_future(last)
-            await gate.reached.wait()
+            await pause.reached.wait()
             await client.patch("articles", "a1", {"title": "first"})
             assert await title(client) == ("first", Source.OWN)
-            gate.open()
+            pause.open()
             await writing
             assert await title(client) == ("last", Source.OWN)
 
 
-async def test_what_was_read_beside_an_own_write_is_not_unseen_by_its_answer(
+async def test_a_newer_read_during_an_own_write_is_not_hidden_by_its_response(
     origin: Origin,
 ) -> None:
     origin.shows_whole = True
-    door = origin.door
-    assert door is not None
+    endpoint = origin.endpoint
+    assert endpoint is not None
     async with connected(origin) as client:
         answered = asyncio.Event()
 
@@ -84,7 +86,7 @@ async def test_what_was_read_beside_an_own_write_is_not_unseen_by_its_answer(
 
             await origin(scope, receive, held)
 
-        door.app = late
+        endpoint.app = late
         writing = asyncio.ensure_future(client.patch("articles", "a1", {"title": "mine"}))
         await until(lambda: origin.objects["articles", "a1"]["title"] == "mine")
         await origin.write("articles", "a1", {"title": "theirs"})
@@ -94,19 +96,19 @@ async def test_what_was_read_beside_an_own_write_is_not_unseen_by_its_answer(
         assert await title(client) == ("theirs", Source.OWN)
 
 
-async def test_what_was_asked_for_beside_an_own_write_may_know_of_it(origin: Origin) -> None:
+async def test_a_read_requested_during_an_own_write_may_include_it(origin: Origin) -> None:
     origin.shows_whole = True
     async with connected(origin) as client:
-        gate = origin.hold("GET", "a1")
+        pause = origin.hold("GET", "a1")
         slow = asyncio.ensure_future(title(client, refresh=True))
-        await gate.reached.wait()
+        await pause.reached.wait()
         await client.patch("articles", "a1", {"title": "mine"})
-        gate.open()
+        pause.open()
         assert await slow == ("mine", Source.ORIGIN)
         assert await title(client) == ("mine", Source.OWN)
 
 
-async def test_a_class_that_is_not_cached_is_not_kept_by_writing_it_either(
+async def test_a_write_to_an_uncached_class_is_not_cached(
     origin: Origin,
 ) -> None:
     origin.shows_whole = True
@@ -118,7 +120,7 @@ async def test_a_class_that_is_not_cached_is_not_kept_by_writing_it_either(
 
 
 async def test_a_copy_from_before_an_own_write_is_not_young_enough(origin: Origin) -> None:
-    """Also when the filter knows of the write, and it need not be remembered for its sake."""
+    """Also when the filter contains the write, so that the client need not remember it."""
     async with connected(origin, mode="eager") as client:
         await title(client)
         origin.time.advance(8)
@@ -140,73 +142,73 @@ async def test_a_client_sees_its_own_write_before_any_filter_does(origin: Origin
         assert await title(client) == ("mine", Source.OWN), "revalidated after the write"
 
 
-async def test_own_writes_are_remembered_until_a_filter_asked_for_after_them(
+async def test_own_writes_are_remembered_until_a_filter_requested_later(
     origin: Origin,
 ) -> None:
     cache = SharedCache(origin)
     async with connected(origin, cache, cache_bytes=0) as client:
         await title(client)
         stale = cache.cached["/v1/news/articles/a1"]
-        gate = origin.hold("GET", "/sketch", "read")
+        pause = origin.hold("GET", "/sketch", "read")
         refreshing = asyncio.ensure_future(client.refresh_filter())
-        await gate.reached.wait()
+        await pause.reached.wait()
         await client.patch("articles", "a1", {"title": "mine"})
-        gate.open()
+        pause.open()
         await refreshing
         assert (await title(client))[0] == "mine", "that filter is from before the write"
         cache.cached["/v1/news/articles/a1"] = stale
         await client.refresh_filter()
-        assert (await title(client))[0] == "mine", "now the filter knows"
+        assert (await title(client))[0] == "mine", "now the filter has it"
         origin.time.advance(61)
         await client.refresh_filter()
         await title(client)
-    assert not origin.asked()[-1].forced
+    assert not origin.requests()[-1].forced
 
 
-async def test_reads_beside_an_own_write_may_come_before_it(origin: Origin) -> None:
+async def test_reads_during_an_own_write_may_come_before_it(origin: Origin) -> None:
     async with connected(origin) as client:
         await title(client)
-        gate = origin.hold("PUT", "a1", "read")
+        pause = origin.hold("PUT", "a1", "read")
         writing = asyncio.ensure_future(client.put("articles", "a1", OLD | {"title": "mine"}))
-        await gate.reached.wait()
+        await pause.reached.wait()
         assert await title(client) == ("old", Source.OWN)
-        gate.open()
+        pause.open()
         await writing
         assert await title(client) == ("mine", Source.ORIGIN)
 
 
-@pytest.mark.parametrize("told", ["the filter names it", "there is no filter", "it was unsaid"])
+@pytest.mark.parametrize("reason", ["the filter names it", "there is no filter", "it was unsaid"])
 async def test_a_read_after_an_own_write_joins_no_request_from_before_it(
-    origin: Origin, told: str
+    origin: Origin, reason: str
 ) -> None:
     async with connected(origin) as client:
         await title(client)
-        if told == "the filter names it":
+        if reason == "the filter names it":
             await origin.write("articles", "a1", {"title": "new"})
             await client.refresh_filter()
-        elif told == "there is no filter":
+        elif reason == "there is no filter":
             origin.filter_status = 503
             origin.time.advance(11)
         else:
             await origin.write("articles", "a1", {"title": "new"})
             origin.ttl_s = 0.0
             await title(client, refresh=True)
-        gate = origin.hold("GET", "a1", "read")
+        pause = origin.hold("GET", "a1", "read")
         slow = asyncio.ensure_future(title(client))
-        await gate.reached.wait()
+        await pause.reached.wait()
         await client.patch("articles", "a1", {"title": "mine"})
         assert await title(client) == ("mine", Source.ORIGIN)
-        gate.open()
+        pause.open()
         await slow
 
 
 async def test_a_write_whose_outcome_is_unknown_is_remembered_too(origin: Origin) -> None:
     async with connected(origin, timeout_s=0.2) as client:
         await title(client)
-        gate = origin.hold("PUT", "a1", "arrived")
+        pause = origin.hold("PUT", "a1", "arrived")
         with pytest.raises(Unreachable):
             await client.put("articles", "a1", OLD | {"title": "mine"})
-        gate.open()
+        pause.open()
         await until(lambda: origin.objects["articles", "a1"]["title"] == "mine")
         assert (await title(client))[0] == "mine"
 
@@ -220,7 +222,7 @@ async def test_a_write_to_one_group_leaves_the_others_alone(origin: Origin) -> N
         assert (read.value, read.source) == ({"id": "a1", "title": "old", "text": "t"}, Source.OWN)
         hits = await client.get("articles", "a1", fields=["hits"])
         assert (hits.value, hits.source) == ({"id": "a1", "hits": 2}, Source.ORIGIN)
-    assert origin.asked()[0].path.endswith("/a1?fields=text,title")
+    assert origin.requests()[0].path.endswith("/a1?fields=text,title")
 
 
 async def test_a_put_of_some_fields_is_remembered_by_their_groups(origin: Origin) -> None:
@@ -229,15 +231,15 @@ async def test_a_put_of_some_fields_is_remembered_by_their_groups(origin: Origin
         await client.put("articles", "a1", {"hits": 3}, fields=iter(["hits"]))
         read = await client.get("articles", "a1", fields=["title"])
         assert read.source == Source.OWN
-    assert origin.asked("PUT")[0].path.endswith("/a1?fields=hits")
+    assert origin.requests("PUT")[0].path.endswith("/a1?fields=hits")
 
 
 async def test_a_created_and_a_deleted_object_are_seen(origin: Origin) -> None:
     async with connected(origin) as client:
         missing = await client.get("notes", "n1", missing_ok=True)
         assert missing.value is None
-        made = await client.post("notes", {"id": "n1", "text": "x"})
-        assert made.location == "/v1/news/notes/n1"
+        created = await client.post("notes", {"id": "n1", "text": "x"})
+        assert created.location == "/v1/news/notes/n1"
         read = await client.get("notes", "n1")
         assert read.value == {"id": "n1", "text": "x"}
         with pytest.raises(PreconditionFailed):

@@ -93,7 +93,7 @@ async def test_rows_become_objects(target: Target) -> None:
     assert await target.values("l3,r3") == {"left": "l3", "score": 1.5, "hits": 7}
 
 
-async def test_what_is_written_again_is_not_applied_again(target: Target) -> None:
+async def test_a_repeated_write_is_not_applied_again(target: Target) -> None:
     with pytest.raises(RunCancelled):
         await target.write(Counting(enough=5))
     data = target.running.mediator.data

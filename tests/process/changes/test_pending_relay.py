@@ -30,7 +30,7 @@ CLASSES = ("first", "second")
 
 
 class Feed:
-    """Takes a change if its version is above that of its group's last one; fails when told to."""
+    """Takes a change if its version is above that of its group's last one; fails on demand."""
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
@@ -54,7 +54,7 @@ class Feed:
 
 
 class Pace:
-    """A clock that goes when it is told to."""
+    """A clock that a test sets."""
 
     seconds = 0.0
 
@@ -65,7 +65,7 @@ class Pace:
         return self.seconds
 
 
-class Bench:
+class Harness:
     """A store with two classes, the feed, and relays between them."""
 
     def __init__(self, store: MongoStore, database: str) -> None:
@@ -99,106 +99,108 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(mongodb_config: SystemConfig) -> AsyncIterator[Bench]:
+async def harness(mongodb_config: SystemConfig) -> AsyncIterator[Harness]:
     store = MongoStore(replace(mongodb_config, namespace="pending_relay", deadline_s=30.0))
     await store.open()
-    bench = Bench(store, f"d{uuid.uuid4().hex[:8]}")
-    for fragment in bench.fragments.values():
+    harness = Harness(store, f"d{uuid.uuid4().hex[:8]}")
+    for fragment in harness.fragments.values():
         await store.prepare(fragment)
-    yield bench
-    for fragment in bench.fragments.values():
+    yield harness
+    for fragment in harness.fragments.values():
         await store.drop(fragment)
     await store.close()
 
 
-async def test_what_is_written_is_brought(bench: Bench) -> None:
-    relay = bench.relay()
+async def test_written_changes_are_relayed_once(harness: Harness) -> None:
+    relay = harness.relay()
     ids = [f"{number}" for number in range(100)]
-    await bench.create(*ids)
-    await bench.create("a", class_name="second")
+    await harness.create(*ids)
+    await harness.create("a", class_name="second")
     assert await relay.drain() == 101
-    await bench.count("7", "7", "a")
-    await bench.count("a", class_name="second")
+    await harness.count("7", "7", "a")
+    await harness.count("a", class_name="second")
     assert await relay.drain() == 3
     assert await relay.drain() == 0
-    assert bench.feed.counted("7") == [0, 1, 2]
-    assert bench.feed.counted("a") == [0, 1]
+    assert harness.feed.counted("7") == [0, 1, 2]
+    assert harness.feed.counted("a") == [0, 1]
 
 
 @pytest.mark.parametrize("moment", ["dies_before", "dies_after"])
-async def test_a_feed_that_fails_gets_everything_once_it_is_back(bench: Bench, moment: str) -> None:
-    relay = bench.relay()
-    await bench.create("x")
-    setattr(bench.feed, moment, True)
+async def test_a_feed_that_fails_gets_everything_once_it_is_back(
+    harness: Harness, moment: str
+) -> None:
+    relay = harness.relay()
+    await harness.create("x")
+    setattr(harness.feed, moment, True)
     with pytest.raises(ConnectionError):
         await relay.drain()
-    await bench.count("x")
-    setattr(bench.feed, moment, False)
+    await harness.count("x")
+    setattr(harness.feed, moment, False)
     await relay.drain()
-    assert bench.feed.counted("x") == [0, 1]
+    assert harness.feed.counted("x") == [0, 1]
     assert await relay.drain() == 0
 
 
-async def test_an_heir_sweeps_up_what_the_dead_have_left(bench: Bench) -> None:
-    """A process died: after writing, between the feed and the store, and while all was well."""
-    await bench.create("settled", "appended", "written")
-    bench.store.take_written(100)
-    dead = bench.relay()
-    acknowledged = await bench.store.pending(bench.fragments["first"], ["settled"])
-    await bench.feed.append([change for one in acknowledged for change in one.changes])
-    await bench.store.acknowledge(acknowledged)
-    appended = await bench.store.pending(bench.fragments["first"], ["appended"])
-    await bench.feed.append([change for one in appended for change in one.changes])
-    await bench.count("appended")
-    bench.store.take_written(100)
-    assert await dead.drain() == 0
-    heir = bench.relay()
-    assert await heir.sweep(bench.fragments.values()) == 3
-    assert bench.feed.counted("settled") == [0]
-    assert bench.feed.counted("appended") == [0, 1]
-    assert bench.feed.counted("written") == [0]
+async def test_a_sweep_relays_changes_of_failed_replicas(harness: Harness) -> None:
+    """A process was killed: after writing, between the feed and the store, and while idle."""
+    await harness.create("settled", "appended", "written")
+    harness.store.take_written(100)
+    failed = harness.relay()
+    acknowledged = await harness.store.pending(harness.fragments["first"], ["settled"])
+    await harness.feed.append([change for one in acknowledged for change in one.changes])
+    await harness.store.acknowledge(acknowledged)
+    appended = await harness.store.pending(harness.fragments["first"], ["appended"])
+    await harness.feed.append([change for one in appended for change in one.changes])
+    await harness.count("appended")
+    harness.store.take_written(100)
+    assert await failed.drain() == 0
+    successor = harness.relay()
+    assert await successor.sweep(harness.fragments.values()) == 3
+    assert harness.feed.counted("settled") == [0]
+    assert harness.feed.counted("appended") == [0, 1]
+    assert harness.feed.counted("written") == [0]
 
 
-async def test_sweeps_keep_their_distance(bench: Bench) -> None:
-    relay = bench.relay()
-    await relay.sweep(bench.fragments.values())
-    await bench.create("x")
-    assert await relay.sweep(bench.fragments.values()) == 0
-    bench.clock.seconds += bench.store.sweep_every_s
-    assert await relay.sweep(bench.fragments.values()) == 1
+async def test_sweeps_keep_their_distance(harness: Harness) -> None:
+    relay = harness.relay()
+    await relay.sweep(harness.fragments.values())
+    await harness.create("x")
+    assert await relay.sweep(harness.fragments.values()) == 0
+    harness.clock.seconds += harness.store.sweep_every_s
+    assert await relay.sweep(harness.fragments.values()) == 1
 
 
-async def test_a_class_that_is_gone_holds_nothing_up(bench: Bench) -> None:
-    relay = bench.relay()
-    await bench.create("x")
-    await bench.create("y", class_name="second")
-    del bench.fragments["first"]
+async def test_a_dropped_class_does_not_block_the_relay(harness: Harness) -> None:
+    relay = harness.relay()
+    await harness.create("x")
+    await harness.create("y", class_name="second")
+    del harness.fragments["first"]
     assert await relay.drain() == 1
-    assert bench.feed.counted("y") == [0]
+    assert harness.feed.counted("y") == [0]
 
 
-async def test_a_store_that_is_away_is_asked_again(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+async def test_an_unavailable_store_is_read_again(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    relay = bench.relay()
-    await bench.create("x")
+    relay = harness.relay()
+    await harness.create("x")
 
     async def away(*_: object) -> list[UnrelayedChanges]:
         raise StoreUnavailable("gone")
 
     with monkeypatch.context() as patched:
-        patched.setattr(bench.store, "pending", away)
+        patched.setattr(harness.store, "pending", away)
         with pytest.raises(StoreUnavailable):
             await relay.drain()
     assert await relay.drain() == 1
 
 
-async def test_records_that_are_refused_hold_nothing_up(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+async def test_refused_records_do_not_block_other_classes(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    relay, acknowledge = bench.relay(), bench.store.acknowledge
-    await bench.create("x")
-    await bench.create("y", class_name="second")
+    relay, acknowledge = harness.relay(), harness.store.acknowledge
+    await harness.create("x")
+    await harness.create("y", class_name="second")
 
     async def refused(done: Sequence[UnrelayedChanges]) -> None:
         if done[0].fragment.class_name == "first":
@@ -206,35 +208,35 @@ async def test_records_that_are_refused_hold_nothing_up(
         await acknowledge(done)
 
     with monkeypatch.context() as patched:
-        patched.setattr(bench.store, "acknowledge", refused)
+        patched.setattr(harness.store, "acknowledge", refused)
         with pytest.raises(StoreRefused):
             await relay.drain()
-    assert bench.feed.counted("y") == [0]
+    assert harness.feed.counted("y") == [0]
     assert await relay.drain() == 1
-    assert bench.feed.counted("x") == [0]
+    assert harness.feed.counted("x") == [0]
 
 
-async def test_several_relays_and_sixteen_writers(bench: Bench) -> None:
+async def test_several_relays_and_sixteen_writers(harness: Harness) -> None:
     ids = [f"{number}" for number in range(4)]
-    await bench.create(*ids)
+    await harness.create(*ids)
     done = asyncio.Event()
 
     async def drain(relay: PendingRelay) -> None:
         while not done.is_set():
             await relay.drain()
-            bench.clock.seconds += bench.store.sweep_every_s
-            await relay.sweep([bench.fragments["first"]])
+            harness.clock.seconds += harness.store.sweep_every_s
+            await relay.sweep([harness.fragments["first"]])
 
     async def write(number: int) -> None:
-        for turn in range(15):
-            await bench.count(ids[(number + turn) % 4])
+        for step in range(15):
+            await harness.count(ids[(number + step) % 4])
 
-    relays = [asyncio.create_task(drain(bench.relay())) for _ in range(3)]
+    relays = [asyncio.create_task(drain(harness.relay())) for _ in range(3)]
     await asyncio.gather(*(write(number) for number in range(16)))
     done.set()
     await asyncio.gather(*relays)
-    await bench.relay().sweep([bench.fragments["first"]])
+    await harness.relay().sweep([harness.fragments["first"]])
     for id_ in ids:
-        assert bench.feed.counted(id_) == list(range(61))
-    assert len({change.id for change in bench.feed.changes}) == len(bench.feed.changes)
-    assert bench.inconsistent == []
+        assert harness.feed.counted(id_) == list(range(61))
+    assert len({change.id for change in harness.feed.changes}) == len(harness.feed.changes)
+    assert harness.inconsistent == []

@@ -43,13 +43,13 @@ def documented(name: str, version: int = 1, *classes: str) -> StoredDatabase:
 
 
 class Replica:
-    """A replica: its follower, and the executor that asks it for classes that are unknown."""
+    """A replica: its follower, and the executor that requests classes from it that are unknown."""
 
     def __init__(self, catalogue: CatalogueSchemas) -> None:
         clock, unused = SystemClock(), None
         calls = StoreCalls(Systems(), NullGuard(), clock)
-        parts: Any = unused
-        self.executor = Executor(calls, parts, self._refresh, Limits(), clock, parts)
+        none: Any = unused
+        self.executor = Executor(calls, none, self._refresh, Limits(), clock, none)
         self.catalogue = catalogue
         self.follower = Follower(catalogue, self.executor, calls)
 
@@ -91,7 +91,7 @@ class World:
         patched.setattr("mediator.control.follower.route_of", counted)
 
     def replica(self) -> Replica:
-        """Start a replica, which knows nothing yet."""
+        """Start a replica, which has read nothing yet."""
         return Replica(self.schemas)
 
     @contextmanager
@@ -114,13 +114,13 @@ class World:
         """What the catalogue keeps."""
         return list((await self.schemas.snapshot()).databases.values())
 
-    async def put_unnoted(self, database: StoredDatabase) -> None:
-        """Set a schema as code does that takes no notes."""
+    async def put_without_note(self, database: StoredDatabase) -> None:
+        """Set a schema without a note in the list of changes."""
         async with self.changing(database):
             pass
 
-    async def somebody_waits(self) -> bool:
-        """Tell whether somebody waits for a lock in the catalogue."""
+    async def has_waiter(self) -> bool:
+        """Return whether a session waits for a lock in the catalogue."""
         waiting = text(
             "SELECT count(*) FROM pg_stat_activity"
             " WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -140,7 +140,7 @@ class World:
             yield
 
     async def backup(self) -> dict[str, list[dict[str, Any]]]:
-        """Return what the catalogue knows of schemas."""
+        """Return the schemas in the catalogue."""
         async with self._catalogue.begin() as connection:
             return {
                 table.name: [dict(r) for r in (await connection.execute(select(table))).mappings()]
@@ -148,7 +148,7 @@ class World:
             }
 
     async def restore(self, kept: dict[str, list[dict[str, Any]]]) -> None:
-        """Bring a backup back."""
+        """Restore a backup."""
         async with self._catalogue.begin() as connection:
             for table in (epoch, databases, schema_changes):
                 await connection.execute(delete(table))

@@ -43,7 +43,7 @@ DOCUMENT = {"name": "news", "version": 3, "document": {"classes": {}}, "layout":
 
 
 def later(directory: Path, *, additive: bool, pause: str = "") -> Revisions:
-    """Return what a later version of Portolan knows: one revision more."""
+    """Return the revisions of a later version of Portolan: one more."""
     source = COLUMN.format(additive=additive, pause=pause, next=NEXT, newest=NEWEST)
     (directory / f"r{NEXT}_owner.py").write_text(source)
     return Revisions(directory)
@@ -51,8 +51,8 @@ def later(directory: Path, *, additive: bool, pause: str = "") -> Revisions:
 
 @pytest.fixture
 async def url(postgresql_config: SystemConfig) -> AsyncIterator[str]:
-    async with scratch_catalogue(postgresql_config) as made:
-        yield made
+    async with scratch_catalogue(postgresql_config) as created:
+        yield created
 
 
 async def opened(url: str, **options: object) -> None:
@@ -89,9 +89,9 @@ def differences(connection: Connection) -> list[object]:
 
 @pytest.fixture
 async def catalogue(url: str) -> AsyncIterator[Catalogue]:
-    made = Catalogue(url)
-    yield made
-    await made.close()
+    opened = Catalogue(url)
+    yield opened
+    await opened.close()
 
 
 async def stored(catalogue: Catalogue) -> tuple[int, list[str]]:
@@ -124,7 +124,7 @@ async def test_tables_of_something_else_are_refused(catalogue: Catalogue) -> Non
     assert await catalogue.run_sync(catalogue.revisions.current) is None
 
 
-async def test_forward_and_back_keep_what_both_have(
+async def test_upgrade_and_downgrade_keep_common_data(
     url: str, catalogue: Catalogue, tmp_path: Path
 ) -> None:
     await catalogue.open()
@@ -188,7 +188,7 @@ asyncio.run(catalogue.open())
 """
 
 
-async def test_a_migration_that_is_killed_has_not_been(
+async def test_a_killed_migration_changes_nothing(
     url: str, catalogue: Catalogue, tmp_path: Path
 ) -> None:
     await catalogue.open()

@@ -58,7 +58,7 @@ async def test_every_mistake_is_named(mediator: Service) -> None:
     document = {"mode": "sideways", "classes": {"notes": {"fields": mistaken}}}
     with pytest.raises(SchemaInvalid) as caught:
         await mediator.mediator.control.set_schema(unique("db"), document)
-    assert {place.pointer for place in caught.value.locations} == {
+    assert {location.pointer for location in caught.value.locations} == {
         "/mode",
         "/classes/notes/fields/a/type",
         "/classes/notes/fields/b/items",
@@ -69,11 +69,13 @@ async def test_a_view_that_is_not_registered_is_refused(mediator: Service) -> No
     schema = {"mode": "microbatched", "materialised_view": {"system": "nowhere"}, "classes": {}}
     with pytest.raises(SchemaInvalid) as refused:
         await mediator.mediator.control.set_schema("views", schema)
-    assert [place.pointer for place in refused.value.locations] == ["/materialised_view/system"]
+    assert [location.pointer for location in refused.value.locations] == [
+        "/materialised_view/system"
+    ]
     assert "views" not in mediator.mediator.data.model.databases
 
 
-async def test_what_nobody_can_serve_changes_nothing(mediator: Service) -> None:
+async def test_an_unplaceable_schema_changes_nothing(mediator: Service) -> None:
     name = await mediator.put_schema({"notes": on("postgres")})
     before = mediator.mediator.data.model
     impossible = on("postgres")
@@ -136,7 +138,7 @@ async def test_proposals_are_shared_outlive_replicas_and_go_with_their_database(
         async with service(system_configs, mediator.catalogue_url) as later:
             [outliving] = await proposed(later)
             await later.mediator.registry.reconnect()
-            await later.mediator.control.calibrate("redis")  # which judges anew
+            await later.mediator.control.calibrate("redis")  # which evaluates the scores again
             [again] = await proposed(later)
         assert [p["since"] for p in (other, outliving, again)] == [first["since"]] * 3
         assert [p["why"] for p in (other, outliving)] == [first["why"]] * 2
@@ -157,7 +159,9 @@ async def test_proposals_are_shared_outlive_replicas_and_go_with_their_database(
         pytest.param({"classes": {"notes": on("redis")}, "mode": "advisory"}, id="advisory"),
     ],
 )
-async def test_data_stays_where_it_is(mediator: Service, change: dict[str, Any]) -> None:
+async def test_a_change_that_would_move_data_is_refused(
+    mediator: Service, change: dict[str, Any]
+) -> None:
     control = mediator.mediator.control
     name = await mediator.put_schema({"notes": on("redis")})
     await mediator.create(name, "notes", "x", title="t")
@@ -223,7 +227,7 @@ class Leap(SystemClock):
         return super().monotonic() + self.ahead
 
 
-async def test_judging_many_databases_lets_others_in_after_each(mediator: Service) -> None:
+async def test_the_evaluation_yields_after_each_database(mediator: Service) -> None:
     for _ in range(5):
         await mediator.put_schema({"things": {"fields": {"title": {"type": "string"}}}})
     evaluating = asyncio.create_task(mediator.mediator.evaluation.evaluate())
@@ -263,8 +267,8 @@ async def test_a_violation_is_recorded_when_it_has_lasted(
             )
             assert event["measured"] == pytest.approx(0.045)
             assert event["duration_s"] >= 60
-            told = [o for o in watching.observed if isinstance(o, ViolationDetected)]
-            assert [o.database for o in told] == [name]
+            detected = [o for o in watching.observed if isinstance(o, ViolationDetected)]
+            assert [o.database for o in detected] == [name]
             await control.amend(system, metrics={"write_latency": 0.001})
             assert [e["phase"] for e in await control.violations(name)] == ["ended", "began"]
         finally:

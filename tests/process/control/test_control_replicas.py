@@ -70,7 +70,7 @@ async def test_no_schema_is_parsed_but_the_one_that_changes(
     assert parsed == [name] * 3
     for plane in (mediator, replica):
         assert (await plane.mediator.control.schema(name)).version == 2
-        assert name in [told["name"] for told in await plane.mediator.control.databases()]
+        assert name in [described["name"] for described in await plane.mediator.control.databases()]
         with pytest.raises(NotFound):
             await plane.mediator.control.schema("nobody")
     assert parsed == [name] * 3

@@ -35,8 +35,8 @@ JOB = {"kind": "example.count", "spec": {}}
 
 
 @dataclass
-class Bench:
-    """A service with a feed, its data API, and a database that is dropped and made again."""
+class Harness:
+    """A service with a feed, its data API, and a database that is dropped and created again."""
 
     service: Service
     api: DataApi
@@ -60,19 +60,19 @@ class Bench:
     async def create(self, name: str, id_: str) -> None:
         await self.service.create(self.database, name, id_, title="secret")
 
-    async def told(self) -> list[tuple[str, str]]:
-        """Return class and object of every change that the feed tells."""
+    async def relayed(self) -> list[tuple[str, str]]:
+        """Return class and object of every change in the feed."""
         answer = await self.get("changes", "after=beginning&limit=1000")
         assert answer.status == 200, answer
         return [(change["class"], change["object"]) for change in answer.json()["changes"]]
 
-    async def tells(self, id_: str) -> None:
-        """Wait until the feed tells of an object of each class."""
+    async def until_relayed(self, id_: str) -> None:
+        """Wait until the feed has a change of an object of each class."""
 
-        async def told() -> bool:
-            return {(name, id_) for name in CLASSES} <= {*await self.told()}
+        async def is_relayed() -> bool:
+            return {(name, id_) for name in CLASSES} <= {*await self.relayed()}
 
-        await eventually(told)
+        await eventually(is_relayed)
 
     async def residue(self, id_: str) -> list[Write]:
         """Return a write to each class as a replica has it that is late."""
@@ -83,16 +83,16 @@ class Bench:
         ]
 
     async def write(self, writes: list[Write]) -> None:
-        """Write as a replica does that is late; a store may know that its place is gone."""
+        """Write as a late replica does; a store may report that the table is gone."""
         for call in writes:
             with suppress(StoreRefused):
                 await self.service.mediator.systems.get(call.fragment.system).store.write([call])
 
 
 @pytest.fixture
-async def bench(
+async def harness(
     redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
-) -> AsyncIterator[Bench]:
+) -> AsyncIterator[Harness]:
     configs = (redis_config, postgresql_config, mongodb_config)
     async with (
         scratch_catalogue(postgresql_config) as catalogue,
@@ -103,9 +103,9 @@ async def bench(
         options = DataOptions(cursor_key=b"k" * 32)
         subscriptions = running.mediator.changes.subscriptions
         api = DataApi(running.mediator.data, options, running.observed.append, subscriptions)
-        made = Bench(running, api, unique("again"))
-        await made.make()
-        yield made
+        created = Harness(running, api, unique("again"))
+        await created.make()
+        yield created
 
 
 async def unreachable() -> None:
@@ -114,65 +114,65 @@ async def unreachable() -> None:
 
 @pytest.mark.parametrize("is_cleared", [True, False])
 async def test_the_next_database_of_a_name_has_another_feed(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, is_cleared: bool
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, *, is_cleared: bool
 ) -> None:
     if not is_cleared:
-        monkeypatch.setattr(bench.service.mediator.clearing, "run", unreachable)
+        monkeypatch.setattr(harness.service.mediator.clearing, "run", unreachable)
     for name in CLASSES:
-        await bench.create(name, "old")
-    await bench.tells("old")
-    late = await bench.residue("late")
-    position = (await bench.get("changes", "after=beginning")).json()["position"]
-    before = bench.id
-    await bench.drop()
-    await bench.make()
-    assert bench.id != before
-    assert await bench.told() == []
+        await harness.create(name, "old")
+    await harness.until_relayed("old")
+    late = await harness.residue("late")
+    position = (await harness.get("changes", "after=beginning")).json()["position"]
+    before = harness.id
+    await harness.drop()
+    await harness.make()
+    assert harness.id != before
+    assert await harness.relayed() == []
     for headers in ({}, {"accept": "text/event-stream"}):
-        answer = await bench.get("changes", last_event_id=position, **headers)
+        answer = await harness.get("changes", last_event_id=position, **headers)
         assert (answer.status, answer.json()["type"]) == (410, "/problems/gone")
-    await bench.write(late)
+    await harness.write(late)
     for name in CLASSES:
-        await bench.create(name, "new")
-    await bench.tells("new")
-    assert {id_ for _, id_ in await bench.told()} == {"new"}
+        await harness.create(name, "new")
+    await harness.until_relayed("new")
+    assert {id_ for _, id_ in await harness.relayed()} == {"new"}
 
 
-async def test_what_a_late_replica_writes_is_in_no_later_database(bench: Bench) -> None:
-    late = await bench.residue("late")
-    await bench.drop()
-    await bench.write(late)
-    await bench.make()
+async def test_a_late_write_is_not_in_a_later_database_of_the_name(harness: Harness) -> None:
+    late = await harness.residue("late")
+    await harness.drop()
+    await harness.write(late)
+    await harness.make()
     for name in CLASSES:
         with pytest.raises(NotFound):
-            await bench.service.get(bench.database, name, "late")
-        assert (await bench.get(name)).json()["items"] == []
+            await harness.service.get(harness.database, name, "late")
+        assert (await harness.get(name)).json()["items"] == []
     for call in late:
-        get = Get(bench.database, call.fragment.class_name, "late")
-        recalled = bench.service.mediator.systems.get(call.fragment.system).store
-        route = bench.service.mediator.data.model.databases[get.database].classes[get.class_name]
+        get = Get(harness.database, call.fragment.class_name, "late")
+        recalled = harness.service.mediator.systems.get(call.fragment.system).store
+        route = harness.service.mediator.data.model.databases[get.database].classes[get.class_name]
         assert await recalled.recall(route.anchor, "late", call.operation) is None
 
 
-async def test_cursors_of_an_earlier_database_are_gone(bench: Bench) -> None:
+async def test_cursors_of_an_earlier_database_are_gone(harness: Harness) -> None:
     for id_ in ("a", "b", "c"):
-        await bench.create("onredis", id_)
-    cursor = (await bench.get("onredis", "limit=1")).json()["next"]
-    assert (await bench.get("onredis", f"limit=1&after={cursor}")).status == 200
-    await bench.drop()
-    await bench.make()
-    await bench.create("onredis", "d")
-    answer = await bench.get("onredis", f"limit=1&after={cursor}")
+        await harness.create("onredis", id_)
+    cursor = (await harness.get("onredis", "limit=1")).json()["next"]
+    assert (await harness.get("onredis", f"limit=1&after={cursor}")).status == 200
+    await harness.drop()
+    await harness.make()
+    await harness.create("onredis", "d")
+    answer = await harness.get("onredis", f"limit=1&after={cursor}")
     assert (answer.status, answer.json()["type"]) == (410, "/problems/gone")
 
 
-async def test_runs_go_with_their_database(bench: Bench) -> None:
-    runs, queue = bench.service.mediator.runs, bench.service.mediator.queue
-    before, submitted = bench.id, []
+async def test_runs_go_with_their_database(harness: Harness) -> None:
+    runs, queue = harness.service.mediator.runs, harness.service.mediator.queue
+    before, submitted = harness.id, []
     for _ in range(2):
         run, _ = await runs.submit(
             uuid4().hex,
-            (bench.database, before),
+            (harness.database, before),
             JOB,
             dry_run=False,
             key=unique("key"),
@@ -181,29 +181,29 @@ async def test_runs_go_with_their_database(bench: Bench) -> None:
         submitted.append(run)
     taken = await queue.take(60.0)
     assert taken is not None
-    await bench.drop()
-    await bench.make()
-    assert await runs.newest(bench.id, None, 10) == []
+    await harness.drop()
+    await harness.make()
+    assert await runs.newest(harness.id, None, 10) == []
     for run in submitted:
         with pytest.raises(NotFound):
-            await runs.find(bench.id, run.id)
+            await runs.find(harness.id, run.id)
     assert await queue.heartbeat(taken, "running", {}, 60.0) == "lost"
     assert await queue.take(60.0) is None
-    # Whoever removes what is past its retention removes their results as well.
+    # The task that removes what is past its retention removes their results as well.
     assert {run.id for run in submitted} == {*await queue.old(86_400.0, 10)}
 
 
-async def test_what_there_was_of_a_database_is_cleared(
-    bench: Bench, redis_config: SystemConfig
+async def test_the_data_of_a_dropped_database_is_cleared(
+    harness: Harness, redis_config: SystemConfig
 ) -> None:
-    mediator = bench.service.mediator
+    mediator = harness.service.mediator
     for name in CLASSES:
-        await bench.create(name, "old")
-    await bench.tells("old")
-    before = bench.id
-    late = await bench.residue("late")
-    await bench.drop()
-    await bench.write(late)
+        await harness.create(name, "old")
+    await harness.until_relayed("old")
+    before = harness.id
+    late = await harness.residue("late")
+    await harness.drop()
+    await harness.write(late)
     await mediator.clearing.run()
     async with Redis.from_url(redis_config.url) as client:
         keys = [key async for key in client.scan_iter(f"*{before}*", count=10_000)]

@@ -42,7 +42,7 @@ CLASSES = {
 
 
 @pytest.fixture(scope="module")
-async def told(
+async def with_feed(
     mediator: Service, postgresql_config: SystemConfig, redis_config: SystemConfig
 ) -> AsyncIterator[Service]:
     """An installation with a feed."""
@@ -77,7 +77,7 @@ def table_of(of: Service, database: str) -> str:
 
 
 class Behind:
-    """Writes to stores as somebody would who does not know of us."""
+    """Writes to stores as a program does that does not know the mediator."""
 
     def __init__(self, of: Service, database: str) -> None:
         self._configs = of.configs
@@ -132,35 +132,35 @@ class Behind:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-async def test_a_write_behind_our_back_is_found(told: Service, name: str) -> None:
-    database = await filled(told)
-    clean = await check(told, database)
+async def test_a_write_that_bypasses_the_mediator_is_found(with_feed: Service, name: str) -> None:
+    database = await filled(with_feed)
+    clean = await check(with_feed, database)
     assert (clean.compared, clean.counts, clean.older) == (9, {}, 0)
-    await Behind(told, database).title(name, "b", "bypass")
-    found = await check(told, database)
+    await Behind(with_feed, database).title(name, "b", "bypass")
+    found = await check(with_feed, database)
     assert found.counts == {MismatchKind.CHANGED: 1}
     [one] = found.examples
     assert (one.class_name, one.id, one.fields) == (name, "b", ("title",))
 
 
 @pytest.mark.parametrize("name", CLASSES)
-async def test_it_is_found_after_it_was_written_over(told: Service, name: str) -> None:
-    database = await filled(told)
-    await check(told, database)  # then no record keeps changes of its own any more
-    await Behind(told, database).title(name, "b", "bypass")
-    await update(told, database, name, "b", hits=2)
-    assert (await check(told, database)).counts == {MismatchKind.CHANGED: 1}
-    await update(told, database, name, "b", title="ours again")
-    found = await check(told, database)
+async def test_a_mismatch_is_found_after_a_later_write(with_feed: Service, name: str) -> None:
+    database = await filled(with_feed)
+    await check(with_feed, database)  # then no record keeps changes of its own any more
+    await Behind(with_feed, database).title(name, "b", "bypass")
+    await update(with_feed, database, name, "b", hits=2)
+    assert (await check(with_feed, database)).counts == {MismatchKind.CHANGED: 1}
+    await update(with_feed, database, name, "b", title="ours again")
+    found = await check(with_feed, database)
     assert found.counts == {MismatchKind.OVERWRITTEN: 1}
     assert found.examples[0].fields == ("title",)
 
 
-async def test_what_has_gone_and_what_came_from_nowhere(told: Service) -> None:
-    database = await filled(told)
-    await check(told, database)
-    config = told.configs["postgres"]
-    table = f'"{config.namespace}"."{table_of(told, database)}"'
+async def test_records_deleted_and_created_by_other_programs_are_found(with_feed: Service) -> None:
+    database = await filled(with_feed)
+    await check(with_feed, database)
+    config = with_feed.configs["postgres"]
+    table = f'"{config.namespace}"."{table_of(with_feed, database)}"'
     connection = await asyncpg.connect(config.url)
     columns = [
         row["column_name"]
@@ -168,7 +168,7 @@ async def test_what_has_gone_and_what_came_from_nowhere(told: Service) -> None:
             "SELECT column_name FROM information_schema.columns"
             " WHERE table_schema = $1 AND table_name = $2",
             config.namespace,
-            table_of(told, database),
+            table_of(with_feed, database),
         )
         if row["column_name"] != "id"
     ]
@@ -178,57 +178,61 @@ async def test_what_has_gone_and_what_came_from_nowhere(told: Service) -> None:
     )
     await connection.execute(f"DELETE FROM {table} WHERE id = 'a'")
     await connection.close()
-    found = await check(told, database)
+    found = await check(with_feed, database)
     wrong = {(m.id, m.wrong) for m in found.examples}
     assert ("a", MismatchKind.GONE) in wrong
     assert ("x", MismatchKind.UNRECORDED) in wrong or found.older == 1
 
 
-async def test_nothing_is_found_while_everybody_writes(told: Service) -> None:
-    database = await filled(told)
+async def test_concurrent_writes_cause_no_findings(with_feed: Service) -> None:
+    database = await filled(with_feed)
     ended = asyncio.Event()
 
     async def write(name: str) -> None:
-        turn = 0
+        step = 0
         while not ended.is_set():
-            turn += 1
-            id_ = f"w{turn % 5}"
-            if turn % 11 == 0:
+            step += 1
+            id_ = f"w{step % 5}"
+            if step % 11 == 0:
                 gone = Delete(database, name, "w0", unique("op"))
-                await asyncio.gather(told.mediator.data.write(gone), return_exceptions=True)
-            elif turn <= 5 or id_ == "w0":
-                creating = told.create(database, name, id_, title="t", hits=turn)
+                await asyncio.gather(with_feed.mediator.data.write(gone), return_exceptions=True)
+            elif step <= 5 or id_ == "w0":
+                creating = with_feed.create(database, name, id_, title="t", hits=step)
                 await asyncio.gather(creating, return_exceptions=True)
             else:
-                await update(told, database, name, id_, hits=turn)
+                await update(with_feed, database, name, id_, hits=step)
 
     async with asyncio.TaskGroup() as tasks:
         for name in CLASSES:
             tasks.create_task(write(name))
-        found = [await check(told, database) for _ in range(3)]
+        found = [await check(with_feed, database) for _ in range(3)]
         ended.set()
     assert [report.counts for report in found] == [{}, {}, {}], [r.examples for r in found]
 
 
-async def test_no_more_is_compared_than_was_asked_for(told: Service) -> None:
-    database = await filled(told)
-    report = await told.mediator.integrity.check(database, 4)
+async def test_no_more_objects_are_compared_than_requested(with_feed: Service) -> None:
+    database = await filled(with_feed)
+    report = await with_feed.mediator.integrity.check(database, 4)
     assert (report.compared, report.left_out, report.counts) == (4, 5, {})
 
 
-async def test_where_nothing_can_be_compared_that_is_said(told: Service) -> None:
+async def test_a_comparison_without_database_or_feed_is_refused(with_feed: Service) -> None:
     with pytest.raises(NotFound):
-        await check(told, "nowhere")
+        await check(with_feed, "nowhere")
     with pytest.raises(Conflict, match="COORDINATION"):
-        await Integrity(told.mediator.data, None, SystemClock()).check("x", 1)
+        await Integrity(with_feed.mediator.data, None, SystemClock()).check("x", 1)
 
 
-async def test_the_doctor_tells_of_it(told: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    database = await filled(told)
-    await check(told, database)
-    await Behind(told, database).title("onmongo", "a", "bypass")
+async def test_the_doctor_reports_a_mismatch(
+    with_feed: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = await filled(with_feed)
+    await check(with_feed, database)
+    await Behind(with_feed, database).title("onmongo", "a", "bypass")
     app = create_admin_app(
-        told.mediator.control, CollectorRegistry(), AdminContext(integrity=told.mediator.integrity)
+        with_feed.mediator.control,
+        CollectorRegistry(),
+        AdminContext(integrity=with_feed.mediator.integrity),
     )
     transport = httpx.ASGITransport(app)
 
@@ -255,7 +259,7 @@ async def test_an_address_that_does_not_answer_is_a_finding(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "answer",
     [
         {"type": "/problems/not-found", "status": 404},
         {"ready": True},
@@ -268,11 +272,11 @@ async def test_an_address_that_does_not_answer_is_a_finding(url: str) -> None:
     ],
 )
 async def test_an_address_of_something_else_is_a_finding(
-    told: Any, monkeypatch: pytest.MonkeyPatch
+    answer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Client(httpx.AsyncClient):
         def __init__(self, **options: Any) -> None:
-            transport = httpx.MockTransport(lambda _: httpx.Response(200, json=told))
+            transport = httpx.MockTransport(lambda _: httpx.Response(200, json=answer))
             super().__init__(**options, transport=transport)
 
     monkeypatch.setattr("app.commands.doctor.service.httpx.AsyncClient", Client)
@@ -286,7 +290,7 @@ def change(version: int, kind: str, before: Any, after: Any) -> Change:
     return Change("i", "d", "c", "o", "g", version, kind, before, after, version, "d")
 
 
-def test_an_account_knows_what_it_was_told_and_no_more() -> None:
+def test_a_history_knows_only_the_fields_of_its_changes() -> None:
     history = GroupHistory()
     history.add(change(2, "update", {"a": 1}, {"a": 2}))
     assert history.differences(("a", "b"), {"a": 2, "b": 9}) == ()
@@ -294,7 +298,7 @@ def test_an_account_knows_what_it_was_told_and_no_more() -> None:
     history.add(change(3, "replace", {"a": 2, "b": 9}, {"b": 1}))
     assert history.differences(("a", "b"), {"b": 1}) == ()
     assert history.differences(("a", "b"), {"a": 2, "b": 1}) == ("a",)
-    history.add(change(2, "update", {"b": 1}, {"b": 5}))  # told once more
+    history.add(change(2, "update", {"b": 1}, {"b": 5}))  # received once more
     assert history.differences(("a", "b"), {"b": 1}) == ()
     history.add(change(4, "delete", {"b": 1}, None))
     assert not history.exists

@@ -1,4 +1,4 @@
-"""Joining embedded stores that somebody else runs: found as they are, never started."""
+"""Joining embedded stores that another process runs: found as they are, never started."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ def test_a_worker_without_a_service_says_what_to_start(data_dir: Path) -> None:
         command_line(), ["worker", "--embedded", "--data-dir", str(data_dir)]
     )
     assert result.exit_code == 1
-    told = " ".join(result.stderr.split())
-    assert "The worker cannot run: redis: nothing runs in" in told
-    assert f"portolan serve --embedded --data-dir {data_dir}" in told
+    printed = " ".join(result.stderr.split())
+    assert "The worker cannot run: redis: nothing runs in" in printed
+    assert f"portolan serve --embedded --data-dir {data_dir}" in printed

@@ -1,4 +1,4 @@
-"""Classes that are placed anew while they are written to, and changes that fail on the way."""
+"""Classes that move to another system while they are written to, and moves that fail."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Empty classes are placed anew, and nothing acknowledged is lost, whichever replica stalls where.
+"""Empty classes get a new placement, and no acknowledged write is lost, whichever replica stalls.
 
-The replica of these tests follows only when it is told to: it is cut off from the catalogue, or
+The replica of these tests follows only when a test lets it: it is cut off from the catalogue, or
 stalls, as long as it is not.
 """
 
@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import func, select, update
 
 from mediator.base.errors import (
     Conflict,
@@ -22,6 +24,7 @@ from mediator.base.errors import (
     Unavailable,
 )
 from mediator.catalogue import schemas as catalogue_schemas
+from mediator.catalogue import tables
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.replicas import CatalogueReplicas
 from mediator.catalogue.transaction_log import CatalogueTransactions
@@ -30,8 +33,8 @@ from mediator.control.port import SchemaChange
 from mediator.model.operations import Put
 from mediator.operations.calls import StoreCalls
 from mediator.stores.port import SystemConfig
-from mediator.transactions.log import Entry
-from mediator.transactions.model import ReadSetEntry, Transaction
+from mediator.transactions.log import TransactionEntry
+from mediator.transactions.model import CommitRequest, ReadSetEntry
 from tests.faults.conditions import eventually
 from tests.process.service import Service, field_on, service, unique
 
@@ -66,8 +69,8 @@ def placing(of: Service, database: str, system: str) -> asyncio.Task[SchemaChang
     return asyncio.create_task(change)
 
 
-class Gate:
-    """Stops whoever calls something, before it or after it, until it is opened."""
+class Pause:
+    """Stops the callers of something, before it or after it, until it is opened."""
 
     def __init__(self, call: Callable[..., Awaitable[Any]], *, after: bool = False) -> None:
         self._call = call
@@ -82,16 +85,16 @@ class Gate:
         return result if self._after else await self._call(*args, **options)
 
 
-def stopped(patched: pytest.MonkeyPatch, owner: object, name: str, *, after: bool = False) -> Gate:
-    """Stop whoever calls something of an owner from now on."""
-    gate = Gate(getattr(owner, name), after=after)
-    patched.setattr(owner, name, gate)
-    return gate
+def paused(patched: pytest.MonkeyPatch, owner: object, name: str, *, after: bool = False) -> Pause:
+    """Stop the callers of something of an owner from now on."""
+    pause = Pause(getattr(owner, name), after=after)
+    patched.setattr(owner, name, pause)
+    return pause
 
 
 @pytest.fixture
 async def late(mediator: Service, system_configs: Sequence[SystemConfig]) -> AsyncIterator[Service]:
-    """A replica that follows only when it is told to."""
+    """A replica that follows only when a test lets it."""
     async with AsyncExitStack() as stack:
         started = await stack.enter_async_context(service(system_configs, mediator.catalogue_url))
         await started.mediator.scheduler.stop()
@@ -113,7 +116,7 @@ async def waits(of: Service, late: Service) -> None:
     )
 
 
-async def test_what_another_replica_creates_before_it_follows_is_kept(
+async def test_an_object_created_by_a_replica_before_it_follows_is_kept(
     mediator: Service, late: Service
 ) -> None:
     name = await known(mediator, late)
@@ -132,19 +135,19 @@ async def test_what_another_replica_creates_before_it_follows_is_kept(
         await of.create(name, "notes", of.mediator.replica, title="goes on")
 
 
-async def test_writes_find_the_new_place_once_all_have_followed(
+async def test_writes_use_the_new_system_once_all_replicas_have_followed(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = await known(mediator, late)
-    gate = stopped(monkeypatch, mediator.mediator.schemas, "check_still_empty")
+    pause = paused(monkeypatch, mediator.mediator.schemas, "check_still_empty")
     change = placing(mediator, name, "mongo")
     await waits(mediator, late)
     await follows(late)
-    await gate.reached.wait()
+    await pause.reached.wait()
     for of in (mediator, late):
         with pytest.raises(Unavailable, match="placed anew"):
             await of.create(name, "notes", "x", title="refused")
-    gate.open.set()
+    pause.open.set()
     await change
     await mediator.create(name, "notes", "y", title="at the new place")
     assert await late.values(name, "notes", "y") == {"title": "at the new place"}
@@ -157,9 +160,9 @@ async def test_a_write_under_way_is_waited_for(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = await known(mediator, late)
-    gate = stopped(monkeypatch, late.mediator.systems.get("redis").store, "write")
+    pause = paused(monkeypatch, late.mediator.systems.get("redis").store, "write")
     write = asyncio.create_task(late.create(name, "notes", "x", title="kept"))
-    await gate.reached.wait()
+    await pause.reached.wait()
     change = placing(mediator, name, "mongo")
     await waits(mediator, late)
     following = asyncio.create_task(follows(late))
@@ -169,7 +172,7 @@ async def test_a_write_under_way_is_waited_for(
 
     await eventually(refused)
     assert not following.done()
-    gate.open.set()
+    pause.open.set()
     await write
     await following
     with pytest.raises(Conflict, match="created meanwhile"):
@@ -177,7 +180,7 @@ async def test_a_write_under_way_is_waited_for(
     assert await mediator.values(name, "notes", "x") == {"title": "kept"}
 
 
-async def test_who_does_not_follow_is_waited_for_within_bounds(
+async def test_a_replica_that_does_not_follow_is_waited_for_within_bounds(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(membership, "TIMEOUT_S", 0.2)
@@ -188,20 +191,20 @@ async def test_who_does_not_follow_is_waited_for_within_bounds(
         await of.create(name, "notes", of.mediator.replica, title="goes on")
 
 
-async def test_who_has_lost_its_lease_acknowledges_nothing(
+async def test_a_replica_without_its_lease_acknowledges_nothing(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = await known(mediator, late)
     with monkeypatch.context() as patched:
-        gate = stopped(patched, late.mediator.systems.get("redis").store, "write")
+        pause = paused(patched, late.mediator.systems.get("redis").store, "write")
         write = asyncio.create_task(late.create(name, "notes", "x", title="late"))
-        await gate.reached.wait()
+        await pause.reached.wait()
     calls_of(late).admission.lease_until = 0.0
     with pytest.raises(Unavailable, match="not reached the catalogue"):
         await late.create(name, "notes", "y", title="refused")
     monkeypatch.setattr(membership, "EXPIRED_S", 0.0)  # so it is counted out
     await placing(mediator, name, "mongo")
-    gate.open.set()
+    pause.open.set()
     with pytest.raises(OutcomeUnknown):
         await write
     monkeypatch.undo()
@@ -212,36 +215,36 @@ async def test_who_has_lost_its_lease_acknowledges_nothing(
         await of.create(name, "notes", of.mediator.replica, title="goes on")
 
 
-async def test_who_was_counted_out_writes_to_no_place_that_was_left(
+async def test_an_expired_replica_does_not_write_to_the_former_system(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A write that has found its place before its replica follows again."""
+    """A write that was routed before its replica followed the change."""
     name = await known(mediator, late)
     with monkeypatch.context() as patched:
-        gate = stopped(patched, calls_of(late), "_write_system")
+        pause = paused(patched, calls_of(late), "_write_system")
         write = asyncio.create_task(late.create(name, "notes", "x", title="late"))
-        await gate.reached.wait()
+        await pause.reached.wait()
     monkeypatch.setattr(membership, "EXPIRED_S", 0.0)
     await placing(mediator, name, "mongo")
     monkeypatch.undo()
     await follows(late)
-    gate.open.set()
+    pause.open.set()
     with pytest.raises(Unavailable, match="placed anew"):
         await write
 
 
-async def test_who_stalls_under_its_hold_changes_nothing_afterwards(
+async def test_a_replica_stalled_during_its_hold_changes_nothing_afterwards(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = await known(mediator, late)
     monkeypatch.setattr(catalogue_schemas, "HOLD_S", 0.0)
-    gate = stopped(monkeypatch, mediator.mediator.schemas, "check_still_empty", after=True)
+    pause = paused(monkeypatch, mediator.mediator.schemas, "check_still_empty", after=True)
     change = placing(mediator, name, "mongo")
-    await eventually(lambda: _following(late, gate))
+    await eventually(lambda: _following(late, pause))
     await follows(late)  # ends the hold, which is overdue
     await follows(late)
     await late.create(name, "notes", "x", title="kept")
-    gate.open.set()
+    pause.open.set()
     with pytest.raises(Conflict, match="took too long"):
         await change
     for of in (mediator, late):
@@ -249,33 +252,33 @@ async def test_who_stalls_under_its_hold_changes_nothing_afterwards(
         assert await of.values(name, "notes", "x") == {"title": "kept"}
 
 
-async def _following(late: Service, gate: Gate) -> bool:
+async def _following(late: Service, pause: Pause) -> bool:
     await follows(late)
-    return gate.reached.is_set()
+    return pause.reached.is_set()
 
 
-async def test_who_stalls_before_it_drops_the_old_place_drops_no_new_one(
+async def test_a_replica_stalled_before_a_drop_does_not_drop_the_new_fragment(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = await known(mediator, late)
-    gate = stopped(monkeypatch, mediator.mediator.systems.get("redis").store, "drop")
+    pause = paused(monkeypatch, mediator.mediator.systems.get("redis").store, "drop")
     change = placing(mediator, name, "mongo")
-    await eventually(lambda: _following(late, gate))
+    await eventually(lambda: _following(late, pause))
     back = placing(late, name, "redis")
     await back
     await late.create(name, "notes", "x", title="kept")
-    gate.open.set()
+    pause.open.set()
     await change
     await follows(mediator)
     for of in (mediator, late):
         assert await of.values(name, "notes", "x") == {"title": "kept"}
 
 
-async def test_a_transaction_under_way_is_in_the_way(mediator: Service) -> None:
+async def test_an_open_transaction_prevents_a_new_placement(mediator: Service) -> None:
     name = await mediator.put_schema(on("redis"))
     catalogue = Catalogue(mediator.catalogue_url)
     log = CatalogueTransactions(catalogue)
-    await log.begin(Entry("m", name, [["notes", "x"]], None, None), 60.0)
+    await log.begin(TransactionEntry("m", name, [["notes", "x"]], None, None), 60.0)
     with pytest.raises(Conflict, match="under way"):
         await mediator.mediator.control.set_schema(name, {"classes": on("mongo")})
     await log.remove(["m"])
@@ -283,7 +286,7 @@ async def test_a_transaction_under_way_is_in_the_way(mediator: Service) -> None:
     await catalogue.close()
 
 
-async def test_what_was_read_of_a_class_is_validated_where_it_was_placed(
+async def test_a_read_set_is_validated_on_the_new_system_of_a_class(
     mediator: Service, late: Service
 ) -> None:
     carts = {"carts": {"fields": {"n": field_on("postgres", "integer")}}}
@@ -299,13 +302,15 @@ async def test_what_was_read_of_a_class_is_validated_where_it_was_placed(
     write = Put(name, "carts", "y", unique("op"), values={"n": 1})
     with pytest.raises(TransactionAborted):
         await late.mediator.transactions.run(
-            Transaction(name, unique("tx"), (ReadSetEntry("notes", "x", None),), (write,))
+            CommitRequest(name, unique("tx"), (ReadSetEntry("notes", "x", None),), (write,))
         )
     with pytest.raises(NotFound):
         await mediator.get(name, "carts", "y")
 
 
-async def test_two_who_place_a_class_anew_do_not_both(mediator: Service, late: Service) -> None:
+async def test_of_two_concurrent_placements_of_a_class_one_is_refused(
+    mediator: Service, late: Service
+) -> None:
     name = await known(mediator, late)
     first = placing(mediator, name, "mongo")
     await waits(mediator, late)
@@ -316,7 +321,9 @@ async def test_two_who_place_a_class_anew_do_not_both(mediator: Service, late: S
     assert mediator.systems_of(name, "notes") == ("mongo",)
 
 
-async def test_a_dropped_database_is_left_by_all_before(mediator: Service, late: Service) -> None:
+async def test_a_database_is_dropped_after_all_replicas_have_followed(
+    mediator: Service, late: Service
+) -> None:
     name = await known(mediator, late)
     drop = asyncio.create_task(mediator.mediator.control.delete_schema(name))
     await waits(mediator, late)
@@ -325,3 +332,26 @@ async def test_a_dropped_database_is_left_by_all_before(mediator: Service, late:
     await drop
     with pytest.raises(MediatorError):
         await late.create(name, "notes", "x", title="refused")
+
+
+async def test_a_replica_that_ended_without_leaving_is_removed_once_its_lease_is_over(
+    mediator: Service, late: Service
+) -> None:
+    catalogue = mediator.mediator.catalogue
+    replicas = CatalogueReplicas(catalogue)
+    killed = unique()
+    await replicas.join(killed)
+
+    async def names() -> set[str]:
+        rows = await catalogue.execute(select(tables.replicas.c.name))
+        return set(rows.scalars())
+
+    await mediator.mediator.membership.reap()
+    assert {killed, late.mediator.replica} < await names(), "their leases may stand"
+    old = func.now() - timedelta(seconds=membership.EXPIRED_S + 1)
+    row = update(tables.replicas).where(tables.replicas.c.name == killed)
+    await catalogue.execute(row.values(seen=old))
+    await mediator.mediator.membership.reap()
+    left = await names()
+    assert killed not in left
+    assert {mediator.mediator.replica, late.mediator.replica} <= left

@@ -1,4 +1,4 @@
-"""One staleness probe at a time among all replicas, taken over from one that has died."""
+"""One staleness probe at a time among all replicas, taken over from a replica that failed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Replica:
 async def replica(url: str) -> AsyncIterator[Replica]:
     schema = parse_schema("news", {"classes": {"notes": {"fields": {"n": {"type": "integer"}}}}})
     plane, redis = MemoryPlane(routing_model(1, schema)), connect(url)
-    probes = StalenessProbes(plane, SystemClock(), leases=Leases(redis))
+    probes = StalenessProbes(plane, SystemClock(), None, Leases(redis))
     try:
         yield Replica(plane, probes)
     finally:
@@ -65,7 +65,9 @@ async def pair(redis_config: SystemConfig) -> AsyncIterator[tuple[Replica, Repli
         yield one, other
 
 
-async def test_the_other_replica_waits_for_its_turn(pair: tuple[Replica, Replica]) -> None:
+async def test_a_second_replica_cannot_start_a_probe_meanwhile(
+    pair: tuple[Replica, Replica],
+) -> None:
     one, other = pair
     await one.probes.start(LONG)
     with pytest.raises(Conflict, match="Another replica"):
@@ -78,14 +80,14 @@ async def test_the_other_replica_waits_for_its_turn(pair: tuple[Replica, Replica
         assert await each.state() == "done"
 
 
-async def test_of_two_that_begin_at_once_one_does(pair: tuple[Replica, Replica]) -> None:
-    begun = await asyncio.gather(
+async def test_of_concurrent_starts_one_succeeds(pair: tuple[Replica, Replica]) -> None:
+    results = await asyncio.gather(
         *(each.probes.start(LONG) for each in (*pair, *pair)), return_exceptions=True
     )
-    assert sorted(isinstance(each, Conflict) for each in begun) == [False, True, True, True]
+    assert sorted(isinstance(each, Conflict) for each in results) == [False, True, True, True]
 
 
-async def test_a_probe_that_is_stopped_before_it_begins_gives_its_turn_back(
+async def test_a_probe_stopped_before_it_starts_releases_the_lease(
     pair: tuple[Replica, Replica],
 ) -> None:
     one, other = pair
@@ -94,7 +96,7 @@ async def test_a_probe_that_is_stopped_before_it_begins_gives_its_turn_back(
     await other.probes.start(LONG)
 
 
-async def test_a_turn_is_taken_over_from_one_that_died(
+async def test_the_lease_of_a_failed_replica_is_taken_over(
     pair: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = pair
@@ -112,7 +114,7 @@ async def test_a_turn_is_taken_over_from_one_that_died(
     await eventually(taken_over)
 
 
-async def test_who_has_lost_the_turn_ends_and_clears_up(
+async def test_a_probe_that_lost_its_lease_fails_and_removes_its_objects(
     pair: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch, redis_config: SystemConfig
 ) -> None:
     one, _ = pair
@@ -134,7 +136,7 @@ async def test_who_has_lost_the_turn_ends_and_clears_up(
     assert not any(one.plane.objects.values())
 
 
-async def test_a_turn_is_kept_for_as_long_as_it_takes(
+async def test_the_lease_is_renewed_while_a_probe_runs(
     pair: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch, redis_config: SystemConfig
 ) -> None:
     one, other = pair
@@ -154,7 +156,7 @@ async def test_a_turn_is_kept_for_as_long_as_it_takes(
     assert not await one.has_ended()
 
 
-async def test_without_an_answer_nobody_begins() -> None:
+async def test_without_redis_no_probe_starts() -> None:
     async with replica(NOWHERE) as alone:
         with pytest.raises(Unavailable):
             await alone.probes.start(SHORT)

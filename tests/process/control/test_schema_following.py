@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 from mediator.base.errors import NotFound, Unavailable
 from mediator.catalogue import schemas as catalogue_schemas
-from mediator.catalogue.stored_databases import Difference, Moment, Snapshot, StoredDatabase
+from mediator.catalogue.stored_databases import (
+    CatalogueSnapshot,
+    Difference,
+    Moment,
+    StoredDatabase,
+)
 from mediator.control.follower import Coalesced
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
@@ -36,7 +41,7 @@ async def world(opened: World) -> World:
 
 
 async def following(world: World, count: int = 2) -> Replica:
-    """Return a replica that knows some databases."""
+    """Return a replica that has read some databases."""
     for number in range(count):
         await world.schemas.put(documented(f"db{number}"))
     replica = world.replica()
@@ -45,7 +50,7 @@ async def following(world: World, count: int = 2) -> Replica:
 
 
 @pytest.mark.parametrize("count", [2, MANY])
-async def test_what_has_not_changed_is_not_read(world: World, count: int) -> None:
+async def test_unchanged_schemas_are_not_read(world: World, count: int) -> None:
     replica = await following(world, count)
     model = replica.executor.model
     with world.counting():
@@ -73,7 +78,7 @@ async def test_only_what_has_changed_is_read(world: World, count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [2, MANY])
-async def test_a_change_of_its_own_is_not_read_again(world: World, count: int) -> None:
+async def test_an_own_change_is_not_read_again(world: World, count: int) -> None:
     replica = await following(world, count)
     with world.counting():
         await replica.follower.catch_up()
@@ -84,7 +89,7 @@ async def test_a_change_of_its_own_is_not_read_again(world: World, count: int) -
 
 
 @pytest.mark.parametrize("count", [2, MANY])
-async def test_what_nobody_knows_costs_one_query(world: World, count: int) -> None:
+async def test_an_unknown_name_costs_one_query(world: World, count: int) -> None:
     replica = await following(world, count)
     for database, name in (("nobody", "notes"), ("db1", "nobody")):
         with world.counting(), pytest.raises(NotFound):
@@ -92,11 +97,11 @@ async def test_what_nobody_knows_costs_one_query(world: World, count: int) -> No
         assert (len(world.queries), world.parsed) == (1, [])
 
 
-async def test_many_who_ask_for_what_nobody_knows_share_a_query(world: World) -> None:
+async def test_concurrent_lookups_of_unknown_names_share_a_query(world: World) -> None:
     replica = await following(world)
-    asked = [replica.executor.route(f"nobody{n}", "notes") for n in range(100)]
+    lookups = [replica.executor.route(f"nobody{n}", "notes") for n in range(100)]
     with world.counting():
-        answers = await asyncio.gather(*asked, return_exceptions=True)
+        answers = await asyncio.gather(*lookups, return_exceptions=True)
     assert {type(answer) for answer in answers} == {NotFound}
     assert (len(world.queries), world.parsed) == (2, [])
 
@@ -110,7 +115,7 @@ async def test_the_first_request_sees_what_another_replica_has_set(world: World)
     await asyncio.gather(*unknown, return_exceptions=True)
 
 
-async def test_what_is_dropped_is_gone_and_may_be_set_anew(world: World) -> None:
+async def test_a_dropped_database_is_removed_and_can_be_created_again(world: World) -> None:
     replica = await following(world)
     before = replica.executor.model.databases
     await world.schemas.remove(documented("db0"))
@@ -125,13 +130,13 @@ async def test_what_is_dropped_is_gone_and_may_be_set_anew(world: World) -> None
     assert replica.stored == await world.stored()
 
 
-async def test_who_was_away_for_too_long_reads_all(
+async def test_a_replica_behind_the_noted_changes_reads_a_snapshot(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(catalogue_schemas, "NOTED", 3)
     replica = await following(world, 5)
     moment = (await world.schemas.snapshot()).moment
-    for version, outcome in ((2, Difference), (3, Difference), (4, Snapshot)):
+    for version, outcome in ((2, Difference), (3, Difference), (4, CatalogueSnapshot)):
         await world.schemas.put(documented("db0", version))
         assert type(await world.schemas.since(moment)) is outcome
     await world.schemas.remove(documented("db3"))
@@ -142,12 +147,12 @@ async def test_who_was_away_for_too_long_reads_all(
     assert replica.stored == await world.stored()
 
 
-async def test_changes_of_code_that_takes_no_notes_are_seen(world: World) -> None:
+async def test_changes_without_a_note_are_followed(world: World) -> None:
     replica = await following(world)
-    await world.put_unnoted(documented("db0", 2, "old"))
+    await world.put_without_note(documented("db0", 2, "old"))
     await replica.follower.look()
     assert replica.stored == await world.stored()
-    await world.put_unnoted(documented("db0", 3, "older"))
+    await world.put_without_note(documented("db0", 3, "older"))
     await world.schemas.put(documented("db1", 2, "new"))
     await replica.follower.look()
     assert replica.stored == await world.stored()
@@ -160,7 +165,7 @@ async def test_the_model_stays_where_a_moment_has_no_note(world: World) -> None:
         model = replica.executor.model
         await replica.follower.catch_up()
         assert replica.executor.model is model
-        await world.put_unnoted(documented(name))
+        await world.put_without_note(documented(name))
         await replica.follower.look()
     assert replica.stored == await world.stored()
 
@@ -183,7 +188,7 @@ async def test_a_catalogue_that_was_restored_is_followed(world: World, changes: 
     assert replica.stored == await world.stored()
 
 
-async def test_who_is_about_to_change_something_waits_for_a_change_under_way(
+async def test_catching_up_waits_for_a_change_under_way(
     world: World,
 ) -> None:
     replica = await following(world)
@@ -191,20 +196,20 @@ async def test_who_is_about_to_change_something_waits_for_a_change_under_way(
         await replica.follower.look()
         assert replica.stored[0].version == 1
         catching_up = asyncio.create_task(replica.follower.catch_up())
-        await eventually(world.somebody_waits)
+        await eventually(world.has_waiter)
         assert not catching_up.done()
     await catching_up
     assert replica.stored[0].version == 2
 
 
-async def test_what_was_read_before_a_change_of_its_own_is_read_again(
+async def test_a_read_overtaken_by_an_own_change_is_repeated(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replica = await following(world)
     await world.schemas.put(documented("db0", 2, "theirs"))
     since, own = world.schemas.since, documented("db0", 3, "own")
 
-    async def overtaken(known: Moment) -> Snapshot | Difference:
+    async def overtaken(known: Moment) -> CatalogueSnapshot | Difference:
         read = await since(known)
         monkeypatch.undo()
         await replica.put(own)
@@ -216,7 +221,7 @@ async def test_what_was_read_before_a_change_of_its_own_is_read_again(
     assert replica.stored == await world.stored()
 
 
-async def test_a_change_of_its_own_hides_no_earlier_one(world: World) -> None:
+async def test_an_own_change_does_not_hide_an_earlier_one(world: World) -> None:
     replica = await following(world)
     await world.schemas.put(documented("db0", 2, "theirs"))
     await replica.put(documented("db1", 2, "own"))
@@ -233,10 +238,11 @@ async def test_a_change_of_its_own_hides_no_earlier_one(world: World) -> None:
 NAMES = st.sampled_from(["a", "b", "c"])
 LOOK = st.tuples(st.just("look"), st.integers(0, 1))
 CHANGE = st.tuples(st.sampled_from(["put", "remove"]), st.integers(0, 1), NAMES, NAMES)
-UNNOTED = st.tuples(st.just("unnoted"), NAMES)
+WITHOUT_NOTE = st.tuples(st.just("unnoted"), NAMES)
 RESTORED = st.tuples(st.sampled_from(["backup", "restore"]))
 HISTORIES = st.one_of(
-    st.lists(LOOK | CHANGE | UNNOTED, max_size=12), st.lists(LOOK | CHANGE | RESTORED, max_size=12)
+    st.lists(LOOK | CHANGE | WITHOUT_NOTE, max_size=12),
+    st.lists(LOOK | CHANGE | RESTORED, max_size=12),
 )
 
 
@@ -268,7 +274,7 @@ class History:
         await self._replicas[who].remove(name)
 
     async def unnoted(self, name: str) -> None:
-        await self._world.put_unnoted(await self._next(name))
+        await self._world.put_without_note(await self._next(name))
 
     async def backup(self) -> None:
         self._kept = await self._world.backup()
@@ -285,7 +291,7 @@ class History:
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(history=[("put", 0, "a", "b"), ("restore",)])
 @given(history=HISTORIES)
-async def test_whatever_happened_a_look_shows_what_the_catalogue_keeps(
+async def test_after_any_history_a_replica_follows_the_catalogue(
     opened: World, history: list[tuple[object, ...]]
 ) -> None:
     empty: dict[str, list[dict[str, object]]]
@@ -298,12 +304,12 @@ async def test_whatever_happened_a_look_shows_what_the_catalogue_keeps(
         await replicas.look(who)
 
 
-async def test_who_asks_is_answered_by_what_begins_after() -> None:
-    begun, go_on = 0, asyncio.Event()
+async def test_a_coalesced_call_is_served_by_a_later_run() -> None:
+    started, go_on = 0, asyncio.Event()
 
     async def run() -> None:
-        nonlocal begun
-        begun += 1
+        nonlocal started
+        started += 1
         await go_on.wait()
 
     shared = Coalesced(run)
@@ -311,20 +317,20 @@ async def test_who_asks_is_answered_by_what_begins_after() -> None:
     await asyncio.sleep(0)
     others = [asyncio.create_task(shared()) for _ in range(10)]
     await asyncio.sleep(0)
-    assert begun == 1
+    assert started == 1
     go_on.set()
     await asyncio.gather(first, *others)
-    assert begun == 2
+    assert started == 2
 
 
-async def test_a_run_that_fails_fails_for_all_who_share_it_and_a_cancelled_one_for_nobody() -> None:
-    begun, go_on = 0, asyncio.Event()
+async def test_a_failed_run_fails_for_all_callers_a_cancelled_one_for_none() -> None:
+    started, go_on = 0, asyncio.Event()
 
     async def run() -> None:
-        nonlocal begun
-        begun += 1
+        nonlocal started
+        started += 1
         await go_on.wait()
-        if begun == 2:
+        if started == 2:
             raise Unavailable("The catalogue does not answer.", system="catalogue")
 
     shared = Coalesced(run)
@@ -337,6 +343,6 @@ async def test_a_run_that_fails_fails_for_all_who_share_it_and_a_cancelled_one_f
     go_on.set()
     answers = await asyncio.gather(*others, return_exceptions=True)
     assert [type(answer) for answer in answers] == [Unavailable] * 3
-    assert begun == 2
+    assert started == 2
     await shared()
-    assert begun == 3
+    assert started == 3

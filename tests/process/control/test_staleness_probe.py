@@ -35,7 +35,7 @@ FIELDS = {
 }
 
 
-class Keeping:
+class StaleCache:
     """A cache that gives out each answer a few times more, whatever was written meanwhile."""
 
     def __init__(self, origin: Callable[..., Any], more: int) -> None:
@@ -73,9 +73,9 @@ async def admin_of(data: DataPlane, *caches: str) -> AsyncIterator[httpx.AsyncCl
 
 
 async def measured(admin: httpx.AsyncClient, **request: Any) -> dict[str, Any]:
-    begun = await admin.post(ADDRESS, json={**NOTES, "count": 5, "rate": 100, **request})
-    assert begun.status_code == 202, begun.text
-    assert begun.json()["state"] == "running"
+    started = await admin.post(ADDRESS, json={**NOTES, "count": 5, "rate": 100, **request})
+    assert started.status_code == 202, started.text
+    assert started.json()["state"] == "running"
     last: dict[str, Any] = {}
 
     async def ended() -> bool:
@@ -107,19 +107,19 @@ async def test_systems_that_are_fresh_are_found_fresh(class_name: str) -> None:
     assert not any(data.objects.values())
 
 
-async def test_a_cache_that_keeps_what_was_overwritten_is_found_out() -> None:
+async def test_a_probe_detects_a_stale_cache() -> None:
     data = plane()
     api = DataApi(data, DataOptions(b"k" * 32), lambda _: None, None, None)
-    async with served(Keeping(api, 3)) as cache, admin_of(data, f"{cache}/") as admin:
-        told = await measured(admin, path=cache, rate=100, bound_s=0)
-    report = told["report"]
+    async with served(StaleCache(api, 3)) as cache, admin_of(data, f"{cache}/") as admin:
+        result = await measured(admin, path=cache, rate=100, bound_s=0)
+    report = result["report"]
     assert (report["count"], report["failures"], report["path"]) == (5, 0, cache)
     assert report["surely_beyond"] > 0
     assert report["lower_s"]["max"] > 0
     assert not any(data.objects.values())
 
 
-async def test_a_cache_that_is_away_is_a_failure_that_is_told() -> None:
+async def test_an_unreachable_cache_is_reported_as_a_failure() -> None:
     data, nowhere = plane(), "http://127.0.0.1:1"
     async with admin_of(data, nowhere) as admin:
         report = (await measured(admin, path=nowhere))["report"]
@@ -179,13 +179,13 @@ async def test_no_probe_lasts_for_ever() -> None:
         "system",
     ],
 )
-async def test_only_caches_that_are_set_up_are_asked(path: str) -> None:
+async def test_only_configured_caches_are_probed(path: str) -> None:
     async with admin_of(plane(), "http://cache.example") as admin:
         answer = await admin.post(ADDRESS, json={**NOTES, "path": path})
         assert problem(answer, 400, "invalid")["errors"][0]["pointer"] == "/path"
 
 
-async def test_what_is_not_there_cannot_be_probed() -> None:
+async def test_an_unknown_class_or_database_cannot_be_probed() -> None:
     async with admin_of(plane()) as admin:
         for members in ({"class": "nothing"}, {"database": "nothing"}):
             problem(await admin.post(ADDRESS, json={**NOTES, **members}), 404, "not-found")
@@ -195,8 +195,8 @@ async def test_what_is_not_there_cannot_be_probed() -> None:
 async def test_one_probe_at_a_time_and_it_can_be_stopped() -> None:
     data = plane()
     async with admin_of(data) as admin:
-        begun = await admin.post(ADDRESS, json={**NOTES, "count": 5, "rate": 0.01})
-        assert begun.status_code == 202
+        started = await admin.post(ADDRESS, json={**NOTES, "count": 5, "rate": 0.01})
+        assert started.status_code == 202
         problem(await admin.post(ADDRESS, json=NOTES), 409, "conflict")
 
         async def there() -> bool:

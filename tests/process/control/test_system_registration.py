@@ -57,21 +57,21 @@ async def test_systems_keep_the_order_of_the_settings(mediator: Service) -> None
     assert [system.name for system in stored][: len(mediator.configs)] == list(mediator.configs)
 
 
-async def test_what_another_replica_said_of_a_system_is_not_forgotten(
+async def test_metrics_stated_at_another_replica_are_kept(
     mediator: Service, replica: Service
 ) -> None:
-    """Neither has heard of the other when it speaks."""
+    """Neither replica has seen the other registration."""
     before = (await mediator.mediator.control.system("redis"))["stated_metrics"]
     await replica.mediator.registry.reconnect()
     await mediator.mediator.control.amend("redis", metrics={"write_latency": 0.125})
     await replica.mediator.control.amend("redis", metrics={"read_availability": 0.5})
-    told = []
+    stated = []
     for plane in (mediator, replica):
         await plane.mediator.registry.reconnect()
-        told.append((await plane.mediator.control.system("redis"))["stated_metrics"])
+        stated.append((await plane.mediator.control.system("redis"))["stated_metrics"])
     changed = {name: before.get(name) for name in ("write_latency", "read_availability")}
     await mediator.mediator.control.amend("redis", metrics=changed)
-    assert told == [{**before, "write_latency": 0.125, "read_availability": 0.5}] * 2
+    assert stated == [{**before, "write_latency": 0.125, "read_availability": 0.5}] * 2
 
 
 async def test_a_system_that_cannot_be_reached_is_refused_without_its_password(
@@ -86,15 +86,15 @@ async def test_a_system_that_cannot_be_reached_is_refused_without_its_password(
         config = SystemConfig(unique("far"), kind, url, deadline_s=1.0)
         with pytest.raises(Unavailable) as caught:
             await mediator.mediator.control.register(SystemRegistration(config))
-        told = f"{caught.value} {caught.value.extra} {config!r} {caplog.text}"
-        assert "hush-hush" not in told
+        printed = f"{caught.value} {caught.value.extra} {config!r} {caplog.text}"
+        assert "hush-hush" not in printed
         with pytest.raises(NotFound):
             await mediator.mediator.control.system(config.name)
 
 
 @pytest.mark.parametrize("url", ["what:hush-hush@", "redis://u:hush-hush@[::1", "", "::hush-hush"])
 @pytest.mark.parametrize("kind", ["redis", "postgresql", "mongodb", "oracle"])
-async def test_a_url_that_is_none_is_refused_without_being_shown(
+async def test_an_invalid_url_is_refused_without_revealing_it(
     mediator: Service, kind: str, url: str
 ) -> None:
     registration = SystemRegistration(SystemConfig(unique("odd"), kind, url, deadline_s=1.0))
@@ -138,9 +138,9 @@ async def test_a_system_that_is_down_at_the_start_is_opened_later(
         await late.create(name, "near", "x", title="t")
         with pytest.raises(Unavailable):
             await late.create(name, "far", "x", title="t")
-        verdict = await late.mediator.control.readiness()
-        assert (verdict["ready"], verdict["degraded"]) == (True, ["redis"])
-        assert f"{name}.far" in verdict["systems"]["redis"]["serves"]
+        readiness = await late.mediator.control.readiness()
+        assert (readiness["ready"], readiness["degraded"]) == (True, ["redis"])
+        assert f"{name}.far" in readiness["systems"]["redis"]["serves"]
         assert await late.mediator.control.schema(name)
         stores[0].opens = True
         await late.mediator.registry.reconnect()
@@ -149,7 +149,7 @@ async def test_a_system_that_is_down_at_the_start_is_opened_later(
 
 
 class Slow:
-    """A store that is opened when it is let, and that tells whether it is open."""
+    """A store whose opening a test can delay, and that shows whether it is open."""
 
     def __init__(self, store: Store, let: asyncio.Event) -> None:
         self._store = store
@@ -171,19 +171,19 @@ class Slow:
 
 @dataclass
 class Opens:
-    """Makes stores, and lets those of one system be opened only when it is told so."""
+    """Makes stores, and lets those of one system be opened only on demand."""
 
     name: str
-    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    opening: asyncio.Event = field(default_factory=asyncio.Event)
     let: asyncio.Event = field(default_factory=asyncio.Event)
-    made: list[Slow] = field(default_factory=list)
+    stores: list[Slow] = field(default_factory=list)
 
     def __call__(self, config: SystemConfig) -> Store:
         store: Any = make_store(config)
         if config.name == self.name:
             store = Slow(store, self.let)
-            self.made.append(store)
-            self.asked.set()
+            self.stores.append(store)
+            self.opening.set()
         opened: Store = store
         return opened
 
@@ -199,20 +199,20 @@ async def other(mediator: Service, redis_config: SystemConfig) -> AsyncIterator[
             await mediator.mediator.control.unregister(config.name)
 
 
-async def test_two_who_look_for_closed_systems_open_one_store(
+async def test_concurrent_reconnections_open_one_store(
     mediator: Service, system_configs: Sequence[SystemConfig], other: SystemConfig
 ) -> None:
-    """The duty that looks for systems may be at it when settings are taken over."""
+    """The periodic task that looks for systems may be at it when settings are taken over."""
     opens = Opens(other.name)
     async with service(system_configs, mediator.catalogue_url, factory=opens) as late:
         await mediator.mediator.control.register(SystemRegistration(other))
         registry = late.mediator.registry
         both = [asyncio.create_task(registry.reconnect()) for _ in range(2)]
-        await opens.asked.wait()
+        await opens.opening.wait()
         opens.let.set()
         await asyncio.gather(*both)
-        assert [store.open_ for store in opens.made] == [True]
-    assert not opens.made[0].open_
+        assert [store.open_ for store in opens.stores] == [True]
+    assert not opens.stores[0].open_
 
 
 async def test_a_system_that_is_forgotten_while_it_is_opened_stays_forgotten(
@@ -223,11 +223,11 @@ async def test_a_system_that_is_forgotten_while_it_is_opened_stays_forgotten(
     async with service(system_configs, mediator.catalogue_url, factory=opens) as late:
         await control.register(SystemRegistration(other))
         opening = asyncio.create_task(late.mediator.registry.reconnect())
-        await opens.asked.wait()
+        await opens.opening.wait()
         await control.unregister(other.name)
         opens.let.set()
         await opening
-        assert [store.open_ for store in opens.made] == [False]
+        assert [store.open_ for store in opens.stores] == [False]
         with pytest.raises(Unavailable):
             late.mediator.systems.get(other.name)
         await late.mediator.registry.reconnect()
@@ -248,8 +248,8 @@ async def test_of_two_replicas_that_register_a_name_one_is_refused(
         opens.let.set()
         with pytest.raises(Conflict, match="There is a system"):
             await both[0]
-        # The duty may have heard of the other's meanwhile, and have opened that.
-        assert not opens.made[0].open_
+        # The periodic task may have found the other's meanwhile, and have opened that.
+        assert not opens.stores[0].open_
 
 
 async def test_a_store_whose_conditional_writes_race_is_refused(

@@ -35,12 +35,12 @@ from tests.process.service import (
 
 
 def as_user(config: SystemConfig, user: str, password: str) -> SystemConfig:
-    """Return how to reach a Redis as somebody."""
-    parts = urlsplit(config.url)
-    if parts.scheme == "unix":
-        return replace(config, url=f"unix://{user}:{password}@{parts.path}?{parts.query}")
-    address = parts.netloc.rpartition("@")[2]
-    return replace(config, url=f"redis://{user}:{password}@{address}{parts.path}")
+    """Return how to reach a Redis as a user."""
+    url = urlsplit(config.url)
+    if url.scheme == "unix":
+        return replace(config, url=f"unix://{user}:{password}@{url.path}?{url.query}")
+    address = url.netloc.rpartition("@")[2]
+    return replace(config, url=f"redis://{user}:{password}@{address}{url.path}")
 
 
 @pytest.fixture
@@ -122,9 +122,9 @@ async def test_a_system_moves_and_no_request_fails(
         await eventually(more)
         ended.set()
     await acl(admin, "DELUSER", second)
-    told = str(await running.mediator.control.systems())
-    assert "two" not in told.split()
-    assert second not in told
+    listed = str(await running.mediator.control.systems())
+    assert "two" not in listed.split()
+    assert second not in listed
 
 
 async def test_an_address_that_does_not_answer_changes_nothing(
@@ -144,22 +144,22 @@ async def test_an_address_that_does_not_answer_changes_nothing(
     assert await running.mediator.registry.reconfigure([SystemRegistration(partitions)]) == []
 
 
-async def test_who_was_told_by_the_catalogue_alone_follows(
+async def test_a_replica_follows_a_change_in_the_catalogue(
     running: Service, mediator: Service, first: SystemConfig
 ) -> None:
     async with service([], running.catalogue_url) as other:
         old = other.mediator.systems.get("redis").store
-        patient = SystemRegistration(replace(first, deadline_s=first.deadline_s + 1))
-        await running.mediator.registry.reconfigure([patient])
+        changed = SystemRegistration(replace(first, deadline_s=first.deadline_s + 1))
+        await running.mediator.registry.reconfigure([changed])
 
         async def follows() -> bool:
-            return other.mediator.systems.get("redis").store.config == patient.config
+            return other.mediator.systems.get("redis").store.config == changed.config
 
         await eventually(follows)
         assert other.mediator.systems.get("redis").store is not old
 
 
-async def test_a_service_goes_where_its_file_says_at_a_signal(
+async def test_a_signal_reloads_the_systems_file(
     mediator: Service,
     first: SystemConfig,
     admin: Redis,
@@ -169,15 +169,15 @@ async def test_a_service_goes_where_its_file_says_at_a_signal(
     second, path = unique("u"), tmp_path / "systems.json"
     await acl(admin, "SETUSER", second, "on", ">two", "~*", "&*", "+@all")
 
-    def say(config: SystemConfig) -> None:
+    def write_file(config: SystemConfig) -> None:
         system = {"name": "redis", "kind": "redis", "namespace": config.namespace}
         path.write_bytes(text_of({**system, "url": config.url}))
 
     async with scratch_catalogue(postgresql_config) as url:
-        say(first)
+        write_file(first)
         process = Process.on([], url, first.url, systems_file=str(path), sketch="off")
         async with process.running():
-            say(as_user(first, second, "two"))
+            write_file(as_user(first, second, "two"))
             os.kill(process.pid, signal.SIGHUP)
 
             async def moved() -> bool:
@@ -196,7 +196,9 @@ SYSTEM = {"name": "redis", "kind": "redis", "url": "redis://:hush@x/0"}
 
 
 @pytest.mark.parametrize("text", [b"", b"{}", b'[{"name": "a"}]', b"[" * 5000, b'["hush"]'])
-def test_a_file_of_something_else_is_refused_without_its_words(text: bytes, tmp_path: Path) -> None:
+def test_an_invalid_systems_file_is_refused_without_its_content(
+    text: bytes, tmp_path: Path
+) -> None:
     path = tmp_path / "systems.json"
     with pytest.raises(MissingSetting, match="No such file"):
         read_systems(path)

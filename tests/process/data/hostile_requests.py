@@ -1,4 +1,4 @@
-"""Requests to the data API that nobody means well with, and what must refuse them."""
+"""Hostile requests to the data API, and what must refuse them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Hostile:
         method: Its method.
         target: Its target below the database, as it goes over the wire.
         body: Its body as it goes over the wire.
-        media_type: What the body is said to be.
+        media_type: The declared media type of the body.
         headers: Further fields.
         status: The answer's status.
-        pointer: A place that the answer names.
+        pointer: A location that the answer names.
     """
 
     method: str

@@ -14,7 +14,7 @@ import orjson
 from app.http.connections import Connections, PortLimits
 from app.service.serving import make_server
 from mediator.base.periodic_tasks import Scheduler
-from tests.faults.caching.wire import Answer, read_answer
+from tests.faults.caching.http_client import Answer, read_answer
 
 GET: Final = b"GET /a HTTP/1.1\r\nHost: x\r\n"
 PUT: Final = b"PUT /a HTTP/1.1\r\nHost: x\r\n"
@@ -23,23 +23,23 @@ END: Final = b"\r\n"
 
 
 class Recorder:
-    """An application that says what it was asked.
+    """An application that records the requests that it received.
 
     Attributes:
-        begun: Set by the first request that it was given.
-        asked: Every request that it was given, with its body if all of that came.
+        received: Set by the first request.
+        requests: Every request, with its body if that was complete.
         go_on: Until this is set, requests for ``/held`` are not answered.
     """
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, str, bytes | None]] = []
-        self.begun = asyncio.Event()
+        self.requests: list[tuple[str, str, bytes | None]] = []
+        self.received = asyncio.Event()
         self.go_on = asyncio.Event()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        self.begun.set()
+        self.received.set()
         body = await self._body(receive)
-        self.asked.append((scope["method"], scope["path"], body))
+        self.requests.append((scope["method"], scope["path"], body))
         if scope["path"] == "/held":
             await self.go_on.wait()
         names = sorted(name.decode() for name, _ in scope["headers"])
@@ -154,5 +154,5 @@ async def edge_of(**limits: Any) -> AsyncIterator[Edge]:
             await watch.stop()
 
 
-async def reached(edge: Edge, times: int) -> bool:
-    return len(edge.app.asked) >= times
+async def has_requests(edge: Edge, times: int) -> bool:
+    return len(edge.app.requests) >= times

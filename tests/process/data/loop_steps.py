@@ -21,7 +21,7 @@ class Steps:
 
     Attributes:
         steps: How often the event loop ran something.
-        longest: Calls in the step that made most of them.
+        longest: Calls in the step that had most of them.
     """
 
     steps: int = 0

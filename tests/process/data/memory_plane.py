@@ -19,7 +19,7 @@ from mediator.base.errors import (
     PreconditionFailed,
     PreconditionRequired,
 )
-from mediator.model.apply import Refused, apply_operator
+from mediator.model.apply import OperatorFailed, apply_operator
 from mediator.model.evaluate import compile_filter, lookup_of
 from mediator.model.operations import (
     Create,
@@ -36,14 +36,14 @@ from mediator.model.order import Top, beyond, position_of, sort_key
 from mediator.model.query import Query
 from mediator.operations.merge import check_if_match, narrow_to_creation
 from mediator.query.budget import Budget, Ceiling, Limits
-from mediator.query.execution import Answer, Item
-from mediator.query.planner import Plan
+from mediator.query.execution import Item, QueryResult
+from mediator.query.planner import QueryPlan
 from mediator.routing.fragments import resource_groups
 from mediator.routing.freshness import ANY, ReadPreference
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.schema.tree import MAIN_GROUP, MISSING, ClassSchema, MissingType, Schema
 from mediator.schema.types import Values
-from mediator.stores.port import Access, Fragment, Pushdown
+from mediator.stores.port import AccessPath, Fragment, Pushdown
 
 
 @dataclass
@@ -128,7 +128,7 @@ class MemoryPlane:
 
     async def query(
         self, query: Query, preference: ReadPreference = ANY, ceiling: Ceiling | None = None
-    ) -> Answer:
+    ) -> QueryResult:
         self._fail()
         route = self.model.databases[query.database].classes[query.class_name]
         objects = self.objects.get((query.database, query.class_name), {})
@@ -143,8 +143,8 @@ class MemoryPlane:
         ids = top.items()
         shown = ids[: query.limit]
         items = [Item(self._outcome(route, id_, query.fields, objects[id_])) for id_ in shown]
-        pushdown = Pushdown(query.filter, None, Access.KEYS, ordered=True)
-        plan = Plan(
+        pushdown = Pushdown(query.filter, None, AccessPath.KEYS, ordered=True)
+        plan = QueryPlan(
             query,
             route,
             route.anchor,
@@ -160,7 +160,7 @@ class MemoryPlane:
         if len(ids) > query.limit:
             lookup = lookup_of(shown[-1], objects[shown[-1]].values)
             following = position_of(query.order, lookup, shown[-1])
-        return Answer(tuple(items), (), following, plan, Budget(Limits(), SystemClock()))
+        return QueryResult(tuple(items), (), following, plan, Budget(Limits(), SystemClock()))
 
     async def _one(self, operation: Operation) -> Outcome | MediatorError:
         try:
@@ -190,23 +190,23 @@ class MemoryPlane:
     def _apply(self, operation: WriteOperation) -> Outcome:
         route = self.model.databases[operation.database].classes[operation.class_name]
         check_if_match(route, operation)
-        wanted = narrow_to_creation(route, operation)
+        narrowed = narrow_to_creation(route, operation)
         stored = self._of(operation).get(operation.id)
         try:
-            self._check(wanted, stored)
+            self._check(narrowed, stored)
         except PreconditionFailed as error:
-            if wanted is operation:
+            if narrowed is operation:
                 raise
             raise PreconditionRequired("If-Match is needed.") from error
-        match wanted:
+        match narrowed:
             case Create() | Put():
-                values, touched = dict(wanted.values), set(route.groups)
+                values, touched = dict(narrowed.values), set(route.groups)
             case Delete():
                 del self._of(operation)[operation.id]
                 return Outcome(operation.id, None, {g: next(self._clock) for g in route.groups})
             case Update() | ReadModifyWrite():
                 assert stored is not None
-                values, changed = self._updated(route, wanted, stored)
+                values, changed = self._updated(route, narrowed, stored)
                 touched = {route.group_of[name] for name in changed}
         versions = dict(stored.versions) if stored else {}
         versions |= {group: next(self._clock) for group in sorted(touched)}
@@ -248,7 +248,7 @@ class MemoryPlane:
             field = route.schema.fields[call.field]
             try:
                 new = apply_operator(field, values.get(call.field, MISSING), call, now)
-            except Refused as refused:
+            except OperatorFailed as refused:
                 raise OperatorRefused(
                     "The operator cannot be applied.",
                     locations=[Location(f"/{call.field}", refused.failure.reason)],

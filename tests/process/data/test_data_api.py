@@ -25,7 +25,7 @@ async def paper() -> AsyncIterator[Newspaper]:
         yield opened
 
 
-async def test_an_object_from_birth_to_death(paper: Newspaper) -> None:
+async def test_an_object_from_creation_to_deletion(paper: Newspaper) -> None:
     body = {"title": "One", "tags": ["b", "a"], "price": "1.5", "body": {"x": [1, None]}}
     created = await paper.client.put("articles/a1", json=body)
     assert created.status_code == 201
@@ -133,7 +133,7 @@ async def test_patches_answer_the_fields_they_touch(
         (JSON_PATCH, [{"op": "remove", "path": "/nope"}], 400, "invalid", "/0/path"),
     ],
 )
-async def test_patches_that_cannot_be(
+async def test_invalid_patches_are_refused(
     paper: Newspaper, type_: str, body: Any, status: int, slug: str, pointer: str
 ) -> None:
     await paper.put("a1", hits=3)
@@ -142,7 +142,7 @@ async def test_patches_that_cannot_be(
     assert (await paper.client.get("articles/a1")).json()["hits"] == 3
 
 
-async def test_patch_of_what_is_not_there(paper: Newspaper) -> None:
+async def test_a_patch_of_a_missing_object_is_not_found(paper: Newspaper) -> None:
     assert_problem(await paper.patch("articles/no", UPDATE, {}), 404, "not-found")
 
 
@@ -198,7 +198,7 @@ async def test_a_change_shows_the_whole_object_if_that_is_preferred(
     assert (patched.content, patched.headers["etag"]) == (read.content, read.headers["etag"])
 
 
-async def test_an_update_spelled_like_one_before_is_read_alike_and_others_are_not(
+async def test_an_update_written_like_one_before_is_read_alike_and_others_are_not(
     paper: Newspaper,
 ) -> None:
     await paper.put("a1", hits=1, tags=["x"])
@@ -214,16 +214,16 @@ async def test_an_update_spelled_like_one_before_is_read_alike_and_others_are_no
     assert (read["hits"], read["tags"], read["body"]) == (5, ["x", "y"], {"x": [1]})
 
 
-async def test_what_does_not_show_the_whole_object_does_not_say_so(paper: Newspaper) -> None:
+async def test_a_partial_response_does_not_confirm_the_preference(paper: Newspaper) -> None:
     await paper.put("a1", hits=3)
     whole = {"prefer": "return=representation, handling=lenient"}
-    part = await paper.patch("articles/a1?fields=hits", UPDATE, {"hits": {"inc": 1}}, **whole)
-    assert part.json() == {"id": "a1", "hits": 4}
+    partial = await paper.patch("articles/a1?fields=hits", UPDATE, {"hits": {"inc": 1}}, **whole)
+    assert partial.json() == {"id": "a1", "hits": 4}
     keyed = {"idempotency-key": "k"}
     await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 1}}, **keyed)
     again = await paper.patch("articles/a1", UPDATE, {"hits": {"inc": 1}}, **keyed, **whole)
     assert again.headers["idempotency-replayed"] == "true"
-    for answer in (part, again):
+    for answer in (partial, again):
         assert answer.headers["preference-applied"] == "handling=lenient"
 
 
@@ -245,7 +245,7 @@ async def test_a_store_that_does_not_answer(paper: Newspaper) -> None:
     assert_problem(await paper.client.delete("articles/a1"), 503, "outcome-unknown")
 
 
-async def test_what_nobody_foresaw_is_told_to_the_log_only(
+async def test_an_unexpected_error_is_shown_only_in_the_log(
     paper: Newspaper, caplog: pytest.LogCaptureFixture
 ) -> None:
     paper.plane.failure = RuntimeError("password=hunter2")
@@ -259,22 +259,22 @@ async def test_what_nobody_foresaw_is_told_to_the_log_only(
 
 async def test_every_answer_is_timed_named_and_observed(paper: Newspaper) -> None:
     answer = await paper.put("a1")
-    phases = [part.partition(";")[0] for part in answer.headers["server-timing"].split(", ")]
+    phases = [phase.partition(";")[0] for phase in answer.headers["server-timing"].split(", ")]
     assert phases == ["route", "parse", "store", "respond"]
     assert answer.headers["x-request-id"]
     bad = await paper.client.get("articles/a1", headers={"x-request-id": "a b"})
     assert bad.headers["x-request-id"] != "a b"
     await paper.client.get("http://test/v2/x")
     finished = [o for o in paper.observed if isinstance(o, RequestFinished)]
-    told = [(o.method, o.route, o.status) for o in finished]
+    served = [(o.method, o.route, o.status) for o in finished]
     template = "/v1/{database}/{class}/{id}"
-    assert told == [("PUT", template, 201), ("GET", template, 200), ("GET", "unmatched", 404)]
+    assert served == [("PUT", template, 201), ("GET", template, 200), ("GET", "unmatched", 404)]
 
 
 async def test_cors(paper: Newspaper) -> None:
     origin = {"origin": "https://paper.example"}
-    asked = origin | {"access-control-request-method": "PATCH"}
-    preflight = await paper.client.options("articles/a1", headers=asked)
+    headers = origin | {"access-control-request-method": "PATCH"}
+    preflight = await paper.client.options("articles/a1", headers=headers)
     assert preflight.status_code == 204
     assert preflight.headers["access-control-allow-origin"] == origin["origin"]
     assert "PATCH" in preflight.headers["access-control-allow-methods"]
@@ -283,7 +283,9 @@ async def test_cors(paper: Newspaper) -> None:
     assert problem.headers["access-control-allow-origin"] == origin["origin"]
     exposed = problem.headers["access-control-expose-headers"]
     assert {"ETag", "Server-Timing", "Portolan-Position"} <= set(exposed.split(", "))
-    assert problem.headers.get_list("vary") == ["Accept, Prefer, Origin"], "nginx heeds one line"
+    assert problem.headers.get_list("vary") == ["Accept, Prefer, Origin"], (
+        "nginx reads only one line"
+    )
     foreign = await paper.client.get("articles/none", headers={"origin": "https://evil.example"})
     assert "access-control-allow-origin" not in foreign.headers
     for refused in (foreign, await paper.client.get("articles/none")):

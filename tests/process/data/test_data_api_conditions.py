@@ -83,8 +83,8 @@ async def test_writes_on_condition(
     paper: Newspaper, method: str, name: str, value: str, there: Any, absent: Any
 ) -> None:
     tag = (await paper.put("a1")).headers["etag"]
-    part = (await paper.client.get("articles/a1?fields=hits")).headers["etag"]
-    header = {name: value.replace("{tag}", tag).replace("{part}", part)}
+    group_tag = (await paper.client.get("articles/a1?fields=hits")).headers["etag"]
+    header = {name: value.replace("{tag}", tag).replace("{part}", group_tag)}
     expected = there if isinstance(there, int) else there[method]
     assert await _write(paper, method, "a1", header) == expected
     expected = absent if isinstance(absent, int) else absent[method]
@@ -103,7 +103,7 @@ async def test_if_match_binds_the_groups_of_the_fields(paper: Newspaper) -> None
     assert_problem(again, 412, "precondition-failed")
 
 
-async def test_classes_that_ask_for_if_match(paper: Newspaper) -> None:
+async def test_classes_that_require_if_match(paper: Newspaper) -> None:
     created = await paper.client.put("locked/a", json={"title": "x"})
     assert created.status_code == 201
     tag = created.headers["etag"]

@@ -1,4 +1,4 @@
-"""The data API under hostile input: a problem that names the place, and nothing stored."""
+"""The data API under hostile input: a problem that names the location, and nothing stored."""
 
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ async def test_hostile_paths(paper: Newspaper, path: bytes, status: int) -> None
     ],
 )
 async def test_odd_ids_are_kept_as_they_are(paper: Newspaper, id_: str) -> None:
-    made = await paper.client.post("articles", json={"id": id_, "title": "x"})
-    assert made.status_code == 201
-    read = await send_raw(paper.app, "GET", made.headers["location"].encode())
+    created = await paper.client.post("articles", json={"id": id_, "title": "x"})
+    assert created.status_code == 201
+    read = await send_raw(paper.app, "GET", created.headers["location"].encode())
     assert read.json()["id"] == id_
     assert list(paper.plane.objects["news", "articles"]) == [id_]
 
@@ -173,7 +173,7 @@ async def test_a_client_that_goes_away_writes_nothing(paper: Newspaper) -> None:
     assert not paper.plane.seen
 
 
-async def test_bodies_where_none_belongs(paper: Newspaper) -> None:
+async def test_bodies_of_get_and_delete_are_refused(paper: Newspaper) -> None:
     for method in ("GET", "DELETE"):
         answer = await paper.client.request(method, "articles/a", content=b"x")
         assert_problem(answer, 400, "invalid")

@@ -25,12 +25,12 @@ async def paper() -> AsyncIterator[Newspaper]:
 
 
 async def test_create(paper: Newspaper) -> None:
-    made = await paper.client.post("articles", json={"title": "x"})
-    assert made.status_code == 201
-    id_ = made.json()["id"]
-    assert made.headers["location"] == f"/v1/news/articles/{id_}"
+    created = await paper.client.post("articles", json={"title": "x"})
+    assert created.status_code == 201
+    id_ = created.json()["id"]
+    assert created.headers["location"] == f"/v1/news/articles/{id_}"
     read = await paper.client.get(f"articles/{id_}")
-    assert read.headers["etag"] == made.headers["etag"]
+    assert read.headers["etag"] == created.headers["etag"]
     named = await paper.client.post("articles", json={"id": "é,1", "title": "x"})
     assert named.headers["location"] == "/v1/news/articles/%C3%A9%2C1"
     again = await paper.client.post("articles", json={"id": "é,1", "title": "y"})
@@ -42,8 +42,8 @@ async def test_create(paper: Newspaper) -> None:
 
 async def test_locations_of_ids_that_are_routes_lead_to_the_object(paper: Newspaper) -> None:
     for id_ in ("import", "export"):
-        made = await paper.client.post("articles", json={"id": id_, "title": "x"})
-        read = await send_raw(paper.app, "GET", made.headers["location"].encode())
+        created = await paper.client.post("articles", json={"id": id_, "title": "x"})
+        read = await send_raw(paper.app, "GET", created.headers["location"].encode())
         assert read.json()["id"] == id_
 
 
@@ -83,7 +83,7 @@ async def test_a_list_creates_many(paper: Newspaper) -> None:
     assert_problem(long, 400, "invalid", "")
 
 
-async def test_ids(paper: Newspaper) -> None:
+async def test_listing_by_ids(paper: Newspaper) -> None:
     for id_ in ("a", "b,c", "50%", "d e"):
         await paper.client.post("articles", json={"id": id_, "title": "x"})
     answer = await paper.client.get("articles", params={"ids": "a,b%2Cc,no,50%25,d e,a"})
@@ -150,7 +150,7 @@ async def test_cursors_belong_to_their_query(paper: Newspaper) -> None:
         ("%ff=1", "query"),
     ],
 )
-async def test_listings_that_cannot_be(paper: Newspaper, query: str, pointer: str) -> None:
+async def test_invalid_listings_are_refused(paper: Newspaper, query: str, pointer: str) -> None:
     assert_problem(await paper.client.get(f"articles?{query}"), 400, "invalid", pointer)
 
 
@@ -203,7 +203,7 @@ async def test_batch(paper: Newspaper) -> None:
         ({"operations": [{}] * 11}, "/operations"),
     ],
 )
-async def test_batches_that_cannot_be(paper: Newspaper, body: Any, pointer: str) -> None:
+async def test_invalid_batches_are_refused(paper: Newspaper, body: Any, pointer: str) -> None:
     assert_problem(await paper.client.post("batch", json=body), 400, "invalid", pointer)
 
 
@@ -234,7 +234,7 @@ GET = {"op": "get", "class": "articles", "id": "a"}
         (GET | {"op": "patch", "body": [5]}, 400, "/body/0"),
     ],
 )
-async def test_operations_that_cannot_be(
+async def test_an_invalid_operation_fails_alone(
     paper: Newspaper, operation: Any, status: int, pointer: str | None
 ) -> None:
     good = GET | {"op": "put", "body": {"title": "x"}, "id": "good"}
@@ -263,7 +263,7 @@ def _lines(*objects: Any) -> bytes:
     return b"\n".join(o if isinstance(o, bytes) else orjson.dumps(o) for o in objects) + b"\n"
 
 
-async def test_what_is_exported_can_be_imported(paper: Newspaper) -> None:
+async def test_an_export_can_be_imported(paper: Newspaper) -> None:
     for number in range(7):
         await paper.put(f"a{number}", hits=number, tags=["é"], body={"x": None}, price="1.5")
     exported = await paper.client.get("articles/export")
@@ -290,7 +290,7 @@ async def test_an_empty_export_and_its_head(paper: Newspaper) -> None:
     assert (head.status_code, head.content) == (200, b"")
 
 
-async def test_an_import_tells_which_lines_failed(paper: Newspaper) -> None:
+async def test_an_import_reports_the_lines_that_failed(paper: Newspaper) -> None:
     body = _lines(
         {"id": "a", "title": "x"}, b"", b"{broken", {"id": "b"}, b" ", b"x" * 300, {"title": "y"}
     )

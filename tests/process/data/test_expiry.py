@@ -1,6 +1,6 @@
 """Objects of a class with `ttl_s` over the real stores, on one system and on three.
 
-Time passes for the stores when a test says so: what their clocks show is put forward, by as much in
+Time passes for the stores when a test advances it: their clocks are put forward, by as much in
 every replica, and so is the wall clock of `aging`.
 """
 
@@ -27,11 +27,11 @@ from mediator.model.operations import (
     WriteOperation,
 )
 from mediator.model.query import Join, Query
-from mediator.query.execution import Answer
+from mediator.query.execution import QueryResult
 from mediator.schema.types import Values
 from mediator.stores.kinds import make_store
 from mediator.stores.port import SystemConfig
-from mediator.transactions.model import Transaction
+from mediator.transactions.model import CommitRequest
 from tests.faults.conditions import eventually
 from tests.process.service import Service, field_on, inc, service, unique
 
@@ -87,7 +87,7 @@ async def aging(
 
 @pytest.fixture(params=["redis", "postgres", "mongo", "spread"])
 async def database(request: pytest.FixtureRequest, aging: Service) -> str:
-    """A database whose class `articles` lives on one system, or on three."""
+    """A database whose class `articles` is placed on one system, or on three."""
     names = {"title": "postgres", "body": "mongo", "hits": "redis"}
     homes = {
         field: home if request.param == "spread" else request.param for field, home in names.items()
@@ -118,7 +118,7 @@ async def test_an_expired_object_is_not_there_for_any_read(aging: Service, expir
 
 
 @pytest.mark.parametrize("as_documents", [False, True])
-async def test_who_refers_to_an_expired_object_is_not_found_by_what_it_was(
+async def test_a_join_does_not_match_fields_of_an_expired_object(
     aging: Service, clock: Later, as_documents: bool
 ) -> None:
     """Where the system that holds both could find him by itself."""
@@ -141,11 +141,11 @@ async def test_who_refers_to_an_expired_object_is_not_found_by_what_it_was(
     assert _found(await data.query(query)) == 0
 
 
-def _found(answer: Answer) -> int:
+def _found(answer: QueryResult) -> int:
     return len(answer.items if answer.documents is None else answer.documents)
 
 
-async def test_an_object_is_there_as_long_as_it_lives(
+async def test_an_object_is_readable_until_its_ttl_ends(
     aging: Service, database: str, clock: Later
 ) -> None:
     await aging.create(database, "articles", "young", title="t", hits=1)
@@ -153,7 +153,7 @@ async def test_an_object_is_there_as_long_as_it_lives(
     assert await aging.values(database, "articles", "young") == {"title": "t", "hits": 1}
     await aging.mediator.data.write(inc(database, "articles", "young"))
     await clock.put(TTL_S + 5)
-    with pytest.raises(NotFound):  # a write does not prolong a life
+    with pytest.raises(NotFound):  # a write does not prolong the TTL
         await aging.get(database, "articles", "young")
 
 
@@ -176,7 +176,7 @@ async def test_an_expired_object_cannot_be_changed_or_deleted(
 
 
 @pytest.mark.parametrize("way", ["create", "put", "put absent", "batch"])
-async def test_its_id_can_be_used_again_at_once(
+async def test_the_id_of_an_expired_object_can_be_used_at_once(
     aging: Service, expired: str, clock: Later, way: str
 ) -> None:
     data = aging.mediator.data
@@ -201,7 +201,7 @@ async def test_its_id_can_be_used_again_at_once(
     assert await aging.values(expired, "articles", "a") == values
 
 
-async def test_the_sweep_deletes_what_nobody_asks_for(
+async def test_the_sweep_deletes_expired_objects_that_are_not_read(
     aging: Service, database: str, clock: Later
 ) -> None:
     for number in range(3):
@@ -234,7 +234,7 @@ async def _held(aging: Service, database: str) -> int:
     return max(counts)
 
 
-async def test_what_was_committed_in_time_is_applied_though_it_has_expired_since(
+async def test_a_committed_write_is_applied_to_an_object_expired_since(
     aging: Service, database: str, clock: Later, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else its intent would stay, and the other writes of the transaction would not learn it."""
@@ -244,7 +244,7 @@ async def test_what_was_committed_in_time_is_applied_though_it_has_expired_since
     with monkeypatch.context() as patched:
         patched.setattr(transactions.resolver.applier, "apply", _away)
         with pytest.raises(OutcomeUnknown):
-            await transactions.run(Transaction(database, operation, (), (write,), "f"))
+            await transactions.run(CommitRequest(database, operation, (), (write,), "f"))
     await clock.put(LATER_S)
     entry = await transactions.log.find_operation(operation)
     assert entry is not None
@@ -287,7 +287,7 @@ async def test_a_replica_whose_clock_is_ahead_takes_nothing_for_expired(
     assert await _held(aging, database) == 1
 
 
-async def test_what_it_creates_lives_as_long_as_what_others_create(
+async def test_objects_of_a_replica_with_a_fast_clock_expire_at_the_same_age(
     aging: Service, database: str, fast: Service, clock: Later
 ) -> None:
     await fast.create(database, "articles", "a", title="t", hits=1)
@@ -301,11 +301,11 @@ async def test_what_it_creates_lives_as_long_as_what_others_create(
 async def test_a_sweep_whose_clocks_differ_deletes_nothing(
     aging: Service, database: str, clock: Later, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of the two is wrong, and nobody knows which."""
+    """One of the two clocks is wrong, and it is unknown which."""
     await aging.create(database, "articles", "a", title="t", hits=1, body={})
     await clock.put(LATER_S)
     monkeypatch.setattr(clock, "now", time.time)
     assert await aging.mediator.sweep.run(aging.mediator.data.model) == 0
     assert await _held(aging, database) == 1
-    skews = [told for told in aging.observed if isinstance(told, ClockSkewMeasured)]
-    assert {told.system for told in skews if told.seconds > TTL_S} == set(aging.configs)
+    skews = [skew for skew in aging.observed if isinstance(skew, ClockSkewMeasured)]
+    assert {skew.system for skew in skews if skew.seconds > TTL_S} == set(aging.configs)

@@ -1,4 +1,4 @@
-"""Hostile input over real sockets: a 4xx problem that names the place, and nothing stored."""
+"""Hostile input over real sockets: a 4xx problem that names the location, and nothing stored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mediator.stores.port import SystemConfig
-from tests.faults.caching.wire import Answer, Connection, Unanswered, read_answer
+from tests.faults.caching.http_client import Answer, Connection, Unanswered, read_answer
 from tests.faults.service import Service
 from tests.process.data.hostile_requests import HOSTILE, NDJSON, TEN_MB, Hostile
 from tests.process.service import field_on
@@ -37,14 +37,14 @@ CLASSES: dict[str, Any] = {
 async def service(
     system_configs: Sequence[SystemConfig], catalogue_url: str
 ) -> AsyncIterator[Service]:
-    """A service beside the mediator of the run, so that systems are examined only once."""
+    """A service on the mediator of the test run, so that systems are examined only once."""
     async with Service.on(system_configs, catalogue_url).running() as running:
         await running.favour()
         placed = await running.put_schema("news", CLASSES)
         assert {placed["notes"], placed["sessions"]} == {"mongo", "redis"}
         async with Connection(running.data) as http:
-            made = await http.request("PUT", "/v1/news/articles/there", {"title": "x"})
-            assert made.status == 201, made
+            created = await http.request("PUT", "/v1/news/articles/there", {"title": "x"})
+            assert created.status == 201, created
         yield running
 
 
@@ -105,12 +105,12 @@ async def test_hostile_values_are_only_values(
 ) -> None:
     name = {"articles": "title", "notes": "text", "sessions": "user"}[class_name]
     body = {name: value, "extra": {value: {"$set": value, "a.b": [value]}}}
-    made = await http.request("POST", f"/v1/news/{class_name}", body)
-    if made.status == 400:
-        assert made.problem()["errors"]
+    created = await http.request("POST", f"/v1/news/{class_name}", body)
+    if created.status == 400:
+        assert created.problem()["errors"]
         return
-    assert made.status == 201, made
-    target = f"/v1/news/{class_name}/{made.json()['id']}"
+    assert created.status == 201, created
+    target = f"/v1/news/{class_name}/{created.json()['id']}"
     found = (await http.request("GET", target)).json()
     assert {key: found[key] for key in body} == body
     assert (await http.request("DELETE", target)).status == 204
@@ -123,9 +123,9 @@ async def test_hostile_values_are_only_values(
 )
 async def test_hostile_ids_are_only_ids(http: Connection, class_name: str, id_: str) -> None:
     name = {"articles": "title", "notes": "text", "sessions": "user"}[class_name]
-    made = await http.request("POST", f"/v1/news/{class_name}", {"id": id_, name: "x"})
-    assert made.status == 201, made
-    target = made.headers["location"]
+    created = await http.request("POST", f"/v1/news/{class_name}", {"id": id_, name: "x"})
+    assert created.status == 201, created
+    target = created.headers["location"]
     assert (await http.request("GET", target)).json()["id"] == id_
     assert (await http.request("DELETE", target)).status == 204
     assert (await http.request("GET", target)).status == 404
@@ -198,7 +198,7 @@ async def test_broken_requests_are_refused(service: Service, http: Connection, r
         try:
             answer = await connection.send(raw)
         except Unanswered:
-            return  # closed without a word: that is an answer to what is no HTTP
+            return  # closed without a response: that is correct for bytes that are no HTTP
         assert 400 <= answer.status < 500, answer
         answer.problem()
 
@@ -217,7 +217,7 @@ async def opened(service: Service) -> tuple[asyncio.StreamReader, asyncio.Stream
     return await asyncio.open_connection(host, int(port))
 
 
-async def test_a_body_shorter_than_its_word_is_not_stored(
+async def test_a_body_shorter_than_its_content_length_is_not_stored(
     service: Service, http: Connection
 ) -> None:
     _, writer = await opened(service)
@@ -227,7 +227,7 @@ async def test_a_body_shorter_than_its_word_is_not_stored(
     await writer.wait_closed()
 
 
-async def test_slow_clients_keep_nobody_waiting(service: Service, http: Connection) -> None:
+async def test_slow_clients_do_not_delay_others(service: Service, http: Connection) -> None:
     """Requests that never end hold connections, and nothing else."""
     slow = [await opened(service) for _ in range(200)]
     for number, (_, writer) in enumerate(slow):

@@ -17,7 +17,7 @@ from tests.process.data.http_edge import (
     PUT,
     Edge,
     edge_of,
-    reached,
+    has_requests,
 )
 
 
@@ -73,14 +73,14 @@ REFUSED: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("raw", REFUSED.values(), ids=REFUSED.keys())
-async def test_what_has_two_readings_is_refused(edge: Edge, raw: bytes) -> None:
+async def test_ambiguous_framing_is_refused(edge: Edge, raw: bytes) -> None:
     (answer,) = await edge.exchange(raw + GET + END)
     assert answer.status == 400, answer
     problem = answer.problem()
     assert problem["instance"] == answer.headers["x-request-id"]
     assert problem["detail"].endswith(".")
     assert answer.headers["connection"] == "close"
-    assert edge.app.asked == [], "neither it nor what follows it is a request"
+    assert edge.app.requests == [], "neither it nor what follows it is a request"
 
 
 TAKEN: dict[str, bytes] = {
@@ -95,11 +95,11 @@ TAKEN: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("raw", TAKEN.values(), ids=TAKEN.keys())
-async def test_what_is_well_formed_is_taken(edge: Edge, raw: bytes) -> None:
+async def test_well_formed_requests_are_accepted(edge: Edge, raw: bytes) -> None:
     async with edge.connection() as client:
         client.send(raw)
         assert (await client.answer()).status == 200
-    assert [path for _, path, _ in edge.app.asked] == ["/a"]
+    assert [path for _, path, _ in edge.app.requests] == ["/a"]
 
 
 @pytest.mark.parametrize("upgrade", [b"websocket", b"h2c"])
@@ -108,18 +108,18 @@ async def test_nothing_after_a_switch_of_protocols_is_a_request(edge: Edge, upgr
     (answer,) = await edge.exchange(switch + GET.replace(b"/a", b"/smuggled") + END)
     assert answer.status == 200
     assert answer.headers["connection"] == "close"
-    assert edge.app.asked == [("GET", "/a", b"")]
+    assert edge.app.requests == [("GET", "/a", b"")]
 
 
 async def test_a_switch_sent_in_two_pieces_is_one_request(edge: Edge) -> None:
     async with edge.connection() as client:
         client.send(b"GET /held HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
-        await eventually(partial(reached, edge, 1))
+        await eventually(partial(has_requests, edge, 1))
         client.send(GET + END)
         edge.app.go_on.set()
         assert (await client.answer()).status == 200
         assert await client.closed()
-    assert edge.app.asked == [("GET", "/held", b"")]
+    assert edge.app.requests == [("GET", "/held", b"")]
 
 
 async def test_trailers_are_no_fields(edge: Edge) -> None:
@@ -129,7 +129,7 @@ async def test_trailers_are_no_fields(edge: Edge) -> None:
         first, second = [(await client.answer()).json() for _ in range(2)]
     assert first["fields"] == ["host", "transfer-encoding"]
     assert second["fields"] == ["host"]
-    assert edge.app.asked[0] == ("PUT", "/a", b"x")
+    assert edge.app.requests[0] == ("PUT", "/a", b"x")
 
 
 FLOODS: dict[str, tuple[bytes, bytes]] = {
@@ -142,24 +142,24 @@ FLOODS: dict[str, tuple[bytes, bytes]] = {
 
 
 @pytest.mark.parametrize(("begin", "more"), FLOODS.values(), ids=FLOODS.keys())
-async def test_what_is_no_body_has_an_end(edge: Edge, begin: bytes, more: bytes) -> None:
+async def test_endless_malformed_bodies_are_cut_off(edge: Edge, begin: bytes, more: bytes) -> None:
     async with edge.connection() as client:
         client.send(begin)
         most = 64 * 2**20 // len(more)
         assert await client.flood(more, most) < most
-    assert [body for _, _, body in edge.app.asked] in ([], [None]), "no such request is complete"
+    assert [body for _, _, body in edge.app.requests] in ([], [None]), "no such request is complete"
 
 
 async def test_endless_trailers_are_answered(edge: Edge) -> None:
     async with edge.connection() as client:
         client.send(CHUNKED + b"0\r\nA: ")
-        await edge.app.begun.wait()
+        await edge.app.received.wait()
         client.send(b"x" * (HEAD_LIMIT + 1))
         answer = await client.answer()
     assert answer.status == 431
     assert answer.problem()["type"] == "/problems/head-too-large"
-    await eventually(partial(reached, edge, 1))
-    assert edge.app.asked == [("PUT", "/a", None)]
+    await eventually(partial(has_requests, edge, 1))
+    assert edge.app.requests == [("PUT", "/a", None)]
 
 
 @pytest.mark.parametrize(("more", "status"), [(FIELDS_LIMIT - 1, 200), (FIELDS_LIMIT, 431)])
@@ -177,19 +177,19 @@ async def test_so_many_requests_wait_in_a_connection(edge: Edge) -> None:
     assert answers[-1].headers["connection"] == "close"
 
 
-async def test_what_came_before_is_answered_first(edge: Edge) -> None:
+async def test_earlier_pipelined_requests_are_answered_before_a_refusal(edge: Edge) -> None:
     """A refusal is never taken for the answer to another request."""
     held = b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n"
     async with edge.connection() as client:
         client.send(held + GET + END + CHUNKED + b"no size\r\n")
-        await eventually(partial(reached, edge, 1))
+        await eventually(partial(has_requests, edge, 1))
         edge.app.go_on.set()
         answers = await client.answers()
     assert [answer.status for answer in answers] == [200, 200, 400]
-    assert [path for _, path, _ in edge.app.asked] == ["/held", "/a"]
+    assert [path for _, path, _ in edge.app.requests] == ["/held", "/a"]
 
 
 async def test_a_broken_body_is_refused_once(edge: Edge) -> None:
     (answer,) = await edge.exchange(CHUNKED + b"no size\r\n")
     assert answer.status == 400
-    assert edge.app.asked in ([], [("PUT", "/a", None)])
+    assert edge.app.requests in ([], [("PUT", "/a", None)])

@@ -1,4 +1,4 @@
-"""What a connection may take of a port: time, and places."""
+"""Limits of connections to a port: their time, and their number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from app.http.connections import Connections, PortLimits
 from mediator.stores.port import SystemConfig
-from tests.faults.caching.wire import Unanswered
+from tests.faults.caching.http_client import Unanswered
 from tests.faults.conditions import eventually
 from tests.process.caching.guarded import Guarded, bearer, guarded
 from tests.process.data.http_edge import (
@@ -23,13 +23,13 @@ from tests.process.data.http_edge import (
     Edge,
     connected,
     edge_of,
-    reached,
+    has_requests,
     serving,
 )
 
 
 @pytest.mark.parametrize("begin", [b"", b"\r\n", b"GET", GET, GET + b"A: "])
-async def test_a_head_has_its_time(begin: bytes) -> None:
+async def test_a_slow_head_is_refused_at_its_deadline(begin: bytes) -> None:
     async with edge_of(head=1) as edge, edge.connection() as client:
         client.send(begin)
         if begin.strip():
@@ -38,23 +38,23 @@ async def test_a_head_has_its_time(begin: bytes) -> None:
             assert answer.problem()["type"] == "/problems/request-timeout"
             assert answer.headers["connection"] == "close"
         assert await client.closed()
-        assert edge.app.asked == []
+        assert edge.app.requests == []
 
 
 @pytest.mark.parametrize(
     "begin", [PUT + b"Content-Length: 9\r\n\r\nx", CHUNKED, CHUNKED + b"1\r\nx\r\n0\r\nA:"]
 )
-async def test_a_body_has_its_time(begin: bytes) -> None:
+async def test_a_slow_body_is_refused_at_its_deadline(begin: bytes) -> None:
     async with edge_of(body=1) as edge, edge.connection() as client:
         client.send(begin)
         assert (await client.answer()).status == 408
         assert await client.closed()
-        await eventually(partial(reached, edge, 1))
-        assert edge.app.asked == [("PUT", "/a", None)], "who waits for it is text that it is gone"
+        await eventually(partial(has_requests, edge, 1))
+        assert edge.app.requests == [("PUT", "/a", None)], "the handler sees the disconnect"
 
 
 async def test_drops_are_no_progress() -> None:
-    """A byte now and then keeps no body alive."""
+    """A byte now and then does not extend the deadline of a body."""
     async with edge_of(body=1) as edge, edge.connection() as client:
         client.send(PUT + b"Content-Length: 1000000\r\n\r\n")
         dripping = asyncio.create_task(_drip(client))
@@ -80,10 +80,10 @@ async def test_an_idle_connection_is_closed() -> None:
         dripping.cancel()
 
 
-async def test_who_waits_for_us_is_not_given_up() -> None:
+async def test_a_client_that_waits_for_a_response_is_not_timed_out() -> None:
     async with edge_of(head=1) as edge, edge.connection() as client:
         client.send(b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n")
-        await edge.app.begun.wait()
+        await edge.app.received.wait()
         async with edge.connection() as other:
             assert await other.closed(), "others are looked at meanwhile"
         edge.app.go_on.set()
@@ -93,8 +93,8 @@ async def test_who_waits_for_us_is_not_given_up() -> None:
 async def test_a_response_that_nobody_takes_is_given_up() -> None:
     async with edge_of(response=1, connections=1) as edge, edge.connection() as client:
         client.send(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
-        await edge.app.begun.wait()
-        await eventually(partial(_room, edge))
+        await edge.app.received.wait()
+        await eventually(partial(_has_capacity, edge))
         with pytest.raises((EOFError, OSError)):
             await client.answer()
 
@@ -113,10 +113,10 @@ async def test_there_are_so_many_connections(limits: dict[str, int]) -> None:
                 assert answer.headers["retry-after"] == "1"
             one.send(GET + END)
             assert (await one.answer()).status == 200
-        await eventually(partial(_room, edge))
+        await eventually(partial(_has_capacity, edge))
 
 
-async def _room(edge: Edge) -> bool:
+async def _has_capacity(edge: Edge) -> bool:
     """Whether a connection is taken again."""
     async with edge.connection() as client:
         client.send(GET + END)
@@ -137,7 +137,7 @@ async def installation(
         yield running
 
 
-async def test_a_key_in_a_trailer_is_nobodys(installation: Guarded) -> None:
+async def test_a_key_in_a_trailer_is_ignored(installation: Guarded) -> None:
     headers = await installation.headers("operator", "write")
     path = f"/v1/{installation.database}/secrets/smuggled"
     head = f"PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n".encode()
@@ -149,7 +149,7 @@ async def test_a_key_in_a_trailer_is_nobodys(installation: Guarded) -> None:
     assert (await installation.data.get(path, headers=headers)).status_code == 404
 
 
-async def test_a_hanging_body_gives_its_place_back(installation: Guarded) -> None:
+async def test_a_hanging_body_releases_its_slot_of_the_tenant(installation: Guarded) -> None:
     """A tenant with one request under way, which never ends, is not shut out by it."""
     operator = await installation.headers("operator", "admin")
     tenant = f"/admin/v1/tenants/{installation.owner}"

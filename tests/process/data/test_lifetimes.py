@@ -1,4 +1,4 @@
-"""Lives of answers in a real service: estimated by replicas that tell one another what they saw."""
+"""TTLs of answers in a real service: estimated by replicas that share what they observed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sketch.ttl import Static, TtlEstimator
 from tests.process.caching.cached_paper import INC, NOWHERE, UPDATE, Paper
 from tests.process.service import service, unique
 
-LIVES = re.compile(r"s-maxage=(\d+)")
+S_MAXAGE = re.compile(r"s-maxage=(\d+)")
 
 
 @dataclass
@@ -36,15 +36,15 @@ class Replica:
     http: httpx.AsyncClient
 
     async def write(self, id_: str) -> None:
-        """Write through this replica: its guard sees it, and nobody else's."""
+        """Write through this replica: its guard observes the write, and no other."""
         answer = await self.http.patch(f"articles/{id_}", content=INC, headers=UPDATE)
         assert answer.is_success, answer.text
 
-    async def life_s(self, id_: str) -> int:
-        """Read as one who has a copy, and return for how long the answer may be kept."""
+    async def ttl_s(self, id_: str) -> int:
+        """Read with a condition, as a client that has a copy, and return the TTL of the answer."""
         stale = {"if-none-match": '"j1.main:1"'}
         answer = await self.http.get(f"articles/{id_}", headers=stale)
-        found = LIVES.search(answer.headers["cache-control"])
+        found = S_MAXAGE.search(answer.headers["cache-control"])
         return int(found[1]) if found else 0
 
 
@@ -55,8 +55,8 @@ async def replica(
     named = {"cache_estimator": kind} if isinstance(kind, str) else {}
     settings, metrics = CacheSettings.model_validate(named), Metrics()
     estimator = make_estimator(settings) if isinstance(kind, str) else kind
-    tell = CacheEvents(granted=metrics.observe)
-    caches = Caches(settings, paper.caches.sketch, estimator, tell, exchange)
+    events = CacheEvents(granted=metrics.observe)
+    caches = Caches(settings, paper.caches.sketch, estimator, events, exchange)
     metrics.caches.regrets = lambda: estimator.regrets
     configs, catalogue = paper.running.configs, paper.running.catalogue_url
     async with service(list(configs.values()), catalogue, guard=caches.guard) as running:
@@ -90,13 +90,13 @@ async def busy(paper: Paper) -> str:
 
 async def write_often(at: Replica, id_: str) -> None:
     for _ in range(20):
-        await at.life_s(id_)
+        await at.ttl_s(id_)
         await at.write(id_)
         await at.write(id_)
 
 
-class Noting(Static):
-    """Notes what it is told of writes: keys, and those of them that were created."""
+class RecordingStatic(Static):
+    """Records the events of writes: keys, and those of them that were created."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,23 +110,21 @@ class Noting(Static):
         self.created |= {*created}
 
 
-async def test_estimators_are_told_what_was_created(paper: Paper) -> None:
-    noting, path = Noting(), f"articles/{unique('a')}"
-    async with replica(paper, noting) as one:
+async def test_estimators_are_notified_of_what_was_created(paper: Paper) -> None:
+    estimator, path = RecordingStatic(), f"articles/{unique('a')}"
+    async with replica(paper, estimator) as one:
         assert (await one.http.put(path, json={"title": "t"})).is_success
-        assert noting.keys == noting.created != set()
-        noting.created.clear()
+        assert estimator.keys == estimator.created != set()
+        estimator.created.clear()
         assert (await one.http.put(path, json={"title": "u"})).is_success
-        assert not noting.created
+        assert not estimator.created
 
 
-async def test_what_is_written_often_lives_shortly_and_what_is_never_written_longest(
-    paper: Paper, untouched: str, busy: str
-) -> None:
+async def test_frequent_writes_shorten_the_ttl(paper: Paper, untouched: str, busy: str) -> None:
     async with replica(paper, "cate") as one:
         await write_often(one, busy)
-        assert await one.life_s(busy) < 10
-        assert await one.life_s(untouched) == 60
+        assert await one.ttl_s(busy) < 10
+        assert await one.ttl_s(untouched) == 60
 
 
 async def test_the_learner_does_not_keep_what_is_mostly_written(
@@ -134,55 +132,53 @@ async def test_the_learner_does_not_keep_what_is_mostly_written(
 ) -> None:
     async with replica(paper, "learner") as one:
         await write_often(one, busy)
-        assert await one.life_s(busy) == 0
+        assert await one.ttl_s(busy) == 0
 
 
-async def test_static_lives_are_the_longest_whatever_happens(
-    paper: Paper, untouched: str, busy: str
-) -> None:
+async def test_static_ttls_are_always_the_longest(paper: Paper, untouched: str, busy: str) -> None:
     async with replica(paper, "static") as one:
         await write_often(one, busy)
-        assert await one.life_s(busy) == await one.life_s(untouched) == 60
+        assert await one.ttl_s(busy) == await one.ttl_s(untouched) == 60
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-async def test_another_replica_begins_with_what_was_seen(
+async def test_another_replica_starts_from_shared_observations(
     paper: Paper, untouched: str, busy: str, redis_config: SystemConfig, restarted: bool
 ) -> None:
-    """It has seen no write itself; it may be one beside, or one that follows."""
+    """It has observed no write itself; it may run at the same time, or later."""
     key = unique("lifetimes")
     exchange = MetricsExchange(redis_config.url, key)
     async with AsyncExitStack() as stack:
         one = await stack.enter_async_context(replica(paper, "cate", exchange))
         await write_often(one, busy)
-        known = await one.life_s(busy)
+        known = await one.ttl_s(busy)
         await one.caches.updates.exchange()
         if restarted:
             await stack.aclose()
         async with replica(paper, "cate", MetricsExchange(redis_config.url, key)) as other:
             await other.caches.updates.merge()
-            assert await other.life_s(busy) <= known + 10
-            assert await other.life_s(untouched) == 60
+            assert await other.ttl_s(busy) <= known + 10
+            assert await other.ttl_s(untouched) == 60
         async with replica(paper, "cate") as alone:
-            assert await alone.life_s(busy) == 60
+            assert await alone.ttl_s(busy) == 60
 
 
 async def test_nothing_depends_on_the_exchange(paper: Paper, busy: str) -> None:
     async with replica(paper, "cate", MetricsExchange(NOWHERE)) as one:
         await write_often(one, busy)
         await one.caches.updates.exchange()
-        assert await one.life_s(busy) < 10
+        assert await one.ttl_s(busy) < 10
 
 
-async def test_metrics_tell_lives_and_what_became_of_copies(paper: Paper, busy: str) -> None:
+async def test_metrics_show_ttls_and_what_became_of_copies(paper: Paper, busy: str) -> None:
     async with replica(paper, "cate") as one:
-        await one.life_s(busy)
+        await one.ttl_s(busy)
         await one.write(busy)
-        told = generate_latest(one.metrics.registry).decode()
+        text = generate_latest(one.metrics.registry).decode()
         labels = f'class="articles",database="{paper.database}"'
-        assert f"portolan_cache_ttl_seconds_count{{{labels}}} 1.0" in told
-        fate = f'portolan_cache_copies_total{{{labels},fate="invalidations"}}'
-        assert f"{fate} 1.0" in told
-        assert f"portolan_cache_ttl_error{{{labels}}}" in told
+        assert f"portolan_cache_ttl_seconds_count{{{labels}}} 1.0" in text
+        invalidated = f'portolan_cache_copies_total{{{labels},fate="invalidations"}}'
+        assert f"{invalidated} 1.0" in text
+        assert f"portolan_cache_ttl_error{{{labels}}}" in text
         again = generate_latest(one.metrics.registry).decode()
-        assert f"{fate} 1.0" in again, "what was counted is not counted again"
+        assert f"{invalidated} 1.0" in again, "what was counted is not counted again"

@@ -31,7 +31,7 @@ from schemathesis.specs.openapi.checks import (
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.run_queue import CatalogueWorkers
 from mediator.stores.port import SystemConfig
-from tests.faults.caching.wire import Connection
+from tests.faults.caching.http_client import Connection
 from tests.faults.service import Service
 from tests.process.service import field_on
 
@@ -104,7 +104,7 @@ def ndjson(_: schemathesis.SerializationContext, value: Any) -> bytes:
 async def service(
     system_configs: Sequence[SystemConfig], catalogue_url: str, redis_config: SystemConfig
 ) -> AsyncIterator[Service]:
-    """A service beside the mediator of the run, so that systems are examined only once."""
+    """A service on the mediator of the test run, so that systems are examined only once."""
     sketch = {"sketch": "redis", "sketch_url": redis_config.url}
     async with Service.on(system_configs, catalogue_url, **sketch).running() as running:
         await running.favour()
@@ -113,18 +113,18 @@ async def service(
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
 async def test_data_api(service: Service, mode: GenerationMode, catalogue_url: str) -> None:
-    await furnish(service)
+    await fill(service)
     await hire(catalogue_url)
     await asyncio.to_thread(examine, service.data, mode)
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
 async def test_admin_api(service: Service, mode: GenerationMode) -> None:
-    await furnish(service)
+    await fill(service)
     await asyncio.to_thread(examine, service.admin, mode)
 
 
-async def furnish(service: Service) -> None:
+async def fill(service: Service) -> None:
     """Set a schema, and put an object of each class."""
     await service.put_schema("shop", CLASSES)
     async with Connection(service.data) as http:
@@ -141,7 +141,7 @@ async def hire(catalogue_url: str) -> None:
 
 
 def examine(address: str, mode: GenerationMode) -> None:
-    """Try every operation that an API documents, and tell all that is wrong."""
+    """Try every operation that an API documents, and report all that is wrong."""
     document = schemathesis.openapi.from_url(f"{address}/openapi.json")
     seen: set[int] = set()
     failures = [
@@ -163,7 +163,7 @@ def operations(document: BaseSchema) -> Iterator[Operation]:
 
 def examined(operation: Operation, mode: GenerationMode, seen: set[int]) -> list[str]:
     """Return what is wrong, and add the statuses of all answers to those seen."""
-    told: dict[str, str] = {}
+    reported: dict[str, str] = {}
 
     @settings(
         max_examples=EXAMPLES,
@@ -177,7 +177,7 @@ def examined(operation: Operation, mode: GenerationMode, seen: set[int]) -> list
     def try_it(data: st.DataObject) -> None:
         case = data.draw(aimed(operation, mode))
         response = case.call(session=session)
-        if response.status_code == BUSY:  # and says when to come again: no defect, unless it stays
+        if response.status_code == BUSY:  # with Retry-After: no defect, unless it stays
             time.sleep(float(response.headers["Retry-After"][0]))
             response = case.call(session=session)
         seen.add(response.status_code)
@@ -187,19 +187,19 @@ def examined(operation: Operation, mode: GenerationMode, seen: set[int]) -> list
             for failure in group.exceptions:
                 answer = f"{response.status_code} {response.text[:300]}"
                 what = f"{failure}\n{answer}\n{case.as_curl_command()}"
-                told.setdefault(str(failure)[:60], what[:1500])
+                reported.setdefault(str(failure)[:60], what[:1500])
 
     with requests.Session() as session, suppress(Unsatisfiable):  # nothing there to get wrong
         try_it()
-    return list(told.values())
+    return list(reported.values())
 
 
 @st.composite
 def aimed(draw: st.DrawFn, operation: Operation, mode: GenerationMode) -> Case[Any]:
     """Draw a request, which often goes to something that is there, with a body that fits it."""
     aim = draw(st.sampled_from(AIMS))
-    wanted = {parameter.name for parameter in operation.path_parameters}
-    path = {name: value for name, value in aim.items() if name in wanted}
+    names = {parameter.name for parameter in operation.path_parameters}
+    path = {name: value for name, value in aim.items() if name in names}
     case: Case[Any] = draw(operation.as_strategy(mode, path_parameters=path or None))
     body = BODIES.get(aim.get("class", ""))
     if body is not None and isinstance(case.body, dict) and mode is GenerationMode.POSITIVE:

@@ -1,4 +1,4 @@
-"""The shop of a stranger, on real stores by their own figures: placed as a person would do it."""
+"""A shop that is not ours, on real stores with measured figures: placed as a person would do it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ STATED: Final[dict[str, dict[str, float | None]]] = {
     "postgres": {"write_throughput": 4_000, "write_latency": 0.0016},
     "mongo": {"write_throughput": 1_000, "write_latency": 0.0032},
 }
-"""For what is said of figures, whatever a busy machine measures."""
+"""Stated figures, whatever a busy machine measures."""
 BURST: Final = 3_000
 AT_ONCE: Final = 64
 
@@ -108,14 +108,14 @@ async def test_a_shop_is_placed_as_a_person_would_and_a_burst_changes_nothing(
     assert {node: placed["system"] for node, placed in after.items() if node != "*"} == systems
 
 
-async def test_a_shop_is_told_why_it_is_where_it_is(newcomer: Service) -> None:
+async def test_the_placement_of_a_shop_is_explained(newcomer: Service) -> None:
     for name, metrics in STATED.items():
         declared = ["atomic_updates"]  # which stays unknown where the probe's time is over
         await newcomer.mediator.control.amend(name, metrics=metrics, declared=declared)
     why = {node: placed["why"] for node, placed in (await _placed(newcomer)).items()}
     default = (
-        "nothing is asked of it, so it is on the default system: of the systems that can do all"
-        " that customers is asked, postgres loses least in a crash (0 s; "
+        "nothing is required of it, so it is on the default system: of the systems that can do all"
+        " that is required of customers, postgres loses least in a crash (0 s; "
     )
     assert why["customers.address"].startswith(default)
     views = why["products.views"]
@@ -126,4 +126,5 @@ async def test_a_shop_is_told_why_it_is_where_it_is(newcomer: Service) -> None:
     assert why["products"].startswith("products has fields without goals, so it is on the default")
     assert "redis writes 4 times as fast as postgres (400 µs, 1.6 ms)" in why["carts.lines"]
     assert why["orders.lines"].startswith("orders stays on one system, as it requires durability: ")
-    assert "score alike, and of the systems that can do all that orders is asked, " in why["orders"]
+    able = "score alike, and of the systems that can do all that is required of orders, "
+    assert able in why["orders"]

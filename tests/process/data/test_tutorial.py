@@ -56,22 +56,22 @@ def request_of(command: str) -> httpx.Request:
     return httpx.Request(method or "GET", address, headers=headers, content=body)
 
 
-def check(printed: Any, answered: Any, place: str = "") -> None:
+def check(printed: Any, answered: Any, pointer: str = "") -> None:
     """Check that what is printed was answered; more may have been."""
     if isinstance(printed, dict):
         for name, member in printed.items():
-            assert name in answered, f"{place}/{name}"
-            check(member, answered[name], f"{place}/{name}")
+            assert name in answered, f"{pointer}/{name}"
+            check(member, answered[name], f"{pointer}/{name}")
     elif isinstance(printed, list):
         elided = "…" in printed
         kept = [member for member in printed if member != "…"]
-        assert len(kept) == len(answered) or elided or place == "/thresholds", place
+        assert len(kept) == len(answered) or elided or pointer == "/thresholds", pointer
         for index, member in enumerate(kept):
-            check(member, answered[index], f"{place}/{index}")
+            check(member, answered[index], f"{pointer}/{index}")
     elif isinstance(printed, float):
-        assert answered == pytest.approx(printed, rel=1e-3), place
+        assert answered == pytest.approx(printed, rel=1e-3), pointer
     else:
-        assert answered == printed, place
+        assert answered == printed, pointer
 
 
 @pytest.fixture(scope="module")
@@ -106,9 +106,9 @@ async def client(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
 @pytest.mark.parametrize("name", ["start.md", "tutorial.md"])
 async def test_every_command_is_answered_as_printed(client: httpx.AsyncClient, name: str) -> None:
     page = (DOCS / name).read_text()
-    told = list(steps(page))
-    assert len(told) == page.count("```sh\n") > 0
-    for command, printed in told:
+    commands = list(steps(page))
+    assert len(commands) == page.count("```sh\n") > 0
+    for command, printed in commands:
         answer = await client.send(request_of(command))
         assert answer.is_success, (command, answer.text)
         if printed is not None:

@@ -1,8 +1,8 @@
 """The worst legal request of each route, and how much of it is done in one step of the event loop.
 
-A step is what the event loop does before it looks at anything else, `/live` among it. It is
+A step is what the event loop does before it serves anything else, such as `/live`. It is
 measured in calls of functions: their number is the same on every machine. What C does in one call
-is bounded by the size of what it is given, which docs/limits.md tells.
+is bounded by the size of what it is given, which docs/limits.md lists.
 """
 
 from __future__ import annotations
@@ -113,12 +113,12 @@ async def test_a_json_patch_is_not_computed_on_the_event_loop(
     """Its moves are few calls of functions, each of which moves the rest of a list."""
     threads: set[int] = set()
 
-    def noted(*args: Any) -> Any:
+    def recorded(*args: Any) -> Any:
         threads.add(threading.get_ident())
         return compute(*args)
 
     compute = read_modify_write.update_of
-    monkeypatch.setattr(read_modify_write, "update_of", noted)
+    monkeypatch.setattr(read_modify_write, "update_of", recorded)
     await http.put("on_postgres/moved", **body({"doc": {"k": [1, 2]}}))
     moves = [{"op": "move", "from": "/doc/k/0", "path": "/doc/k/1"}]
     answer = await http.patch("on_postgres/moved", content=orjson.dumps(moves), headers=JSON_PATCH)
@@ -134,11 +134,11 @@ async def test_the_parameters_of_a_large_object_are_not_computed_on_the_event_lo
     threads: set[int] = set()
     compute = PreparedWrite.arguments
 
-    def noted(*args: Any) -> Any:
+    def recorded(*args: Any) -> Any:
         threads.add(threading.get_ident())
         return compute(*args)
 
-    monkeypatch.setattr(PreparedWrite, "arguments", noted)
+    monkeypatch.setattr(PreparedWrite, "arguments", recorded)
     times = {str(n): "2026-01-31T00:00:00Z" for n in range(MANY)}
     answer = await http.put("on_postgres/times", **body({"times": times}))
     assert answer.is_success, answer.text
@@ -200,7 +200,7 @@ async def test_schemas(admin: httpx.AsyncClient) -> None:
     await longest(admin, "POST", "advice", **body({"schema": schema}))
 
 
-async def test_what_is_larger_is_refused(http: httpx.AsyncClient) -> None:
+async def test_bodies_with_too_many_values_are_refused(http: httpx.AsyncClient) -> None:
     many = {"list": [0] * (MOST_VALUES + 1)}
     for method, path in (("PUT", "on_redis/a"), ("POST", "on_redis"), ("POST", "batch")):
         answer = await http.request(method, path, **body(many))

@@ -33,8 +33,8 @@ KINDS: tuple[Kind, ...] = ("redis", "postgresql", "mongodb")
 WITHIN_S = 60
 
 
-STRANGER = 65_533
-"""The id of a user who has nothing to do with us."""
+OTHER_USER = 65_533
+"""The id of an unrelated user."""
 
 
 SERVICE = """
@@ -139,13 +139,13 @@ def living_pid(server: OwnedServer) -> int:
 
 @contextmanager
 def another_user() -> Iterator[None]:
-    """Be somebody else on this machine, with no rights of root."""
+    """Act as another user of this machine, without the rights of root."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
     group, groups = os.getegid(), os.getgroups()
     os.setgroups([])
-    os.setegid(STRANGER)
-    os.seteuid(STRANGER)
+    os.setegid(OTHER_USER)
+    os.seteuid(OTHER_USER)
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Who reaches embedded servers, and where their files and sockets are."""
+"""Access to embedded servers, and where their files and sockets are."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from mediator.embedded.postgresql import EmbeddedPostgres
 from mediator.embedded.redis import EmbeddedRedis
 from tests.process.embedded.servers import (
     KINDS,
+    OTHER_USER,
     SERVERS,
-    STRANGER,
     another_user,
     get,
     listening_at,
@@ -35,7 +35,7 @@ from tests.process.embedded.servers import (
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_long_path_means_a_socket_elsewhere(
+def test_a_long_path_moves_the_socket_to_a_temporary_directory(
     kind: Kind, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (data_dir / "tmp").mkdir(mode=0o777)
@@ -59,9 +59,9 @@ def test_a_socket_directory_that_another_user_made_is_not_used(
     (data_dir / "tmp").mkdir(mode=0o777)
     monkeypatch.setattr(tempfile, "tempdir", str(data_dir / "tmp"))
     server = EmbeddedRedis(data_dir / ("long" * 30) / "redis")
-    made = socket_path(server.directory, server.socket_name).parent
-    made.mkdir()
-    os.chown(made, STRANGER, STRANGER)
+    directory = socket_path(server.directory, server.socket_name).parent
+    directory.mkdir()
+    os.chown(directory, OTHER_USER, OTHER_USER)
     with pytest.raises(EmbeddedStartError, match="not a directory of this user"):
         server.start()
 
@@ -94,7 +94,7 @@ def test_files_are_for_their_owner_alone(umask: int, data_dir: Path) -> None:
         os.umask(before)
 
 
-def test_a_stale_postmaster_pid_of_a_stranger_does_no_harm(data_dir: Path) -> None:
+def test_a_postmaster_pid_of_an_unrelated_process_is_ignored(data_dir: Path) -> None:
     with EmbeddedPostgres(data_dir / "postgresql", "full") as server:
         put(server.start(), "kept")
         os.kill(living_pid(server), signal.SIGKILL)
@@ -104,32 +104,32 @@ def test_a_stale_postmaster_pid_of_a_stranger_does_no_harm(data_dir: Path) -> No
         assert get(server.start()) == "kept"
 
 
-def test_a_stranger_with_the_number_of_a_dead_server_is_left_alone(data_dir: Path) -> None:
-    with subprocess.Popen(["sleep", "600"]) as stranger:
+def test_an_unrelated_process_with_a_stale_pid_is_not_killed(data_dir: Path) -> None:
+    with subprocess.Popen(["sleep", "600"]) as other_process:
         with EmbeddedRedis(data_dir / "redis") as server:
             server.stop()
-            (server.directory / "server.pid").write_text(str(stranger.pid))
+            (server.directory / "server.pid").write_text(str(other_process.pid))
             server.start()
-        assert stranger.poll() is None
-        stranger.kill()
+        assert other_process.poll() is None
+        other_process.kill()
 
 
-def test_root_gets_a_place_that_the_account_can_reach(data_dir: Path) -> None:
+def test_root_gets_a_directory_that_the_account_can_reach(data_dir: Path) -> None:
     closed = data_dir / "closed"
-    asked_for = closed / "data" / "postgresql"
+    requested = closed / "data" / "postgresql"
     closed.mkdir(mode=0o700)
-    account = unprivileged_account(asked_for)
-    place = accessible_directory(asked_for, account, "postgresql")
+    account = unprivileged_account(requested)
+    directory = accessible_directory(requested, account, "postgresql")
     try:
-        assert (place == asked_for) is (account is None)
-        assert place.owner() == (account.name if account else asked_for.parent.owner())
+        assert (directory == requested) is (account is None)
+        assert directory.owner() == (account.name if account else requested.parent.owner())
         assert stat.S_IMODE(closed.stat().st_mode) == 0o700
-        assert accessible_directory(asked_for, account, "postgresql") == place
+        assert accessible_directory(requested, account, "postgresql") == directory
     finally:
-        place.rmdir()
+        directory.rmdir()
 
 
-def test_a_private_data_directory_is_made_passable_only(data_dir: Path) -> None:
+def test_a_private_data_directory_gets_only_search_permission(data_dir: Path) -> None:
     private = data_dir / "private"
     private.mkdir(mode=0o700)
     account = unprivileged_account(private / "postgresql")

@@ -64,7 +64,7 @@ def test_a_server_with_other_settings_is_replaced(kind: Kind, data_dir: Path) ->
             assert get(other.start()) == "kept"
 
 
-def test_settings_that_others_rely_on(data_dir: Path) -> None:
+def test_embedded_servers_have_the_required_settings(data_dir: Path) -> None:
     with EmbeddedFleet(data_dir) as fleet:
         url = fleet.endpoints["postgresql"].url
         for name, value in {

@@ -34,7 +34,7 @@ def test_a_fleet_runs_every_kind_and_leaves_no_process(data_dir: Path) -> None:
     assert not processes_in(data_dir)
 
 
-def test_starting_a_fleet_again_revives_what_died(data_dir: Path) -> None:
+def test_restarting_a_fleet_restarts_killed_servers(data_dir: Path) -> None:
     with EmbeddedFleet(data_dir) as fleet:
         before = server_pids(data_dir)
         os.kill(before["redis"], signal.SIGKILL)
@@ -63,7 +63,7 @@ def test_servers_of_a_killed_service_are_adopted(data_dir: Path) -> None:
     assert not processes_in(data_dir)
 
 
-def test_dead_servers_of_a_killed_service_are_revived(data_dir: Path) -> None:
+def test_killed_servers_of_a_killed_service_are_restarted(data_dir: Path) -> None:
     service = running_service(data_dir)
     before = server_pids(data_dir)
     service.kill()

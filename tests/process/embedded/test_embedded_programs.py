@@ -63,7 +63,7 @@ def test_an_old_java_is_refused(data_dir: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(("program", "reason"), [("mvn", "Maven"), ("javac", "JDK")])
-def test_what_is_missing_for_the_jars_is_said(
+def test_a_missing_tool_for_the_jars_is_reported(
     program: str, reason: str, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cached = fetch_jars()
@@ -121,7 +121,7 @@ def test_updated_documents_are_each_seen_once(data_dir: Path) -> None:
                 return int(found["n"])
 
             seen = await asyncio.gather(*(run() for _ in range(tasks)))
-            return [n for part in seen for n in part]
+            return [n for partition in seen for n in partition]
 
     with EmbeddedJavaMongo(data_dir / "mongodb") as server:
         seen = asyncio.run(count(server.start().url))

@@ -12,7 +12,7 @@ from mediator.catalogue.run_queue import CatalogueWorkers
 __all__ = ["idle_worker"]
 
 _HEARTBEAT_S = 5.0
-"""Often enough for the minute after which it is taken for gone, however slow the tests are."""
+"""Often enough for the minute after which a worker counts as lost, however slow the tests are."""
 
 
 @asynccontextmanager

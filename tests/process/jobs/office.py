@@ -64,8 +64,8 @@ class Office:
         """End a run well, with a result in two files."""
         result = self.directory / taken.id / "stages" / "000001-x"
         result.mkdir(parents=True)
-        for part, numbers in enumerate((range(10), range(10, ROWS))):
+        for fragment, numbers in enumerate((range(10), range(10, ROWS))):
             table = pa.table({"n": list(numbers), "city": [f"c{n}" for n in numbers]})
-            pq.write_table(table, result / f"part-{part}.parquet")
+            pq.write_table(table, result / f"part-{fragment}.parquet")
         ending = {"reasons": [], "rows": ROWS, "result": result.name}
         assert await self.mediator.queue.end(taken, "done", {}, ending)

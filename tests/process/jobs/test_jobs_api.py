@@ -1,6 +1,6 @@
 """Jobs over HTTP: written down, shown, followed, cancelled, resumed; results in pages and files.
 
-The worker's part is played by the test, so that no Spark is needed.
+The test acts as the worker, so that no Spark is needed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FIELDS = {"city": field_on("postgres"), "age": field_on("redis", "integer")}
 
 
 @pytest.fixture(scope="module")
-async def furnished(mediator: Service) -> tuple[Service, str]:
+async def prepared(mediator: Service) -> tuple[Service, str]:
     cities = {
         "value": field_on("mongo"),
         "rows": field_on("mongo", "integer"),
@@ -46,8 +46,8 @@ async def furnished(mediator: Service) -> tuple[Service, str]:
 
 
 @pytest.fixture
-async def office(furnished: tuple[Service, str], tmp_path: Path) -> AsyncIterator[Office]:
-    service_, database = furnished
+async def office(prepared: tuple[Service, str], tmp_path: Path) -> AsyncIterator[Office]:
+    service_, database = prepared
     await service_.mediator.workers.heartbeat("test", None)
     await _empty(service_.mediator.queue)
     opened = Office(service_.mediator, database, tmp_path)
@@ -57,7 +57,7 @@ async def office(furnished: tuple[Service, str], tmp_path: Path) -> AsyncIterato
 
 
 async def _empty(queue: RunQueue) -> None:
-    """The catalogue is shared: others may have left runs that nobody takes."""
+    """The catalogue is shared: other tests may have left runs in the queue."""
     while taken := await queue.take(60):
         await queue.end(taken, "cancelled", {}, {})
 
@@ -178,7 +178,9 @@ async def test_a_key_makes_one_run(office: Office) -> None:
         ({"spec": {"records": {"class": "people"}, "field": "a\0"}}, ""),
     ],
 )
-async def test_mistakes_have_their_place(office: Office, job: dict[str, Any], pointer: str) -> None:
+async def test_mistakes_have_their_location(
+    office: Office, job: dict[str, Any], pointer: str
+) -> None:
     whole = {"kind": "example.count", "spec": office.job()["spec"]} | job
     if "kind" not in job and "spec" in job:
         whole["spec"] = {"field": "city", **job["spec"]}
@@ -205,7 +207,7 @@ async def test_a_result_that_does_not_fit_its_class_is_refused_when_it_is_submit
     assert (await office.client.post("jobs", json=fits)).status_code == 202
 
 
-async def test_what_is_not_there(office: Office) -> None:
+async def test_unknown_runs_are_not_found(office: Office) -> None:
     for id_ in ("0" * 32, "x", "%00", "..%2f"):
         for method, tail in (("GET", ""), ("DELETE", ""), ("POST", "/resume"), ("GET", "/results")):
             path = f"/v1/{office.database}/jobs/{id_}{tail}".encode()
@@ -230,8 +232,8 @@ async def test_runs_are_listed_newest_first(office: Office) -> None:
 async def test_cancelling_and_resuming(office: Office) -> None:
     run = await office.submit()
     taken = await office.take()
-    asked = await office.client.delete(f"jobs/{run['id']}")
-    assert (asked.status_code, asked.json()["cancelling"]) == (202, True)
+    cancelled = await office.client.delete(f"jobs/{run['id']}")
+    assert (cancelled.status_code, cancelled.json()["cancelling"]) == (202, True)
     await office.mediator.queue.end(taken, "cancelled", {}, {})
     ended = await office.client.delete(f"jobs/{run['id']}")
     assert (ended.status_code, ended.json()["state"]) == (200, "cancelled")
@@ -263,7 +265,7 @@ async def test_streams_end_with_the_service(office: Office) -> None:
 
 
 async def send_events(app: DataApi, path: bytes) -> list[bytes]:
-    """Follow a run for as long as it is told of."""
+    """Follow a run for as long as it sends events."""
     body = bytearray()
 
     async def receive() -> dict[str, Any]:
@@ -308,7 +310,7 @@ async def test_without_a_worker_jobs_are_refused(
 
 
 async def test_the_service_never_imports_spark(
-    mediator: Service, furnished: tuple[Service, str]
+    mediator: Service, prepared: tuple[Service, str]
 ) -> None:
     """In a process of its own, for this one may have imported it."""
     await mediator.mediator.workers.heartbeat("test", None)
@@ -321,7 +323,7 @@ from tests.process.operation.asgi_driver import send_raw
 async def main():
     container = await build(HttpSettings(), MediatorSettings(relays="here"))
     body = b'{{"kind":"example.count","spec":{{"records":{{"class":"people"}},"field":"city"}}}}'
-    answer = await send_raw(container.data._data, "POST", b"/v1/{furnished[1]}/jobs", pieces=[body],
+    answer = await send_raw(container.data._data, "POST", b"/v1/{prepared[1]}/jobs", pieces=[body],
         headers=[(b"content-type", b"application/json")])
     assert answer.status == 202, answer
     path = answer.headers["location"].encode()

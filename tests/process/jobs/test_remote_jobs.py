@@ -1,6 +1,6 @@
 """`portolan job submit`, `show`, `list`, `cancel`, `resume` against a service that runs.
 
-The worker's part is played by the test, so that no Spark is needed.
+The test acts as the worker, so that no Spark is needed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Result(NamedTuple):
 
 @dataclass
 class Counter:
-    """Where people stand who use the command line, and what is behind it."""
+    """The directory where the command line runs, and the service behind it."""
 
     service: ServiceProcess
     queue: RunQueue
@@ -68,14 +68,14 @@ class Counter:
             env={**os.environ, "COLUMNS": "200"},
         )
         try:
-            out, told = await process.communicate()
+            out, err = await process.communicate()
         finally:
             if process.returncode is None:
                 process.kill()
         assert process.returncode is not None
-        return Result(process.returncode, out.decode(), told.decode())
+        return Result(process.returncode, out.decode(), err.decode())
 
-    async def told(self, *words: str) -> dict[str, Any]:
+    async def printed(self, *words: str) -> dict[str, Any]:
         """Call it, and return the run that it prints."""
         result = await self.call(*words)
         assert result.exit_code == 0, result
@@ -144,12 +144,12 @@ async def counter(plant: Plant, tmp_path: Path) -> Counter:
 async def test_a_run_by_the_command_line(counter: Counter) -> None:
     """From its submission to its result; cancelled and resumed on the way."""
     spec = str(counter.spec)
-    run = await counter.told("submit", spec)
+    run = await counter.printed("submit", spec)
     assert (run["state"], run["job"]) == ("queued", JOB)
-    assert (await counter.told("cancel", run["id"]))["state"] == "cancelled"
+    assert (await counter.printed("cancel", run["id"]))["state"] == "cancelled"
     cancelled = await counter.call("show", run["id"], "--wait")
     assert cancelled.exit_code == 130
-    assert (await counter.told("resume", run["id"]))["state"] == "queued"
+    assert (await counter.printed("resume", run["id"]))["state"] == "queued"
     out = counter.scratch / "result.csv"
     waiting = asyncio.create_task(counter.call("show", run["id"], "--out", str(out)))
     await counter.finish(await counter.take())
@@ -161,7 +161,7 @@ async def test_a_run_by_the_command_line(counter: Counter) -> None:
     assert [line.split()[:2] for line in listed.stdout.splitlines()] == [[run["id"], "done"]]
 
 
-async def test_waiting_for_what_was_submitted(counter: Counter) -> None:
+async def test_submit_waits_for_the_result(counter: Counter) -> None:
     out = counter.scratch / "result.json"
     waiting = asyncio.create_task(
         counter.call("submit", str(counter.spec), "--wait", "--out", str(out))
@@ -181,7 +181,7 @@ async def test_waiting_for_what_was_submitted(counter: Counter) -> None:
     assert "The run failed: The disk is full." in waited.stderr
 
 
-async def test_what_is_refused(counter: Counter) -> None:
+async def test_refused_submissions_are_reported(counter: Counter) -> None:
     refused = await counter.call("submit", str(counter.spec), database="nowhere")
     assert refused.exit_code == 1
     assert "That was not done:" in refused.stderr

@@ -1,4 +1,4 @@
-"""What a run and the change feed show, and to whom: by the rights to the classes, at that time."""
+"""What a run and the change feed show: by the caller's rights to the classes at that time."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def new_database(running: Guarded, classes: dict[str, Any]) -> str:
     return database
 
 
-ASKED: Final[list[tuple[str, str, dict[str, str]]]] = [
+ROUTES: Final[list[tuple[str, str, dict[str, str]]]] = [
     ("GET", "", {}),
     ("GET", "", EVENTS),
     ("GET", "/results", {}),
@@ -87,13 +87,13 @@ ASKED: Final[list[tuple[str, str, dict[str, str]]]] = [
 async def refused_everywhere(
     running: Guarded, run: str, headers: dict[str, str], scope: str
 ) -> None:
-    for method, path, more in ASKED:
+    for method, path, more in ROUTES:
         answer = await running.data.request(method, run + path, headers={**headers, **more})
         assert (answer.status_code, answer.json()["scope"]) == (403, scope), (method, path)
         assert VALUE not in answer.text
 
 
-async def test_a_run_is_for_those_who_may_read_what_it_reads(running: Guarded) -> None:
+async def test_a_run_requires_read_access_to_its_classes(running: Guarded) -> None:
     run = await submitted(running, running.database, job("secrets"))
     may_not = bearer(await running.key("jobs", f"write:{running.database}/notes"))
     await refused_everywhere(running, run, may_not, "read")
@@ -107,7 +107,7 @@ async def test_a_run_is_for_those_who_may_read_what_it_reads(running: Guarded) -
     await running.data.delete(run, headers=may)
 
 
-async def test_who_may_not_write_into_its_class_neither_cancels_nor_resumes_a_run(
+async def test_cancelling_and_resuming_require_write_access_to_the_class(
     running: Guarded,
 ) -> None:
     database = await new_database(running, {**CLASSES, "counts": COUNTS})
@@ -146,8 +146,8 @@ async def take_owner_field(running: Guarded, database: str) -> None:
     await set_classes(running, database, {**CLASSES, "drafts": {"fields": OWNED["fields"]}})
 
 
-async def make_anew(running: Guarded, database: str) -> None:
-    """Drop the class of drafts, and make another one of its name, without owners."""
+async def recreate(running: Guarded, database: str) -> None:
+    """Drop the class of drafts, and create another one of its name, without owners."""
     await set_classes(running, database, CLASSES)
     await take_owner_field(running, database)
 
@@ -155,7 +155,7 @@ async def make_anew(running: Guarded, database: str) -> None:
 Taken: TypeAlias = Callable[[Guarded, str], Awaitable[None]]
 
 
-@pytest.fixture(params=[take_owner_field, make_anew])
+@pytest.fixture(params=[take_owner_field, recreate])
 def taken(request: pytest.FixtureRequest) -> Taken:
     """Return what leaves a class without owners."""
     found: Taken = request.param
@@ -185,8 +185,8 @@ async def test_the_key_of_a_job_shows_no_run_from_when_its_class_had_owners(
     tenancy, key = running.container.mediator.tenancy, {"idempotency-key": unique("key")}
 
     async def submit(*grants: str) -> int:
-        made = await tenancy.create_key(running.owner, "ada", grants)
-        headers = {**bearer(made["key"]), **key}
+        created = await tenancy.create_key(running.owner, "ada", grants)
+        headers = {**bearer(created["key"]), **key}
         path = f"/v1/{database}/jobs"
         return (await running.data.post(path, json=job("drafts"), headers=headers)).status_code
 
@@ -247,18 +247,18 @@ async def test_following_a_run_ends_when_it_may_not_be_shown_any_more(running: G
         cancelled = await running.data.delete(run, headers=await operate(running))
         assert cancelled.status_code == 200
 
-    told = await streamed(running, run, reader, give_owners)
-    assert b'"queued"' in told
-    assert b'"cancelled"' not in told
+    body = await streamed(running, run, reader, give_owners)
+    assert b'"queued"' in body
+    assert b'"cancelled"' not in body
 
 
-async def test_a_key_of_a_job_is_its_senders(running: Guarded) -> None:
+async def test_idempotency_keys_of_jobs_are_separate_for_each_sender(running: Guarded) -> None:
     tenancy = running.container.mediator.tenancy
     path, key = f"/v1/{running.database}/jobs", {"idempotency-key": unique("key")}
     runs: dict[str, set[str]] = {}
     for subject in ("ada", "bob"):
-        made = await tenancy.create_key(running.owner, subject, ["jobs", "read"])
-        headers = {**bearer(made["key"]), **key}
+        created = await tenancy.create_key(running.owner, subject, ["jobs", "read"])
+        headers = {**bearer(created["key"]), **key}
         for _ in range(2):
             answer = await running.data.post(path, json=job("notes"), headers=headers)
             assert answer.status_code == 202, answer.text
@@ -276,11 +276,11 @@ async def changes(running: Guarded, database: str, headers: dict[str, str]) -> h
     return await running.data.get(f"/v1/{database}/changes?after=beginning", headers=headers)
 
 
-async def until_told(running: Guarded, database: str, text: str, headers: dict[str, str]) -> str:
-    async def told() -> bool:
+async def until_relayed(running: Guarded, database: str, text: str, headers: dict[str, str]) -> str:
+    async def is_relayed() -> bool:
         return text in (await changes(running, database, headers)).text
 
-    await eventually(told)
+    await eventually(is_relayed)
     return (await changes(running, database, headers)).text
 
 
@@ -298,10 +298,10 @@ async def test_changes_of_a_class_that_is_gone_are_for_its_administrators(
     await set_classes(running, database, CLASSES)
     note = f"/v1/{database}/notes/after"
     await running.data.put(note, json={"title": "known-to-readers"}, headers=operator)
-    assert VALUE in await until_told(running, database, "known-to-readers", operator)
-    told = await until_told(running, database, "known-to-readers", reader)
-    assert VALUE not in told
-    assert '"drafts"' not in told
+    assert VALUE in await until_relayed(running, database, "known-to-readers", operator)
+    shown = await until_relayed(running, database, "known-to-readers", reader)
+    assert VALUE not in shown
+    assert '"drafts"' not in shown
     of_it = bearer(await running.key(f"read:{database}", f"admin:{database}/drafts"))
     assert VALUE in (await changes(running, database, of_it)).text
 
@@ -318,16 +318,16 @@ async def test_changes_from_when_a_class_had_owners_stay_for_its_administrators(
     assert (await running.data.delete(draft, headers=operator)).status_code == 204
     monkeypatch.setattr(former_owners, "CLOCKS_DIFFER", LONG)
     await taken(running, database)
-    await until_told(running, database, VALUE, operator)
+    await until_relayed(running, database, VALUE, operator)
     refused = await changes(running, database, reader)
     assert (refused.status_code, refused.json()["scope"]) == (403, "admin")
     # The rest goes by one clock: that of the machine that the test and the servers run on.
     monkeypatch.setattr(former_owners, "CLOCKS_DIFFER", timedelta(0))
     body["title"] = "known-to-readers"
     assert (await running.data.put(draft, json=body, headers=operator)).status_code == 201
-    told = await until_told(running, database, "known-to-readers", reader)
-    assert VALUE not in told
-    assert VALUE in await until_told(running, database, "known-to-readers", operator)
+    shown = await until_relayed(running, database, "known-to-readers", reader)
+    assert VALUE not in shown
+    assert VALUE in await until_relayed(running, database, "known-to-readers", operator)
 
 
 async def test_another_replica_knows_until_when_a_class_had_owners(
@@ -343,7 +343,7 @@ async def test_another_replica_knows_until_when_a_class_had_owners(
         assert (await changes(other, database, reader)).status_code == 403
 
 
-async def test_changes_of_a_class_that_another_replica_has_just_made_are_shown(
+async def test_changes_of_a_class_just_created_by_another_replica_are_shown(
     running: Guarded, shared_service: Replica
 ) -> None:
     database = await new_database(running, CLASSES)
@@ -351,11 +351,11 @@ async def test_changes_of_a_class_that_another_replica_has_just_made_are_shown(
     async with shared_service() as other:
         relays = other.container.mediator.changes.logs
         assert relays is not None
-        await other.container.mediator.scheduler.stop()  # it hears of no schema by itself,
+        await other.container.mediator.scheduler.stop()  # it learns of no schema by itself,
         await relays.close()  # nor by a change that it relays
         await set_classes(running, database, {**CLASSES, "fresh": {"fields": FIELDS}})
         written = f"/v1/{database}/fresh/one"
         await running.data.put(written, json={"title": VALUE}, headers=await operate(running))
-        await until_told(running, database, VALUE, reader)
+        await until_relayed(running, database, VALUE, reader)
         assert "fresh" not in other.container.mediator.data.model.databases[database].classes
         assert VALUE in (await changes(other, database, reader)).text

@@ -1,4 +1,4 @@
-"""Runs in the catalogue: a queue of which nobody gets what another has, on a real PostgreSQL."""
+"""Runs in the catalogue: a queue that gives each run to one worker, on a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_runs_are_taken_in_order_and_each_once(catalogue: RunCatalogue) ->
     assert [run.id for run in rest if run] == submitted[-len([r for r in rest if r]) :]
 
 
-async def test_a_worker_that_says_nothing_loses_its_run(catalogue: RunCatalogue) -> None:
+async def test_a_worker_without_heartbeats_loses_its_run(catalogue: RunCatalogue) -> None:
     run = await catalogue.submit()
     first = await catalogue.take()
     assert await catalogue.queue.take(LEASE_S) is None
@@ -89,7 +89,7 @@ async def test_a_worker_that_says_nothing_loses_its_run(catalogue: RunCatalogue)
     assert (await catalogue.find(run.id)).outcome == {"rows": 2}
 
 
-async def test_a_worker_that_is_heard_in_time_keeps_its_run(catalogue: RunCatalogue) -> None:
+async def test_a_worker_whose_heartbeat_is_in_time_keeps_its_run(catalogue: RunCatalogue) -> None:
     run = await catalogue.submit()
     taken = await catalogue.take()
     await catalogue.let_lease_pass(run.id)
@@ -122,7 +122,7 @@ async def test_a_run_that_kills_its_workers_fails(catalogue: RunCatalogue) -> No
 
 
 async def test_a_run_that_kills_the_spark_of_its_workers_fails(catalogue: RunCatalogue) -> None:
-    """They live and leave it, each at once: nobody waits for a lease."""
+    """The workers release it, all at once: none waits for a lease."""
     run = await catalogue.submit()
     for attempt in range(1, 4):
         taken = await catalogue.take()
@@ -135,7 +135,7 @@ async def test_a_run_that_kills_the_spark_of_its_workers_fails(catalogue: RunCat
     assert "rows" not in failed.outcome
 
 
-async def test_a_run_that_is_given_back_is_no_death(catalogue: RunCatalogue) -> None:
+async def test_a_released_run_is_not_counted_as_a_failure(catalogue: RunCatalogue) -> None:
     run = await catalogue.submit()
     for _ in range(5):
         await catalogue.queue.release(await catalogue.take())
@@ -198,7 +198,9 @@ async def test_a_key_makes_one_run(catalogue: RunCatalogue) -> None:
     assert (await catalogue.submit("l", "print")).id != runs[0].id
 
 
-async def test_a_queue_has_an_end(catalogue: RunCatalogue, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_queued_runs_is_bounded(
+    catalogue: RunCatalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("mediator.catalogue.runs.MOST_QUEUED", 2)
     first = await catalogue.submit("k", "print")
     await catalogue.submit()
@@ -247,7 +249,7 @@ async def test_runs_are_forgotten_when_they_are_old(catalogue: RunCatalogue) -> 
     assert (await catalogue.find(waiting.id)).state == "queued"
 
 
-async def test_who_works(catalogue: RunCatalogue) -> None:
+async def test_workers_are_counted_by_their_heartbeats(catalogue: RunCatalogue) -> None:
     assert (await catalogue.workers.seen(60)).working == 0
     await catalogue.workers.heartbeat("a", None)
     await catalogue.workers.heartbeat("b", "no Java")

@@ -16,7 +16,7 @@ from app.api.router import DataApi
 from mediator.archive.backup import ArchiveProgress, Backup
 from mediator.archive.files import Manifest
 from mediator.archive.restore import Restoration, Restored
-from mediator.data_plane.walking import pages
+from mediator.data_plane.port import pages
 from mediator.model.operations import Outcome, Put
 from tests.process.service import (
     Service,
@@ -75,8 +75,8 @@ async def filled(of: Service, count: int = 30) -> str:
     values: list[dict[str, Any]] = [
         {"title": id_, "hits": len(id_), "tags": ["a", "é"]} for id_ in ids
     ]
-    told = zip(ids, values, strict=True)
-    puts = [Put(database, "things", id_, unique("op"), values=each) for id_, each in told]
+    pairs = zip(ids, values, strict=True)
+    puts = [Put(database, "things", id_, unique("op"), values=each) for id_, each in pairs]
     assert all(isinstance(o, Outcome) for o in await of.mediator.data.batch(puts))
     return database
 
@@ -100,4 +100,4 @@ async def tags_of(http: httpx.AsyncClient, id_: str) -> dict[str, str]:
 
 
 def values_of(objects: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    return {id_: told["values"] for id_, told in objects.items()}
+    return {id_: each["values"] for id_, each in objects.items()}

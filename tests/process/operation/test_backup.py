@@ -35,11 +35,11 @@ async def write_on(
     of: Service, database: str, own: str, states: States, end: asyncio.Event
 ) -> None:
     """Write objects of one's own, some of which come and go, and note each state there was."""
-    turn = 0
+    step = 0
     while not end.is_set():
-        turn += 1
-        id_, values = f"t{own}{turn % 40:03}", {"title": own, "hits": turn, "tags": [own]}
-        if turn % 7 == 0:
+        step += 1
+        id_, values = f"t{own}{step % 40:03}", {"title": own, "hits": step, "tags": [own]}
+        if step % 7 == 0:
             gone = Delete(database, "things", id_, unique("op"))
             with suppress(NotFound):
                 await of.mediator.data.write(gone)
@@ -48,7 +48,7 @@ async def write_on(
             states[id_, group][version or 0] = values
 
 
-async def test_what_was_saved_in_use_is_restored_elsewhere(
+async def test_a_backup_taken_under_writes_is_restored_elsewhere(
     mediator: Service, installation: Start, tmp_path: Path
 ) -> None:
     target = await installation()
@@ -67,11 +67,11 @@ async def test_what_was_saved_in_use_is_restored_elsewhere(
     assert manifest.databases[database].classes["things"].lines == len(saved) >= 500
     groups = mediator.mediator.data.model.databases[database].classes["things"].groups
     for id_, line in saved.items():
-        assert line["versions"].keys() == groups.keys(), "an object lacks a part"
+        assert line["versions"].keys() == groups.keys(), "an object lacks a cache group"
         for group, version in line["versions"].items():
             then = states[id_, group][version]
-            told = {name: line["values"].get(name) for name in groups[group]}
-            assert told == {name: then.get(name) for name in groups[group]}
+            stored = {name: line["values"].get(name) for name in groups[group]}
+            assert stored == {name: then.get(name) for name in groups[group]}
     report = await restore(target, tmp_path / "b")
     assert (report.created, report.put, report.deleted) == ([database], len(saved), 0)
     found = await held(target, database, "things")
@@ -80,7 +80,7 @@ async def test_what_was_saved_in_use_is_restored_elsewhere(
         assert all(found[id_]["versions"][g] > v for g, v in line["versions"].items())
 
 
-async def test_a_database_that_is_there_becomes_what_was_saved(
+async def test_restoring_over_a_database_replaces_its_objects(
     installation: Start, tmp_path: Path
 ) -> None:
     own = await installation()
@@ -124,7 +124,7 @@ async def test_a_tag_from_before_matches_nothing_afterwards(
         await restore(own, tmp_path / "b", force=not emptied)
         assert (await http.get("lost")).status_code == 404
         await http.put("lost", json={"title": "something else", "hits": 1})
-        for path, tag in [pair for told in (*tags.values(), changed) for pair in told.items()]:
+        for path, tag in [pair for each in (*tags.values(), changed) for pair in each.items()]:
             seen = await http.get(path, headers={"if-none-match": tag})
             assert seen.status_code == 200, f"{path}: {tag}"
             conditional = {"if-match": tag, **MERGE}
@@ -132,7 +132,7 @@ async def test_a_tag_from_before_matches_nothing_afterwards(
             assert written.status_code == 412, f"{path}: {tag}"
 
 
-async def test_classes_that_ask_for_if_match_and_values_of_all_kinds(
+async def test_classes_that_require_if_match_and_all_types_are_restored(
     installation: Start, tmp_path: Path
 ) -> None:
     own = await installation()

@@ -47,7 +47,7 @@ from tests.process.service import (
 
 LEFT = (
     tables.databases,  # by their schemas
-    tables.systems,  # how to reach them is the settings' to say
+    tables.systems,  # how to reach them is in the settings
     tables.dropped_databases,  # nothing of them is left where it is restored
     tables.epoch,
     tables.schema_changes,
@@ -55,7 +55,7 @@ LEFT = (
     tables.transactions,  # resolved, or not in the backup
     tables.revisions,
     tables.violations,
-    tables.proposals,  # what scores say there is found out anew
+    tables.proposals,  # scores are computed again there
     tables.replicas,
     tables.workers,
 )
@@ -85,12 +85,12 @@ async def test_rows_of_the_catalogue_come_back_once(
                 id_, (club, club_id), {"kind": "k"}, dry_run=False, key=None, fingerprint=None
             )
         await runs.cancel(club_id, ids[0])
-        told = await CatalogueRows(saved).read()
-        assert [row["row"]["id"] for row in told if row["table"] == "runs"] == [ids[0]]
+        entries = await CatalogueRows(saved).read()
+        assert [row["row"]["id"] for row in entries if row["table"] == "runs"] == [ids[0]]
         rows = CatalogueRows(filled)
-        told = orjson.loads(orjson.dumps([*told, {"table": "later", "row": {}}]))
+        entries = orjson.loads(orjson.dumps([*entries, {"table": "later", "row": {}}]))
         here = {club: "club_2"}
-        assert [await rows.add(told, here), await rows.add(told, here)] == [2, 0]
+        assert [await rows.add(entries, here), await rows.add(entries, here)] == [2, 0]
     assert await target.mediator.registrations.secret("cursors", "other") == secret == "first"
     restored = await target.mediator.runs.find("club_2", ids[0])
     saved_run = await source.mediator.runs.find(club_id, ids[0])
@@ -99,14 +99,14 @@ async def test_rows_of_the_catalogue_come_back_once(
 
 @pytest.fixture
 async def caches(redis_config: SystemConfig) -> AsyncIterator[Caches]:
-    made = make_caches(CacheSettings(sketch="redis", cache_longest_s=60.0), redis_config.url)
-    assert made is not None
-    yield made
-    await made.stop()
-    await made.close()
+    opened = make_caches(CacheSettings(sketch="redis", cache_longest_s=60.0), redis_config.url)
+    assert opened is not None
+    yield opened
+    await opened.stop()
+    await opened.close()
 
 
-async def test_no_copy_from_before_is_taken_for_fresh(
+async def test_no_copy_from_before_a_restoration_is_fresh(
     installation: Start,
     caches: Caches,
     redis_config: SystemConfig,
@@ -115,21 +115,21 @@ async def test_no_copy_from_before_is_taken_for_fresh(
     own = await installation(guard=caches.guard, coordination_url=redis_config.url)
     caches.start(own.mediator.orphan_resolver, lambda: own.mediator.data.model)
     database = await own.put_schema({"things": SPREAD})
-    part = Partition(database, "things")
-    await caches.sketch.create(part)
+    partition = Partition(database, "things")
+    await caches.sketch.create(partition)
     await put(own, database, "kept", title="first")
     await back_up(own, tmp_path / "b", database)
     await put(own, database, "kept", title="second")
     await put(own, database, "newer", title="written after the backup")
     keys = [str(CacheKey("things", id_, "main")) for id_ in ("kept", "newer")]
-    await caches.leases.release(part, keys)
+    await caches.leases.release(partition, keys)
     for key in keys:
-        assert (await caches.sketch.report_read(part, [key], 60.0)).ttl_us > 0
-    filter_ = await caches.sketch.snapshot([part])
+        assert (await caches.sketch.report_read(partition, [key], 60.0)).ttl_us > 0
+    filter_ = await caches.sketch.snapshot([partition])
     assert own.mediator.changes.subscriptions is not None
     database_id = own.mediator.data.model.databases[database].id
     position = await own.mediator.changes.subscriptions.now(database_id)
-    # The systems come back without what they had: nobody is told of that.
+    # The systems come back without their data: no process is notified of that.
     route = own.mediator.data.model.databases[database].classes["things"]
     for fragment in route.fragments:
         store = own.mediator.systems.get(fragment.system).store
@@ -137,12 +137,12 @@ async def test_no_copy_from_before_is_taken_for_fresh(
         await store.write(
             [Write(fragment, id_, kind, unique("op"), groups) for id_ in ("kept", "newer")]
         )
-    assert not (await caches.sketch.snapshot([part])).revalidate_all
+    assert not (await caches.sketch.snapshot([partition])).revalidate_all
     await restore(own, tmp_path / "b", force=True)
-    now = await caches.sketch.snapshot([part])
+    now = await caches.sketch.snapshot([partition])
     assert now.generation != filter_.generation
     assert now.revalidate_all, "a copy of what is no more is taken for fresh"
-    assert (await caches.sketch.report_read(part, [keys[0]], 60.0)).ttl_us == 0
+    assert (await caches.sketch.report_read(partition, [keys[0]], 60.0)).ttl_us == 0
     with pytest.raises(PositionGone):
         await own.mediator.changes.subscriptions.open(database_id, position)
     old = Manifest.from_json((tmp_path / "b" / MANIFEST).read_bytes()).databases[database].position
@@ -155,8 +155,8 @@ async def test_no_copy_from_before_is_taken_for_fresh(
 
 
 def command(of: Service, *words: str) -> Awaitable[asyncio.subprocess.Process]:
-    told = ("name", "kind", "url", "namespace", "deadline_s")
-    systems = [{name: getattr(c, name) for name in told} for c in of.configs.values()]
+    names = ("name", "kind", "url", "namespace", "deadline_s")
+    systems = [{name: getattr(c, name) for name in names} for c in of.configs.values()]
     settings = {
         "PORTOLAN_CATALOGUE_URL": of.catalogue_url,
         "PORTOLAN_SYSTEMS": orjson.dumps(systems).decode(),
@@ -177,16 +177,16 @@ async def done(of: Service, *words: str) -> str:
     return output
 
 
-async def test_a_backup_that_is_killed_is_none(mediator: Service, tmp_path: Path) -> None:
+async def test_a_killed_backup_cannot_be_restored(mediator: Service, tmp_path: Path) -> None:
     own = mediator
     database = await filled(own, 600)
     directory = tmp_path / "b"
     process = await command(own, "backup", str(directory), "--database", database)
 
-    async def begun() -> bool:
+    async def is_started() -> bool:
         return await asyncio.to_thread((directory / database / "things.ndjson.gz").exists)
 
-    await eventually(begun)
+    await eventually(is_started)
     process.kill()
     await process.communicate()
     if not (directory / MANIFEST).exists():  # it may have been faster than the signal
@@ -197,7 +197,7 @@ async def test_a_backup_that_is_killed_is_none(mediator: Service, tmp_path: Path
     )
 
 
-async def test_a_restoration_that_is_killed_is_begun_again(
+async def test_a_killed_restoration_can_be_repeated(
     mediator: Service, installation: Start, tmp_path: Path
 ) -> None:
     source, target = mediator, await installation()

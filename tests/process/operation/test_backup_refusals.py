@@ -67,16 +67,16 @@ async def test_a_damaged_backup_is_refused_before_anything_is_done(
     assert await own.mediator.control.databases() == []
 
 
-async def test_a_manifest_may_not_lead_elsewhere(saved: tuple[Service, Path, str]) -> None:
+async def test_a_manifest_with_a_path_outside_is_refused(saved: tuple[Service, Path, str]) -> None:
     _, directory, database = saved
     manifest = Manifest.from_json((directory / MANIFEST).read_bytes())
-    part = manifest.databases[database]
-    elsewhere = replace(manifest, databases={"../../etc": part}).to_json()
+    entry = manifest.databases[database]
+    elsewhere = replace(manifest, databases={"../../etc": entry}).to_json()
     with pytest.raises(ArchiveInvalid):
         Manifest.from_json(elsewhere)
 
 
-async def test_secrets_are_nobody_elses_to_read(saved: tuple[Service, Path, str]) -> None:
+async def test_backups_are_readable_by_their_owner_only(saved: tuple[Service, Path, str]) -> None:
     _, directory, _ = saved
     files = [path for path in directory.rglob("*") if path.is_file()]
     assert len(files) == 3
@@ -85,7 +85,7 @@ async def test_secrets_are_nobody_elses_to_read(saved: tuple[Service, Path, str]
     assert b"://" not in whole
 
 
-async def test_a_directory_with_something_in_it_is_no_place(
+async def test_a_backup_into_a_directory_that_is_not_empty_is_refused(
     saved: tuple[Service, Path, str],
 ) -> None:
     own, directory, _ = saved
@@ -95,7 +95,7 @@ async def test_a_directory_with_something_in_it_is_no_place(
     assert (directory / MANIFEST).read_bytes() == before
 
 
-async def test_what_is_not_there_is_neither_saved_nor_restored(
+async def test_a_missing_database_is_neither_saved_nor_restored(
     saved: tuple[Service, Path, str], tmp_path: Path
 ) -> None:
     own, directory, _ = saved
@@ -123,7 +123,7 @@ async def test_a_schema_that_is_set_meanwhile_ends_the_backup(
     control = own.mediator.control
     setting: list[asyncio.Task[Any]] = []
 
-    def tell(_: ArchiveProgress) -> None:
+    def on_progress(_: ArchiveProgress) -> None:
         fields = {**SPREAD["fields"], "more": field_on("postgres")}
         document = {"classes": {"things": {"fields": fields}}}
         setting.append(asyncio.create_task(control.set_schema(database, document)))
@@ -137,11 +137,11 @@ async def test_a_schema_that_is_set_meanwhile_ends_the_backup(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CatalogueRows, "read", read)
         with pytest.raises(Conflict, match="A schema was set"):
-            await Backup(own.mediator.installation, tell).write(tmp_path / "b")
+            await Backup(own.mediator.installation, on_progress).write(tmp_path / "b")
     assert not (tmp_path / "b" / MANIFEST).exists()
 
 
-async def test_what_operators_declared_is_restored_with_what_asks_for_it(
+async def test_declared_capabilities_are_restored_with_the_schema(
     installation: Start, tmp_path: Path
 ) -> None:
     source, target = await installation(), await installation()
@@ -168,7 +168,7 @@ async def test_nothing_is_restored_if_something_cannot_be_placed(
     bound = {"type": "string", "annotations": [{"require": "elasticity"}]}
     await source.put_schema({"bound": {"fields": {"title": bound}}})
     await back_up(source, tmp_path / "b")
-    manifest = replace(read_manifest(tmp_path / "b"), systems={})  # nobody has declared anything
+    manifest = replace(read_manifest(tmp_path / "b"), systems={})  # no declarations
     (tmp_path / "b" / MANIFEST).unlink()
     write_manifest(tmp_path / "b", manifest)
     for dry_run in (True, False):

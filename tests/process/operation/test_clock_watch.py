@@ -10,7 +10,7 @@ from mediator.base.errors import Unavailable
 from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
 from sketch.protocol.bounds import lifetime_us
-from sketch.protocol.port import Partition, SketchLimits, SketchUnavailable, Snapshot
+from sketch.protocol.port import FilterSnapshot, Partition, SketchLimits, SketchUnavailable
 from tests.process.sketch.sketches import has
 
 PARTITION = Partition("shop", "articles")
@@ -54,7 +54,7 @@ class World:
             await self.watch.look()
 
     async def covers(self) -> bool:
-        """Whether the filter makes a reader ask again for the key."""
+        """Whether the filter makes a reader revalidate the key."""
         return has(await self.sketch.snapshot([PARTITION]), KEY)
 
 
@@ -63,7 +63,7 @@ async def world() -> World:
     world = World()
     await world.sketch.create(PARTITION)
     await world.watch.look()
-    # A partition that was not fresh says that everything is to be asked for again, for as long as
+    # A partition that was not fresh has all copies revalidated, for as long as
     # this.
     await world.pass_by(lifetime_us(LIMITS) / 1_000_000 + 1)
     assert not await world.covers()
@@ -78,18 +78,18 @@ async def test_a_copy_that_outlives_a_clock_that_is_set_is_revalidated(world: Wo
     await world.sketch.begin(PARTITION, [KEY], "token")
     await world.sketch.end(PARTITION, "token", {KEY: 1})
     await world.pass_by(50.0)
-    assert await world.covers(), "the copy is alive, and older than the write"
+    assert await world.covers(), "the copy is fresh, and older than the write"
     assert world.renewed == 1
 
 
-async def test_a_clock_that_goes_or_is_set_back_begins_nothing_anew(world: World) -> None:
+async def test_a_clock_set_back_renews_no_partition(world: World) -> None:
     await world.pass_by(3600.0)
     world.set_us -= 60 * 1_000_000
     await world.pass_by(3600.0)
     assert world.renewed == 0
 
 
-async def test_a_part_that_could_not_be_begun_anew_is_still_due(world: World) -> None:
+async def test_a_partition_whose_renewal_failed_is_still_due(world: World) -> None:
     world.set_us += 60 * 1_000_000
     world.away = True
     for _ in range(2):
@@ -103,7 +103,7 @@ async def test_a_part_that_could_not_be_begun_anew_is_still_due(world: World) ->
 async def test_a_sketch_that_does_not_answer_is_looked_at_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(partitions: object) -> Snapshot:
+    async def away(partitions: object) -> FilterSnapshot:
         raise SketchUnavailable("away")
 
     with monkeypatch.context() as patched:
@@ -115,7 +115,7 @@ async def test_a_sketch_that_does_not_answer_is_looked_at_again(
     assert world.renewed == 1
 
 
-async def test_it_shows_at_least_what_it_has_shown_and_what_has_passed_since(world: World) -> None:
+async def test_the_earliest_time_advances_with_elapsed_time(world: World) -> None:
     shown = world.watch.earliest_us()
     assert shown is not None
     world.clock.at += 1.0
@@ -125,7 +125,7 @@ async def test_it_shows_at_least_what_it_has_shown_and_what_has_passed_since(wor
     assert later > shown
 
 
-async def test_what_it_shows_is_unknown_before_the_first_look_and_long_after_the_last(
+async def test_the_earliest_time_is_unknown_without_a_recent_reading(
     world: World,
 ) -> None:
     assert (

@@ -26,11 +26,11 @@ UPDATE = {"content-type": "application/vnd.portolan.update+json"}
 
 @dataclass
 class Demo:
-    """A demo that has told its story and is still up."""
+    """A demo that has printed everything and is still up."""
 
     process: Process
     directory: Path
-    told: str
+    output: str
 
     @property
     def data(self) -> str:
@@ -41,8 +41,8 @@ class Demo:
         return self._address("Admin API")
 
     def _address(self, of: str) -> str:
-        found = re.search(rf"{of} +(http://\S+/v1/)", self.told)
-        assert found, self.told
+        found = re.search(rf"{of} +(http://\S+/v1/)", self.output)
+        assert found, self.output
         return found[1]
 
 
@@ -54,14 +54,14 @@ async def started(directory: Path, *options: str) -> Process:
     )
 
 
-async def told_until(process: Process, end: str) -> str:
+async def output_until(process: Process, end: str) -> str:
     assert process.stdout is not None
-    told = ""
-    while end not in told:
+    output = ""
+    while end not in output:
         line = await process.stdout.readline()
-        assert line, told
-        told += line.decode()
-    return told
+        assert line, output
+        output += line.decode()
+    return output
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ async def demo() -> AsyncIterator[Demo]:
     directory = Path(tempfile.mkdtemp(prefix="portolan-demo-"))
     process = await started(directory)
     try:
-        yield Demo(process, directory, await told_until(process, "until Ctrl-C"))
+        yield Demo(process, directory, await output_until(process, "until Ctrl-C"))
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGINT)
@@ -77,16 +77,16 @@ async def demo() -> AsyncIterator[Demo]:
         shutil.rmtree(directory)
 
 
-async def test_it_shows_systems_placements_and_throughput(demo: Demo) -> None:
+async def test_the_demo_prints_systems_placements_and_throughput(demo: Demo) -> None:
     titles = ["Systems, as probed", "Placements of the newspaper", "Throughput, measured here"]
-    assert [title for title in titles if title not in demo.told] == []
-    assert re.search(r"articles: hits +│ \w+ +│ \d\.\d+ │", demo.told), demo.told
-    throughput = demo.told.partition(titles[-1])[2]  # sentences above hold figures, too
+    assert [title for title in titles if title not in demo.output] == []
+    assert re.search(r"articles: hits +│ \w+ +│ \d\.\d+ │", demo.output), demo.output
+    throughput = demo.output.partition(titles[-1])[2]  # sentences above hold figures, too
     assert len(re.findall(r"\d\.\d\d │\n", throughput)) == 3, "a ratio for each work"
-    assert demo.told.count("curl ") == 3
+    assert demo.output.count("curl ") == 3
 
 
-async def test_its_addresses_answer_with_what_was_loaded(demo: Demo) -> None:
+async def test_the_demo_serves_its_data(demo: Demo) -> None:
     async with httpx.AsyncClient(base_url=f"{demo.data}news/") as client:
         ranking = {"order": "-hits", "limit": "10", "fields": "hits,title"}
         top = (await client.get("articles", params=ranking)).json()["items"]
@@ -101,7 +101,7 @@ async def test_its_addresses_answer_with_what_was_loaded(demo: Demo) -> None:
 
 
 async def test_nothing_in_the_example_is_tied_to_a_system(demo: Demo) -> None:
-    """What the operator says of a system changes the advice, and a schema set afterwards."""
+    """Metrics that the operator states change the advice, and a schema set afterwards."""
     async with httpx.AsyncClient(base_url=demo.admin, timeout=60) as client:
         explained = (await client.get("placements/news/articles/hits")).json()
         winner, other = explained["system"], explained["margin"]["runner_up"]
@@ -119,7 +119,7 @@ async def test_nothing_in_the_example_is_tied_to_a_system(demo: Demo) -> None:
             await client.delete("schemas/news_later")
 
 
-async def test_another_declaration_places_the_people_elsewhere(demo: Demo) -> None:
+async def test_another_declaration_moves_the_people(demo: Demo) -> None:
     async with httpx.AsyncClient(base_url=demo.admin, timeout=60) as client:
         systems = {item["name"]: item for item in (await client.get("systems")).json()["items"]}
         words = {name: item["declared"] for name, item in systems.items()}
@@ -136,7 +136,7 @@ async def test_another_declaration_places_the_people_elsewhere(demo: Demo) -> No
                 await client.patch(f"systems/{name}", json={"declared": words[name]})
 
 
-async def test_ctrl_c_ends_it_and_it_can_be_run_again(demo: Demo) -> None:
+async def test_the_demo_ends_on_ctrl_c_and_can_be_run_again(demo: Demo) -> None:
     children = psutil.Process(demo.process.pid).children(recursive=True)
     demo.process.send_signal(signal.SIGINT)
     rest, _ = await demo.process.communicate()
@@ -145,9 +145,9 @@ async def test_ctrl_c_ends_it_and_it_can_be_run_again(demo: Demo) -> None:
     _, left = await asyncio.to_thread(psutil.wait_procs, children, timeout=10)
     assert left == []
     again = await started(demo.directory, "--once")
-    told, _ = await again.communicate()
-    assert again.returncode == 0, told.decode()
-    assert "Throughput, measured here" in told.decode()
+    output, _ = await again.communicate()
+    assert again.returncode == 0, output.decode()
+    assert "Throughput, measured here" in output.decode()
 
 
 async def _amend(client: httpx.AsyncClient, system: str, metrics: dict[str, Any]) -> None:

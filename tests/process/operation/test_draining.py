@@ -14,7 +14,7 @@ import pytest
 
 from app.service.draining import stop_accepting
 from mediator.stores.port import SystemConfig
-from tests.faults.caching.wire import Connection, Unreachable, read_answer
+from tests.faults.caching.http_client import Connection, Unreachable, read_answer
 from tests.faults.conditions import eventually
 from tests.faults.service import Service
 from tests.process.service import scratch_catalogue, scratch_systems, unique
@@ -45,7 +45,7 @@ async def answers(service: Service, path: str, status: int) -> bool:
     return await probe(service, path) == status
 
 
-async def test_it_says_that_it_goes_answers_on_and_finishes(service: Service) -> None:
+async def test_a_draining_service_reports_not_ready_and_finishes_requests(service: Service) -> None:
     database = unique("db")
     await service.put_schema(database, CLASSES)
     path = f"/v1/{database}/counts/a"
@@ -59,7 +59,7 @@ async def test_it_says_that_it_goes_answers_on_and_finishes(service: Service) ->
         service.send(signal.SIGTERM)
         await eventually(partial(answers, service, "/ready", 503))
         assert await probe(service, "/startup") == 200, "it has come up once, and for good"
-        assert await probe(service, "/live") == 200, "nobody may kill it now"
+        assert await probe(service, "/live") == 200, "the orchestrator must not kill it now"
         assert (await kept.request("GET", path)).headers["connection"] == "close"
         assert (await other.request("GET", path)).headers["connection"] == "close"
     async with Stream(port, f"/v1/{database}/changes") as changes:

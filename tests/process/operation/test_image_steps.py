@@ -67,8 +67,8 @@ async def settings(
     redis_config: SystemConfig,
 ) -> AsyncIterator[dict[str, str]]:
     """Settings of a service on the databases of the run."""
-    told = ("name", "kind", "url", "namespace")
-    systems = [{name: getattr(each, name) for name in told} for each in system_configs]
+    names = ("name", "kind", "url", "namespace")
+    systems = [{name: getattr(each, name) for name in names} for each in system_configs]
     async with scratch_catalogue(postgresql_config) as catalogue:
         yield {
             "PORTOLAN_CATALOGUE_URL": catalogue,
@@ -88,7 +88,7 @@ async def ran(*command: str, env: Mapping[str, str], cwd: Path = ROOT) -> tuple[
 
 @asynccontextmanager
 async def serving(*command: str, env: Mapping[str, str], cwd: Path) -> AsyncIterator[str]:
-    """Start the service; yields where its admin API is. It must end by itself when told to."""
+    """Start the service; yields where its admin API is. It must end by itself when requested to."""
     process = await asyncio.create_subprocess_exec(
         *(*command, "serve", "--port", "0", "--admin-port", "0"),
         stdout=PIPE,
@@ -97,17 +97,17 @@ async def serving(*command: str, env: Mapping[str, str], cwd: Path) -> AsyncIter
         cwd=cwd,
     )
     assert process.stdout is not None
-    told = ""
-    while not (found := re.search(r"Admin API\s+(http://\S+?)/admin/v1/", told)):
+    output = ""
+    while not (found := re.search(r"Admin API\s+(http://\S+?)/admin/v1/", output)):
         line = await process.stdout.readline()
-        assert line, told
-        told += line.decode()
+        assert line, output
+        output += line.decode()
     try:
         yield found[1]
     finally:
         process.terminate()
         rest, _ = await process.communicate()
-    assert process.returncode == 0, told + rest.decode()
+    assert process.returncode == 0, output + rest.decode()
 
 
 async def assert_it_answers(admin: str) -> None:

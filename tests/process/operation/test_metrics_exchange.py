@@ -1,4 +1,4 @@
-"""The exchange of metrics over a real Redis: what is new, how old it is, and who is gone."""
+"""The exchange of metrics over a real Redis: new values, their age, and replicas that ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class HandClock:
         return self.at
 
 
-async def test_ages_are_told_by_one_clock_and_a_silent_replica_is_dropped(
+async def test_ages_are_measured_by_one_clock_and_a_silent_replica_is_dropped(
     redis_config: SystemConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = HandClock()

@@ -1,4 +1,4 @@
-"""Metrics and traces go out by OTLP, and nobody who receives them holds up a request."""
+"""Metrics and traces are exported by OTLP, and no receiver delays a request."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from app.settings.telemetry import TelemetrySettings
 from app.telemetry.span_process import MOST_WAITING
 from app.telemetry.telemetry import Telemetry
 from app.telemetry.traces import traced
-from benchmarks.harness.otlp_sink import OtlpSink, attributes_of, otlp_sink
+from benchmarks.harness.otlp_sink import attributes_of
 from mediator.base.observation import RequestFinished, StoreCallFinished, SystemRegistered
 from mediator.stores.port import SystemConfig
-from tests.faults.caching.wire import Connection
+from tests.faults.caching.http_client import Connection
 from tests.faults.conditions import eventually
 from tests.faults.service import Service
+from tests.process.operation.otlp_recorder import OtlpRecorder, otlp_recorder
 from tests.process.service import scratch_catalogue, scratch_systems, unique
 
 ROUTE = "/v1/{database}/{class}/{id}"
@@ -34,12 +35,12 @@ REQUESTS = 2 * MOST_WAITING
 @asynccontextmanager
 async def telemetry(url: str, **settings: Any) -> AsyncIterator[Telemetry]:
     chosen = TelemetrySettings(otlp_endpoint=url, trace_ratio=1.0, **settings)
-    made = Telemetry(chosen)
-    made.start(nothing)
+    started = Telemetry(chosen)
+    started.start(nothing)
     try:
-        yield made
+        yield started
     finally:
-        await made.close()
+        await started.close()
 
 
 async def nothing() -> None:
@@ -63,16 +64,16 @@ async def requests(telemetry: Telemetry, count: int = 1) -> None:
 
 
 @pytest.fixture
-def sink() -> Iterator[OtlpSink]:
-    with otlp_sink() as made:
-        yield made
+def sink() -> Iterator[OtlpRecorder]:
+    with otlp_recorder() as recorder:
+        yield recorder
 
 
-async def test_what_was_observed_arrives_under_its_standard_names(sink: OtlpSink) -> None:
-    async with telemetry(sink.url) as made:
-        for observe in made.observers:
+async def test_observations_are_exported_under_their_standard_names(sink: OtlpRecorder) -> None:
+    async with telemetry(sink.url) as sender:
+        for observe in sender.observers:
             observe(SystemRegistered("cache", "redis", "Redis 7"))
-        await requests(made)
+        await requests(sender)
     assert sink.resource["service.name"] == "portolan"
     assert [span.name for span in sink.spans] == ["read articles", f"GET {ROUTE}"]
     call, request = sink.spans
@@ -103,49 +104,49 @@ async def test_what_was_observed_arrives_under_its_standard_names(sink: OtlpSink
     assert sent.as_double == 2
 
 
-async def test_metrics_are_sent_again_and_again(sink: OtlpSink) -> None:
+async def test_metrics_are_sent_again_and_again(sink: OtlpRecorder) -> None:
     async def arrived(count: int) -> bool:
         metric = sink.metrics.get("http.server.request.duration")
         return metric is not None and metric.histogram.data_points[0].count == count
 
-    async with telemetry(sink.url, otlp_every_s=1.0) as made:
+    async with telemetry(sink.url, otlp_every_s=1.0) as sender:
         for count in (1, 2):
-            await requests(made)
+            await requests(sender)
             await eventually(partial(arrived, count))
 
 
 @contextmanager
-def deaf() -> Iterator[socket.socket]:
-    """Take connections, and never say a word."""
+def unresponsive() -> Iterator[socket.socket]:
+    """Accept connections, and never answer."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
         yield listener
 
 
 async def test_a_receiver_that_never_answers_holds_up_nothing() -> None:
-    with deaf() as listener:
+    with unresponsive() as listener:
         host, port = listener.getsockname()
         # Far longer than the test may take: a request that waited would show.
-        async with telemetry(f"http://{host}:{port}", otlp_timeout_s=60.0) as made:
-            await requests(made, REQUESTS)
+        async with telemetry(f"http://{host}:{port}", otlp_timeout_s=60.0) as sender:
+            await requests(sender, REQUESTS)
             connection, _ = await asyncio.to_thread(listener.accept)
             connection.settimeout(60)
             assert (await asyncio.to_thread(connection.recv, 4)) == b"POST"
-            await requests(made, REQUESTS)
+            await requests(sender, REQUESTS)
         connection.close()
 
 
 async def test_a_receiver_that_is_not_there_holds_up_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         host, port = gone.getsockname()
-    async with telemetry(f"http://{host}:{port}") as made:
-        await requests(made, REQUESTS)
+    async with telemetry(f"http://{host}:{port}") as sender:
+        await requests(sender, REQUESTS)
 
 
-async def test_who_exports_spans_may_die(sink: OtlpSink) -> None:
-    async with telemetry(sink.url) as made:
+async def test_a_killed_exporter_is_replaced(sink: OtlpRecorder) -> None:
+    async with telemetry(sink.url) as sender:
 
         async def more_than(spans: int) -> bool:
-            await requests(made)
+            await requests(sender)
             return len(sink.spans) > spans
 
         await eventually(partial(more_than, 0))
@@ -164,18 +165,18 @@ def exporters() -> list[psutil.Process]:
     return [child for child in children if "app.telemetry.span_process" in child.cmdline()]
 
 
-async def test_spans_that_nobody_takes_are_dropped_and_the_log_says_so(
+async def test_spans_without_a_receiver_are_dropped_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with deaf() as listener:
+    with unresponsive() as listener:
         host, port = listener.getsockname()
-        async with telemetry(f"http://{host}:{port}", otlp_timeout_s=60.0) as made:
+        async with telemetry(f"http://{host}:{port}", otlp_timeout_s=60.0) as sender:
 
-            async def said() -> bool:
-                await requests(made, 5_000)
+            async def warned() -> bool:
+                await requests(sender, 5_000)
                 return "spans are dropped" in caplog.text
 
-            await eventually(said)
+            await eventually(warned)
 
 
 async def test_without_a_receiver_nothing_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,24 +185,24 @@ async def test_without_a_receiver_nothing_is_traced(monkeypatch: pytest.MonkeyPa
 
 
 async def test_the_standard_variable_does_as_well(
-    sink: OtlpSink, monkeypatch: pytest.MonkeyPatch
+    sink: OtlpRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", sink.url)
     monkeypatch.setenv("OTEL_SERVICE_NAME", "harbour")
-    made = Telemetry(TelemetrySettings(trace_ratio=1.0))
-    await requests(made)
-    await made.close()
+    sender = Telemetry(TelemetrySettings(trace_ratio=1.0))
+    await requests(sender)
+    await sender.close()
     assert len(sink.spans) == 2
     assert sink.resource["service.name"] == "harbour"
 
 
-async def test_spans_go_with_the_credentials_and_in_the_form_that_standard_variables_say(
-    sink: OtlpSink, monkeypatch: pytest.MonkeyPatch
+async def test_spans_are_sent_as_the_standard_variables_configure(
+    sink: OtlpRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=secret")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
-    async with telemetry(sink.url) as made:
-        await requests(made)
+    async with telemetry(sink.url) as sender:
+        await requests(sender)
     assert [span.name for span in sink.spans] == ["read articles", f"GET {ROUTE}"]
     fields = sink.fields["/v1/traces"]
     assert fields["x-key"] == "secret"
@@ -209,10 +210,10 @@ async def test_spans_go_with_the_credentials_and_in_the_form_that_standard_varia
     assert fields["content-type"] == "application/x-protobuf"
 
 
-async def test_spans_that_are_refused_are_tried_again(sink: OtlpSink) -> None:
+async def test_spans_that_are_refused_are_tried_again(sink: OtlpRecorder) -> None:
     sink.refusals = 1
-    async with telemetry(sink.url) as made:
-        await requests(made)
+    async with telemetry(sink.url) as sender:
+        await requests(sender)
 
         async def arrived() -> bool:
             return len(sink.spans) == 2
@@ -221,19 +222,19 @@ async def test_spans_that_are_refused_are_tried_again(sink: OtlpSink) -> None:
     assert sink.refusals == 0
 
 
-async def test_spans_leave_while_the_service_goes_on(sink: OtlpSink) -> None:
-    async with telemetry(sink.url) as made:
+async def test_spans_leave_while_the_service_goes_on(sink: OtlpRecorder) -> None:
+    async with telemetry(sink.url) as sender:
 
         async def arrived(spans: int) -> bool:
             return len(sink.spans) == spans
 
         for spans in (2, 4):
-            await requests(made)
+            await requests(sender)
             await eventually(partial(arrived, spans))
 
 
 async def test_a_running_service_traces_which_request_called_which_store(
-    redis_config: SystemConfig, postgresql_config: SystemConfig, sink: OtlpSink
+    redis_config: SystemConfig, postgresql_config: SystemConfig, sink: OtlpRecorder
 ) -> None:
     trace = "0af7651916cd43dd8448eb211c80319c"
     fields = {"traceparent": f"00-{trace}-b7ad6b7169203331-01"}

@@ -45,7 +45,9 @@ async def test_replies_go_to_their_requests_in_order(connection: Connection) -> 
     assert connection.idle
 
 
-async def test_an_overdue_exchange_fails_all_that_queue_behind_it(connection: Connection) -> None:
+async def test_an_overdue_request_fails_all_requests_queued_after_it(
+    connection: Connection,
+) -> None:
     overdue = connection.request([BLOCKING], monotonic())
     queued = connection.request([command("PING")], monotonic() + 20)
     with pytest.raises(ReplyTimeout) as raised:
@@ -58,7 +60,7 @@ async def test_an_overdue_exchange_fails_all_that_queue_behind_it(connection: Co
     assert not refused.value.sent
 
 
-async def test_what_was_not_sent_is_known_as_such(connection: Connection) -> None:
+async def test_an_unsent_request_is_reported_as_unsent(connection: Connection) -> None:
     sent = connection.request([BLOCKING], monotonic() + 20)
     unsent = connection.request([command("PING")], monotonic() + 20)
     connection.close()

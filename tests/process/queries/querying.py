@@ -1,4 +1,4 @@
-"""Queries over HTTP, on classes whose fields are dealt out to the systems in many ways."""
+"""Queries over HTTP, on classes whose fields are distributed over the systems in many ways."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mediator.schema.types import Values
 from mediator.stores.port import Status, Write, WriteResult
 from tests.process.service import Service, unique
 
-__all__ = ["PLACEMENTS", "Asking", "asking", "fill"]
+__all__ = ["PLACEMENTS", "QueryClient", "fill", "query_client"]
 
 PLACEMENTS: tuple[tuple[str, ...], ...] = (
     ("redis",),
@@ -33,7 +33,7 @@ PLACEMENTS: tuple[tuple[str, ...], ...] = (
     ("mongo", "postgres"),
     ("postgres", "mongo", "redis"),
 )
-"""The systems that fields are dealt out to in turn; the first one holds the main group."""
+"""The systems that fields are distributed over round robin; the first one holds the main group."""
 
 _NDJSON = {"content-type": "application/x-ndjson"}
 _MOST_PAGES = 1_000
@@ -42,7 +42,7 @@ _TRIES = 20
 
 
 @dataclass(frozen=True)
-class Asking:
+class QueryClient:
     """A client of the data API of one database."""
 
     client: httpx.AsyncClient
@@ -62,7 +62,7 @@ class Asking:
         """Send a query in a body."""
         return await self.client.post(f"{class_name}/query", json=query)
 
-    async def ask(self, class_name: str, query: Any) -> Any:
+    async def query(self, class_name: str, query: Any) -> Any:
         """Return the answer to a query."""
         answer = await self.send(class_name, query)
         assert answer.status_code == 200, answer.text
@@ -73,7 +73,7 @@ class Asking:
         items: list[Any] = []
         after: dict[str, Any] = {}
         for _ in range(_MOST_PAGES):
-            page = await self.ask(class_name, {**query, **after})
+            page = await self.query(class_name, {**query, **after})
             items += page["items"]
             if page["next"] is None:
                 return items
@@ -87,12 +87,12 @@ class Asking:
 
 
 @asynccontextmanager
-async def asking(mediator: Service, database: str) -> AsyncIterator[Asking]:
+async def query_client(mediator: Service, database: str) -> AsyncIterator[QueryClient]:
     """Open the data API of a mediator for one database."""
     app = DataApi(mediator.mediator.data, DataOptions(cursor_key=b"secret"), lambda _: None)
     base = f"http://test/v1/{database}/"
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=base) as client:
-        yield Asking(client, database)
+        yield QueryClient(client, database)
 
 
 async def fill(

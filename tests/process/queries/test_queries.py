@@ -1,4 +1,4 @@
-"""Queries over HTTP and the real stores: the same answer wherever the data lives."""
+"""Queries over HTTP and the real stores: the same answer wherever the data is placed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import pytest
 
 from benchmarks.harness.profiles import (
     CLASSES,
-    QUERIED,
     QUERIES,
     ProfileQuery,
     Profiles,
@@ -24,7 +23,7 @@ from benchmarks.harness.profiles import (
 from mediator.query.budget import Limits
 from mediator.stores.port import Queryable, SearchPage, SearchRequest, StoreUnavailable
 from tests.process.caching.newspaper import assert_problem
-from tests.process.queries.querying import PLACEMENTS, Asking, asking, fill
+from tests.process.queries.querying import PLACEMENTS, QueryClient, fill, query_client
 from tests.process.service import Service, field_on
 
 Json = dict[str, Any]
@@ -42,17 +41,17 @@ def data() -> Profiles:
 async def loaded(
     mediator: Service, data: Profiles
 ) -> AsyncIterator[Callable[[tuple[str, ...]], Any]]:
-    """Loads the profiles on a placement, once for each that is asked for."""
-    known: dict[tuple[str, ...], Asking] = {}
+    """Loads the profiles on a placement, once for each that is requested."""
+    known: dict[tuple[str, ...], QueryClient] = {}
     async with AsyncExitStack() as stack:
 
-        async def load(systems: tuple[str, ...]) -> Asking:
+        async def load(systems: tuple[str, ...]) -> QueryClient:
             if systems not in known:
-                own, queried = mediator.mediator, {name: CLASSES[name] for name in QUERIED}
-                database = await mediator.put_schema(placed(queried, systems, field_on))
-                known[systems] = await stack.enter_async_context(asking(mediator, database))
-                for name in QUERIED:
-                    used = min(len(systems), len(CLASSES[name]))
+                own = mediator.mediator
+                database = await mediator.put_schema(placed(CLASSES, systems, field_on))
+                known[systems] = await stack.enter_async_context(query_client(mediator, database))
+                for name, fields in CLASSES.items():
+                    used = min(len(systems), len(fields))
                     assert len(mediator.systems_of(database, name)) == used
                     objects = data.objects[name]
                     await fill(own.data.model, own.calls, database, name, objects)
@@ -62,14 +61,14 @@ async def loaded(
 
 
 @pytest.fixture
-async def profiles(loaded: Callable[[tuple[str, ...]], Any], request: Any) -> Asking:
-    found: Asking = await loaded(request.param)
+async def profiles(loaded: Callable[[tuple[str, ...]], Any], request: Any) -> QueryClient:
+    found: QueryClient = await loaded(request.param)
     return found
 
 
 @pytest.fixture
-async def split(loaded: Callable[[tuple[str, ...]], Any]) -> Asking:
-    found: Asking = await loaded(PLACEMENTS[-1])
+async def split(loaded: Callable[[tuple[str, ...]], Any]) -> QueryClient:
+    found: QueryClient = await loaded(PLACEMENTS[-1])
     return found
 
 
@@ -91,9 +90,9 @@ def _turned(value: Any, level: str) -> Any:
 
 @every_placement
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: f"query {query.number}")
-async def test_the_eleven_queries(profiles: Asking, data: Profiles, query: ProfileQuery) -> None:
-    asked = {**query.body, "limit": 1_000, "allow_scan": True}
-    assert await profiles.all(query.class_name, asked) == query.answers(data)
+async def test_eleven_queries(profiles: QueryClient, data: Profiles, query: ProfileQuery) -> None:
+    body = {**query.body, "limit": 1_000, "allow_scan": True}
+    assert await profiles.all(query.class_name, body) == query.answers(data)
 
 
 @every_placement
@@ -108,19 +107,19 @@ async def test_the_eleven_queries(profiles: Asking, data: Profiles, query: Profi
     ids=",".join,
 )
 async def test_orders_are_paged_through(
-    profiles: Asking, data: Profiles, order: tuple[str, ...]
+    profiles: QueryClient, data: Profiles, order: tuple[str, ...]
 ) -> None:
     levels = [[n.lstrip("-"), "desc" if n.startswith("-") else "asc"] for n in order[:-1]]
-    asked = {"order": levels, "limit": 71, "allow_scan": True}
-    assert await profiles.all("entries", asked) == sorted(data.items("entries"), key=by(*order))
-    few = {**asked, "limit": 3, "filter": {"contains": ["entry", "goal"]}}
+    body = {"order": levels, "limit": 71, "allow_scan": True}
+    assert await profiles.all("entries", body) == sorted(data.items("entries"), key=by(*order))
+    few = {**body, "limit": 3, "filter": {"contains": ["entry", "goal"]}}
     found = [item for item in data.items("entries") if "goal" in item["entry"]]
-    page = await profiles.ask("entries", few)
+    page = await profiles.query("entries", few)
     assert page["items"] == sorted(found, key=by(*order))[:3]
 
 
 @every_placement
-async def test_listings_by_id_need_no_permission(profiles: Asking, data: Profiles) -> None:
+async def test_listings_by_id_need_no_permission(profiles: QueryClient, data: Profiles) -> None:
     assert await profiles.all("logins", {"limit": 400}) == data.items("logins")
     fields = {"limit": 1_000, "fields": ["mail"]}
     mails = [{"id": o["id"], "mail": o["mail"]} for o in data.items("logins")]
@@ -130,7 +129,7 @@ async def test_listings_by_id_need_no_permission(profiles: Asking, data: Profile
 
 
 @every_placement
-async def test_aggregates(profiles: Asking, data: Profiles) -> None:
+async def test_aggregates(profiles: QueryClient, data: Profiles) -> None:
     groups: dict[str, list[Json]] = defaultdict(list)
     for item in data.items("profiles"):
         if item["yearOfBirth"] >= 1970:
@@ -156,30 +155,30 @@ async def test_aggregates(profiles: Asking, data: Profiles) -> None:
         "mean": {"avg": "yearOfBirth"},
     }
     aggregate = {"group": ["country"], "compute": compute, "filter": {"gt": ["n", 45]}}
-    asked = {
+    body = {
         "filter": {"ge": ["yearOfBirth", 1970]},
         "aggregate": aggregate,
         "order": [["n", "desc"]],
         "allow_scan": True,
     }
     expected.sort(key=by("-n", "country"))
-    assert await profiles.ask("profiles", asked) == {"items": expected}
-    assert await profiles.ask("profiles", {**asked, "limit": 2}) == {"items": expected[:2]}
+    assert await profiles.query("profiles", body) == {"items": expected}
+    assert await profiles.query("profiles", {**body, "limit": 2}) == {"items": expected[:2]}
     empty = {"filter": {"lt": ["yearOfBirth", 0]}, "aggregate": {"compute": {"n": {"count": "*"}}}}
-    answer = await profiles.ask("profiles", {**empty, "allow_scan": True})
+    answer = await profiles.query("profiles", {**empty, "allow_scan": True})
     assert answer == {"items": [{"n": 0}]}
 
 
 @every_placement
-async def test_joins_are_chained_and_each_object_is_asked_for_once(
-    profiles: Asking, data: Profiles
+async def test_joins_are_chained_and_each_object_is_read_once(
+    profiles: QueryClient, data: Profiles
 ) -> None:
     joins = [
         {"as": "wall", "reference": "on", "fields": ["entry", "author"]},
         {"as": "owner", "reference": "wall.author", "fields": ["country", "firstname"]},
         {"as": "account", "reference": "owner.login"},
     ]
-    asked = {
+    body = {
         "filter": {"and": [{"eq": ["owner.country", "DE"]}, {"ge": ["account.count", 300]}]},
         "join": joins,
         "order": [["owner.firstname", "desc"], "comment"],
@@ -195,14 +194,14 @@ async def test_joins_are_chained_and_each_object_is_asked_for_once(
         assert account is not None
         if owner["country"] == "DE" and account["count"] >= 300:
             shown = {"country": owner["country"], "firstname": owner["firstname"]}
-            told = {"entry": wall["entry"], "author": wall["author"]}
+            written = {"entry": wall["entry"], "author": wall["author"]}
             item = {"id": comment["id"], "comment": comment["comment"]}
-            item |= {"wall": {"id": comment["on"], **told}, "account": account}
+            item |= {"wall": {"id": comment["on"], **written}, "account": account}
             expected.append({**item, "owner": {"id": wall["author"], **shown}})
     assert len(expected) > 20
     expected.sort(key=lambda o: [by("-firstname")(o["owner"]), *by("comment", "id")(o)])
-    assert await profiles.all("comments", asked) == expected
-    explained = (await profiles.ask("comments", {**asked, "explain": True}))["explain"]
+    assert await profiles.all("comments", body) == expected
+    explained = (await profiles.query("comments", {**body, "explain": True}))["explain"]
     # A page of comments on each system, and then each class once: far from one for each comment.
     assert max(explained["round_trips"].values()) < 30
     aggregate = {"group": ["owner.country"], "compute": {"n": {"count": "*"}}}
@@ -211,16 +210,16 @@ async def test_joins_are_chained_and_each_object_is_asked_for_once(
     for comment in data.items("comments"):
         owner = data.objects["profiles"][data.objects["entries"][comment["on"]]["author"]]
         counts[owner["country"]] += 1
-    answer = await profiles.ask("comments", grouped)
+    answer = await profiles.query("comments", grouped)
     assert answer["items"] == [{"owner.country": c, "n": counts[c]} for c in sorted(counts)]
 
 
 @every_placement
-async def test_parameters_ask_the_same(profiles: Asking, data: Profiles) -> None:
+async def test_query_parameters_equal_a_body(profiles: QueryClient, data: Profiles) -> None:
     condition = {"and": [{"in": ["country", ["DE", "AT"]]}, {"ge": ["yearOfBirth", 1970]}]}
     order = [["yearOfBirth", "desc"], ["lastname", "asc"]]
     posted = {"filter": condition, "order": order, "limit": 9, "fields": ["country", "lastname"]}
-    answer = await profiles.ask("profiles", {**posted, "allow_scan": True})
+    answer = await profiles.query("profiles", {**posted, "allow_scan": True})
     assert len(answer["items"]) == 9
     rest = "order=-yearOfBirth,lastname&limit=9&fields=country,lastname&allow_scan=true"
     readable = f"profiles?country.in=DE,AT&yearOfBirth.ge=1970&{rest}"
@@ -229,52 +228,52 @@ async def test_parameters_ask_the_same(profiles: Asking, data: Profiles) -> None
         got = await profiles.get(address)
         assert got.json()["items"] == answer["items"], got.text
         more = await profiles.get(f"{address}&after={got.json()['next']}")
-        following = await profiles.ask(
+        following = await profiles.query(
             "profiles", {**posted, "allow_scan": True, "after": answer["next"]}
         )
         assert more.json()["items"] == following["items"]
 
 
-async def test_cursors_belong_to_their_query(split: Asking) -> None:
-    asked = {"filter": {"ge": ["likeCounter", 10]}, "limit": 2, "allow_scan": True}
-    cursor = (await split.ask("entries", asked))["next"]
-    assert len((await split.ask("entries", {**asked, "after": cursor, "limit": 5}))["items"]) == 5
+async def test_cursors_belong_to_their_query(split: QueryClient) -> None:
+    body = {"filter": {"ge": ["likeCounter", 10]}, "limit": 2, "allow_scan": True}
+    cursor = (await split.query("entries", body))["next"]
+    assert len((await split.query("entries", {**body, "after": cursor, "limit": 5}))["items"]) == 5
     others: list[Json] = [
-        {**asked, "filter": {"ge": ["likeCounter", 11]}},
-        {**asked, "order": ["likeCounter"]},
+        {**body, "filter": {"ge": ["likeCounter", 11]}},
+        {**body, "order": ["likeCounter"]},
         {"limit": 2},
     ]
     for other in others:
         answer = await split.send("entries", {**other, "after": cursor})
         assert_problem(answer, 400, "invalid", "after")
     forged = cursor[:-2] + ("AA" if cursor[-2:] != "AA" else "BB")
-    assert_problem(await split.send("entries", {**asked, "after": forged}), 400, "invalid", "after")
+    assert_problem(await split.send("entries", {**body, "after": forged}), 400, "invalid", "after")
 
 
 @every_placement
 async def test_a_store_that_finds_nothing_by_an_index_is_not_read_through(
-    profiles: Asking, request: Any
+    profiles: QueryClient, request: Any
 ) -> None:
-    asked = {"filter": {"contains": ["firstname", "iro"]}, "limit": 5}
-    refused = await profiles.send("profiles", asked)
+    body = {"filter": {"contains": ["firstname", "iro"]}, "limit": 5}
+    refused = await profiles.send("profiles", body)
     on_redis = request.node.callspec.params["profiles"] == ("redis",)
     if on_redis:
         problem = assert_problem(refused, 422, "needs-scan")
         assert "firstname" in problem["detail"]
         assert "allow_scan" in problem["detail"]
-    allowed = await profiles.ask("profiles", {**asked, "allow_scan": True})
+    allowed = await profiles.query("profiles", {**body, "allow_scan": True})
     assert len(allowed["items"]) == 5
     if not on_redis and refused.status_code == 200:
         assert refused.json()["items"] == allowed["items"]
 
 
 @on_one
-async def test_explain_tells_what_was_pushed(profiles: Asking, request: Any) -> None:
+async def test_explain_shows_what_is_pushed_down(profiles: QueryClient, request: Any) -> None:
     [system] = request.node.callspec.params["profiles"]
     equal: Json = {"eq": ["lastname", "Klose"]}
     inside: Json = {"like": ["firstname", "M%"]}
-    asked = {"filter": {"and": [equal, inside]}, "explain": True}
-    explained = (await profiles.ask("profiles", asked))["explain"]
+    body = {"filter": {"and": [equal, inside]}, "explain": True}
+    explained = (await profiles.query("profiles", body))["explain"]
     assert explained["system"] == system
     assert explained["others"] == []
     assert explained["access"] == "index"
@@ -292,11 +291,11 @@ async def test_explain_tells_what_was_pushed(profiles: Asking, request: Any) -> 
 @pytest.mark.parametrize("profiles", [("postgres",)], ids="+".join, indirect=True)
 @pytest.mark.parametrize("number", [9, 10])
 async def test_conditions_on_joined_objects_are_applied_by_the_system_that_holds_them(
-    profiles: Asking, number: int
+    profiles: QueryClient, number: int
 ) -> None:
     query = QUERIES[number]
-    asked = {**query.body, "limit": 1_000, "allow_scan": True, "explain": True}
-    explained = (await profiles.ask(query.class_name, asked))["explain"]
+    body = {**query.body, "limit": 1_000, "allow_scan": True, "explain": True}
+    explained = (await profiles.query(query.class_name, body))["explain"]
     [alias] = explained["pushed"]["joined"]
     assert alias == query.joins[0][0]
     assert explained["pushed"]["limit"]
@@ -304,33 +303,33 @@ async def test_conditions_on_joined_objects_are_applied_by_the_system_that_holds
     assert explained["rows"]["moved"] == explained["rows"]["returned"] > 0
 
 
-async def test_the_top_ten_is_read_in_one_round_trip(split: Asking, data: Profiles) -> None:
-    asked = {"order": [["likeCounter", "desc"]], "limit": 10, "fields": ["likeCounter"]}
-    answer = await split.ask("entries", {**asked, "explain": True})
+async def test_the_top_ten_is_read_in_one_round_trip(split: QueryClient, data: Profiles) -> None:
+    body = {"order": [["likeCounter", "desc"]], "limit": 10, "fields": ["likeCounter"]}
+    answer = await split.query("entries", {**body, "explain": True})
     best = sorted(data.items("entries"), key=by("-likeCounter", "-id"))[:10]
     assert answer["items"] == [{n: o[n] for n in ("id", "likeCounter")} for o in best]
     assert sum(answer["explain"]["round_trips"].values()) == 1
-    whole = await split.ask("entries", {**asked, "fields": ["entry", "likeCounter"]})
+    whole = await split.query("entries", {**body, "fields": ["entry", "likeCounter"]})
     assert [item["entry"] for item in whole["items"]] == [o["entry"] for o in best]
 
 
-async def test_what_is_found_twice_is_answered_once(
-    mediator: Service, split: Asking, data: Profiles, monkeypatch: pytest.MonkeyPatch
+async def test_an_object_found_twice_is_returned_once(
+    mediator: Service, split: QueryClient, data: Profiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As it happens if an object changes its place between two pages of a store."""
+    """As it happens if an object moves between two pages of a store."""
     store = mediator.mediator.systems.get("postgres").store
     assert isinstance(store, Queryable)
     find = store.find
 
-    async def again(asked: SearchRequest) -> SearchPage:
-        page = await find(replace(asked, resume=None))
-        return SearchPage(page.records, None if asked.resume else "once more")
+    async def again(search: SearchRequest) -> SearchPage:
+        page = await find(replace(search, resume=None))
+        return SearchPage(page.records, None if search.resume else "once more")
 
     with monkeypatch.context() as patched:
         patched.setattr(store, "find", again)
-        asked = {"filter": {"ge": ["likeCounter", 0]}, "order": ["author"], "limit": 1_000}
-        found = await split.ask("entries", {**asked, "fields": ["entry"], "allow_scan": True})
-        counted = await split.ask(
+        body = {"filter": {"ge": ["likeCounter", 0]}, "order": ["author"], "limit": 1_000}
+        found = await split.query("entries", {**body, "fields": ["entry"], "allow_scan": True})
+        counted = await split.query(
             "entries",
             {
                 "aggregate": {
@@ -347,17 +346,17 @@ async def test_what_is_found_twice_is_answered_once(
 
 @pytest.mark.parametrize("limits", [Limits(rows=500), Limits(seconds=0.0)], ids=["rows", "seconds"])
 async def test_a_query_that_costs_too_much_is_broken_off(
-    mediator: Service, split: Asking, monkeypatch: pytest.MonkeyPatch, limits: Limits
+    mediator: Service, split: QueryClient, monkeypatch: pytest.MonkeyPatch, limits: Limits
 ) -> None:
     monkeypatch.setattr(mediator.mediator.data, "limits", limits)
     either = [{"eq": ["firstname", "nobody"]}, {"eq": ["lastname", "nobody"]}]
-    asked = {"filter": {"or": either}, "allow_scan": True}
-    problem = assert_problem(await split.send("profiles", asked), 422, "too-costly")
+    body = {"filter": {"or": either}, "allow_scan": True}
+    problem = assert_problem(await split.send("profiles", body), 422, "too-costly")
     assert set(problem) & {"rows", "seconds"}
 
 
 async def test_too_many_groups(
-    mediator: Service, split: Asking, monkeypatch: pytest.MonkeyPatch
+    mediator: Service, split: QueryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mediator.mediator.data, "limits", Limits(groups=99))
     aggregate = {"group": ["profileID"], "compute": {"n": {"count": "*"}}}
@@ -366,7 +365,7 @@ async def test_too_many_groups(
 
 
 async def test_a_system_that_is_down_fails_only_queries_that_need_it(
-    mediator: Service, split: Asking, monkeypatch: pytest.MonkeyPatch
+    mediator: Service, split: QueryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away(_: object) -> Any:
         raise StoreUnavailable("connection refused")
@@ -378,12 +377,12 @@ async def test_a_system_that_is_down_fails_only_queries_that_need_it(
         needs = await split.send("entries", {"order": [["author", "desc"]], "allow_scan": True})
         problem = assert_problem(needs, 503, "unavailable")
         assert problem["system"] == "redis"
-        free = await split.ask("entries", {"fields": ["entry"], "limit": 3})
+        free = await split.query("entries", {"fields": ["entry"], "limit": 3})
         assert len(free["items"]) == 3
     redis.breaker.succeeded()
 
 
-async def test_queries_that_cannot_be(split: Asking) -> None:
+async def test_invalid_queries_are_refused(split: QueryClient) -> None:
     for query, pointer in (
         ({"filter": {"eq": ["nothing", 1]}}, "/filter/eq/0"),
         ({"filter": {"$where": "1"}}, "/filter/$where"),

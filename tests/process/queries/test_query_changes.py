@@ -12,7 +12,7 @@ from mediator.base.errors import OutcomeUnknown
 from mediator.model.operations import Delete
 from mediator.stores.port import StoreUnavailable
 from tests.process.caching.newspaper import assert_problem
-from tests.process.queries.querying import asking
+from tests.process.queries.querying import query_client
 from tests.process.service import Service, field_on, unique
 
 Json = dict[str, Any]
@@ -33,9 +33,9 @@ async def test_a_query_that_was_read_is_read_anew_once_the_schema_changes(
     database = await mediator.put_schema({"things": {"fields": fields}})
     await mediator.create(database, "things", "a", text="x", number=2)
     query = {"filter": {"gt": ["number", 1]}, "allow_scan": True}
-    async with asking(mediator, database) as client:
+    async with query_client(mediator, database) as client:
         for _ in range(2):
-            found = await client.ask("things", query)
+            found = await client.query("things", query)
             assert [item["id"] for item in found["items"]] == ["a"]
         texts = {"text": fields["text"], "number": field_on("postgres")}
         await mediator.mediator.control.delete_schema(database)
@@ -57,7 +57,7 @@ async def test_null_missing_and_dangling(mediator: Service, systems: tuple[str, 
         "d": {"text": "x", "number": 2**62 + 1, "next": None},
         "e": {"number": -1, "next": "c"},
     }
-    async with asking(mediator, database) as client:
+    async with query_client(mediator, database) as client:
         await client.load("things", rows)
 
         async def ids(query: Json) -> list[str]:
@@ -81,7 +81,7 @@ async def test_null_missing_and_dangling(mediator: Service, systems: tuple[str, 
             {"id": "c"},
         ]
         aggregate = {"group": ["text"], "compute": {"n": {"count": "number"}}}
-        answer = await client.ask("things", {"aggregate": aggregate, "allow_scan": True})
+        answer = await client.query("things", {"aggregate": aggregate, "allow_scan": True})
         assert answer["items"] == [{"n": 1}, {"text": None, "n": 0}, {"text": "x", "n": 2}]
 
 
@@ -102,7 +102,7 @@ async def test_objects_from_before_a_group_was_placed_elsewhere(
     for value in (1, 2):
         await mediator.create(database, "things", f"new{value}", text="t", number=value)
     await mediator.create(database, "things", "none", text="t")
-    async with asking(mediator, database) as client:
+    async with query_client(mediator, database) as client:
 
         async def ids(**query: Any) -> list[str]:
             found = await client.all("things", {"limit": 2, "allow_scan": True, **query})
@@ -113,7 +113,7 @@ async def test_objects_from_before_a_group_was_placed_elsewhere(
         assert await ids(fields=["number"]) == ["new1", "new2", "none", "old", "older"]
         assert await ids(filter={"not": {"gt": ["number", 1]}}) == ["new1", "none", "old", "older"]
         assert await ids(filter={"gt": ["number", 1]}, fields=["text"]) == ["new2"]
-        counted = await client.ask(
+        counted = await client.query(
             "things",
             {
                 "aggregate": {"group": ["number"], "compute": {"n": {"count": "*"}}},
@@ -123,7 +123,7 @@ async def test_objects_from_before_a_group_was_placed_elsewhere(
         assert counted["items"] == [{"n": 3}, {"number": 1, "n": 1}, {"number": 2, "n": 1}]
 
 
-async def test_what_is_half_deleted_is_not_there(
+async def test_a_half_deleted_object_is_not_found(
     mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database = await article(mediator, "postgres", "redis")
@@ -141,29 +141,29 @@ async def test_what_is_half_deleted_is_not_there(
     fragments = data.model.databases[database].classes["things"].fragments
     left = {f.system: await stores[f.system].count(f) for f in fragments}
     assert left == {"postgres": 1, "redis": 2}
-    async with asking(mediator, database) as client:
-        asked = {"filter": {"eq": ["number", 1]}}
-        assert [o["id"] for o in (await client.ask("things", asked))["items"]] == ["here"]
+    async with query_client(mediator, database) as client:
+        body = {"filter": {"eq": ["number", 1]}}
+        assert [o["id"] for o in (await client.query("things", body))["items"]] == ["here"]
 
 
 async def test_queries_while_objects_change(mediator: Service) -> None:
     """Every answer satisfies its filter as it is returned, whatever is written meanwhile."""
     database = await article(mediator, "postgres", "redis")
-    async with asking(mediator, database) as client:
+    async with query_client(mediator, database) as client:
         rows = {f"o{n}": {"text": "even", "number": 0} for n in range(20)}
         await client.load("things", rows)
         done = asyncio.Event()
 
         async def change() -> None:
-            for turn in range(12):
-                text = "odd" if turn % 2 else "even"
-                rows_now = {id_: {"text": text, "number": turn % 2} for id_ in rows}
+            for step in range(12):
+                text = "odd" if step % 2 else "even"
+                rows_now = {id_: {"text": text, "number": step % 2} for id_ in rows}
                 await client.load("things", rows_now)
             done.set()
 
         changing = asyncio.create_task(change())
-        asked = {"filter": {"and": [{"eq": ["text", "even"]}, {"eq": ["number", 0]}]}}
+        body = {"filter": {"and": [{"eq": ["text", "even"]}, {"eq": ["number", 0]}]}}
         while not done.is_set():
-            for item in (await client.ask("things", asked))["items"]:
+            for item in (await client.query("things", body))["items"]:
                 assert (item["text"], item["number"]) == ("even", 0)
         await changing

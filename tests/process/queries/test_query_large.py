@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.harness.profiles import (
-    CLASSES,
-    QUERIED,
-    QUERIES,
-    generate,
-    placed,
-)
+from benchmarks.harness.profiles import CLASSES, QUERIES, generate, placed
 from mediator.query.budget import Limits
-from tests.process.queries.querying import PLACEMENTS, asking, fill
+from tests.process.queries.querying import PLACEMENTS, fill, query_client
 from tests.process.service import Service, field_on
 
 LARGE, LARGE_ON_THE_STAND_IN = 100_000, 10_000
@@ -28,9 +22,8 @@ async def test_the_eleven_queries_on_large_data(
     count = LARGE_ON_THE_STAND_IN if "mongo" in systems else LARGE
     many = generate(count, walls=count // 50)
     monkeypatch.setattr(mediator.mediator.data, "limits", Limits(rows=10_000_000, seconds=600))
-    queried = {name: CLASSES[name] for name in QUERIED}
-    database = await mediator.put_schema(placed(queried, systems, field_on))
-    for name in QUERIED:
+    database = await mediator.put_schema(placed(CLASSES, systems, field_on))
+    for name in CLASSES:
         await fill(
             mediator.mediator.data.model,
             mediator.mediator.calls,
@@ -38,9 +31,9 @@ async def test_the_eleven_queries_on_large_data(
             name,
             many.objects[name],
         )
-    async with asking(mediator, database) as client:
+    async with query_client(mediator, database) as client:
         for query in QUERIES:
-            asked = {**query.body, "limit": 1_000, "allow_scan": True}
-            found = await client.all(query.class_name, asked)
+            body = {**query.body, "limit": 1_000, "allow_scan": True}
+            found = await client.all(query.class_name, body)
             assert found == query.answers(many), f"query {query.number}"
     await mediator.mediator.control.delete_schema(database)

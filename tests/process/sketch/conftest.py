@@ -15,8 +15,8 @@ from tests.process.sketch.sketches import PARTITION, SHAPE, World, memory_world,
 
 @pytest.fixture(params=["memory", "redis"])
 async def make(request: pytest.FixtureRequest, redis_config: SystemConfig) -> AsyncIterator[Make]:
-    """Makes worlds whose part is there already, unless told otherwise."""
-    made: list[World] = []
+    """Creates worlds whose partition exists already, unless another is requested."""
+    worlds: list[World] = []
 
     async def of(
         limits: SketchLimits = LIMITS, *, created: bool = True, shape: FilterShape = SHAPE
@@ -25,13 +25,13 @@ async def make(request: pytest.FixtureRequest, redis_config: SystemConfig) -> As
             world = await memory_world(limits, shape)
         else:
             world = await redis_world(redis_config.url, limits, shape)
-        made.append(world)
+        worlds.append(world)
         if created:
             await world.sketch.create(PARTITION)
         return world
 
     yield of
-    for world in made:
+    for world in worlds:
         await world.close()
 
 

@@ -15,12 +15,12 @@ from sketch.filter.hashing import positions
 from sketch.filter.shape import FilterShape
 from sketch.memory.server import MemorySketch
 from sketch.protocol.port import (
+    FilterSnapshot,
     Inspectable,
     Partition,
     PurgeQueue,
     ServerSketch,
     SketchLimits,
-    Snapshot,
 )
 from sketch.redis.server import RedisSketch
 
@@ -58,7 +58,7 @@ class Sketch(ServerSketch, PurgeQueue, Inspectable, Protocol):
 
 
 class World:
-    """A sketch, its clock, and the fate of what it knows.
+    """A sketch, its clock, and a way to lose its data.
 
     Attributes:
         limits: Of the sketch.
@@ -87,7 +87,7 @@ class World:
         """Return positions whose counts are not the number of keys in the filter that have them."""
         raise NotImplementedError
 
-    async def snapshot(self, partition: Partition = PARTITION) -> Snapshot:
+    async def snapshot(self, partition: Partition = PARTITION) -> FilterSnapshot:
         """Return the filter of a partition, once all that has expired has left it."""
         while await self.sketch.expire(partition):
             pass
@@ -165,7 +165,7 @@ class RedisWorld(World):
         return _ClockedSketch(self._redis, limits, shape, self._namespace, way)
 
     async def contents(self, partition: Partition = PARTITION) -> dict[str, Any]:
-        """Return what is kept of a partition, but for what names of its own are made up for."""
+        """Return the data of a partition, without random ids."""
         tag = f"{{{self._namespace}:{partition.database}/{partition.class_name}}}:"
         redis: Any = self._redis
         kept: dict[str, Any] = {}
@@ -178,8 +178,8 @@ class RedisWorld(World):
                 kept[name] = await redis.zrange(key, 0, -1, withscores=True)
             elif kind == b"string":
                 kept[name] = await redis.get(key)
-        for made_up in (b"generation", b"revision"):
-            kept["meta"].pop(made_up)
+        for random_field in (b"generation", b"revision"):
+            kept["meta"].pop(random_field)
         versions = kept.get("versions", {})
         kept["versions"] = {k: v if v[:1] == b"v" else v[:1] for k, v in versions.items()}
         return kept
@@ -214,22 +214,22 @@ async def redis_world(
     return world
 
 
-def has(snapshot: Snapshot, key: str) -> bool:
-    """Tell whether a key is in a filter."""
-    places = positions(key, snapshot.shape)
-    return all(snapshot.bits[place >> 3] & 0x80 >> (place & 7) for place in places)
+def has(snapshot: FilterSnapshot, key: str) -> bool:
+    """Return whether a key is in a filter."""
+    indices = positions(key, snapshot.shape)
+    return all(snapshot.bits[index >> 3] & 0x80 >> (index & 7) for index in indices)
 
 
 def bits_of(keys: Iterable[str], shape: FilterShape = SHAPE) -> bytes:
     """Return the filter that has exactly these keys."""
     bits = bytearray(shape.bits // 8)
-    for place in (place for key in keys for place in positions(key, shape)):
-        bits[place >> 3] |= 0x80 >> (place & 7)
+    for index in (index for key in keys for index in positions(key, shape)):
+        bits[index >> 3] |= 0x80 >> (index & 7)
     return bytes(bits)
 
 
 def _leaks(members: Iterable[str], counts: npt.ArrayLike, shape: FilterShape) -> list[int]:
-    wanted = np.zeros(shape.bits, dtype=np.uint32)
+    expected = np.zeros(shape.bits, dtype=np.uint32)
     for key in members:
-        np.add.at(wanted, list(positions(key, shape)), 1)
-    return [int(place) for place in np.flatnonzero(wanted != np.asarray(counts))]
+        np.add.at(expected, list(positions(key, shape)), 1)
+    return [int(index) for index in np.flatnonzero(expected != np.asarray(counts))]

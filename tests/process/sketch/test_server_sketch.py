@@ -31,8 +31,8 @@ from tests.process.sketch.sketches import (
 
 
 async def test_a_write_to_what_no_cache_holds_leaves_the_filter_empty(world: World) -> None:
-    begun = await world.sketch.begin(PARTITION, [A], "t")
-    assert begun.held == ()
+    write = await world.sketch.begin(PARTITION, [A], "t")
+    assert write.held == ()
     assert not any((await world.snapshot()).bits)
     await world.sketch.end(PARTITION, "t", {A: 5})
     assert (await world.sketch.report_read(PARTITION, [A], 10.0)).versions == (None,)
@@ -48,7 +48,7 @@ async def test_a_write_to_what_caches_hold_puts_it_in_the_filter(world: World) -
     assert snapshot.time_us == world.now_us
 
 
-async def test_a_key_leaves_when_the_last_copy_has_died(world: World) -> None:
+async def test_a_key_leaves_the_filter_when_its_last_copy_expires(world: World) -> None:
     await cached(world, A)
     await written(world, A)
     await world.advance(15.0 - 1e-6)
@@ -65,7 +65,7 @@ async def test_a_key_is_held_until_the_last_instant_of_its_copies(world: World) 
     assert (await world.sketch.begin(PARTITION, [B], "u")).held == ()
 
 
-async def test_copies_that_are_dead_but_not_swept_up_hold_nothing(make: Make) -> None:
+async def test_expired_copies_that_are_not_swept_keep_no_key(make: Make) -> None:
     world = await make(SketchLimits(expired_at_once=1))
     keys = [f"articles/{n}#g" for n in range(10)]
     for key in keys:
@@ -75,7 +75,7 @@ async def test_copies_that_are_dead_but_not_swept_up_hold_nothing(make: Make) ->
     assert not any((await world.snapshot()).bits)
 
 
-async def test_keys_that_share_bits_leave_one_another_theirs(make: Make) -> None:
+async def test_removing_a_key_keeps_the_bits_of_others(make: Make) -> None:
     world = await make(shape=FilterShape(bits=64, hashes=4))
     short, long = ([f"{kind}/{n}#g" for n in range(5)] for kind in ("short", "long"))
     await cached(world, *short, ttl_s=10.0)
@@ -88,7 +88,7 @@ async def test_keys_that_share_bits_leave_one_another_theirs(make: Make) -> None
     assert not any((await world.snapshot()).bits)
 
 
-async def test_lifetimes_of_layers_add_up(make: Make) -> None:
+async def test_ttls_of_cache_layers_add_up(make: Make) -> None:
     world = await make(SketchLimits(margin_s=5.0, layers=3))
     await cached(world, A, ttl_s=10.0)
     await written(world, A)
@@ -98,7 +98,7 @@ async def test_lifetimes_of_layers_add_up(make: Make) -> None:
     assert not has(await world.snapshot(), A)
 
 
-async def test_a_shorter_life_handed_out_later_takes_nothing_back(world: World) -> None:
+async def test_a_shorter_ttl_granted_later_does_not_shorten_earlier_ones(world: World) -> None:
     await cached(world, A, ttl_s=50.0)
     await cached(world, A, ttl_s=1.0)
     await written(world, A)
@@ -116,7 +116,7 @@ async def test_reads_of_the_new_version_do_not_keep_a_key_in_the_filter(world: W
     assert (await world.sketch.begin(PARTITION, [A], "t2")).held == (A,)
 
 
-async def test_nothing_is_handed_out_while_a_write_is_pending(world: World) -> None:
+async def test_no_ttl_is_granted_while_a_write_is_pending(world: World) -> None:
     await world.sketch.begin(PARTITION, [A], "t")
     refused = await world.sketch.report_read(PARTITION, [A, B], 10.0)
     assert (refused.ttl_us, refused.fill, refused.now_us) == (0, "", world.now_us)
@@ -208,12 +208,12 @@ async def test_a_fill_is_ignored_if_a_write_came_between(world: World) -> None:
 
 
 @pytest.mark.parametrize("ttl_s", [0.0, -1.0, float("nan"), float("inf"), 1e-9])
-async def test_a_life_that_makes_no_sense_is_not_granted(world: World, ttl_s: float) -> None:
+async def test_an_invalid_ttl_is_not_granted(world: World, ttl_s: float) -> None:
     assert (await world.sketch.report_read(PARTITION, [A], ttl_s)).ttl_us == 0
     assert (await world.sketch.begin(PARTITION, [A], "t")).held == ()
 
 
-async def test_no_life_is_longer_than_the_longest(world: World) -> None:
+async def test_no_granted_ttl_exceeds_the_longest(world: World) -> None:
     assert (await world.sketch.report_read(PARTITION, [A], 1e6)).ttl_us == 100_000_000
     assert (await world.sketch.report_read(PARTITION, [], 10.0)).ttl_us == 0
 
@@ -229,7 +229,7 @@ async def test_no_more_keys_become_cacheable_than_account_is_kept_of(make: Make)
     await cached(world, "c", "d")
 
 
-async def test_what_expires_leaves_in_passing(make: Make) -> None:
+async def test_expired_keys_are_removed_by_other_calls(make: Make) -> None:
     world = await make(SketchLimits(expired_at_once=2, margin_s=0.0))
     keys = [f"articles/{n}#g" for n in range(40)]
     await cached(world, *keys, ttl_s=10.0)
@@ -259,7 +259,7 @@ async def test_a_pending_write_is_an_orphan_once_its_lease_has_ended(world: Worl
 
 
 @pytest.mark.parametrize("keys", [["k"] * 5_001, ["k" * 5_000], ["\ud800"]])
-async def test_what_is_out_of_bounds_is_refused(world: World, keys: list[str]) -> None:
+async def test_too_many_or_too_long_keys_are_refused(world: World, keys: list[str]) -> None:
     with pytest.raises(SketchUnavailable):
         await world.sketch.begin(PARTITION, keys, "t")
     with pytest.raises(SketchUnavailable):
@@ -287,20 +287,20 @@ async def test_versions_beyond_exact_numbers_count_as_unknown(world: World) -> N
     assert (await world.sketch.report_read(PARTITION, [A], 10.0)).versions == (None,)
 
 
-async def test_what_is_asked_at_once_is_answered_as_if_in_turn(world: World) -> None:
+async def test_concurrent_calls_have_the_results_of_sequential_ones(world: World) -> None:
     keys = [f"articles/{n}#g" for n in range(300)]
     grants = await asyncio.gather(*(world.sketch.report_read(PARTITION, [k], 10.0) for k in keys))
     assert all(grant.ttl_us for grant in grants)
-    begun = await asyncio.gather(*(world.sketch.begin(PARTITION, [k], f"t{k}") for k in keys))
-    assert [b.held for b in begun] == [(k,) for k in keys]
+    writes = await asyncio.gather(*(world.sketch.begin(PARTITION, [k], f"t{k}") for k in keys))
+    assert [b.held for b in writes] == [(k,) for k in keys]
     calls: list[Awaitable[Any]] = [world.sketch.end(PARTITION, f"t{k}", {k: 1}) for k in keys]
     await asyncio.gather(*calls, world.sketch.snapshot([PARTITION]))
-    told = await world.sketch.report_read(PARTITION, keys, 10.0)
-    assert set(told.versions) == {1}
+    grant = await world.sketch.report_read(PARTITION, keys, 10.0)
+    assert set(grant.versions) == {1}
 
 
 @pytest.mark.parametrize("namespace", ["{x", "x}"])
-def test_a_namespace_has_no_brace(namespace: str) -> None:
+def test_a_namespace_with_a_brace_is_refused(namespace: str) -> None:
     with pytest.raises(ValueError, match="brace"):
         RedisSketch("redis://localhost", LIMITS, SHAPE, namespace)
 

@@ -1,4 +1,4 @@
-"""What the sketch in Redis tells all replicas of reads that it has refused, and what not."""
+"""Which reads that it has refused the sketch in Redis publishes to all replicas, and which not."""
 
 from __future__ import annotations
 
@@ -21,131 +21,135 @@ from sketch.redis.server import RedisSketch
 from tests.faults.conditions import eventually
 from tests.process.service import unique
 
-PARTITION, NOBODYS = Partition("ne/ws {ü}", "articles"), Partition("nobodys", "class")
+PARTITION, UNUSED = Partition("ne/ws {ü}", "articles"), Partition("nobodys", "class")
 A, B, LAST = (f"articles/{letter}#ü" for letter in "abz")
 LIMITS, SHAPE = SketchLimits(), FilterShape(bits=8192)
-LIFE_S = 30.0
+TTL_S = 30.0
 
 
-class Heard:
-    """A sketch that notes what it is told."""
+class Observer:
+    """A sketch that records its notifications of contention."""
 
     def __init__(self, sketch: RedisSketch) -> None:
         self.sketch = sketch
-        self.told: list[tuple[Partition, str]] = []
+        self.events: list[tuple[Partition, str]] = []
 
-    async def tell(self, partition: Partition, key: str) -> None:
-        if partition != NOBODYS:
-            self.told.append((partition, key))
+    async def on_event(self, partition: Partition, key: str) -> None:
+        if partition != UNUSED:
+            self.events.append((partition, key))
 
-    async def hears(self, *keys: str) -> None:
-        """Wait until these keys were told, in their order, and no others."""
+    async def observes(self, *keys: str) -> None:
+        """Wait until these keys were received, in their order, and no others."""
         await self.refused(LAST)
 
-        async def heard() -> bool:
-            return (PARTITION, LAST) in self.told
+        async def is_observed() -> bool:
+            return (PARTITION, LAST) in self.events
 
-        await eventually(heard)
-        assert self.told == [(PARTITION, key) for key in (*keys, LAST)]
+        await eventually(is_observed)
+        assert self.events == [(PARTITION, key) for key in (*keys, LAST)]
 
     async def refused(self, *keys: str) -> None:
-        assert (await self.sketch.report_read(PARTITION, keys, LIFE_S)).ttl_us == 0
+        assert (await self.sketch.report_read(PARTITION, keys, TTL_S)).ttl_us == 0
 
 
 @asynccontextmanager
-async def hearing(url: str, namespace: str) -> AsyncIterator[Heard]:
+async def observing(url: str, namespace: str) -> AsyncIterator[Observer]:
     """Open a sketch that listens already."""
-    heard = Heard(RedisSketch(url, LIMITS, SHAPE, namespace, timeout_s=20.0))
-    await heard.sketch.create(PARTITION)
-    assert (await heard.sketch.begin(PARTITION, [LAST], "last")).lease_cacheable
-    listening = asyncio.create_task(heard.sketch.listen(heard.tell))
-    await listened_to(url, namespace, 1)
+    observer = Observer(RedisSketch(url, LIMITS, SHAPE, namespace, timeout_s=20.0))
+    await observer.sketch.create(PARTITION)
+    assert (await observer.sketch.begin(PARTITION, [LAST], "last")).lease_cacheable
+    listening = asyncio.create_task(observer.sketch.listen(observer.on_event))
+    await wait_for_listeners(url, namespace, 1)
     try:
-        yield heard
+        yield observer
     finally:
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
-        await heard.sketch.close()
+        await observer.sketch.close()
 
 
-async def listened_to(url: str, namespace: str, replicas: int) -> None:
+async def wait_for_listeners(url: str, namespace: str, replicas: int) -> None:
     """Wait until so many replicas listen."""
     async with Redis.from_url(url) as redis:
 
         async def by_all() -> bool:
-            told = await redis.publish(f"{{{namespace}:{'/'.join(NOBODYS)}}}:pending", "")
-            return bool(told == replicas)
+            received = await redis.publish(f"{{{namespace}:{'/'.join(UNUSED)}}}:pending", "")
+            return bool(received == replicas)
 
         await eventually(by_all)
 
 
 @pytest.fixture
-async def heard(redis_config: SystemConfig) -> AsyncIterator[Heard]:
-    async with hearing(redis_config.url, unique("sketch")) as opened:
+async def observer(redis_config: SystemConfig) -> AsyncIterator[Observer]:
+    async with observing(redis_config.url, unique("sketch")) as opened:
         yield opened
 
 
-async def test_the_first_read_that_a_mark_refuses_is_told(heard: Heard) -> None:
+async def test_the_first_read_that_a_pending_write_refuses_is_published(observer: Observer) -> None:
     for key in (A, B):
-        assert (await heard.sketch.begin(PARTITION, [key], key)).lease_cacheable
-    await heard.refused(B)
-    await heard.refused(A, B)
-    await heard.refused(A)
-    await heard.hears(B, A)
+        assert (await observer.sketch.begin(PARTITION, [key], key)).lease_cacheable
+    await observer.refused(B)
+    await observer.refused(A, B)
+    await observer.refused(A)
+    await observer.observes(B, A)
 
 
-async def test_the_next_mark_of_a_key_is_told_anew(heard: Heard) -> None:
+async def test_the_next_pending_write_of_a_key_is_published_anew(observer: Observer) -> None:
     for token in ("first", "second"):
-        await heard.sketch.begin(PARTITION, [A], token)
-        await heard.refused(A)
-        await heard.sketch.end(PARTITION, token, {})
-    await heard.hears(A, A)
+        await observer.sketch.begin(PARTITION, [A], token)
+        await observer.refused(A)
+        await observer.sketch.end(PARTITION, token, {})
+    await observer.observes(A, A)
 
 
-async def test_marks_that_do_not_linger_are_not_told_of(heard: Heard) -> None:
+async def test_writes_without_a_cached_lease_are_not_published(observer: Observer) -> None:
     """Where caches may hold the key, its write is ended before it is acknowledged."""
-    assert (await heard.sketch.report_read(PARTITION, [A], LIFE_S)).ttl_us
-    assert (await heard.sketch.begin(PARTITION, [A], "held")).held == (A,)
-    await heard.refused(A)
-    await heard.hears()
+    assert (await observer.sketch.report_read(PARTITION, [A], TTL_S)).ttl_us
+    assert (await observer.sketch.begin(PARTITION, [A], "held")).held == (A,)
+    await observer.refused(A)
+    await observer.observes()
 
 
-async def test_the_first_who_asks_for_a_result_is_told_without_a_key(heard: Heard) -> None:
+async def test_the_first_request_for_a_result_is_published_without_a_key(
+    observer: Observer,
+) -> None:
     for title in "abb":
         query = key_of_query("articles", f"title={title}")
-        assert (await heard.sketch.report_query(PARTITION, query, LIFE_S)).ttl_us == 0
-    await heard.hears("")
+        assert (await observer.sketch.report_query(PARTITION, query, TTL_S)).ttl_us == 0
+    await observer.observes("")
 
 
-async def test_every_replica_of_a_sketch_hears_and_no_other(redis_config: SystemConfig) -> None:
+async def test_every_replica_of_a_sketch_is_notified_and_no_other(
+    redis_config: SystemConfig,
+) -> None:
     namespace = unique("sketch")
-    async with hearing(redis_config.url, f"{namespace}[1*]?") as heard:
-        told: list[str] = []
+    async with observing(redis_config.url, f"{namespace}[1*]?") as observer:
+        events: list[str] = []
 
-        async def tell(partition: Partition, key: str) -> None:
-            told.append(key)
+        async def on_event(partition: Partition, key: str) -> None:
+            events.append(key)
 
         async with Redis.from_url(redis_config.url) as redis:
-            other = asyncio.create_task(RedisContention(redis, f"{namespace}1?").listen(tell))
-            await listened_to(redis_config.url, f"{namespace}1?", 1)
-            await heard.sketch.begin(PARTITION, [A], "t")
-            await heard.refused(A)
-            await heard.hears(A)
+            other = asyncio.create_task(RedisContention(redis, f"{namespace}1?").listen(on_event))
+            await wait_for_listeners(redis_config.url, f"{namespace}1?", 1)
+            await observer.sketch.begin(PARTITION, [A], "t")
+            await observer.refused(A)
+            await observer.observes(A)
             await redis.publish(f"{{{namespace}1?:own/class}}:pending", "own")
 
             async def own() -> bool:
-                return "own" in told
+                return "own" in events
 
             await eventually(own)
             other.cancel()
             await asyncio.gather(other, return_exceptions=True)
-        assert told == ["", "own"]
+        assert events == ["", "own"]
 
 
-async def test_who_may_not_publish_or_listen_reads_all_the_same(
+async def test_reads_work_without_rights_to_publish_and_subscribe(
     redis_config: SystemConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Writers are told at the end, as of what is lost on the way."""
+    """Writers are notified at the end, as of what is lost on the way."""
     caplog.set_level(logging.DEBUG, "portolan.coherence")
     name, url = unique("user"), redis_config.url
     async with (
@@ -156,14 +160,14 @@ async def test_who_may_not_publish_or_listen_reads_all_the_same(
         rights = ("on", ">word", "~*", "+@all", "resetchannels")
         await admin.execute_command("ACL", "SETUSER", name, *rights)
         quiet = RedisSketch(client, LIMITS, SHAPE, unique("sketch"), timeout_s=20.0)
-        listening = asyncio.create_task(quiet.listen(_nobody))
+        listening = asyncio.create_task(quiet.listen(_not_notified))
         await quiet.create(PARTITION)
         await quiet.begin(PARTITION, [A], "t")
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(quiet.client, "execute", _fails)
-            assert (await quiet.report_read(PARTITION, [A], LIFE_S)).ttl_us == 0
+            assert (await quiet.report_read(PARTITION, [A], TTL_S)).ttl_us == 0
         assert await quiet.end(PARTITION, "t", {}) is EndResult.CONTENDED
-        assert (await quiet.report_read(PARTITION, [A], LIFE_S)).ttl_us
+        assert (await quiet.report_read(PARTITION, [A], TTL_S)).ttl_us
 
         async def tried() -> bool:
             return "not received" in caplog.text
@@ -177,13 +181,13 @@ async def test_who_may_not_publish_or_listen_reads_all_the_same(
 
 
 async def _fails(_calls: object) -> None:
-    """Stand for what asks once more after the script has failed."""
+    """Stand for what sends once more after the script has failed."""
     raise SketchUnavailable
 
 
-async def _nobody(partition: Partition, key: str) -> None:
+async def _not_notified(partition: Partition, key: str) -> None:
     raise AssertionError
 
 
-async def test_a_sketch_in_memory_tells_nothing() -> None:
-    await MemorySketch(LIMITS, SHAPE).listen(_nobody)
+async def test_a_sketch_in_memory_publishes_nothing() -> None:
+    await MemorySketch(LIMITS, SHAPE).listen(_not_notified)

@@ -32,44 +32,44 @@ STEPS_S = [0.5, 1.0, 5.0, 12.0, 22.0]
 
 
 @dataclass
-class Side:
-    """A world, and the last leave it gave to fill in versions: the leave has a name made up."""
+class Variant:
+    """A world, and its last permission to fill in versions, which has a random name."""
 
     world: RedisWorld
     fill: str = ""
     lacking: Sequence[str] = ()
 
 
-Step = Callable[[Side], Awaitable[Any]]
+Step = Callable[[Variant], Awaitable[Any]]
 
 
 @pytest.fixture
-async def sides(redis_config: SystemConfig) -> AsyncIterator[tuple[Side, Side]]:
+async def variants(redis_config: SystemConfig) -> AsyncIterator[tuple[Variant, Variant]]:
     """Two worlds alike, but that one takes the general path always."""
     both = await redis_world(redis_config.url, LIMITS)
     general = await redis_world(redis_config.url, LIMITS, way="general")
-    yield Side(both), Side(general)
+    yield Variant(both), Variant(general)
     await both.close()
     await general.close()
 
 
 @pytest.mark.parametrize("seed", range(40))
 async def test_fast_steps_do_what_the_general_path_does(
-    sides: tuple[Side, Side], seed: int
+    variants: tuple[Variant, Variant], seed: int
 ) -> None:
     random = Random(seed)
     if seed % 2:  # the others begin as lost ones do
-        for side in sides:
-            await side.world.sketch.create(PARTITION)
+        for variant in variants:
+            await variant.world.sketch.create(PARTITION)
     for number in range(120):
         step = _some_step(random)
-        told, as_told = [await step(side) for side in sides]
-        assert told == as_told
+        result, general_result = [await step(variant) for variant in variants]
+        assert result == general_result
         if not number % 10:
-            bits, as_bits = [(await side.world.snapshot()).bits for side in sides]
-            assert bits == as_bits
-            kept, as_kept = [await side.world.contents() for side in sides]
-            assert kept == as_kept
+            bits, general_bits = [(await variant.world.snapshot()).bits for variant in variants]
+            assert bits == general_bits
+            contents, general_contents = [await variant.world.contents() for variant in variants]
+            assert contents == general_contents
 
 
 def _some_step(random: Random) -> Step:
@@ -78,38 +78,38 @@ def _some_step(random: Random) -> Step:
     seconds, flags = random.choice(STEPS_S), [random.random() < 0.3 for _ in range(3)]
     queries = QUERIES[:1] if flags[1] else []
 
-    async def begin(side: Side) -> Any:
-        return await side.world.sketch.begin(PARTITION, keys, token)
+    async def begin(variant: Variant) -> Any:
+        return await variant.world.sketch.begin(PARTITION, keys, token)
 
-    async def close(side: Side) -> Any:
-        sketch = side.world.sketch
-        mark = (await sketch.registrations(PARTITION, 0)).sequence - flags[0]
-        changes = ResultChanges(queries, mark, exclusive=flags[2], pauses_registration=flags[1])
+    async def close(variant: Variant) -> Any:
+        sketch = variant.world.sketch
+        sequence = (await sketch.registrations(PARTITION, 0)).sequence - flags[0]
+        changes = ResultChanges(queries, sequence, exclusive=flags[2], pauses_registration=flags[1])
         return await sketch.end(PARTITION, token, versions, changes)
 
-    async def end(side: Side) -> Any:
-        return await side.world.sketch.end(PARTITION, token, versions)
+    async def end(variant: Variant) -> Any:
+        return await variant.world.sketch.end(PARTITION, token, versions)
 
-    async def read(side: Side) -> Any:
+    async def read(variant: Variant) -> Any:
         ttl_s = 0.0 if flags[0] else seconds
-        grant = await side.world.sketch.report_read(PARTITION, keys, ttl_s)
+        grant = await variant.world.sketch.report_read(PARTITION, keys, ttl_s)
         if grant.fill:
-            side.fill, side.lacking = grant.fill, keys
+            variant.fill, variant.lacking = grant.fill, keys
         return replace(grant, fill="" if not grant.fill else "some")
 
-    async def fill(side: Side) -> Any:
-        read = {key: number for number, key in enumerate(side.lacking, 7)}
-        return await side.world.sketch.fill(PARTITION, side.fill, read)
+    async def fill(variant: Variant) -> Any:
+        read = {key: number for number, key in enumerate(variant.lacking, 7)}
+        return await variant.world.sketch.fill(PARTITION, variant.fill, read)
 
-    async def register(side: Side) -> Any:
-        return await side.world.sketch.report_query(PARTITION, QUERIES[flags[0]], 10.0)
+    async def register(variant: Variant) -> Any:
+        return await variant.world.sketch.report_query(PARTITION, QUERIES[flags[0]], 10.0)
 
-    async def at_once(side: Side) -> Any:
+    async def at_once(variant: Variant) -> Any:
         steps = [read, begin, read, close, begin, read, fill]
-        return await asyncio.gather(*(step(side) for step in steps))
+        return await asyncio.gather(*(step(variant) for step in steps))
 
-    async def wait(side: Side) -> Any:
-        return await side.world.advance(seconds)
+    async def wait(variant: Variant) -> Any:
+        return await variant.world.advance(seconds)
 
     few = [end, register, at_once, wait]
     return random.choice([*few, *[begin, close, read] * 3, *[fill] * 2])
@@ -117,21 +117,23 @@ def _some_step(random: Random) -> Step:
 
 @pytest.fixture
 async def world(redis_config: SystemConfig) -> AsyncIterator[RedisWorld]:
-    made = await redis_world(redis_config.url, LIMITS)
-    await made.sketch.create(PARTITION)
-    yield made
-    await made.close()
+    opened = await redis_world(redis_config.url, LIMITS)
+    await opened.sketch.create(PARTITION)
+    yield opened
+    await opened.close()
 
 
 async def test_plain_steps_take_the_fast_path(world: RedisWorld) -> None:
-    mark = (await world.sketch.registrations(PARTITION, 0)).sequence
+    sequence = (await world.sketch.registrations(PARTITION, 0)).sequence
     fast = world.other(LIMITS, way="fast")
     try:
         with pytest.raises(SketchUnavailable):
             await fast.begin(PARTITION, [A, B], "general")
-        assert await fast.begin(PARTITION, [A], "t") == BeginResult((), mark, lease_cacheable=True)
+        assert await fast.begin(PARTITION, [A], "t") == BeginResult(
+            (), sequence, lease_cacheable=True
+        )
         assert (
-            await fast.end(PARTITION, "t", {A: 1}, ResultChanges((), mark, exclusive=True))
+            await fast.end(PARTITION, "t", {A: 1}, ResultChanges((), sequence, exclusive=True))
             is EndResult.DONE
         )
         grant = await fast.report_read(PARTITION, [A], 5.0)
@@ -150,18 +152,18 @@ async def test_a_key_that_is_no_more_in_caches_leaves_the_filter_when_its_write_
     world = await redis_world(redis_config.url, limits)
     try:
         await world.sketch.create(PARTITION)
-        mark = (await world.sketch.registrations(PARTITION, 0)).sequence
+        sequence = (await world.sketch.registrations(PARTITION, 0)).sequence
         for keys, ttl_s in (([B], 5.0), ([C], 5.0), ([D], 5.0), ([A], 10.0)):
             await world.sketch.report_read(PARTITION, keys, ttl_s)
             await world.sketch.begin(PARTITION, keys, "first")
-            await world.sketch.end(PARTITION, "first", {}, ResultChanges((), mark))
+            await world.sketch.end(PARTITION, "first", {}, ResultChanges((), sequence))
         for key in (B, C, D):
             await world.sketch.report_read(PARTITION, [key], 20.0)
         await world.advance(11.0)
         assert (await world.sketch.begin(PARTITION, [A], "late")).held == ()
         assert any((await world.snapshot()).bits)
         assert (
-            await world.sketch.end(PARTITION, "late", {A: 2}, ResultChanges((), mark))
+            await world.sketch.end(PARTITION, "late", {A: 2}, ResultChanges((), sequence))
             is EndResult.DONE
         )
         assert not any((await world.snapshot()).bits)
@@ -178,19 +180,21 @@ async def test_reads_remove_what_has_expired(world: RedisWorld) -> None:
     assert [key for key, _ in (await world.contents())["copies"]] == [C.encode()]
 
 
-async def test_no_version_is_kept_for_what_is_not_swept_up_yet(redis_config: SystemConfig) -> None:
-    """The key is in the account, but in no cache: several writes may have shared its mark."""
+async def test_no_version_is_kept_for_expired_keys_that_are_not_swept(
+    redis_config: SystemConfig,
+) -> None:
+    """The key is in the account, but in no cache: several may have shared its pending write."""
     world = await redis_world(redis_config.url, SketchLimits(margin_s=0.0, expired_at_once=1))
     try:
         await world.sketch.create(PARTITION)
-        mark = (await world.sketch.registrations(PARTITION, 0)).sequence
+        sequence = (await world.sketch.registrations(PARTITION, 0)).sequence
         for number in range(20):
             await world.sketch.report_read(PARTITION, [f"articles/{number}#other"], 5.0)
         await world.sketch.report_read(PARTITION, [A], 6.0)
         await world.advance(10.0)
         assert (await world.sketch.begin(PARTITION, [A], "late")).held == ()
         assert (
-            await world.sketch.end(PARTITION, "late", {A: 2}, ResultChanges((), mark))
+            await world.sketch.end(PARTITION, "late", {A: 2}, ResultChanges((), sequence))
             is EndResult.DONE
         )
         assert (await world.sketch.report_read(PARTITION, [A], 5.0)).versions == (None,)

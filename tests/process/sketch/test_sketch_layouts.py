@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.coherence.layouts import Layouts
+from app.coherence.layouts import ClassLayouts
 from mediator.stores.port import SystemConfig
 from sketch.client import CoherentClient, Source
 from sketch.protocol.keys import key_of_query
@@ -25,19 +25,19 @@ A, Q = "articles/1#text", key_of_query("articles", "title=q")
 @pytest.fixture(params=["memory", "redis"])
 async def world(request: pytest.FixtureRequest, redis_config: SystemConfig) -> AsyncIterator[World]:
     if request.param == "memory":
-        made = await memory_world(LIMITS)
+        opened = await memory_world(LIMITS)
     else:
-        made = await redis_world(redis_config.url, LIMITS)
-    await made.sketch.create(PARTITION)
-    yield made
-    await made.close()
+        opened = await redis_world(redis_config.url, LIMITS)
+    await opened.sketch.create(PARTITION)
+    yield opened
+    await opened.close()
 
 
 async def is_lost(world: World) -> bool:
     return (await world.sketch.snapshot([PARTITION])).revalidate_all
 
 
-async def test_a_layout_is_put_in_the_place_of_the_one_that_was_known(world: World) -> None:
+async def test_a_layout_is_adopted_only_if_the_known_one_is_current(world: World) -> None:
     assert await world.sketch.layout(PARTITION) == ""
     assert await world.sketch.adopt(PARTITION, "", "ä")
     assert await world.sketch.layout(PARTITION) == "ä"
@@ -46,7 +46,7 @@ async def test_a_layout_is_put_in_the_place_of_the_one_that_was_known(world: Wor
     assert not await is_lost(world)
 
 
-async def test_a_part_begins_anew_with_a_layout_that_does_not_cover_its_copies(
+async def test_a_partition_is_renewed_if_its_layout_does_not_cover_its_copies(
     world: World,
 ) -> None:
     await world.sketch.adopt(PARTITION, "", "one", schema="1")
@@ -61,14 +61,14 @@ async def test_a_part_begins_anew_with_a_layout_that_does_not_cover_its_copies(
     assert await world.sketch.layout(PARTITION) == "two"
 
 
-async def test_copies_of_an_unknown_layout_are_doubted(world: World) -> None:
+async def test_copies_of_an_unknown_layout_are_revalidated(world: World) -> None:
     await world.sketch.report_read(PARTITION, [A], 10.0)
     assert await world.sketch.adopt(PARTITION, "", "one")
     assert await is_lost(world)
 
 
 async def test_a_sketch_that_was_lost_knows_no_layout(world: World) -> None:
-    """The last one may be among what was lost, and copies were made since."""
+    """The last layout may be lost, and copies were stored since."""
     await world.sketch.adopt(PARTITION, "", "one", schema="1")
     await world.lose(everything=False)
     assert await world.sketch.layout(PARTITION) == ""
@@ -96,11 +96,11 @@ MORE: dict[str, Any] = {**FIELDS, "tone": field_on("postgres")}
 
 
 @pytest.fixture
-async def walls(paper: Paper) -> AsyncIterator[httpx.AsyncClient]:
+async def client(paper: Paper) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a database of one class, whose fields are in one group."""
     database = unique("db")
     await paper.caches.sketch.create(Partition(database, "walls"))
-    await lay(paper, database, FIELDS)
+    await set_schema(paper, database, FIELDS)
     base = f"http://test/v1/{database}/"
     transport = httpx.ASGITransport(paper.api)
     async with httpx.AsyncClient(transport=transport, base_url=base) as http:
@@ -108,121 +108,121 @@ async def walls(paper: Paper) -> AsyncIterator[httpx.AsyncClient]:
         yield http
 
 
-async def lay(
+async def set_schema(
     paper: Paper, database: str, fields: dict[str, Any], visibility: str = "public"
 ) -> None:
-    """Set the schema, as another replica would that dies before it tells the sketch."""
-    walls = {"cache": {"visibility": visibility, "max_ttl_s": 60}, "fields": fields}
-    await paper.running.mediator.control.set_schema(database, {"classes": {"walls": walls}})
+    """Set the schema, as a replica does that is killed before it notifies the sketch."""
+    schema = {"cache": {"visibility": visibility, "max_ttl_s": 60}, "fields": fields}
+    await paper.running.mediator.control.set_schema(database, {"classes": {"walls": schema}})
 
 
-def database_of(walls: httpx.AsyncClient) -> str:
-    return walls.base_url.path.split("/")[2]
+def database_of(client: httpx.AsyncClient) -> str:
+    return client.base_url.path.split("/")[2]
 
 
-async def doubted(walls: httpx.AsyncClient) -> bool:
-    told = await walls.get("sketch", headers={"accept": "application/json"})
-    return bool(told.json()["revalidate_all"])
+async def revalidates_all(client: httpx.AsyncClient) -> bool:
+    answer = await client.get("sketch", headers={"accept": "application/json"})
+    return bool(answer.json()["revalidate_all"])
 
 
-async def write_tone(walls: httpx.AsyncClient) -> None:
-    answer = await walls.put("walls/w?fields=tone", json={"tone": "sharp"})
+async def write_tone(client: httpx.AsyncClient) -> None:
+    answer = await client.put("walls/w?fields=tone", json={"tone": "sharp"})
     assert answer.is_success, answer.text
 
 
 async def test_whole_objects_are_revalidated_when_there_is_another_group(
-    paper: Paper, walls: httpx.AsyncClient
+    paper: Paper, client: httpx.AsyncClient
 ) -> None:
-    assert "portolan-expires" in (await walls.get("walls/w")).headers
-    await lay(paper, database_of(walls), OWN)
-    await write_tone(walls)
-    assert await doubted(walls)
-    assert "portolan-expires" not in (await walls.get("walls/w")).headers
+    assert "portolan-expires" in (await client.get("walls/w")).headers
+    await set_schema(paper, database_of(client), OWN)
+    await write_tone(client)
+    assert await revalidates_all(client)
+    assert "portolan-expires" not in (await client.get("walls/w")).headers
 
 
-async def test_what_was_not_there_is_revalidated_when_its_field_changes_its_group(
-    paper: Paper, walls: httpx.AsyncClient
+async def test_cached_absence_is_revalidated_when_a_field_changes_its_group(
+    paper: Paper, client: httpx.AsyncClient
 ) -> None:
-    """The groups of fields change while a class is empty; answers that said so live on."""
-    await walls.delete("walls/w")
-    missing = await walls.get("walls/x?fields=mood")
+    """The groups of fields change while a class is empty; its cached answers stay fresh."""
+    await client.delete("walls/w")
+    missing = await client.get("walls/x?fields=mood")
     assert missing.status_code == 404
     assert "portolan-expires" in missing.headers
-    await lay(paper, database_of(walls), MOVED)
-    assert (await walls.put("walls/x", json={"text": "t", "mood": "m"})).status_code == 201
-    assert await doubted(walls)
+    await set_schema(paper, database_of(client), MOVED)
+    assert (await client.put("walls/x", json={"text": "t", "mood": "m"})).status_code == 201
+    assert await revalidates_all(client)
 
 
 @pytest.mark.parametrize("visibility", ["private", "none"])
-async def test_what_every_cache_could_keep_is_doubted_once_it_is_not_public(
-    paper: Paper, walls: httpx.AsyncClient, visibility: str
+async def test_copies_of_a_class_that_is_no_longer_public_are_revalidated(
+    paper: Paper, client: httpx.AsyncClient, visibility: str
 ) -> None:
-    assert "portolan-expires" in (await walls.get("walls/w")).headers
-    await lay(paper, database_of(walls), FIELDS, visibility)
-    await walls.put("walls/x", json={"text": "t"})
-    assert await doubted(walls)
+    assert "portolan-expires" in (await client.get("walls/w")).headers
+    await set_schema(paper, database_of(client), FIELDS, visibility)
+    await client.put("walls/x", json={"text": "t"})
+    assert await revalidates_all(client)
 
 
-async def test_without_the_new_layout_they_would_be_served(
-    paper: Paper, walls: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+async def test_without_the_new_layout_stale_copies_would_be_served(
+    paper: Paper, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def left_out(self: Layouts, partition: Partition, _: Any) -> None: ...
+    async def left_out(self: ClassLayouts, partition: Partition, _: Any) -> None: ...
 
-    assert "portolan-expires" in (await walls.get("walls/w")).headers
-    monkeypatch.setattr(Layouts, "announce", left_out)
-    await lay(paper, database_of(walls), OWN)
-    await write_tone(walls)
-    snapshot = await paper.caches.sketch.snapshot([Partition(database_of(walls), "walls")])
+    assert "portolan-expires" in (await client.get("walls/w")).headers
+    monkeypatch.setattr(ClassLayouts, "announce", left_out)
+    await set_schema(paper, database_of(client), OWN)
+    await write_tone(client)
+    snapshot = await paper.caches.sketch.snapshot([Partition(database_of(client), "walls")])
     assert not any(snapshot.bits), "a copy reported as #main is not found by #tone"
 
 
 async def test_a_further_field_of_a_group_costs_nothing(
-    paper: Paper, walls: httpx.AsyncClient
+    paper: Paper, client: httpx.AsyncClient
 ) -> None:
-    await walls.get("walls/w")
-    await lay(paper, database_of(walls), MORE)
-    assert "portolan-expires" in (await walls.get("walls/w")).headers
-    assert not await doubted(walls)
+    await client.get("walls/w")
+    await set_schema(paper, database_of(client), MORE)
+    assert "portolan-expires" in (await client.get("walls/w")).headers
+    assert not await revalidates_all(client)
 
 
 async def test_a_client_of_the_old_map_sees_what_is_written_under_the_new_one(
-    paper: Paper, walls: httpx.AsyncClient
+    paper: Paper, client: httpx.AsyncClient
 ) -> None:
     transport = httpx.ASGITransport(paper.api)
-    async with CoherentClient("http://test", database_of(walls), transport=transport) as own:
+    async with CoherentClient("http://test", database_of(client), transport=transport) as own:
 
         async def from_its_own_cache() -> bool:
             return (await own.get("walls", "w")).source is Source.OWN
 
         await eventually(from_its_own_cache)
-        await lay(paper, database_of(walls), OWN)
-        await write_tone(walls)
+        await set_schema(paper, database_of(client), OWN)
+        await write_tone(client)
         await own.refresh_filter()
         whole = (await own.get("walls", "w")).value
         assert whole == {"id": "w", "text": "one", "mood": "good", "tone": "sharp"}
 
 
 async def test_registrations_do_not_survive_a_change_of_the_schema(
-    paper: Paper, walls: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    paper: Paper, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor the death of the replica that takes them back: the next one finds it undone."""
-    assert "portolan-expires" in (await walls.get("walls?text=one")).headers
-    partition = Partition(database_of(walls), "walls")
+    assert "portolan-expires" in (await client.get("walls?text=one")).headers
+    partition = Partition(database_of(client), "walls")
     queries = paper.caches.guard.queries
-    await lay(paper, database_of(walls), MORE)
+    await set_schema(paper, database_of(client), MORE)
 
     async def killed(_: Partition) -> None:
         raise SketchUnavailable("killed")
 
     with monkeypatch.context() as patched:
         patched.setattr(queries, "invalidate_all", killed)
-        assert "portolan-expires" not in (await walls.get("walls?text=one")).headers
+        assert "portolan-expires" not in (await client.get("walls?text=one")).headers
         for schema in ("1", "2"):
             late = await paper.caches.sketch.report_query(
                 partition, "walls//text=two", 10.0, schema
             )
             assert (late.ttl_us, late.adopted) == (0, False)
-    assert "portolan-expires" in (await walls.get("walls?text=two")).headers
+    assert "portolan-expires" in (await client.get("walls?text=two")).headers
     registered = (await paper.caches.sketch.registrations(partition, 0)).numbers
     assert set(registered) == {"walls//text=two"}
     assert any((await paper.caches.sketch.snapshot([partition])).bits), (
@@ -230,23 +230,23 @@ async def test_registrations_do_not_survive_a_change_of_the_schema(
     )
 
 
-async def test_a_sketch_that_knows_another_schema_is_told_again(
-    paper: Paper, walls: httpx.AsyncClient
+async def test_a_sketch_that_knows_another_schema_is_notified_again(
+    paper: Paper, client: httpx.AsyncClient
 ) -> None:
-    """A replica that was late has adopted an older schema, and died."""
-    partition = Partition(database_of(walls), "walls")
-    assert "portolan-expires" in (await walls.get("walls?text=one")).headers
-    told = await paper.caches.sketch.layout(partition)
-    late = told.replace('"schema":"1"', '"schema":"0"')
-    assert await paper.caches.sketch.adopt(partition, told, late, schema="0")
-    assert "portolan-expires" not in (await walls.get("walls?text=one")).headers
-    assert "portolan-expires" in (await walls.get("walls?text=one")).headers
-    assert await paper.caches.sketch.layout(partition) == told
+    """A late replica has adopted an older schema, and was killed."""
+    partition = Partition(database_of(client), "walls")
+    assert "portolan-expires" in (await client.get("walls?text=one")).headers
+    current = await paper.caches.sketch.layout(partition)
+    late = current.replace('"schema":"1"', '"schema":"0"')
+    assert await paper.caches.sketch.adopt(partition, current, late, schema="0")
+    assert "portolan-expires" not in (await client.get("walls?text=one")).headers
+    assert "portolan-expires" in (await client.get("walls?text=one")).headers
+    assert await paper.caches.sketch.layout(partition) == current
 
 
-async def test_copies_of_a_class_that_is_no_more_are_doubted(
-    paper: Paper, walls: httpx.AsyncClient
+async def test_copies_of_an_invalidated_class_are_revalidated(
+    paper: Paper, client: httpx.AsyncClient
 ) -> None:
-    await walls.get("walls/w")
-    await paper.caches.guard.invalidate_class(database_of(walls), "walls")
-    assert await doubted(walls)
+    await client.get("walls/w")
+    await paper.caches.guard.invalidate_class(database_of(client), "walls")
+    assert await revalidates_all(client)

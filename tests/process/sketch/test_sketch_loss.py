@@ -25,7 +25,7 @@ from tests.process.sketch.sketches import (
 )
 
 
-async def test_generations_tell_filters_apart(world: World) -> None:
+async def test_revisions_order_the_filters_of_a_generation(world: World) -> None:
     await cached(world, A)
     empty = await world.snapshot()
     await cached(world, A)
@@ -38,7 +38,7 @@ async def test_generations_tell_filters_apart(world: World) -> None:
     assert empty.generation == full.generation == after.generation
 
 
-async def test_a_union_has_the_keys_of_all_parts(world: World) -> None:
+async def test_a_union_has_the_keys_of_all_partitions(world: World) -> None:
     other = Partition("news", "authors")
     await world.sketch.create(other)
     await cached(world, A)
@@ -98,13 +98,13 @@ async def test_writes_that_survive_a_loss_stay_pending(redis_config: SystemConfi
         await world.close()
 
 
-async def test_a_union_with_a_lost_part_has_everything_revalidated(world: World) -> None:
+async def test_a_union_with_a_lost_partition_has_everything_revalidated(world: World) -> None:
     union = await world.sketch.snapshot([PARTITION, Partition("news", "unheard_of")])
     assert union.revalidate_all
     assert set(union.bits) == {0xFF}
 
 
-async def test_what_was_written_since_the_loss_is_known_when_it_is_over(world: World) -> None:
+async def test_writes_since_a_loss_are_in_the_filter_when_it_recovers(world: World) -> None:
     await world.lose(everything=True)
     await world.sketch.report_read(PARTITION, [A], 100.0)
     await world.advance(31.0)
@@ -116,14 +116,14 @@ async def test_what_was_written_since_the_loss_is_known_when_it_is_over(world: W
     assert has(snapshot, A)
 
 
-async def test_a_part_that_nobody_created_counts_as_lost(make: Make) -> None:
+async def test_a_partition_that_was_never_created_counts_as_lost(make: Make) -> None:
     world = await make(created=False)
     assert (await world.snapshot()).revalidate_all
     await world.sketch.create(PARTITION)
     assert (await world.snapshot()).revalidate_all
 
 
-async def test_another_shape_begins_parts_anew(redis_config: SystemConfig) -> None:
+async def test_another_shape_renews_the_partitions(redis_config: SystemConfig) -> None:
     world = await redis_world(redis_config.url, LIMITS)
     wider = FilterShape(SHAPE.bits * 2, SHAPE.hashes, SHAPE.seed)
     try:
@@ -138,7 +138,9 @@ async def test_another_shape_begins_parts_anew(redis_config: SystemConfig) -> No
         await world.close()
 
 
-async def test_lifetimes_of_former_settings_are_not_forgotten(redis_config: SystemConfig) -> None:
+async def test_ttls_of_former_settings_are_waited_for_after_a_loss(
+    redis_config: SystemConfig,
+) -> None:
     world = await redis_world(redis_config.url, LIMITS)
     shorter = world.other(SketchLimits(longest_ttl_s=1.0), SHAPE)
     try:

@@ -1,4 +1,4 @@
-"""How operators see the sketch: the same of both kinds, and what the route tells of it."""
+"""How operators see the sketch: the same for both kinds, and what the route reports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.telemetry.metrics import Metrics
 from mediator.model.guard import CacheKey
 from mediator.stores.port import SystemConfig
 from sketch.filter.shape import false_positive_rate
-from sketch.protocol.port import PartitionState, SketchLimits, Snapshot
+from sketch.protocol.port import FilterSnapshot, SketchLimits, SketchPartitionState
 from tests.process.caching.cached_paper import Paper
 from tests.process.service import unique
 from tests.process.sketch.sketches import (
@@ -41,12 +41,12 @@ async def world(request: pytest.FixtureRequest, redis_config: SystemConfig) -> A
     await opened.close()
 
 
-async def state_of(world: World) -> PartitionState:
+async def state_of(world: World) -> SketchPartitionState:
     (state,) = await world.sketch.states([PARTITION])
     return state
 
 
-async def test_both_sketches_tell_how_they_are(world: World) -> None:
+async def test_both_sketches_report_their_state(world: World) -> None:
     await world.sketch.create(PARTITION)
     fresh = await state_of(world)
     assert (fresh.keys, fresh.bits_set, fresh.handed_out, fresh.pending) == (0, 0, 0, 0)
@@ -71,22 +71,24 @@ async def test_both_sketches_tell_how_they_are(world: World) -> None:
     await world.sketch.end(PARTITION, "pending", {})
     (first, *_) = await world.sketch.take_purges([PARTITION], 10)
     await world.sketch.acknowledge_purges([first])
-    settled = await state_of(world)
-    assert (settled.pending, settled.first_lease_us) == (0, None)
-    assert (settled.purges, settled.purges_due) == (2, 0)
+    acknowledged = await state_of(world)
+    assert (acknowledged.pending, acknowledged.first_lease_us) == (0, None)
+    assert (acknowledged.purges, acknowledged.purges_due) == (2, 0)
 
 
-async def test_a_part_that_was_lost_says_for_how_long(world: World) -> None:
+async def test_a_lost_partition_reports_until_when_it_recovers(world: World) -> None:
     state = await state_of(world)
     assert state.revalidate_all_until_us > state.uncacheable_until_us >= state.time_us
 
 
-def test_what_is_measured_is_near_what_is_estimated() -> None:
+def test_the_measured_false_positive_rate_is_near_the_estimate() -> None:
     keys = [f"k{number}" for number in range(2_000)]
-    snapshot = Snapshot(SHAPE, bits_of(keys, SHAPE), 0, "0" * 32, 1)
+    snapshot = FilterSnapshot(SHAPE, bits_of(keys, SHAPE), 0, "0" * 32, 1)
     estimated = false_positive_rate(SHAPE.bits, SHAPE.hashes, len(keys))
     assert measured_false_positives(snapshot) == pytest.approx(estimated, rel=0.15)
-    assert measured_false_positives(Snapshot(SHAPE, bits_of([], SHAPE), 0, "0" * 32, 1)) == 0.0
+    assert (
+        measured_false_positives(FilterSnapshot(SHAPE, bits_of([], SHAPE), 0, "0" * 32, 1)) == 0.0
+    )
 
 
 async def overview(paper: Paper, query: str = "") -> httpx.Response:
@@ -105,9 +107,9 @@ async def test_the_route_describes_every_class(paper: Paper) -> None:
     await paper.inc(id_)
     answer = await overview(paper, f"?database={paper.database}")
     assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    assert (told["kept_in"], told["purgers"]) == ("redis", [])
-    items = {item["class"]: item for item in told["items"]}
+    report: dict[str, Any] = answer.json()
+    assert (report["kept_in"], report["purgers"]) == ("redis", [])
+    items = {item["class"]: item for item in report["items"]}
     assert set(items) == {"articles", "notes", "secrets", "mortals"}
     articles = items["articles"]
     assert articles["filter"]["keys"] == 1
@@ -132,7 +134,7 @@ async def test_without_a_sketch_there_is_nothing_to_describe(paper: Paper) -> No
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-async def test_gauges_show_the_parts_that_are_there(paper: Paper) -> None:
+async def test_gauges_show_existing_partitions_only(paper: Paper) -> None:
     metrics = Metrics()
     states = await paper.caches.sketch.states([paper.partition])
     metrics.measure_sketch(states)

@@ -65,7 +65,7 @@ async def test_purges_that_are_not_done_are_given_out_again(world: World) -> Non
     assert await world.sketch.take_purges([PARTITION], 10) == []
 
 
-async def test_a_confirmation_does_not_settle_what_came_later(world: World) -> None:
+async def test_a_confirmation_does_not_acknowledge_what_came_later(world: World) -> None:
     await cached(world, A)
     await written(world, A)
     await world.advance(0.001)
@@ -76,7 +76,7 @@ async def test_a_confirmation_does_not_settle_what_came_later(world: World) -> N
     assert [p.key for p in await world.sketch.take_purges([PARTITION], 10)] == [A]
 
 
-async def test_purges_of_many_parts_come_up_to_the_limit(world: World) -> None:
+async def test_purges_of_many_partitions_are_limited(world: World) -> None:
     partitions = [Partition("news", f"c{n}") for n in range(5)]
     for partition in partitions:
         await world.sketch.create(partition)

@@ -12,7 +12,7 @@ from sketch.protocol.port import EndResult, ResultChanges, SketchLimits
 from tests.process.sketch.sketches import PARTITION, World, bits_of, has, memory_world, redis_world
 
 LIMITS = SketchLimits(longest_ttl_s=100.0, margin_s=5.0, lease_s=30.0, queries=3, purge_again_s=8.0)
-LIFE_S = 15.0
+TTL_S = 15.0
 A = "articles/1#text"
 Q, R = (key_of_query("articles", f"title={letter}") for letter in "qr")
 
@@ -20,13 +20,13 @@ Q, R = (key_of_query("articles", f"title={letter}") for letter in "qr")
 @pytest.fixture(params=["memory", "redis"])
 async def world(request: pytest.FixtureRequest, redis_config: SystemConfig) -> AsyncIterator[World]:
     if request.param == "memory":
-        made = await memory_world(LIMITS)
+        opened = await memory_world(LIMITS)
     else:
-        made = await redis_world(redis_config.url, LIMITS)
-    await made.sketch.create(PARTITION)
-    yield made
-    assert await made.leaks() == []
-    await made.close()
+        opened = await redis_world(redis_config.url, LIMITS)
+    await opened.sketch.create(PARTITION)
+    yield opened
+    assert await opened.leaks() == []
+    await opened.close()
 
 
 async def register(world: World, *keys: str) -> None:
@@ -38,28 +38,28 @@ async def known(world: World, since: int = 0) -> set[str]:
     return set((await world.sketch.registrations(PARTITION, since)).numbers)
 
 
-async def mark(world: World) -> int:
+async def sequence_of(world: World) -> int:
     return (await world.sketch.registrations(PARTITION, 0)).sequence
 
 
 async def test_a_query_is_registered_as_long_as_a_copy_may_be_alive(world: World) -> None:
-    before = await mark(world)
+    before = await sequence_of(world)
     await register(world, Q)
     await world.advance(5.0)
     await register(world, Q, R)
-    told = await world.sketch.registrations(PARTITION, before)
-    assert told.count == 2
-    assert not told.complete
-    assert sorted(told.numbers, key=lambda key: told.numbers[key]) == [Q, R]
-    assert max(told.numbers.values()) == told.sequence
-    assert await known(world, told.sequence) == set()
-    assert await known(world, told.numbers[Q]) == {R}
-    await world.advance(LIFE_S)
+    registrations = await world.sketch.registrations(PARTITION, before)
+    assert registrations.count == 2
+    assert not registrations.complete
+    assert sorted(registrations.numbers, key=lambda key: registrations.numbers[key]) == [Q, R]
+    assert max(registrations.numbers.values()) == registrations.sequence
+    assert await known(world, registrations.sequence) == set()
+    assert await known(world, registrations.numbers[Q]) == {R}
+    await world.advance(TTL_S)
     await world.snapshot()
     assert await known(world) == set()
 
 
-async def test_a_changed_result_is_in_the_filter_until_its_last_copy_dies(world: World) -> None:
+async def test_a_changed_result_is_in_the_filter_until_its_last_copy_expires(world: World) -> None:
     await register(world, Q, R)
     await world.sketch.invalidate_results(PARTITION, [Q, key_of_query("articles", "never=asked")])
     assert bits_of([Q]) == (await world.snapshot()).bits
@@ -70,19 +70,19 @@ async def test_a_changed_result_is_in_the_filter_until_its_last_copy_dies(world:
     assert {purge.key for purge in purges} == {Q}
     await register(world, Q)  # later copies are new
     assert await known(world) == {Q, R}
-    await world.advance(LIFE_S - 1.0)
+    await world.advance(TTL_S - 1.0)
     assert not has(await world.snapshot(), Q)
     assert await known(world) == {Q}
 
 
 async def test_a_write_ends_only_if_its_writer_knows_every_query(world: World) -> None:
-    await register(world, R)  # from now on no write may linger
+    await register(world, R)  # from now on no write lease may be cached
     await world.sketch.begin(PARTITION, [A], "t")
-    behind = ResultChanges((), await mark(world))
+    behind = ResultChanges((), await sequence_of(world))
     await register(world, Q)
     assert await world.sketch.end(PARTITION, "t", {}, behind) is EndResult.BEHIND
     assert (await world.sketch.report_read(PARTITION, [A], 10.0)).ttl_us == 0
-    up_to_date = ResultChanges((Q,), await mark(world))
+    up_to_date = ResultChanges((Q,), await sequence_of(world))
     assert await world.sketch.end(PARTITION, "t", {A: 7}, up_to_date) is EndResult.CONTENDED
     assert has(await world.snapshot(), Q)
     assert (await world.sketch.report_read(PARTITION, [A], 10.0)).ttl_us
@@ -91,8 +91,10 @@ async def test_a_write_ends_only_if_its_writer_knows_every_query(world: World) -
     )  # it has ended already
 
 
-async def test_no_query_is_registered_while_writes_may_linger(redis_config: SystemConfig) -> None:
-    """Who asks for the first time waits for those that began before; later ones do not linger."""
+async def test_no_query_is_registered_while_write_leases_may_be_cached(
+    redis_config: SystemConfig,
+) -> None:
+    """The first request waits for writes that began before; later leases are not cached."""
     world = await redis_world(redis_config.url, LIMITS)
     sketch = world.sketch
     await sketch.create(PARTITION)
@@ -118,7 +120,9 @@ async def test_no_query_is_registered_while_writes_may_linger(redis_config: Syst
     await world.close()
 
 
-async def test_no_mark_lingers_as_long_as_a_result_may_be_alive(redis_config: SystemConfig) -> None:
+async def test_no_write_lease_is_cached_as_long_as_a_result_may_be_alive(
+    redis_config: SystemConfig,
+) -> None:
     world = await redis_world(redis_config.url, LIMITS)
     await world.sketch.create(PARTITION)
     await world.sketch.report_query(PARTITION, Q, 100.0)
@@ -129,7 +133,7 @@ async def test_no_mark_lingers_as_long_as_a_result_may_be_alive(redis_config: Sy
     await world.close()
 
 
-async def test_who_insists_is_up_to_date_the_next_time(world: World) -> None:
+async def test_a_writer_that_pauses_registration_is_up_to_date_next_time(world: World) -> None:
     await register(world, Q)
     await world.sketch.begin(PARTITION, [A], "t")
     assert (
@@ -143,10 +147,8 @@ async def test_who_insists_is_up_to_date_the_next_time(world: World) -> None:
 
 
 @pytest.mark.parametrize("first_ends", [True, False])
-async def test_writers_of_the_same_key_know_that_they_were_not_alone(
-    world: World, first_ends: bool
-) -> None:
-    alone = ResultChanges((), await mark(world), exclusive=True)
+async def test_concurrent_writers_of_a_key_are_reported(world: World, first_ends: bool) -> None:
+    alone = ResultChanges((), await sequence_of(world), exclusive=True)
     await world.sketch.begin(PARTITION, [A], "t")
     await world.sketch.begin(PARTITION, [A], "u")
     if first_ends:
@@ -171,9 +173,11 @@ async def test_no_more_queries_are_registered_than_may_be(world: World) -> None:
 
 
 @pytest.mark.parametrize("everything", [True, False])
-async def test_after_a_loss_everybody_learns_anew(world: World, everything: bool) -> None:
+async def test_after_a_loss_all_replicas_read_the_registrations_again(
+    world: World, everything: bool
+) -> None:
     await register(world, Q)
-    old = await mark(world)
+    old = await sequence_of(world)
     await world.advance(1.0)
     await world.lose(everything=everything)
     assert (await world.sketch.report_query(PARTITION, Q, 10.0)).ttl_us == 0

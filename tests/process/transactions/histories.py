@@ -1,4 +1,4 @@
-"""Random histories of transactions and plain writes, whose coordinators may die at any step."""
+"""Random histories of transactions and plain writes; coordinators may be killed at any step."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 from mediator.base.errors import Locked, PreconditionFailed, TransactionAborted
 from mediator.model.operations import Condition, Update
 from mediator.transactions.log import State
-from mediator.transactions.model import ReadSetEntry, Transaction
+from mediator.transactions.model import CommitRequest, ReadSetEntry
 from tests.process.service import Service, field_on, unique
-from tests.process.transactions.mortal import FATE, Fate, Killed
-from tests.process.transactions.serializability import Deed, Item
+from tests.process.transactions.crashable import CRASH_POINT, CrashPoint, Killed
+from tests.process.transactions.serializability import Executed, Item
 
 __all__ = ["CLASSES", "Attempt", "History", "now"]
 
@@ -56,10 +56,12 @@ class Attempt:
         return {**vars(self), "reads": list(self.reads.items())}
 
     @classmethod
-    def load(cls, told: Mapping[str, Any]) -> Attempt:
+    def load(cls, document: Mapping[str, Any]) -> Attempt:
         """Read it back."""
-        reads: dict[Item, int | None] = {(c, i, g): version for (c, i, g), version in told["reads"]}
-        return cls(**{**told, "reads": reads})
+        reads: dict[Item, int | None] = {
+            (c, i, g): version for (c, i, g), version in document["reads"]
+        }
+        return cls(**{**document, "reads": reads})
 
     def written(self, versions: Sequence[Mapping[str, int]]) -> dict[Item, int]:
         """Return the items that it wrote, given the versions that each write was answered with."""
@@ -79,24 +81,24 @@ class History:
         database: Where the objects are.
         draw: Decides what they do.
         objects: Class and id of the objects.
-        deeds: What was done.
+        executed: What was executed.
         complaints: What went wrong while it was done.
-        killed: Coordinators that have died.
+        killed: How many coordinators were killed.
         aborted: Transactions and writes that were refused.
-        doom: The fate of coordinators that are not mortal otherwise.
-        tell: Is told of each transaction before it is sent, and when it is acknowledged.
+        kill_point: The crash point of coordinators that have no other.
+        notify: Is called with each transaction before it is sent, and when it is acknowledged.
     """
 
     mediator: Service
     database: str
     draw: random.Random
     objects: list[tuple[str, str]] = field(default_factory=list)
-    deeds: list[Deed] = field(default_factory=list)
+    executed: list[Executed] = field(default_factory=list)
     complaints: list[BaseException] = field(default_factory=list)
     killed: int = 0
     aborted: int = 0
-    doom: Fate | None = None
-    tell: Callable[[Attempt], None] = lambda _: None
+    kill_point: CrashPoint | None = None
+    notify: Callable[[Attempt], None] = lambda _: None
 
     async def begin(self, per_class: int) -> None:
         """Create the objects."""
@@ -104,18 +106,18 @@ class History:
             for _ in range(per_class):
                 id_, began = unique(), now()
                 values = {"n": 0, "m": 0} if class_name == "pairs" else {"n": 0}
-                made = await self.mediator.create(self.database, class_name, id_, **values)
+                created = await self.mediator.create(self.database, class_name, id_, **values)
                 self.objects.append((class_name, id_))
-                self._did(began, {}, _items(class_name, id_, made.versions))
+                self._did(began, {}, _items(class_name, id_, created.versions))
 
-    async def work(self, deeds: int) -> None:
-        """Do so many things one after the other."""
-        for _ in range(deeds):
+    async def work(self, count: int) -> None:
+        """Execute so many operations one after the other."""
+        for _ in range(count):
             kind = self.draw.random()
             if kind < 0.25:
                 await self._write_plainly()
             else:
-                await self.transact(mortal=kind > 0.8)
+                await self.transact(crashable=kind > 0.8)
             await asyncio.sleep(0)
 
     async def _write_plainly(self) -> None:
@@ -140,9 +142,9 @@ class History:
     def _did(
         self, began: float, reads: Mapping[Item, int | None], writes: Mapping[Item, Any]
     ) -> None:
-        self.deeds.append(Deed(unique("deed"), began, now(), reads, writes))
+        self.executed.append(Executed(unique("deed"), began, now(), reads, writes))
 
-    async def transact(self, *, mortal: bool) -> None:
+    async def transact(self, *, crashable: bool) -> None:
         """Read some objects, and write some if they still stand."""
         most = min(5, len(self.objects))
         began, some = now(), self.draw.sample(self.objects, self.draw.randrange(1, most))
@@ -157,14 +159,16 @@ class History:
             written.append(self.draw.choice([o for o in self.objects if o not in some]))
         writes = tuple(self._update(*one, fingerprint="f") for one in written)
         attempt = Attempt(unique("tx"), began, reads, [_touched(write) for write in writes])
-        wanted = Transaction(self.database, attempt.operation, tuple(seen), writes, "f")
-        fate = Fate(self.draw.randrange(MOST_STEPS), after=self.draw.random() < 0.5)
-        await self._send(attempt, wanted, fate if mortal else self.doom)
+        request = CommitRequest(self.database, attempt.operation, tuple(seen), writes, "f")
+        crash = CrashPoint(self.draw.randrange(MOST_STEPS), after=self.draw.random() < 0.5)
+        await self._send(attempt, request, crash if crashable else self.kill_point)
 
-    async def _send(self, attempt: Attempt, wanted: Transaction, fate: Fate | None) -> None:
-        self.tell(attempt)
+    async def _send(
+        self, attempt: Attempt, request: CommitRequest, crash: CrashPoint | None
+    ) -> None:
+        self.notify(attempt)
         try:
-            outcomes = await asyncio.create_task(self._run(wanted, fate))
+            outcomes = await asyncio.create_task(self._run(request, crash))
         except TransactionAborted:
             self.aborted += 1
         except Killed:
@@ -172,21 +176,21 @@ class History:
             await self.find_out(attempt)
         else:
             attempt.acknowledged = now()
-            self.tell(attempt)
+            self.notify(attempt)
             self._note(attempt, [outcome.versions for outcome in outcomes])
 
-    async def _run(self, wanted: Transaction, fate: Fate | None) -> Any:
-        FATE.set(fate)
-        return await self.mediator.mediator.transactions.run(wanted)
+    async def _run(self, request: CommitRequest, crash: CrashPoint | None) -> Any:
+        CRASH_POINT.set(crash)
+        return await self.mediator.mediator.transactions.run(request)
 
     async def find_out(self, attempt: Attempt) -> None:
-        """See what became of a transaction whose coordinator is dead."""
+        """Find the outcome of a transaction whose coordinator was killed."""
         transactions = self.mediator.mediator.transactions
         log = transactions.log
         async with asyncio.timeout(60):
             while entry := await log.find_operation(attempt.operation):
                 if entry.state is State.DONE:
-                    self._note(attempt, [told["versions"] for told in entry.answer or ()])
+                    self._note(attempt, [answer["versions"] for answer in entry.answer or ()])
                     return
                 await log.postpone(entry.intent, 0)
                 await transactions.resolver.recover()
@@ -198,7 +202,7 @@ class History:
     def _note(self, attempt: Attempt, versions: Sequence[Mapping[str, int]]) -> None:
         writes = attempt.written(versions)
         name, began, acknowledged = attempt.operation, attempt.began, attempt.acknowledged
-        self.deeds.append(Deed(name, began, acknowledged, attempt.reads, writes))
+        self.executed.append(Executed(name, began, acknowledged, attempt.reads, writes))
 
     def _update(self, class_name: str, id_: str, **more: Any) -> Update:
         number = self.draw.randrange(10**9)
@@ -213,7 +217,7 @@ class History:
             outcome = await self.mediator.get(self.database, class_name, id_)
             assert not outcome.partial
             for item, version in _items(class_name, id_, outcome.versions).items():
-                last = max(deed.writes[item] for deed in self.deeds if item in deed.writes)
+                last = max(each.writes[item] for each in self.executed if item in each.writes)
                 assert version == last, item
 
 

@@ -24,10 +24,10 @@ async def open_writes(replica: Service) -> list[str]:
 
 
 async def let_overdue(replica: Service, in_s: float = 0.0) -> None:
-    """End the leases of all that is open, as if their coordinators had gone long since.
+    """End the leases of all open writes, as if their coordinators had failed long ago.
 
     Args:
-        replica: Who reaches the log.
+        replica: The replica that accesses the log.
         in_s: In how many seconds they end; recovery leaves them alone until then.
     """
     ends = func.now() + func.make_interval(0, 0, 0, 0, 0, 0, in_s)
@@ -36,7 +36,7 @@ async def let_overdue(replica: Service, in_s: float = 0.0) -> None:
 
 
 async def expire(replica: Service) -> None:
-    """Let the leases of dead coordinators pass, and wait until nothing of them is left."""
+    """Let the leases of killed coordinators expire, and wait until all is resolved."""
     await let_overdue(replica)
     await replica.mediator.transactions.resolver.recover()
     await all_over(replica)

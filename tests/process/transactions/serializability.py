@@ -1,8 +1,8 @@
-"""A checker of histories: whether transactions happened as if one after the other.
+"""A checker of histories: whether they are strictly serializable.
 
 Every write of an item makes a version of its own, so what depends on what is known for certain
 (Adya's direct serialization graph): who read or overwrote a version comes after who wrote it, and
-who overwrote it comes after who read it. Who was acknowledged before somebody else began comes
+who overwrote it comes after who read it. Who was acknowledged before another one began comes
 before them. A history is strictly serializable iff this has no cycle.
 """
 
@@ -14,14 +14,14 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import TypeAlias
 
-__all__ = ["Deed", "Item", "cycle_in"]
+__all__ = ["Executed", "Item", "cycle_in"]
 
 Item: TypeAlias = tuple[str, str, str]
 """Class, id and group."""
 
 
 @dataclass
-class Deed:
+class Executed:
     """A transaction or a single write that has happened.
 
     Attributes:
@@ -39,14 +39,14 @@ class Deed:
     writes: Mapping[Item, int] = field(default_factory=dict)
 
 
-def cycle_in(deeds: Sequence[Deed]) -> list[str] | None:
-    """Return a cycle among deeds, or None; raises `AssertionError` for what cannot have been."""
-    before: dict[str, set[str]] = {deed.name: set() for deed in deeds}
-    for earlier, later in _dependencies(deeds):
+def cycle_in(executed: Sequence[Executed]) -> list[str] | None:
+    """Return a cycle, or None; raises `AssertionError` for an impossible history."""
+    before: dict[str, set[str]] = {each.name: set() for each in executed}
+    for earlier, later in _dependencies(executed):
         if earlier != later:
             before[later].add(earlier)
-    for one in deeds:
-        for other in deeds:
+    for one in executed:
+        for other in executed:
             if one.acknowledged is not None and one.acknowledged < other.began:
                 before[other.name].add(one.name)
     try:
@@ -57,21 +57,23 @@ def cycle_in(deeds: Sequence[Deed]) -> list[str] | None:
     return None
 
 
-def _dependencies(deeds: Sequence[Deed]) -> Iterable[tuple[str, str]]:
+def _dependencies(executed: Sequence[Executed]) -> Iterable[tuple[str, str]]:
     writers: dict[Item, dict[int, str]] = {}
-    for deed in deeds:
-        for item, version in deed.writes.items():
-            assert version not in writers.setdefault(item, {}), f"two made {item} {version}"
-            writers[item][version] = deed.name
+    for each in executed:
+        for item, version in each.writes.items():
+            assert version not in writers.setdefault(item, {}), f"two wrote {item} {version}"
+            writers[item][version] = each.name
     for of in writers.values():
         ordered = [of[version] for version in sorted(of)]
         yield from pairwise(ordered)
-    for deed in deeds:
-        for item, read in deed.reads.items():
+    for each in executed:
+        for item, read in each.reads.items():
             of = writers.get(item, {})
-            assert read is None or read in of, f"{deed.name} read {item} {read} of nobody"
+            assert read is None or read in of, (
+                f"{each.name} read {item} {read}, which has no writer"
+            )
             if read is not None:
-                yield of[read], deed.name
+                yield of[read], each.name
             overwriter = min((v for v in of if read is None or v > read), default=None)
-            if overwriter is not None and of[overwriter] != deed.name:
-                yield deed.name, of[overwriter]
+            if overwriter is not None and of[overwriter] != each.name:
+                yield each.name, of[overwriter]

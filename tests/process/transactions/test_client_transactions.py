@@ -25,8 +25,8 @@ LONG_S = 30.0
 """No copy is given up within a test for its age."""
 
 
-class Line(httpx.ASGITransport):
-    """The way to the service; notes what is sent, and may lose the answer to a commit."""
+class CountingTransport(httpx.ASGITransport):
+    """Counts commits, and may lose the answer to one."""
 
     def __init__(self, paper: Paper) -> None:
         super().__init__(paper.api)
@@ -42,8 +42,10 @@ class Line(httpx.ASGITransport):
         return response
 
 
-def client(paper: Paper, line: Line | None = None, delta_s: float = LONG_S) -> CoherentClient:
-    transport = line or Line(paper)
+def client(
+    paper: Paper, transport: CountingTransport | None = None, delta_s: float = LONG_S
+) -> CoherentClient:
+    transport = transport or CountingTransport(paper)
     return CoherentClient("http://test", paper.database, delta_s=delta_s, transport=transport)
 
 
@@ -60,10 +62,10 @@ async def pair(paper: Paper) -> tuple[str, str]:
     return one, other
 
 
-async def test_it_reads_copies_and_writes_all_of_it(paper: Paper) -> None:
+async def test_a_transaction_reads_copies_and_commits_all_writes(paper: Paper) -> None:
     one, other = await pair(paper)
-    line = Line(paper)
-    async with client(paper, line) as own:
+    transport = CountingTransport(paper)
+    async with client(paper, transport) as own:
         assert await title(own, one) == ("One", Source.ORIGIN)
         async with own.transaction() as transaction:
             assert await title(transaction, one) == ("One", Source.OWN)
@@ -71,7 +73,7 @@ async def test_it_reads_copies_and_writes_all_of_it(paper: Paper) -> None:
             transaction.update("articles", other, {"hits": {"inc": 2}})
             transaction.put("notes", one, {"text": "n"})
             assert await title(own, one) == ("One", Source.OWN), "nothing is written yet"
-        assert line.commits == 1
+        assert transport.commits == 1
         assert [result.value for result in transaction.results] == [
             {"id": one, "title": "Two"},
             {"id": other, "hits": 2},
@@ -85,7 +87,7 @@ async def test_it_reads_copies_and_writes_all_of_it(paper: Paper) -> None:
             await own.get("notes", one)
 
 
-async def test_an_outdated_copy_aborts_it_and_is_used_no_more(paper: Paper) -> None:
+async def test_an_outdated_copy_aborts_a_transaction_and_is_dropped(paper: Paper) -> None:
     one, other = await pair(paper)
     async with client(paper) as own:
         await title(own, one)
@@ -98,13 +100,13 @@ async def test_an_outdated_copy_aborts_it_and_is_used_no_more(paper: Paper) -> N
         with pytest.raises(TransactionAborted) as aborted:
             await transaction.commit()
         assert aborted.value.changed == [("articles", one)]
-        assert [place["pointer"] for place in aborted.value.errors] == ["/reads/0"]
+        assert [location["pointer"] for location in aborted.value.errors] == ["/reads/0"]
         assert await title(own, one) == ("One", Source.ORIGIN)
         assert await title(own, other) == ("One", Source.ORIGIN), "it was to be written"
         assert (await paper.get(other)).json()["title"] == "One"
 
 
-async def test_the_next_attempt_reads_what_was_outdated_anew(paper: Paper) -> None:
+async def test_the_next_attempt_reads_outdated_copies_again(paper: Paper) -> None:
     one, other = await pair(paper)
     attempts: list[list[Source]] = []
 
@@ -166,19 +168,19 @@ async def test_no_update_is_lost_though_all_reads_are_cached(paper: Paper) -> No
 
 async def test_a_block_that_fails_sends_nothing(paper: Paper) -> None:
     one, _ = await pair(paper)
-    line = Line(paper)
+    transport = CountingTransport(paper)
 
     async def fail(transaction: Transaction) -> None:
         transaction.patch("articles", one, {"title": "Two"})
         raise RuntimeError
 
-    async with client(paper, line) as own:
+    async with client(paper, transport) as own:
         with pytest.raises(RuntimeError):
             await own.transact(fail)
         async with own.transaction():
             pass
         assert await title(own, one) == ("One", Source.ORIGIN)
-    assert line.commits == 0
+    assert transport.commits == 0
 
 
 async def test_reads_alone_are_checked_against_each_other(paper: Paper) -> None:
@@ -229,14 +231,14 @@ async def test_a_resource_is_read_once(paper: Paper) -> None:
         transaction = own.transaction()
         first = await transaction.get("articles", one)
         await own.patch("articles", one, {"title": "Two"})
-        asked = own.statistics.revalidations
+        before = own.statistics.revalidations
         assert await transaction.get("articles", one) == first
-        assert own.statistics.revalidations == asked
+        assert own.statistics.revalidations == before
         with pytest.raises(TransactionAborted):
             await transaction.commit()
 
 
-async def test_what_it_cannot_do_is_refused_at_once(paper: Paper) -> None:
+async def test_unsupported_operations_of_a_transaction_are_refused_at_once(paper: Paper) -> None:
     one, _ = await pair(paper)
     async with client(paper) as own:
         transaction = own.transaction()
@@ -269,12 +271,12 @@ async def test_one_write_that_is_refused_refuses_all(paper: Paper) -> None:
         assert await title(own, one) == ("One", Source.ORIGIN)
 
 
-async def test_what_may_have_happened_is_looked_up(paper: Paper) -> None:
+async def test_after_a_lost_response_copies_are_read_again(paper: Paper) -> None:
     one, _ = await pair(paper)
-    line = Line(paper)
-    async with client(paper, line) as own:
+    transport = CountingTransport(paper)
+    async with client(paper, transport) as own:
         await title(own, one)
-        line.loses = True
+        transport.loses = True
         transaction = own.transaction()
         transaction.patch("articles", one, {"title": "Two"})
         with pytest.raises(Unreachable):

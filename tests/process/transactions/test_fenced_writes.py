@@ -1,4 +1,4 @@
-"""Orphaned writes, settled: fenced wherever they may still land, and told as they stand."""
+"""Orphaned writes, resolved: fenced wherever they may still land, and reported as they stand."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ CLASSES = {
 
 @dataclass
 class Tokens(NullGuard):
-    """A guard that notes what it is told."""
+    """A guard that records what was reported to it."""
 
     wants_versions = True
-    begun: list[tuple[str, tuple[CacheKey, ...]]] = field(default_factory=list)
+    started: list[tuple[str, tuple[CacheKey, ...]]] = field(default_factory=list)
     ended: dict[str, Mapping[CacheKey, int]] = field(default_factory=dict)
     created: dict[str, Collection[CacheKey]] = field(default_factory=dict)
     next_token: str = ""
 
     async def begin(self, database: str, keys: Sequence[CacheKey]) -> WriteToken:
         token, self.next_token = self.next_token or unique("token"), ""
-        self.begun.append((token, tuple(keys)))
+        self.started.append((token, tuple(keys)))
         return WriteToken(token)
 
     async def end(
@@ -84,35 +84,37 @@ async def guarded(
 
 @pytest.fixture(scope="module")
 async def database(guarded: Service) -> str:
-    made = await guarded.put_schema(CLASSES)
-    assert guarded.systems_of(made, "pairs") == ("postgres", "redis", "mongo")
-    return made
+    created = await guarded.put_schema(CLASSES)
+    assert guarded.systems_of(created, "pairs") == ("postgres", "redis", "mongo")
+    return created
 
 
 def keys_of(id_: str) -> list[CacheKey]:
     return [CacheKey("pairs", id_, group) for group in ("main", "hits", "note")]
 
 
-async def test_what_stands_is_told(guarded: Service, database: str) -> None:
-    settle = guarded.mediator.orphan_resolver.resolve
+async def test_recovery_reports_the_current_versions(guarded: Service, database: str) -> None:
+    resolve = guarded.mediator.orphan_resolver.resolve
     id_ = unique()
-    assert await settle(database, keys_of(id_), unique()) == {}
+    assert await resolve(database, keys_of(id_), unique()) == {}
     created = await guarded.create(database, "pairs", id_, title="a", hits=1, note="b")
-    stands = await settle(database, keys_of(id_), unique())
-    assert stands == {CacheKey("pairs", id_, g): v for g, v in created.versions.items()}
+    versions = await resolve(database, keys_of(id_), unique())
+    assert versions == {CacheKey("pairs", id_, g): v for g, v in created.versions.items()}
     deleted = await guarded.mediator.data.write(Delete(database, "pairs", id_, unique()))
-    stands = await settle(database, keys_of(id_), unique())
-    assert stands == {CacheKey("pairs", id_, g): v for g, v in deleted.versions.items()}
+    versions = await resolve(database, keys_of(id_), unique())
+    assert versions == {CacheKey("pairs", id_, g): v for g, v in deleted.versions.items()}
     one = [CacheKey("pairs", id_, "hits")]
-    assert (await settle(database, one, unique())).keys() == set(one)
+    assert (await resolve(database, one, unique())).keys() == set(one)
 
 
-async def test_what_was_created_is_told(guarded: Service, database: str, tokens: Tokens) -> None:
-    """Of all systems that hold a part of the object, and again after it was deleted."""
+async def test_creations_are_reported_to_the_sketch(
+    guarded: Service, database: str, tokens: Tokens
+) -> None:
+    """Of all systems that hold a fragment of the object, and again after it was deleted."""
     id_ = unique()
     keys = set(keys_of(id_))
 
-    def told() -> set[CacheKey]:
+    def reported() -> set[CacheKey]:
         found = set().union(*tokens.created.values()) & keys
         tokens.created.clear()
         return found
@@ -120,11 +122,11 @@ async def test_what_was_created_is_told(guarded: Service, database: str, tokens:
     update = Update(database, "pairs", id_, unique(), values={"title": "b", "hits": 2})
     for _ in range(2):
         await guarded.create(database, "pairs", id_, title="a", hits=1, note="b")
-        assert told() == keys
+        assert reported() == keys
         await guarded.mediator.data.write(replace(update, operation=unique()))
-        assert not told()
+        assert not reported()
         await guarded.mediator.data.write(Delete(database, "pairs", id_, unique()))
-        assert not told()
+        assert not reported()
     twice = [Create(database, "notes", f"{id_}{n}", unique(), values={"text": "a"}) for n in (1, 2)]
     await guarded.mediator.data.batch(twice)
     assert set().union(*tokens.created.values()) >= {
@@ -132,19 +134,21 @@ async def test_what_was_created_is_told(guarded: Service, database: str, tokens:
     }
 
 
-async def test_keys_of_what_is_gone_are_left_out(guarded: Service, database: str) -> None:
-    settle = guarded.mediator.orphan_resolver.resolve
+async def test_keys_of_missing_classes_and_groups_are_skipped(
+    guarded: Service, database: str
+) -> None:
+    resolve = guarded.mediator.orphan_resolver.resolve
     gone = [
         CacheKey("ghosts", "1", "main"),
         CacheKey("pairs", "1", "ghost"),
         CacheKey.parse("nonsense"),
     ]
-    assert await settle(database, gone, "token") == {}
-    assert await settle("nowhere", gone, "token") == {}
+    assert await resolve(database, gone, "token") == {}
+    assert await resolve("nowhere", gone, "token") == {}
 
 
 @pytest.mark.parametrize("names", [("title",), ("hits",), ("note",)])
-async def test_a_settled_write_comes_too_late(
+async def test_a_write_after_its_recovery_is_rejected(
     guarded: Service, database: str, tokens: Tokens, names: Sequence[str]
 ) -> None:
     id_, token = unique(), unique()
@@ -201,6 +205,6 @@ async def test_a_fenced_step_is_rolled_forward_under_a_token_of_its_own(
         await guarded.mediator.data.write(update)
     whole = await guarded.mediator.data.read(Get(database, "pairs", id_), WHOLE)
     assert whole.values == {"title": "b", "hits": 2, "note": "b"}
-    of_hits = [t for t, keys in tokens.begun if keys == (CacheKey("pairs", id_, "hits"),)]
+    of_hits = [t for t, keys in tokens.started if keys == (CacheKey("pairs", id_, "hits"),)]
     assert len(set(of_hits)) == len(of_hits) == 3, "created, too late, rolled forward"
     assert set(of_hits) <= tokens.ended.keys()

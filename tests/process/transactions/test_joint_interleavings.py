@@ -1,4 +1,4 @@
-"""Joint writes that die or stall at each of their steps, with writes of another replica in between.
+"""Joint writes that are killed or stalled at each step, with writes of another replica in between.
 
 Whatever becomes of the victim, the object ends as if it and the other write had happened one after
 the other, or the other one alone; and what was acknowledged has happened.
@@ -21,7 +21,7 @@ from mediator.routing.freshness import WHOLE
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.process.service import Service, field_on, inc, service, unique
-from tests.process.transactions.mortal import FATE, Fate, Killed, make_mortal
+from tests.process.transactions.crashable import CRASH_POINT, CrashPoint, Killed, make_crashable
 from tests.process.transactions.open_writes import expire, let_overdue
 
 PAIRS = {
@@ -53,14 +53,14 @@ async def other(
 
 
 @pytest.fixture
-def mortal(mediator: Service) -> Iterator[None]:
+def crashable(mediator: Service) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
-        make_mortal(mediator.mediator, patched)
+        make_crashable(mediator.mediator, patched)
         yield
 
 
 def after(kind: str, state: State, mine: str) -> State:
-    """Tell what a write makes of an object; `mine` tells writes of one kind apart."""
+    """Return what a write makes of an object; `mine` distinguishes writes of one kind."""
     match kind:
         case "put":
             return {"title": mine, "hits": len(mine)}
@@ -96,11 +96,11 @@ async def write(by: Service, kind: str, database: str, id_: str) -> None:
     if kind == "rename":
         return await _rename(by, database, id_)
     with suppress(NotFound, PreconditionFailed):
-        await _patiently(by, write_of(kind, database, id_, "other"))
+        await _write_unlocked(by, write_of(kind, database, id_, "other"))
     return None
 
 
-async def _patiently(by: Service, operation: WriteOperation) -> None:
+async def _write_unlocked(by: Service, operation: WriteOperation) -> None:
     async def done() -> bool:
         try:
             await by.mediator.data.write(operation)
@@ -112,7 +112,7 @@ async def _patiently(by: Service, operation: WriteOperation) -> None:
 
 
 async def _rename(by: Service, database: str, id_: str) -> None:
-    """Write on condition that nobody was faster."""
+    """Write on condition that the object is unchanged."""
 
     async def renamed() -> bool:
         try:
@@ -135,7 +135,7 @@ async def state_of(by: Service, database: str, id_: str) -> State:
     try:
         seen = await by.mediator.data.read(Get(database, "pairs", id_), WHOLE)
     except NotFound:
-        with pytest.raises(NotFound):  # nothing may linger on the other system either
+        with pytest.raises(NotFound):  # nothing may remain on the other system either
             await by.mediator.data.read(Get(database, "pairs", id_, ("hits",)), WHOLE)
         return None
     assert not seen.partial
@@ -146,44 +146,44 @@ async def state_of(by: Service, database: str, id_: str) -> State:
 @pytest.mark.parametrize("kind", OTHERS)
 @pytest.mark.parametrize("victim", VICTIMS)
 async def test_killed_at_any_step(
-    mediator: Service, other: Service, pairs: str, mortal: None, victim: str, kind: str
+    mediator: Service, other: Service, pairs: str, crashable: None, victim: str, kind: str
 ) -> None:
-    step, fate = 0, Fate(0, after=True)
-    while not step or fate.is_over:
-        fate, id_ = Fate(step, after=True), unique()
+    step, crash = 0, CrashPoint(0, after=True)
+    while not step or crash.is_over:
+        crash, id_ = CrashPoint(step, after=True), unique()
         await mediator.create(pairs, "pairs", id_, **OLD)
-        acknowledged = await _die(mediator, write_of(victim, pairs, id_, "victim"), fate)
+        acknowledged = await _die(mediator, write_of(victim, pairs, id_, "victim"), crash)
         await let_overdue(mediator)
         await write(other, kind, pairs, id_)
         found = await state_of(other, pairs, id_)
         both, alone = after(kind, after(victim, OLD, "victim"), "other"), after(kind, OLD, "other")
-        assert found == both or (found == alone and not acknowledged), fate.taken
+        assert found == both or (found == alone and not acknowledged), crash.taken
         await expire(mediator)
-        assert await state_of(mediator, pairs, id_) == found, fate.taken
+        assert await state_of(mediator, pairs, id_) == found, crash.taken
         step += 1
-    assert {"commit", "write"} <= set(fate.taken)
+    assert {"commit", "write"} <= set(crash.taken)
 
 
-async def _die(mediator: Service, operation: WriteOperation, fate: Fate) -> bool:
-    async def doomed() -> None:
-        FATE.set(fate)
+async def _die(mediator: Service, operation: WriteOperation, crash: CrashPoint) -> bool:
+    async def crashing() -> None:
+        CRASH_POINT.set(crash)
         await mediator.mediator.data.write(operation)
 
     try:
-        await asyncio.create_task(doomed())
+        await asyncio.create_task(crashing())
     except Killed:
         return False
     return True
 
 
 @dataclass
-class Stall(Fate):
-    """Stands still at a step, once, until it is woken."""
+class Stall(CrashPoint):
+    """Stalls at a step, once, until it is resumed."""
 
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def meet(self, name: str, send: Callable[[], Awaitable[Any]]) -> Any:
+    async def run_step(self, name: str, send: Callable[[], Awaitable[Any]]) -> Any:
         at = len(self.taken)
         self.taken.append(name)
         result = await send() if self.after else None
@@ -198,22 +198,28 @@ class Stall(Fate):
 @pytest.mark.parametrize("kind", OTHERS)
 @pytest.mark.parametrize("victim", VICTIMS)
 async def test_stalled_at_any_step(
-    mediator: Service, other: Service, pairs: str, mortal: None, victim: str, kind: str, late: bool
+    mediator: Service,
+    other: Service,
+    pairs: str,
+    crashable: None,
+    victim: str,
+    kind: str,
+    late: bool,
 ) -> None:
-    """It is taken for dead, and goes on."""
-    step, fate = 0, Stall(0, after=late)
-    while not step or fate.reached.is_set():
-        fate, id_ = Stall(step, after=late), unique()
+    """Its write is resolved by another replica, and then it goes on."""
+    step, crash = 0, Stall(0, after=late)
+    while not step or crash.reached.is_set():
+        crash, id_ = Stall(step, after=late), unique()
         await mediator.create(pairs, "pairs", id_, **OLD)
         write_it = asyncio.create_task(
-            _stall(mediator, write_of(victim, pairs, id_, "victim"), fate)
+            _stall(mediator, write_of(victim, pairs, id_, "victim"), crash)
         )
-        reached = asyncio.create_task(fate.reached.wait())
+        reached = asyncio.create_task(crash.reached.wait())
         await asyncio.wait([write_it, reached], return_when=asyncio.FIRST_COMPLETED)
         reached.cancel()
         await let_overdue(mediator)
         await write(other, kind, pairs, id_)
-        fate.go_on.set()
+        crash.go_on.set()
         answer = await write_it
         await expire(mediator)
         first = after(kind, after(victim, OLD, "victim"), "other")
@@ -223,12 +229,14 @@ async def test_stalled_at_any_step(
             allowed.append(after(kind, OLD, "other"))
         elif answer is not None:
             allowed = [after(kind, OLD, "other")]
-        assert await state_of(other, pairs, id_) in allowed, (fate.taken, answer)
+        assert await state_of(other, pairs, id_) in allowed, (crash.taken, answer)
         step += 1
 
 
-async def _stall(mediator: Service, operation: WriteOperation, fate: Stall) -> MediatorError | None:
-    FATE.set(fate)
+async def _stall(
+    mediator: Service, operation: WriteOperation, crash: Stall
+) -> MediatorError | None:
+    CRASH_POINT.set(crash)
     try:
         await mediator.mediator.data.write(operation)
     except MediatorError as error:

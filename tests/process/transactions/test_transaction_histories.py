@@ -1,4 +1,4 @@
-"""Random histories: strictly serializable, whoever dies; without any one step, they are not."""
+"""Random histories: strictly serializable, through crashes; without any one step, they are not."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.process.service import Service
+from tests.process.transactions.crashable import make_crashable
 from tests.process.transactions.histories import CLASSES, History
-from tests.process.transactions.mortal import make_mortal
-from tests.process.transactions.serializability import Deed, cycle_in
+from tests.process.transactions.serializability import Executed, cycle_in
 from tests.process.transactions.transaction_mutants import MUTANTS, Echo
 
-WORKERS, DEEDS = 6, 12
+WORKERS, OPERATIONS = 6, 12
 
 
 @pytest.fixture(scope="module")
@@ -22,16 +22,16 @@ async def paper(mediator: Service) -> AsyncIterator[str]:
     database = await mediator.put_schema(CLASSES)
     assert mediator.systems_of(database, "pairs") == ("postgres", "redis")
     with pytest.MonkeyPatch.context() as patched:
-        # Who waits for others is refused in the end; on a busy machine that would be often.
+        # A writer that waits too long is refused; on a busy machine that would be often.
         patched.setattr("mediator.transactions.joint.MAX_WAIT_S", 60.0)
         yield database
 
 
 @pytest.fixture
-async def mortal(mediator: Service) -> AsyncIterator[None]:
+async def crashable(mediator: Service) -> AsyncIterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         echo = Echo(mediator, patched)
-        make_mortal(mediator.mediator, patched)
+        make_crashable(mediator.mediator, patched)
         yield
         await echo.end()
 
@@ -39,7 +39,7 @@ async def mortal(mediator: Service) -> AsyncIterator[None]:
 async def _history(mediator: Service, database: str, seed: int, per_class: int = 2) -> History:
     history = History(mediator, database, random.Random(seed))
     await history.begin(per_class)
-    workers = (history.work(DEEDS) for _ in range(WORKERS))
+    workers = (history.work(OPERATIONS) for _ in range(WORKERS))
     ended = await asyncio.gather(*workers, return_exceptions=True)
     history.complaints = [error for error in ended if error is not None]
     return history
@@ -47,25 +47,29 @@ async def _history(mediator: Service, database: str, seed: int, per_class: int =
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_histories_are_serializable(
-    mediator: Service, paper: str, mortal: None, seed: int
+    mediator: Service, paper: str, crashable: None, seed: int
 ) -> None:
     history = await _history(mediator, paper, seed)
     async with asyncio.timeout(60):
-        while not history.killed:  # those who drew a death may all have been refused before it
-            await history.transact(mortal=True)
+        while (
+            not history.killed
+        ):  # transactions that were to be killed may all have been refused before
+            await history.transact(crashable=True)
     assert not history.complaints
-    assert cycle_in(history.deeds) is None
+    assert cycle_in(history.executed) is None
     await history.check_end()
-    assert len(history.deeds) > WORKERS * DEEDS // 4
+    assert len(history.executed) > WORKERS * OPERATIONS // 4
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
-async def test_without_a_step_they_are_not(mediator: Service, paper: str, mutant: str) -> None:
+async def test_without_any_one_step_histories_are_not_serializable(
+    mediator: Service, paper: str, mutant: str
+) -> None:
     """The checker sees it."""
     for seed in range(30):
         with pytest.MonkeyPatch.context() as patched:
             MUTANTS[mutant](mediator, patched)
-            # The fewer objects there are, the more often somebody gets in between.
+            # The fewer objects there are, the more often transactions conflict.
             history = await _history(mediator, paper, seed, per_class=1)
         if await _is_wrong(history):
             return
@@ -76,7 +80,7 @@ async def _is_wrong(history: History) -> bool:
     for complaint in history.complaints:
         assert isinstance(complaint, AssertionError), complaint
     try:
-        if not history.complaints and cycle_in(history.deeds) is None:
+        if not history.complaints and cycle_in(history.executed) is None:
             await history.check_end()
             return False
     except AssertionError:
@@ -86,14 +90,14 @@ async def _is_wrong(history: History) -> bool:
 
 def test_the_checker_knows_the_textbook() -> None:
     x, y = ("c", "x", "main"), ("c", "y", "main")
-    start = Deed("start", 0, 0.5, {}, {x: 1, y: 1})
-    skew = [Deed("a", 1, 2, {y: 1}, {x: 2}), Deed("b", 1, 2, {x: 1}, {y: 2})]
+    start = Executed("start", 0, 0.5, {}, {x: 1, y: 1})
+    skew = [Executed("a", 1, 2, {y: 1}, {x: 2}), Executed("b", 1, 2, {x: 1}, {y: 2})]
     assert cycle_in([start, *skew]) is not None
-    lost = [Deed("a", 1, 2, {x: 1}, {x: 2}), Deed("b", 1, 2, {x: 1}, {x: 3})]
+    lost = [Executed("a", 1, 2, {x: 1}, {x: 2}), Executed("b", 1, 2, {x: 1}, {x: 3})]
     assert cycle_in([start, *lost]) is not None
-    late = [Deed("a", 1, 2, {}, {x: 2}), Deed("b", 3, 4, {x: 1}, {})]
+    late = [Executed("a", 1, 2, {}, {x: 2}), Executed("b", 3, 4, {x: 1}, {})]
     assert cycle_in([start, *late]) is not None
-    well = [Deed("a", 1, 2, {y: 1}, {x: 2}), Deed("b", 1, 3, {x: 2}, {y: 2})]
+    well = [Executed("a", 1, 2, {y: 1}, {x: 2}), Executed("b", 1, 3, {x: 2}, {y: 2})]
     assert cycle_in([start, *well]) is None
     with pytest.raises(AssertionError):
-        cycle_in([start, Deed("a", 1, 2, {x: 7}, {})])
+        cycle_in([start, Executed("a", 1, 2, {x: 7}, {})])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from threading import Thread
 
 import asyncpg
@@ -13,10 +14,10 @@ from mediator.base.errors import Unavailable
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.transaction_log import CatalogueTransactions
 from mediator.stores.port import SystemConfig
-from mediator.transactions.log import Entry, State
+from mediator.transactions.log import State, TransactionEntry
 from tests.process.service import scratch_catalogue
 
-ENTRY = Entry("m", "shop", [["orders", 'é\\"1']])
+ENTRY = TransactionEntry("m", "shop", [["orders", 'é\\"1']])
 OTHERS = """
 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid()
@@ -37,6 +38,18 @@ async def log(url: str) -> AsyncIterator[CatalogueTransactions]:
     await catalogue.close()
 
 
+# For each entry, whether the statement that wrote it waits for the disk.
+WAITS = """
+CREATE TABLE waits (state text, waits text);
+CREATE FUNCTION note_wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO waits VALUES (NEW.state, current_setting('synchronous_commit'));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER note_wait AFTER INSERT OR UPDATE ON portolan_catalogue.transactions
+FOR EACH ROW EXECUTE FUNCTION note_wait();
+"""
+
+
 def close_connections(url: str) -> None:
     """Have the server close every other connection, before the event loop can notice it."""
 
@@ -51,7 +64,7 @@ def close_connections(url: str) -> None:
     thread.join()
 
 
-async def test_what_may_be_sent_twice_outlives_its_connection(
+async def test_idempotent_statements_are_retried_on_a_new_connection(
     log: CatalogueTransactions, url: str
 ) -> None:
     assert await log.begin(ENTRY, 60.0)
@@ -67,6 +80,46 @@ async def test_a_commit_is_never_sent_twice(log: CatalogueTransactions, url: str
     assert await log.commit("m", [{"class": "orders"}])
     found = (await log.find(["m"]))["m"]
     assert (found.state, found.redo) == (State.COMMITTED, [{"class": "orders"}])
+
+
+async def test_only_deciding_statements_wait_for_the_disk(
+    log: CatalogueTransactions, url: str
+) -> None:
+    server = await asyncpg.connect(url)
+    try:
+        await server.execute(WAITS)
+        for intent in ("m", "n"):
+            assert await log.begin(replace(ENTRY, intent=intent), 60.0)
+        assert await log.commit("m", [])
+        await log.finish("m", [])
+        assert await log.abort("n")
+        await log.refuse(["o"], 60.0)
+        observed = {(row["state"], row["waits"]) for row in await server.fetch("TABLE waits")}
+    finally:
+        await server.close()
+    assert observed == {
+        ("preparing", "off"),
+        ("committed", "on"),
+        ("done", "off"),
+        ("aborted", "on"),
+    }
+
+
+async def test_an_attempt_is_decided_once(log: CatalogueTransactions) -> None:
+    """What was aborted is not committed by a coordinator that comes late, nor the reverse."""
+    for intent in ("m", "n"):
+        assert await log.begin(replace(ENTRY, intent=intent), 60.0)
+    assert await log.abort("m")
+    assert not await log.commit("m", [{"class": "orders"}])
+    assert await log.commit("n", [])
+    assert not await log.abort("n")
+    found = await log.find(["m", "n"])
+    assert {intent: entry.state for intent, entry in found.items()} == {
+        "m": State.ABORTED,
+        "n": State.COMMITTED,
+    }
+    await log.refuse(["o"], 60.0)
+    assert not await log.begin(replace(ENTRY, intent="o"), 60.0)
 
 
 async def test_a_server_that_takes_no_connections_does_not_answer(

@@ -33,8 +33,8 @@ async def client(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
     )
     transport = httpx.ASGITransport(app=api)
     base = f"http://localhost/v1/{database}/"
-    async with httpx.AsyncClient(transport=transport, base_url=base) as made:
-        yield made
+    async with httpx.AsyncClient(transport=transport, base_url=base) as opened:
+        yield opened
 
 
 async def put(client: httpx.AsyncClient, path: str, **values: Any) -> str:
@@ -93,11 +93,11 @@ async def test_reads_are_checked_and_everything_is_written(client: httpx.AsyncCl
     assert stale["changed"] == [
         {"class": path.split("/")[0], "id": path.split("/")[1]} for path in (user, cart)
     ]
-    assert [place["pointer"] for place in stale["errors"]] == ["/reads/0", "/reads/1"]
+    assert [location["pointer"] for location in stale["errors"]] == ["/reads/0", "/reads/1"]
     assert (await client.get(user)).json()["credit"] == 6
 
 
-async def test_some_fields_can_be_read(client: httpx.AsyncClient) -> None:
+async def test_a_read_set_may_contain_projections(client: httpx.AsyncClient) -> None:
     note = f"notes/{unique()}"
     await put(client, note, text="a", stars=1)
     text = (await client.get(note, params={"fields": "text"})).headers["etag"]
@@ -111,7 +111,7 @@ async def test_some_fields_can_be_read(client: httpx.AsyncClient) -> None:
 MERGE = "application/merge-patch+json"
 
 
-async def test_one_that_fails_is_told_as_if_alone(client: httpx.AsyncClient) -> None:
+async def test_a_failed_operation_is_reported_as_if_sent_alone(client: httpx.AsyncClient) -> None:
     user, cart = f"users/{unique()}", f"carts/{unique()}"
     tag = await put(client, user, credit=1)
     first = change(user, "update", {"credit": {"inc": 1}})
@@ -147,12 +147,12 @@ async def test_one_that_fails_is_told_as_if_alone(client: httpx.AsyncClient) -> 
         {"operations": [{}] * (MOST_WRITES + 1)},
     ],
 )
-async def test_what_is_none_is_refused(client: httpx.AsyncClient, body: Any) -> None:
+async def test_invalid_transactions_are_refused(client: httpx.AsyncClient, body: Any) -> None:
     answer = await client.post("transactions", json=body)
     problem(answer, 400, "invalid")
 
 
-async def test_a_key_makes_it_happen_once(client: httpx.AsyncClient) -> None:
+async def test_a_repeated_key_commits_once(client: httpx.AsyncClient) -> None:
     user, cart = f"users/{unique()}", f"carts/{unique()}"
     tag = await put(client, user, credit=1)
     await put(client, cart, total=1)

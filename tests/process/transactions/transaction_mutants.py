@@ -18,7 +18,7 @@ __all__ = ["MUTANTS", "Echo"]
 
 
 class Echo:
-    """Sends every write under an intent once more, later: as a replica that was taken for dead.
+    """Sends every write under an intent once more, later: as a replica whose lease has expired.
 
     Args:
         mediator: Whose systems are written to.
@@ -62,7 +62,7 @@ async def _nothing(*_: Any) -> list[Any]:
     return []
 
 
-async def _ignoring_marks(*args: Any) -> list[Any]:
+async def _ignoring_intents(*args: Any) -> list[Any]:
     await validate(*args)
     return []
 
@@ -71,20 +71,20 @@ def _without_validation(_: Service, patched: pytest.MonkeyPatch) -> None:
     patched.setattr(coordinator, "validate", _nothing)
 
 
-def _without_foreign_marks(_: Service, patched: pytest.MonkeyPatch) -> None:
-    patched.setattr(coordinator, "validate", _ignoring_marks)
+def _without_foreign_intents(_: Service, patched: pytest.MonkeyPatch) -> None:
+    patched.setattr(coordinator, "validate", _ignoring_intents)
 
 
 def _without_fences(mediator: Service, patched: pytest.MonkeyPatch) -> None:
     Echo(mediator, patched, fenced=False)
 
 
-def _without_marks(mediator: Service, patched: pytest.MonkeyPatch) -> None:
+def _without_intents(mediator: Service, patched: pytest.MonkeyPatch) -> None:
     for guarded in mediator.mediator.systems:
-        patched.setattr(guarded.store, "write", _heedless(guarded.store))
+        patched.setattr(guarded.store, "write", _unchecked(guarded.store))
 
 
-def _heedless(store: Any) -> Any:
+def _unchecked(store: Any) -> Any:
     send = store.write
 
     async def write(calls: Sequence[Write], *token: str) -> Any:
@@ -104,7 +104,7 @@ def _heedless(store: Any) -> Any:
 
 MUTANTS: Mapping[str, Callable[[Service, pytest.MonkeyPatch], None]] = {
     "the read set is not looked at": _without_validation,
-    "intents on what is read are ignored": _without_foreign_marks,
-    "plain writes take no notice of intents": _without_marks,
+    "intents on what is read are ignored": _without_foreign_intents,
+    "plain writes take no notice of intents": _without_intents,
     "what is applied late does not need the intent": _without_fences,
 }

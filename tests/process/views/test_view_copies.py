@@ -29,7 +29,7 @@ from tests.process.views.views import (
 )
 
 
-async def test_what_is_there_already_is_copied(mirrored: Service) -> None:
+async def test_existing_objects_are_copied(mirrored: Service) -> None:
     classes = {"articles": {"fields": fields()}}
     database = await mirrored.put_schema(classes)
     async with client_of(mirrored, database) as client:
@@ -64,22 +64,23 @@ async def test_copies_that_were_not_kept_up_for_a_while_are_built_anew(mirrored:
 
 async def test_copies_are_of_versions_that_existed_and_within_the_bound(view: ViewClient) -> None:
     """Oracle R3 of docs/papers/ppm.md: 1,000 increments over 100 articles in random order."""
-    chance, history = random.Random(3), History()
+    rng, history = random.Random(3), History()
     data, database = view.service.mediator.data, view.database
     ids = [f"r{number}" for number in range(100)]
     for id_ in ids:
-        made = await view.service.create(database, "articles", id_, hits=0, title=id_)
-        history.note(id_, made.versions["hits"] or 0, 0)
+        created = await view.service.create(database, "articles", id_, hits=0, title=id_)
+        history.note(id_, created.versions["hits"] or 0, 0)
     counts = Counter(dict.fromkeys(ids, 0))
     sampled = 0
+    await view.answers(ids[-1])
     for _ in range(1000):
-        id_ = chance.choice(ids)
+        id_ = rng.choice(ids)
         outcome = await data.write(inc(database, "articles", id_))
         counts[id_] += 1
         history.note(id_, outcome.versions["hits"] or 0, counts[id_])
         requested_at = time.monotonic()
         read = await data.read(
-            Get(database, "articles", chance.choice(ids)), ReadPreference("bounded")
+            Get(database, "articles", rng.choice(ids)), ReadPreference("bounded")
         )
         if read.freshness is not None:
             history.check(read, requested_at)
@@ -116,11 +117,11 @@ async def test_copies_do_not_look_new_when_the_shared_clock_is_set_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Ages were differences of that clock: nothing was relayed, and all of it looked new."""
-    shift = f"test:{unique()}"
+    offset = f"test:{unique()}"
     monkeypatch.setattr(
         "mediator.coordination.view_state.script_of",
         lambda name: Script(
-            SHIFTED.format(shift) + script_of(name).text.replace("redis.call('TIME')", "time()")
+            SHIFTED.format(offset) + script_of(name).text.replace("redis.call('TIME')", "time()")
         ),
     )
     configs = (redis_config, postgresql_config, mongodb_config)
@@ -142,9 +143,11 @@ async def test_copies_do_not_look_new_when_the_shared_clock_is_set_back(
         assert coordination is not None
         logs = started.mediator.changes.logs
         assert logs is not None
-        await started.mediator.scheduler.stop()  # nobody tends the relays, or learns, but the test
+        await (
+            started.mediator.scheduler.stop()
+        )  # only the test runs the relays and updates the placement
         await logs.close()
-        await coordination.redis.set(shift, -60, ex=600)
+        await coordination.redis.set(offset, -60, ex=600)
         await started.mediator.data.write(inc(database, "articles", "a"))
         acknowledged_at = time.monotonic()
         for _ in range(20):

@@ -14,7 +14,7 @@ from mediator.base.errors import Conflict, SchemaInvalid
 from mediator.base.lease import Lease
 from mediator.changes.feed import LeaseLost
 from mediator.coordination.connecting import Coordination
-from mediator.materialisation.state import CopyState, CopyStep, PartitionState
+from mediator.materialisation.state import CopyState, CopyStep, ViewPartition
 from mediator.model.operations import Get
 from mediator.routing.freshness import ReadPreference
 from mediator.stores.port import Mirror, SystemConfig
@@ -25,11 +25,11 @@ from tests.process.views.views import (
     WRONG,
     ViewClient,
     alone,
+    corrupt,
     fields,
     has_ended,
     is_right,
     run_elsewhere,
-    spoil,
 )
 
 
@@ -40,11 +40,13 @@ async def test_a_system_that_cannot_hold_copies_is_no_view(mirrored: Service) ->
             mode="microbatched",
             materialised_view={"system": "redis"},
         )
-    assert [place.pointer for place in refused.value.locations] == ["/materialised_view/system"]
+    assert [location.pointer for location in refused.value.locations] == [
+        "/materialised_view/system"
+    ]
 
 
 async def test_verifying_finds_what_is_wrong_and_repairs_it(audited: ViewClient) -> None:
-    await spoil(audited)
+    await corrupt(audited)
 
     async def all_is_found() -> bool:
         found = await audited.report("verify")
@@ -59,7 +61,7 @@ async def test_verifying_finds_what_is_wrong_and_repairs_it(audited: ViewClient)
 
 
 async def test_rebuilding_makes_everything_good(audited: ViewClient) -> None:
-    await spoil(audited)
+    await corrupt(audited)
     found = await audited.report("rebuild")
     assert found["wrong"] == {}
     await is_right(audited)
@@ -81,12 +83,12 @@ async def test_a_view_is_described(view: ViewClient, id_: str) -> None:
     await view.send("PUT", id_, {"title": "Goal"})
     await view.caught_up()
 
-    async def is_told() -> bool:
+    async def is_described() -> bool:
         reports = await view.service.mediator.views.describe(view.database)
-        parts = reports["classes"]["articles"]["partitions"]
-        return any(part["written"] for part in parts)
+        partitions = reports["classes"]["articles"]["partitions"]
+        return any(partition["written"] for partition in partitions)
 
-    await eventually(is_told)
+    await eventually(is_described)
     [reports] = [
         each
         for each in await view.service.mediator.views.overview()
@@ -94,9 +96,12 @@ async def test_a_view_is_described(view: ViewClient, id_: str) -> None:
     ]
     articles = reports["classes"]["articles"]
     assert articles["system"] == "postgres"
-    assert {part["state"] for part in articles["partitions"]} == {"complete"}
+    assert {partition["state"] for partition in articles["partitions"]} == {"complete"}
     assert 0 <= articles["age_s"] < BOUND_S
-    assert all(part["refreshes"] > 0 and part["error"] == "" for part in reports["partitions"])
+    assert all(
+        partition["refreshes"] > 0 and partition["error"] == ""
+        for partition in reports["partitions"]
+    )
 
 
 async def test_the_view_is_a_system_that_can_hold_copies(mirrored: Service) -> None:
@@ -113,7 +118,7 @@ async def test_a_microbatched_database_needs_a_view(
     async with alone(redis_config, postgresql_config) as started:
         with pytest.raises(SchemaInvalid) as refused:
             await started.put_schema({"articles": {"fields": {}}}, mode="microbatched")
-    assert [place.pointer for place in refused.value.locations] == ["/materialised_view"]
+    assert [location.pointer for location in refused.value.locations] == ["/materialised_view"]
 
 
 async def test_without_coordination_no_view_is_kept_up(postgresql_config: SystemConfig) -> None:
@@ -130,7 +135,7 @@ async def test_without_coordination_no_view_is_kept_up(postgresql_config: System
             await started.mediator.views.describe("alone")
 
 
-async def test_states_move_only_for_the_holder_and_from_where_they_are(
+async def test_a_view_state_is_advanced_only_by_the_holder_from_its_cursor(
     redis_config: SystemConfig,
 ) -> None:
     coordination = Coordination(redis_config.url)
@@ -140,19 +145,19 @@ async def test_states_move_only_for_the_holder_and_from_where_they_are(
     try:
         assert await coordination.leases.acquire(lease.name, lease.token, 60)
         await state.advance(database, 0, (None, "l/1"), [CopyStep("c", None, complete)], lease)
-        assert await state.load(database, 0) == PartitionState("l/1", {"c": complete})
-        assert await state.load(database, 1) == PartitionState()
+        assert await state.load(database, 0) == ViewPartition("l/1", {"c": complete})
+        assert await state.load(database, 1) == ViewPartition()
         for cursor, holder in ((("l/0", "l/2"), lease), (("l/1", "l/2"), other)):
             with pytest.raises(LeaseLost):
                 await state.advance(database, 0, cursor, [CopyStep("c", complete, later)], holder)
         await state.advance(database, 0, ("l/1", "l/2"), [CopyStep("c", None, later)], lease)
-        assert await state.load(database, 0) == PartitionState("l/2", {"c": complete})
+        assert await state.load(database, 0) == ViewPartition("l/2", {"c": complete})
         await state.advance(database, 0, ("l/2", "l/2"), [CopyStep("c", complete, later)], lease)
-        marks = await state.watermarks(database)
-        assert marks.until_tick == {(database, "c"): [7, None, None, None]}
+        watermarks = await state.watermarks(database)
+        assert watermarks.until_tick == {(database, "c"): [7, None, None, None]}
         await state.retract(database, ["c"])
         await state.advance(database, 0, ("l/2", "l/3"), [CopyStep("c", later, complete)], lease)
-        assert await state.load(database, 0) == PartitionState("l/3", {})
+        assert await state.load(database, 0) == ViewPartition("l/3", {})
     finally:
         await state.retract(database)
         await coordination.leases.release(lease.name, lease.token)
@@ -172,9 +177,9 @@ async def test_operators_see_views_and_look_after_them(view: ViewClient) -> None
         async with run_elsewhere(mediator, view.database_id):
             assert (await admin.post(f"{where}/verify")).status_code == 409
         for work in ("verify?repair=true", "rebuild"):
-            begun = await admin.post(f"{where}/{work}")
-            assert begun.status_code == 202
-            assert begun.json()["run"]["state"] in ("running", "done")
+            accepted = await admin.post(f"{where}/{work}")
+            assert accepted.status_code == 202
+            assert accepted.json()["run"]["state"] in ("running", "done")
             await eventually(partial(has_ended, admin, where))
             run = (await admin.get(where)).json()["run"]
             assert (run["state"], run["wrong"]) == ("done", 0)

@@ -21,7 +21,7 @@ async def test_whole_objects_are_read_from_the_view(view: ViewClient, id_: str) 
     assert view.service.mediator.views.ages().keys() >= {(view.database, "articles")}
 
 
-async def test_strong_reads_ask_the_systems(view: ViewClient, id_: str) -> None:
+async def test_strong_reads_bypass_the_view(view: ViewClient, id_: str) -> None:
     await view.send("PUT", id_, {"title": "Goal"})
     await view.caught_up()
     answer = await view.send("GET", id_, prefer="consistency=strong")
@@ -29,7 +29,7 @@ async def test_strong_reads_ask_the_systems(view: ViewClient, id_: str) -> None:
     assert answer.headers["preference-applied"] == "consistency=strong"
 
 
-async def test_a_part_is_read_from_the_view_on_request(view: ViewClient, id_: str) -> None:
+async def test_a_projection_is_read_from_the_view_on_request(view: ViewClient, id_: str) -> None:
     await view.send("PUT", id_, {"title": "Goal"})
     await view.caught_up()
     assert "portolan-staleness" not in (await view.send("GET", f"{id_}?fields=title")).headers
@@ -50,7 +50,7 @@ async def test_a_tighter_bound_than_the_age_is_kept_by_the_systems(
     assert tried(view).decision == "stale"
 
 
-async def test_what_was_written_is_read_at_once(view: ViewClient, id_: str) -> None:
+async def test_a_read_at_a_position_includes_the_write(view: ViewClient, id_: str) -> None:
     await view.send("PUT", id_, {"title": id_})
     await view.caught_up()
     for number in range(1, 21):

@@ -86,6 +86,16 @@ class ViewClient:
         """Wait until the copies are complete."""
         await eventually(self._is_complete)
 
+    async def answers(self, id_: str) -> None:
+        """Wait until the view answers reads of this object."""
+
+        async def answered() -> bool:
+            read = Get(self.database, "articles", id_)
+            outcome = await self.service.mediator.data.read(read, ReadPreference("bounded"))
+            return outcome.freshness is not None
+
+        await eventually(answered)
+
     async def caught_up(self) -> None:
         """Wait until everything written so far is in the view."""
         feed = self.service.mediator.coordination
@@ -93,9 +103,11 @@ class ViewClient:
         tick = await feed.feed.tick()
 
         async def reached() -> bool:
-            marks = await feed.view_state.watermarks(self.database_id)
-            known = [m for marks_ in marks.until_tick.values() for m in marks_]
-            return bool(known) and all(mark is not None and mark > tick for mark in known)
+            watermarks = await feed.view_state.watermarks(self.database_id)
+            known = [m for ticks in watermarks.until_tick.values() for m in ticks]
+            return bool(known) and all(
+                watermark is not None and watermark > tick for watermark in known
+            )
 
         await eventually(reached)
         await self.service.mediator.views.read_watermarks()
@@ -151,7 +163,7 @@ async def execute(view: ViewClient, statement: str, *arguments: Any) -> None:
         await connection.close()
 
 
-async def spoil(view: ViewClient) -> None:
+async def corrupt(view: ViewClient) -> None:
     """Make one copy of each kind of wrong."""
     for id_ in ("v-absent", "v-different", "v-ahead", "v-right"):
         await view.send("PUT", id_, {"title": "right", "hits": 1, "text": "right"})
@@ -183,7 +195,7 @@ async def is_right(view: ViewClient) -> None:
 
 
 class History:
-    """Increments as they were acknowledged, to hold copies against them."""
+    """Acknowledged increments, to compare copies with."""
 
     def __init__(self) -> None:
         self.values: dict[tuple[str, int], int] = {}

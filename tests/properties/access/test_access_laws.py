@@ -1,4 +1,4 @@
-"""Laws of the access decision, on drawn principals, grants and places."""
+"""Laws of the access decision, on drawn principals, grants and targets."""
 
 from __future__ import annotations
 
@@ -54,20 +54,22 @@ def test_fewer_grants_never_allow_more(
 
 
 @given(principals, scopes, targets)
-def test_what_anybody_may_do_everybody_may(
+def test_a_principal_may_do_whatever_an_anonymous_request_may(
     principal: Principal, scope: Scope, target: AccessTarget
 ) -> None:
     assert allowed(principal, scope, target) >= allowed(None, scope, target)
 
 
 @given(scopes, targets)
-def test_nobody_does_anything_but_read_public_classes(scope: Scope, target: AccessTarget) -> None:
+def test_an_anonymous_request_may_only_read_public_classes(
+    scope: Scope, target: AccessTarget
+) -> None:
     public = target.visibility == "public" and target.class_name is not None
     assert allowed(None, scope, target) is (scope is Scope.READ and public)
 
 
 @given(principals, scopes, targets)
-def test_a_tenant_has_no_say_beyond_its_databases(
+def test_a_tenant_sees_only_its_own_databases(
     principal: Principal, scope: Scope, target: AccessTarget
 ) -> None:
     private = replace(target, visibility="private")
@@ -76,10 +78,10 @@ def test_a_tenant_has_no_say_beyond_its_databases(
 
 
 @given(principals, scopes, targets, st.sampled_from(("globex", None)))
-def test_a_hidden_database_is_refused_like_one_that_nobody_has(
+def test_a_hidden_database_is_refused_like_an_absent_one(
     principal: Principal, scope: Scope, target: AccessTarget, owner: str | None
 ) -> None:
-    """Else the refusal would tell that the database exists."""
+    """Otherwise the refusal would reveal that the database exists."""
     of_acme = replace(principal, tenant="acme")
     hidden = decide(of_acme, scope, replace(target, owner=owner, visibility="none"))
     absent = decide(of_acme, scope, AccessTarget(target.database))
@@ -87,7 +89,7 @@ def test_a_hidden_database_is_refused_like_one_that_nobody_has(
 
 
 @given(principals, scopes, targets)
-def test_a_refusal_does_not_tell_whether_a_class_exists(
+def test_a_refusal_does_not_reveal_whether_a_class_exists(
     principal: Principal, scope: Scope, target: AccessTarget
 ) -> None:
     there = replace(target, class_name="articles", visibility="none")
@@ -108,7 +110,7 @@ def test_a_grant_for_a_class_never_reaches_the_whole_database(
 
 
 @given(principals, targets)
-def test_who_may_write_may_read_and_who_administers_may_do_all(
+def test_write_includes_read_and_admin_includes_all(
     principal: Principal, target: AccessTarget
 ) -> None:
     assert allowed(principal, Scope.READ, target) >= allowed(principal, Scope.WRITE, target)
@@ -125,11 +127,11 @@ def test_a_grant_is_read_as_it_is_written(grant: Grant) -> None:
     "text",
     ["", "root", "read:", "read:News", "read:news/", "read:/a", "read:news/a/b", "read news", "*"],
 )
-def test_what_is_no_grant_grants_nothing(text: str) -> None:
+def test_a_malformed_grant_is_refused(text: str) -> None:
     assert parse_grant(text) is None
     with pytest.raises(Invalid) as refused:
         parse_grants(["read", text])
-    assert [place.pointer for place in refused.value.locations] == ["/grants/1"]
+    assert [location.pointer for location in refused.value.locations] == ["/grants/1"]
 
 
 def test_keys_differ_and_only_their_hash_is_kept() -> None:
@@ -140,5 +142,5 @@ def test_keys_differ_and_only_their_hash_is_kept() -> None:
 
 
 @given(st.text(max_size=100))
-def test_what_is_no_key_is_told_from_one(text: str) -> None:
+def test_a_text_that_is_no_key_is_not_split(text: str) -> None:
     assert split(text) is None

@@ -1,5 +1,4 @@
-"""docs/protocol.md as a machine whose states can all be visited: one key, its writers, readers,
-caches.
+"""docs/protocol.md as a state machine: one key, its writers, readers and caches.
 
 Times are small numbers of ticks that are left, or that have passed, so there is no horizon: the
 search ends when nothing new can be reached, however long everything goes on. Steps that are atomic
@@ -10,18 +9,17 @@ are the same state.
 
 from __future__ import annotations
 
-import gc
-from collections import deque
 from collections.abc import Iterator
-from typing import NamedTuple
+from functools import partial
 
-from tests.properties.coherence.coherence_reading import beginning, fetching, requesting
+from tests.properties import exhaustive
+from tests.properties.coherence.coherence_reading import fetching, reading, requesting
 from tests.properties.coherence.coherence_states import (
-    DOOMED,
     EMPTY,
+    EXPIRING,
     FENCED,
-    FLYING,
     GONE,
+    IN_FLIGHT,
     Copy,
     Move,
     Reader,
@@ -29,56 +27,25 @@ from tests.properties.coherence.coherence_states import (
     Step,
     World,
     Writer,
-    any_marked,
+    any_pending,
     without_fills,
 )
 from tests.properties.coherence.coherence_writing import lost, writing
+from tests.properties.exhaustive import Found
 
-__all__ = ["Found", "beginning_of", "moves", "search"]
-
-
-class Found(NamedTuple):
-    """How many states there are, and the moves that lead to a broken promise, if one was found."""
-
-    states: int
-    broken: tuple[Move, ...]
-
-    @property
-    def told(self) -> tuple[str, ...]:
-        return tuple(move.what for move in self.broken)
+__all__ = ["initial_state", "moves", "search"]
 
 
-def search(world: World, most: int = 10_000_000) -> Found:
-    """Visit all states, nearest first, until a promise is broken."""
-    gc.disable()  # nothing here is a cycle, and looking for some takes a third of the time
-    try:
-        return _search(world, most)
-    finally:
-        gc.enable()
+def search(world: World) -> Found[Move]:
+    """Visit all states of a world until a guarantee is broken."""
+    return exhaustive.search(initial_state(world), partial(moves, world), canonical)
 
 
-def _search(world: World, most: int) -> Found:
-    first = beginning_of(world)
-    came: dict[State, State | None] = {first: None}
-    waiting = deque([first])
-    while waiting:
-        state = waiting.popleft()
-        for move in moves(world, state):
-            if move.broken:
-                return Found(len(came), tuple(_path(world, came, state)))
-            after = canonical(move.state)
-            if after not in came:
-                came[after] = state
-                waiting.append(after)
-        assert len(came) <= most, "the model is larger than was thought"
-    return Found(len(came), ())
-
-
-def beginning_of(world: World) -> State:
+def initial_state(world: World) -> State:
     return State(
-        (Writer(left=world.again),) * world.writers,
+        (Writer(left=world.rewrites),) * world.writers,
         (Reader(),) * world.readers,
-        (-1,) * (world.writers * (1 + world.again)),
+        (-1,) * (world.writers * (1 + world.rewrites)),
         world.crashes,
         world.losses,
     )
@@ -92,29 +59,16 @@ def canonical(state: State) -> State:
     )
 
 
-def _path(world: World, came: dict[State, State | None], last: State) -> list[Move]:
-    """Go the way again, so that everyone keeps their places from the beginning to the end."""
-    states = [last]
-    while (before := came[states[-1]]) is not None:
-        states.append(before)
-    path: list[Move] = []
-    state = beginning_of(world)
-    for wanted in states[-2::-1]:
-        path.append(next(it for it in moves(world, state) if canonical(it.state) == wanted))
-        state = path[-1].state
-    return [*path, next(it for it in moves(world, state) if it.broken)]
-
-
 def moves(world: World, state: State) -> Iterator[Move]:
     """Everything that can happen next."""
     for number, writer in enumerate(state.writers):
-        if writer.at != GONE or writer.marked or writer.op in (FLYING, DOOMED):
+        if writer.at != GONE or writer.pending or writer.op in (IN_FLIGHT, EXPIRING):
             yield from writing(world, state, number, writer)
     for number, reader in enumerate(state.readers):
         if reader.request:
             yield from requesting(world, state, number, reader, reader.request)
         else:
-            yield from beginning(world, state, number, reader)
+            yield from reading(world, state, number, reader)
         if world.slow_filters:
             yield from fetching(world, state, number, reader)
     if state.purges and state.purges[0] == 0:
@@ -135,16 +89,16 @@ def _may_tick(world: World, state: State) -> bool:
 
 
 def _tick(world: World, state: State) -> Move:
-    handed, stale = max(0, state.handed - 1), max(0, state.stale - 1)
-    if not handed and world.entries:
+    handed_out, stale_until = max(0, state.handed_out - 1), max(0, state.stale_until - 1)
+    if not handed_out and world.entries:
         state = without_fills(state)._replace(entry=(EMPTY, 0))
     after = state._replace(
         writers=tuple(map(_older_writer, state.writers)),
         readers=tuple(_older_reader(world, it) for it in state.readers),
         seen=tuple(age if age < 0 else min(age + 1, world.bound + 1) for age in state.seen),
-        handed=handed,
-        stale=stale,
-        member=state.member and (stale > 0 or any_marked(state)),
+        handed_out=handed_out,
+        stale_until=stale_until,
+        member=state.member and (stale_until > 0 or any_pending(state)),
         filter=_older_filter(world, state.filter),
         saturated=max(0, state.saturated - 1),
         uncacheable=max(0, state.uncacheable - 1),
@@ -155,7 +109,7 @@ def _tick(world: World, state: State) -> Move:
         since=min(state.since + 1, world.longest + 1) if world.quiet else 0,
         grant=max(0, state.grant - 1),
     )
-    stuck = world.quiet and after.stale > 0 and after.since > world.longest
+    stuck = world.quiet and after.stale_until > 0 and after.since > world.longest
     return Move("tick", after, broken=stuck)
 
 
@@ -172,11 +126,11 @@ def _older_filter(world: World, kept: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _older_writer(writer: Writer) -> Writer:
-    if not writer.lease and not writer.young:
+    if not writer.lease and not writer.usable:
         return writer
-    late = writer.op == DOOMED and writer.lease == 1
-    lease, young = max(0, writer.lease - 1), max(0, writer.young - 1)
-    return writer._replace(lease=lease, young=young, op=FENCED if late else writer.op)
+    late = writer.op == EXPIRING and writer.lease == 1
+    lease, usable = max(0, writer.lease - 1), max(0, writer.usable - 1)
+    return writer._replace(lease=lease, usable=usable, op=FENCED if late else writer.op)
 
 
 def _older_reader(world: World, reader: Reader) -> Reader:

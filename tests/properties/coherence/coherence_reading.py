@@ -1,4 +1,4 @@
-"""How filters and reads go on in the model of docs/protocol.md."""
+"""The moves of readers and their filters in the model of docs/protocol.md."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from tests.properties.coherence.coherence_states import (
     State,
     Step,
     World,
-    any_marked,
+    any_pending,
     now_seen,
     with_reader,
 )
 
 
 def _in_filter(world: World, state: State) -> int:
-    if state.saturated or state.stale:
+    if state.saturated or state.stale_until:
         return 1
     if world.bits is PendingBits.ALL:
-        return int(any_marked(state))
+        return int(any_pending(state))
     return int(world.bits is PendingBits.MEMBERS and state.member)
 
 
-def beginning(world: World, state: State, number: int, reader: Reader) -> Iterator[Move]:
+def reading(world: World, state: State, number: int, reader: Reader) -> Iterator[Move]:
     """A reader takes a new filter, or begins to read."""
     if not world.slow_filters:
         newest = reader._replace(age=0, bit=_in_filter(world, state))
@@ -44,33 +44,35 @@ def beginning(world: World, state: State, number: int, reader: Reader) -> Iterat
     least = max((v for v, age in enumerate(state.seen, 1) if age > world.bound), default=0)
     if reader.own:
         again = Request(least, fresh=False, since=reader.own[1])
-        yield _told(world, "a read of its young copy", state, number, again, reader.own[0])
+        yield _completed(world, "a read of its young copy", state, number, again, reader.own[0])
     if reader.age < 0:
         return
     fresh = bool(reader.bit) and world.keeps(Step.REVALIDATION)
     by_filter = world.own_copies and not fresh and world.keeps(Step.YOUNG_AS_FILTER)
     request = Request(least, fresh, since=reader.age if by_filter else 0)
     if state.browser and not fresh:
-        yield _told(world, "a read of the browser's copy", state, number, request, state.browser[0])
+        yield _completed(
+            world, "a read of the browser's copy", state, number, request, state.browser[0]
+        )
         return
     if fresh and world.dated:
         yield from _for_dated(world, state, number, reader, request)
     what = "a revalidation" if fresh else "a plain request"
     yield Move(what, with_reader(state, number, reader._replace(request=request)))
     if world.entries and state.browser:
-        asking = request._replace(known=state.browser[0])
-        of = with_reader(state, number, reader._replace(request=asking))
-        yield Move(f"a revalidation of {asking.known}", of)
+        conditional = request._replace(known=state.browser[0])
+        after = with_reader(state, number, reader._replace(request=conditional))
+        yield Move(f"a revalidation of {conditional.known}", after)
 
 
 def _for_dated(
     world: World, state: State, number: int, reader: Reader, request: Request
 ) -> Iterator[Move]:
-    """Caches are asked for an answer that tells its date."""
+    """An answer that has a date is requested, from caches as well."""
     if state.dated and _is_young(world, state.dated[1]):
         version, since = state.dated
-        of = request._replace(since=since)
-        yield _told(world, "a dated answer of a cache", state, number, of, version)
+        aged = request._replace(since=since)
+        yield _completed(world, "a dated answer of a cache", state, number, aged, version)
     dated = request._replace(phase=REPORTED, dated=0)
     yield Move("a dated request", with_reader(state, number, reader._replace(request=dated)))
 
@@ -80,10 +82,10 @@ def _is_young(world: World, age: int) -> bool:
 
 
 def fetching(world: World, state: State, number: int, reader: Reader) -> Iterator[Move]:
-    """A filter is asked for, made, received."""
+    """A filter is requested, snapshot, received."""
     if not reader.fetch:
-        asked = reader._replace(fetch=(0, UNKNOWN_BITS))
-        yield Move("a filter is asked for", with_reader(state, number, asked))
+        requested = reader._replace(fetch=(0, UNKNOWN_BITS))
+        yield Move("a filter is requested", with_reader(state, number, requested))
     elif reader.fetch[1] == UNKNOWN_BITS:
         yield from _filters(world, state, number, reader)
         return
@@ -100,13 +102,13 @@ def fetching(world: World, state: State, number: int, reader: Reader) -> Iterato
 
 def _filters(world: World, state: State, number: int, reader: Reader) -> Iterator[Move]:
     """The sketch makes a filter, or a cache has one."""
-    asked, bit = reader.fetch[0], _in_filter(world, state)
-    made = with_reader(state, number, reader._replace(fetch=(asked, bit)))
-    kept = made._replace(filter=(0, bit)) if world.cached_filters else made
-    yield Move(f"a filter is made: {bit}", kept)
+    fetch_age, bit = reader.fetch[0], _in_filter(world, state)
+    after = with_reader(state, number, reader._replace(fetch=(fetch_age, bit)))
+    after = after._replace(filter=(0, bit)) if world.cached_filters else after
+    yield Move(f"a filter is made: {bit}", after)
     if state.filter:
         in_cache, bit = state.filter
-        age = asked + in_cache if world.keeps(Step.AGE_IN_CACHES) else asked
+        age = fetch_age + in_cache if world.keeps(Step.AGE_IN_CACHES) else fetch_age
         old = reader._replace(fetch=(min(age, world.delta + 1), bit))
         yield Move(f"a cached filter: {bit}", with_reader(state, number, old))
 
@@ -141,57 +143,57 @@ def _arriving(
     if state.proxy and (not request.fresh or world.fill is not None) and request.known < 0:
         left = state.proxy[1] if world.layers == 1 else max(world.ttls)
         answered = state._replace(browser=(state.proxy[0], left))
-        yield _told(world, "the proxy answers", answered, number, request, state.proxy[0])
+        yield _completed(world, "the proxy answers", answered, number, request, state.proxy[0])
     elif state.dated and not world.keeps(Step.DATED_APART):
         version = state.dated[0]
-        yield _told(world, "the proxy answers with a date", state, number, request, version)
+        yield _completed(world, "the proxy answers with a date", state, number, request, version)
     elif read_first:
         yield from _store_reads(world, state, number, reader, request)
     else:
         yield from _reports(world, state, number, reader, request, REPORTED)
         if state.grant:
-            life = state.grant if world.keeps(Step.GRANT_ENDS) else max(world.ttls)
-            granted = request._replace(phase=REPORTED, age=0, ttl=life)
+            ttl = state.grant if world.keeps(Step.GRANT_ENDS) else max(world.ttls)
+            granted = request._replace(phase=REPORTED, age=0, ttl=ttl)
             after = with_reader(state, number, reader._replace(request=granted))
-            yield Move(f"a grant is used again: life {life}", after)
+            yield Move(f"a grant is used again: TTL {ttl}", after)
 
 
 def _reports(
     world: World, state: State, number: int, reader: Reader, request: Request, phase: int
 ) -> Iterator[Move]:
-    """`report_read`: a life, or none."""
-    pending = any(it.marked for it in state.writers) and world.keeps(Step.PENDING_CHECK)
+    """`report_read`: a TTL, or none."""
+    pending = any_pending(state) and world.keeps(Step.PENDING_CHECK)
     old = world.read_first and world.keeps(Step.VERSION_CHECK) and request.version < state.last
     refused = pending or old or state.uncacheable
     reported = request._replace(phase=phase, age=0)
     for ttl in (0,) if refused else (*world.ttls, *((0,) if world.silent else ())):
         fill = world.entries and bool(ttl) and state.entry[0] in (EMPTY, FILLING)
-        life = reported._replace(ttl=ttl, fill=fill)
-        after = with_reader(state, number, reader._replace(request=life))
-        yield Move(f"report: life {ttl}", _handed_out(world, after, ttl) if ttl else after)
+        granted = reported._replace(ttl=ttl, fill=fill)
+        after = with_reader(state, number, reader._replace(request=granted))
+        yield Move(f"report: TTL {ttl}", _handed_out(world, after, ttl) if ttl else after)
         if not world.keeps(Step.NO_STORE_UNREPORTED):
             yield Move("the report fails", after)
 
 
 def _handed_out(world: World, state: State, ttl: int) -> State:
     layers = world.layers if world.keeps(Step.SUM_OF_LAYERS) else 1
-    alive = layers * ttl + (world.margin if world.keeps(Step.MARGIN) else 0)
-    handed = max(state.handed, alive) if world.keeps(Step.MAXIMUM_IN_REPORT) else alive
-    follows = state.stale and not world.keeps(Step.STALE_FROM_WRITES_ONLY)
+    expiry = layers * ttl + (world.margin if world.keeps(Step.MARGIN) else 0)
+    handed_out = max(state.handed_out, expiry) if world.keeps(Step.MAXIMUM_IN_REPORT) else expiry
+    follows = state.stale_until and not world.keeps(Step.STALE_FROM_WRITES_ONLY)
     empty = world.entries and state.entry[0] == EMPTY
     return state._replace(
-        handed=handed,
-        stale=handed if follows else state.stale,
+        handed_out=handed_out,
+        stale_until=handed_out if follows else state.stale_until,
         entry=(FILLING, 0) if empty else state.entry,
         grant=max(state.grant, ttl) if world.grants else 0,
     )
 
 
 def _fills(state: State, number: int, reader: Reader, request: Request) -> Move:
-    """The version that was read is made known; the lease is for all who wait for it."""
+    """The version entry gets the version that was read; all fills share the lease."""
     filled = with_reader(state, number, reader._replace(request=request._replace(fill=False)))
     entry = (KNOWN, request.version)
-    return Move(f"the sketch is told {request.version}", filled._replace(entry=entry))
+    return Move(f"the sketch gets {request.version}", filled._replace(entry=entry))
 
 
 def _store_reads(
@@ -209,45 +211,45 @@ def _answers(world: World, state: State, number: int, request: Request) -> Itera
     in_time = request.age <= world.margin or not world.keeps(Step.ANSWER_IN_TIME)
     if request.ttl and in_time:
         copy = (request.version, request.ttl)
-        if world.layers > 1:  # or it was for a browser that is not looked at
+        if world.layers > 1:  # or it was for a browser outside the model
             passed = state._replace(proxy=copy)
-            yield _told(world, "an answer elsewhere", passed, number, request, request.version)
+            yield _completed(world, "an answer elsewhere", passed, number, request, request.version)
         state = state._replace(browser=copy, proxy=copy)
     answered = with_reader(state, number, state.readers[number]._replace(request=()))
     if not world.keeps(Step.LINEARIZABLE_SOURCE):
-        # What a replica answers is promised to nobody, but is kept.
+        # The guarantee does not cover what a replica answers, but it is kept.
         yield Move(f"a replica's answer: {request.version}", answered)
         return
-    yield _told(world, "an answer", state, number, request, request.version)
+    yield _completed(world, "an answer", state, number, request, request.version)
     if not world.keeps(Step.OWN_REQUEST):
         for other, reader in enumerate(answered.readers):
             if reader.request and reader.request.phase == WAITING:
-                what, joined = "the same answer", reader.request
-                yield _told(world, what, answered, other, joined, request.version)
+                joined = reader.request
+                yield _completed(world, "the same answer", answered, other, joined, request.version)
 
 
 def _dated_answer(
     world: World, state: State, number: int, reader: Reader, request: Request
 ) -> Move:
-    """It is for the cache, too; who asked looks at its date, and asks the origin if it is old."""
+    """A cache may keep it, too; if its date is too old, the reader goes to the origin."""
     age = request.dated if world.keeps(Step.DATED_BEFORE_READ) else 0
     kept = state._replace(dated=(request.version, age))
     if not _is_young(world, age):
         again = request._replace(phase=WAITING, age=0, dated=-1)
         what = f"a dated answer, too old: {request.version}"
         return Move(what, with_reader(kept, number, reader._replace(request=again)))
-    of = request._replace(since=age)
-    return _told(world, "a dated answer", kept, number, of, request.version)
+    aged = request._replace(since=age)
+    return _completed(world, "a dated answer", kept, number, aged, request.version)
 
 
 def _young(world: World, request: Request, version: int) -> Copy:
-    """What a reader keeps of any answer, whether it has a life or not."""
+    """What a reader keeps of any answer, whether it has a TTL or not."""
     if not world.keeps(Step.YOUNG_FROM_SENDING):
         return (version, 0)
     return (version, request.since) if request.since <= world.delta else ()
 
 
-def _told(
+def _completed(
     world: World, what: str, state: State, number: int, request: Request, version: int
 ) -> Move:
     """A read is done."""
@@ -258,5 +260,5 @@ def _told(
         reader = reader._replace(own=_young(world, request, version))
     after = with_reader(state, number, reader)
     stale = version < request.least
-    told = after if world.fill is not None else now_seen(after, version)
-    return Move(f"{what}: {version}", told, stale, (number, version))
+    after = after if world.fill is not None else now_seen(after, version)
+    return Move(f"{what}: {version}", after, stale, (number, version))

@@ -1,4 +1,4 @@
-"""What the model of docs/protocol.md is made of: worlds, steps, states."""
+"""The worlds, steps and states of the model of docs/protocol.md."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Step(Enum):
     PENDING_CHECK = "nothing is cacheable while a write is pending"
     MAXIMUM_IN_REPORT = "handed_out only grows"
     MARGIN = "handed_out includes the margin M"
-    SUM_OF_LAYERS = "handed_out is the sum over caches that tell no age"
+    SUM_OF_LAYERS = "handed_out is the sum over caches that send no age"
     LINEARIZABLE_SOURCE = "only what the linearizable system answers is cacheable"
     ANSWER_IN_TIME = "an answer later than M is not stored"
     NO_STORE_UNREPORTED = "an answer whose report failed is not stored"
@@ -37,30 +37,30 @@ class Step(Enum):
     REVALIDATION = "what is in the filter is revalidated"
     OWN_REQUEST = "a revalidation is never joined to an older request"
     OWN_COPY_ONLY = "what was revalidated is not read from shared caches"
-    YOUNG_WITHIN_DELTA = "a copy older than delta is not shown for its youth"
+    YOUNG_WITHIN_DELTA = "a copy older than delta is not returned as a young one"
     YOUNG_FROM_SENDING = "a copy's age counts from the sending of its request"
     YOUNG_AS_FILTER = "what any cache may have answered is as old as the filter"
     DATED_WITHIN_DELTA = "a dated answer older than delta is not used"
     DATED_BEFORE_READ = "an answer is dated before the store is read"
-    DATED_APART = "who goes by the filter gets no dated answer"
+    DATED_APART = "a reader that relies on the filter gets no dated answer"
     SATURATION = "after a loss everything is revalidated"
     UNCACHEABLE_AFTER_LOSS = "after a loss nothing is cacheable until old writes have ended"
     PURGE_AFTER_LOSS = "after a loss everything is purged"
-    ENTRY_HIDDEN = "the version entry is not told while a write is pending"
+    ENTRY_HIDDEN = "the version entry is not answered while a write is pending"
     ENTRY_LEASE = "readers fill the version entry only under a lease"
-    LINGER_UNHELD = "a mark lingers only if no cache can hold its key"
-    LINGER_WITHIN_LEASE = "a mark that lingers takes writes only long before its lease ends"
-    LINGER_TOKEN = "what is written under a mark that lingers has its token"
-    LINGER_LANDED = "a mark that lingers is ended only after all that was written under it"
-    LINGER_ENDED = "nothing is written under a mark that was ended"
+    LEASE_UNHELD = "a lease is cached only if no cache can hold its key"
+    LEASE_USABLE = "a cached lease takes writes only long before it ends"
+    LEASE_TOKEN = "what is written under a cached lease has its token"
+    LEASE_LANDED = "a cached lease is released only after all that was written under it"
+    LEASE_RELEASED = "nothing is written under a lease that was released"
 
 
 class PendingBits(Enum):
     """Which keys are in the filter because writes of them are pending.
 
-    ALL: all of them, as docs/protocol.md says. MEMBERS: those that entered it since a cache could
-        hold
-    them, as the sketch does. NONE: nothing but `stale_until` counts.
+    ALL: all of them, as docs/protocol.md says.
+    MEMBERS: those that entered it since a cache could hold them, as the sketch does.
+    NONE: nothing but `stale_until` counts.
     """
 
     ALL = auto()
@@ -76,29 +76,29 @@ class World:
         writers: Each writes once, and perhaps again.
         readers: Each reads again and again.
         delta: What readers allow themselves.
-        ttls: Lives that answers may be given.
+        ttls: That answers may be granted.
         margin: M.
         lease: After which a pending write may be recovered; 0: never.
         fill: F, if proxies may answer revalidations: then purges matter. The bound is Δ + F, and a
             tick, since the second purge comes after it; only what was acknowledged counts, since
-            nobody purges before.
-        crashes: How many writers may die, or get no answer from the store.
+            no cache is purged before.
+        crashes: How many writers may crash, or get no answer from the store.
         losses: How often the sketch may be lost.
-        layers: Caches in a row, of which the first tells no age.
+        layers: Caches in a row, of which the first sends no age.
         slow_filters: Filters take time to arrive.
         cached_filters: They may come from a cache.
         silent: The sketch may fail to answer a report.
-        own_copies: Readers show again what they know to have been current within delta,
+        own_copies: Readers return again what they know to have been current within delta,
             whatever the filter says.
-        dated: Readers who revalidate may take what caches have, as long as it tells its date.
+        dated: Readers that revalidate may use cached copies that have a date.
         grants: What a read was granted may be used again, for what is left of it, without a report.
         entries: Revalidations may be answered from version entries.
         read_first: The other way to read: the store first, then the report, which refuses versions
             below the last one that a write has set.
         bits: Which pending writes set bits.
         quiet: Whether it is checked that keys leave the filter.
-        again: How many writes a writer may do after its first, under the same mark: it lingers.
-        young: For how long after its beginning a mark takes them; shorter than the lease.
+        rewrites: How many writes a writer may do after its first, under the same cached lease.
+        usable: For how long after its beginning a lease takes them; shorter than the lease.
         dropped: Steps that are left out.
     """
 
@@ -122,8 +122,8 @@ class World:
     read_first: bool = False
     bits: PendingBits = PendingBits.MEMBERS
     quiet: bool = False
-    again: int = 0
-    young: int = 0
+    rewrites: int = 0
+    usable: int = 0
     dropped: frozenset[Step] = frozenset()
 
     @property
@@ -138,33 +138,33 @@ class World:
         return step not in self.dropped
 
 
-IDLE, BEGUN, ACKED_EARLY, ENDED, GONE = range(5)
-NOWHERE, FLYING, DOOMED, LANDED, FENCED = range(5)
+IDLE, PENDING, ACKED_EARLY, ENDED, GONE = range(5)
+UNSENT, IN_FLIGHT, EXPIRING, LANDED, FENCED = range(5)
 WAITING, REPORTED, READ, CHECKED = range(4)
 EMPTY, FILLING, KNOWN, HIDDEN = range(4)
 UNKNOWN_BITS, UNKNOWN_VERSION = 2, -1
 
 Copy: TypeAlias = tuple[int, ...]
-"""Nothing, or (version, ticks left to live)."""
+"""Nothing, or (version, ticks until it expires)."""
 
 Entry: TypeAlias = tuple[int, int]
-"""What the sketch knows of the version; what was hidden is kept in mind."""
+"""The version entry of the sketch, and the version; HIDDEN while a write is pending."""
 
 
 class Writer(NamedTuple):
-    """`op` is what became of the store's last write; if doomed, it lands within its lease or never.
+    """`op` is the state of the store's last write; EXPIRING: it lands within its lease or never.
 
-    `young` is for how long the writer takes its mark for good, `left` how often it may write again;
+    `usable` is for how long the writer may use its lease, `left` how often it may write again;
     `fenced` says that recovery has fenced its token.
     """
 
     at: int = IDLE
-    op: int = NOWHERE
-    marked: bool = False
+    op: int = UNSENT
+    pending: bool = False
     held: bool = False
     lease: int = 0
     version: int = 0
-    young: int = 0
+    usable: int = 0
     left: int = 0
     fenced: bool = False
 
@@ -174,7 +174,7 @@ class Request(NamedTuple):
 
     `known` is the version of the copy that is revalidated, -1: none; `fill` says that the request
     may fill the version entry; `since` for how long its answer may have been outdated already;
-    `dated` how old the date of the answer is, -1: it will have none.
+    `dated` is how old the date of the answer is, -1: it will have none.
     """
 
     least: int
@@ -205,8 +205,8 @@ class Reader(NamedTuple):
 class State(NamedTuple):
     """`seen` has for each version how long ago it was first acknowledged or read; -1: not yet.
 
-    `grant` is what is left of the longest life that some replica was granted; `dated` is what
-    caches have for those who look at its date: nothing, or (version, how old the date is).
+    `grant` is what is left of the longest TTL that some replica was granted; `dated` is what
+    caches have for dated requests: nothing, or (version, how old the date is).
     """
 
     writers: tuple[Writer, ...]
@@ -216,8 +216,8 @@ class State(NamedTuple):
     losses: int
     store: int = 0
     last: int = 0
-    handed: int = 0
-    stale: int = 0
+    handed_out: int = 0
+    stale_until: int = 0
     member: bool = False
     entry: Entry = (EMPTY, 0)
     filter: tuple[int, ...] = ()
@@ -232,9 +232,10 @@ class State(NamedTuple):
 
 
 class Move(NamedTuple):
-    """What happened, and what came of it.
+    """What happened, and the state after it.
 
-    `broken` says that a promise was; `read` who read which version; `acknowledged` whose write was.
+    `broken` says that a guarantee is; `read` is a reader and the version that it read;
+    `acknowledged` is the writer whose write was.
     """
 
     what: str
@@ -261,8 +262,8 @@ def now_seen(state: State, version: int) -> State:
     return state._replace(seen=(*ages, *state.seen[version:]))
 
 
-def any_marked(state: State) -> bool:
-    return any(it.marked for it in state.writers)
+def any_pending(state: State) -> bool:
+    return any(it.pending for it in state.writers)
 
 
 def without_fills(state: State) -> State:

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from tests.properties.coherence.coherence_model import beginning_of, moves
-from tests.properties.coherence.coherence_states import IDLE, LANDED, NOWHERE, Move, World
+from tests.properties.coherence.coherence_model import initial_state, moves
+from tests.properties.coherence.coherence_states import IDLE, LANDED, UNSENT, Move, World
 
 __all__ = ["TICK_US", "lines_of", "walk"]
 
@@ -19,7 +19,7 @@ TICK_US = 1_000
 
 def walk(world: World, random: Random, most: int) -> list[Move]:
     """Go any way, for so many moves at most."""
-    state, path = beginning_of(world), list[Move]()
+    state, path = initial_state(world), list[Move]()
     while len(path) < most and (possible := list(moves(world, state))):
         path.append(random.choice(possible))
         state = path[-1].state
@@ -29,7 +29,7 @@ def walk(world: World, random: Random, most: int) -> list[Move]:
 def lines_of(path: Iterable[Move]) -> list[bytes]:
     """Print the reads and writes of a run; writes first, and reads in the order of their ends."""
     writes: dict[tuple[int, int], dict[str, Any]] = {}
-    begun: dict[int, int] = {}
+    started: dict[int, int] = {}
     reads: list[dict[str, Any]] = []
     tick = now = 0
     for move in path:
@@ -37,18 +37,18 @@ def lines_of(path: Iterable[Move]) -> list[bytes]:
         _note_writes(writes, move, now)
         if move.read:
             reader, version = move.read
-            reads.append(_operation("read", version, begun.pop(reader, now), now))
+            reads.append(_operation("read", version, started.pop(reader, now), now))
         for number, each in enumerate(move.state.readers):
             if each.request:
-                begun.setdefault(number, now)
+                started.setdefault(number, now)
             else:
-                begun.pop(number, None)
+                started.pop(number, None)
     return [orjson.dumps(each) for each in (*writes.values(), *reads)]
 
 
 def _note_writes(writes: dict[tuple[int, int], dict[str, Any]], move: Move, now: int) -> None:
     for number, writer in enumerate(move.state.writers):
-        if writer.at == IDLE and writer.op == NOWHERE:
+        if writer.at == IDLE and writer.op == UNSENT:
             continue
         write = writes.setdefault((number, writer.left), _operation("write", None, now, None))
         if writer.op == LANDED:

@@ -1,56 +1,59 @@
-"""Marks that linger and cached results of queries, searched exhaustively (docs/query-caching.md).
+"""Cached write leases and results of queries, searched exhaustively (docs/query-caching.md).
 
 One query, whose result every write changes; a reader of it; two writers, each in a replica of its
-own. A writer whose mark lingers acknowledges its writes without a look at what is registered.
+own. A writer with a cached lease acknowledges its writes without a look at what is registered.
 
-==================  ================================================================================
-in the model        in the code
-==================  ================================================================================
-``begin``           `steps.begin`: whether the mark may linger; `QueryRegistry.follow`
-``write``           the store's own write
-``acknowledge``     the answer 2xx, of a write whose mark lingers
-``end``             `Lingering`: `steps.end`
-``close``           `SketchGuard.end`: `steps.changed`, `steps.close`; then the answer 2xx
-``ask``             `steps.query` (results.lua): registered, or refused
-``read``            the data plane's read of the systems
-``a copy dies``     `expire` (filter.lua)
-``nobody asks``     `asked` (writes.lua) is over
-==================  ================================================================================
+====================  ==============================================================================
+in the model          in the code
+====================  ==============================================================================
+``begin``             `steps.begin`: whether the lease may be cached; `QueryRegistry.catch_up`
+``write``             the store's own write
+``acknowledge``       the answer 2xx, of a write whose lease is cached
+``release``           `CachedLeases.release`: `steps.close`
+``close``             `SketchGuard.end`: `steps.close` (writes.lua); then the answer 2xx
+``request``           `steps.report_query` (queries.lua): registered, or refused
+``read``              the data plane's read of the systems
+``a copy expires``    `expire` (filter.lua)
+``requests cease``    `is_lease_cacheable` (writes.lua): `requested` is over
+====================  ==============================================================================
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from enum import Enum
+from functools import partial
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 import pytest
+
+from tests.properties.exhaustive import Found, search
 
 
 class Step(Enum):
     """Steps that can be left out."""
 
-    LINGERS_UNASKED = "a mark lingers only while nobody asks for results"
-    REFUSED_AT_FIRST = "no query is registered while marks stand that began before it was asked"
-    ASKED_OUTLIVES_COPIES = "nobody asks only once no copy is alive"
+    CACHED_UNREQUESTED = "a lease is cached only while no result is requested"
+    REFUSED_AT_FIRST = "no query is registered while writes are pending that began before"
+    REQUESTED_OUTLASTS_COPIES = "a result counts as requested as long as a copy of it is fresh"
     CLOSED_UP_TO_DATE = "a write is closed only if its writer knows the last registration"
 
 
-IDLE, BEGUN, WRITTEN, LINGERING = range(4)
-WRITES, COPIES, ROUNDS, ASKS = 2, 1, 2, 3
-"""Writes under a mark at most, copies at a time, how often a writer begins, and a reader asks."""
+IDLE, PENDING, WRITTEN, CACHED = range(4)
+WRITES, COPIES, ROUNDS, REQUESTS = 2, 1, 2, 3
+"""At most: writes under a lease, copies at a time, rounds of a writer, requests of the reader."""
 
 
 class Writer(NamedTuple):
-    """`early`: its mark stood when somebody asked for the first time.
+    """`early`: its write was pending when the result was requested for the first time.
 
     `knows` is the number of the last registration it knows of; `found`: the query was registered.
     """
 
     at: int = IDLE
     rounds: int = ROUNDS
-    lingers: bool = False
+    cached: bool = False
     early: bool = False
     left: int = 0
     version: int = 0
@@ -70,83 +73,91 @@ class State(NamedTuple):
     copies: tuple[Copy, ...] = ()
     store: int = 0
     acknowledged: int = 0
-    asked: bool = False
+    requested: bool = False
     registered: bool = False
     number: int = 0
-    asks: int = ASKS
+    requests: int = REQUESTS
+
+
+class Move(NamedTuple):
+    """What happens, the state after it, and whether that has a stale result."""
+
+    what: str
+    state: State
+    broken: bool
 
 
 Moves: TypeAlias = Iterator[tuple[str, State]]
 
 
-def _with(state: State, place: int, writer: Writer) -> State:
-    before, after = state.writers[:place], state.writers[place + 1 :]
+def _with(state: State, number: int, writer: Writer) -> State:
+    before, after = state.writers[:number], state.writers[number + 1 :]
     return state._replace(writers=(*before, writer, *after))
 
 
-def _writing(state: State, place: int, dropped: Step | None) -> Moves:
-    it = state.writers[place]
+def _writing(state: State, number: int, dropped: Step | None) -> Moves:
+    it = state.writers[number]
     if it.at == IDLE and it.rounds:
-        lingers = not state.asked or dropped is Step.LINGERS_UNASKED
-        begun = Writer(BEGUN, it.rounds - 1, lingers, left=WRITES if lingers else 1)
-        begun = begun._replace(knows=state.number, found=state.registered)
-        yield "begin", _with(state, place, begun)
-    if it.at in (BEGUN, LINGERING) and it.left:
+        cached = not state.requested or dropped is Step.CACHED_UNREQUESTED
+        started = Writer(PENDING, it.rounds - 1, cached, left=WRITES if cached else 1)
+        started = started._replace(knows=state.number, found=state.registered)
+        yield "begin", _with(state, number, started)
+    if it.at in (PENDING, CACHED) and it.left:
         written = it._replace(at=WRITTEN, left=it.left - 1, version=state.store + 1)
-        yield "write", _with(state, place, written)._replace(store=state.store + 1)
-    if it.at == WRITTEN and it.lingers:
+        yield "write", _with(state, number, written)._replace(store=state.store + 1)
+    if it.at == WRITTEN and it.cached:
         newest = max(state.acknowledged, it.version)
-        kept = _with(state, place, it._replace(at=LINGERING))
+        kept = _with(state, number, it._replace(at=CACHED))
         yield "acknowledge", kept._replace(acknowledged=newest)
-    if it.at == LINGERING:
-        yield "end", _with(state, place, Writer(rounds=it.rounds))
-    if it.at == WRITTEN and not it.lingers:
-        yield "close", _closed(state, place, dropped)
+    if it.at == CACHED:
+        yield "release", _with(state, number, Writer(rounds=it.rounds))
+    if it.at == WRITTEN and not it.cached:
+        yield "close", _closed(state, number, dropped)
 
 
-def _closed(state: State, place: int, dropped: Step | None) -> State:
-    """The result, if the writer knows of it, is in the filter, whatever becomes of the end."""
-    it = state.writers[place]
+def _closed(state: State, number: int, dropped: Step | None) -> State:
+    """The result, if the writer knows of it, is in the filter, even if the end is refused."""
+    it = state.writers[number]
     if it.found:
         copies = tuple(copy._replace(covered=True) for copy in state.copies)
         state = state._replace(copies=copies, registered=False)
     if it.knows != state.number and dropped is not Step.CLOSED_UP_TO_DATE:
-        return _with(state, place, it._replace(knows=state.number, found=state.registered))
+        return _with(state, number, it._replace(knows=state.number, found=state.registered))
     newest = max(state.acknowledged, it.version)
-    return _with(state, place, Writer(rounds=it.rounds))._replace(acknowledged=newest)
+    return _with(state, number, Writer(rounds=it.rounds))._replace(acknowledged=newest)
 
 
 def _reading(state: State, dropped: Step | None) -> Moves:
-    if state.asks and len(state.copies) < COPIES:
-        yield from _asking(state, dropped)
-    for place, copy in enumerate(state.copies):
-        others = (*state.copies[:place], *state.copies[place + 1 :])
+    if state.requests and len(state.copies) < COPIES:
+        yield from _requesting(state, dropped)
+    for number, copy in enumerate(state.copies):
+        others = (*state.copies[:number], *state.copies[number + 1 :])
         if copy.version < 0:
             read = copy._replace(version=state.store)
             yield "read", state._replace(copies=tuple(sorted((*others, read))))
         registered = state.registered and bool(others)
-        yield "a copy dies", state._replace(copies=others, registered=registered)
-    if state.asked and (not state.copies or dropped is Step.ASKED_OUTLIVES_COPIES):
-        yield "nobody asks", state._replace(asked=False)
+        yield "a copy expires", state._replace(copies=others, registered=registered)
+    if state.requested and (not state.copies or dropped is Step.REQUESTED_OUTLASTS_COPIES):
+        yield "requests cease", state._replace(requested=False)
 
 
-def _asking(state: State, dropped: Step | None) -> Moves:
+def _requesting(state: State, dropped: Step | None) -> Moves:
     writers = state.writers
-    if not state.asked:
+    if not state.requested:
         writers = tuple(it._replace(early=it.at != IDLE) for it in writers)
-    asked = state._replace(asked=True, writers=writers, asks=state.asks - 1)
+    requested = state._replace(requested=True, writers=writers, requests=state.requests - 1)
     if any(it.early for it in writers) and dropped is not Step.REFUSED_AT_FIRST:
-        yield "ask, in vain", asked
+        yield "a refused request", requested
         return
     number = state.number + (not state.registered)
     copies = tuple(sorted((*state.copies, Copy())))
-    yield "ask", asked._replace(registered=True, number=number, copies=copies)
+    yield "request", requested._replace(registered=True, number=number, copies=copies)
 
 
-def _moves(state: State, dropped: Step | None) -> Moves:
-    for place in range(len(state.writers)):
-        yield from _writing(state, place, dropped)
-    yield from _reading(state, dropped)
+def _moves(dropped: Step | None, state: State) -> Iterator[Move]:
+    writing = (_writing(state, number, dropped) for number in range(len(state.writers)))
+    for what, after in chain(*writing, _reading(state, dropped)):
+        yield Move(what, after, _is_broken(after))
 
 
 def _is_broken(state: State) -> bool:
@@ -154,37 +165,29 @@ def _is_broken(state: State) -> bool:
     return any(0 <= it.version < state.acknowledged and not it.covered for it in state.copies)
 
 
-def _search(dropped: Step | None) -> tuple[int, tuple[str, ...]]:
-    """Visit all states, nearest first; return how many there are, and the way to a broken one."""
-    came: dict[State, tuple[str, ...]] = {State(): ()}
-    waiting = deque(came)
-    while waiting:
-        state = waiting.popleft()
-        for what, moved in _moves(state, dropped):
-            after = moved._replace(writers=tuple(sorted(moved.writers)))
-            if _is_broken(after):
-                return len(came), (*came[state], what)
-            if after not in came:
-                came[after] = (*came[state], what)
-                waiting.append(after)
-    return len(came), ()
+def _canonical(state: State) -> State:
+    return state._replace(writers=tuple(sorted(state.writers)))
 
 
-def test_no_result_outlives_what_was_acknowledged() -> None:
-    states, way = _search(None)
-    assert way == ()
-    assert states > 10_000
+def _search(dropped: Step | None) -> Found[Move]:
+    return search(State(), partial(_moves, dropped), _canonical)
+
+
+def test_no_copy_is_older_than_what_was_acknowledged() -> None:
+    found = _search(None)
+    assert found.path == ()
+    assert found.states > 10_000
 
 
 @pytest.mark.parametrize("step", Step, ids=lambda step: step.name.lower())
 def test_no_step_can_be_left_out(step: Step) -> None:
-    assert _search(step)[1], "nothing comes of it"
+    assert _search(step).broken, "no stale result without it"
 
 
-def test_who_asks_first_would_have_been_told_too_much() -> None:
-    assert _search(Step.REFUSED_AT_FIRST)[1] == (
+def test_without_refusing_first_requests_a_write_is_missed() -> None:
+    assert _search(Step.REFUSED_AT_FIRST).path == (
         "begin",
-        "ask",
+        "request",
         "read",
         "write",
         "acknowledge",

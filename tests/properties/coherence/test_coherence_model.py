@@ -1,37 +1,37 @@
 """The protocol of docs/protocol.md, searched exhaustively; and with each of its steps left out.
 
-What stands for what: a change on the right asks for one on the left.
+What stands for what: a change on the right needs one on the left.
 
-===========================  =======================================================================
-in the model                 in the code
-===========================  =======================================================================
-``begin``                    `SketchGuard.begin`: `steps.begin` (writes.lua),
-`MemoryPartition.begin` ``begin fails``              `SketchGuard.begin` raises `Unavailable`: the
-write is not done ``the store writes``         `mediator.operations.calls.StoreCalls`: the store's
-own write ``end``                      `SketchGuard.end`: `steps.end`, `MemoryPartition.end`
-  its version entry          `made` (writes.lua), `Versions.made`
-  its purges                 `owe` (purges.lua), `OwedPurges.owe`
-``purge``                    `sketch.purging.Purging`: `steps.take`, `steps.purged`
-``acknowledge``              the answer 2xx; before ``end`` where `Lingering` keeps the mark
-``write again``              `Lingering.join`: under a mark that lingers, with its token
-  its ``end``, at any time   `Lingering.end_some`; `Lingering.give_way`, to whoever wants to read
-``recover``                  `app.coherence.orphans.Recovery`: `steps.orphans`, then `end`
-``report: life n``           `CachedReads.ask`: `steps.read` (reads.lua),
-`MemoryPartition.report_read` ``the report fails``         `CachedReads.ask`: `Grant(0)` ``a grant
-is used again``    `app.coherence.grants.Grants` ``the store reads n``        the data plane's read
-of the systems ``the sketch knows n``       `CachedReads.current_tag`: 304 without the store ``the
-sketch is told n``     `CachedReads.learn`: `steps.fill`, `Versions.fill` ``an answer: n``
-`CachedReads.keeping`: headers, unless it is later than M ``a filter is made``
-`steps.snapshot` (filter.lua), `ServerSketch.snapshot` ``the filter arrives``
-`sketch.client.filters`: its age counts from the sending ``a read of its young copy``
-`sketch.client.reading`: `Need.fresh`, `Copy.since` ``a revalidation``
-`sketch.client.reading`: ``Cache-Control: no-cache`` ``a dated request``
-`CachedReads.dated`, `sketch.client.reading`: ``max_age``
-  ``answer of a cache``      `sketch.client.clock`: what its date tells of its age
-``the sketch is lost``       the partition has another ``life`` (part.lua);
-`MemoryPartition.__init__` ``tick``                     time passes: `expire` (filter.lua),
-`MemoryPartition.expire` ===========================
-=======================================================================
+============================  ======================================================================
+in the model                  in the code
+============================  ======================================================================
+``begin``                     `SketchGuard.begin`: `steps.begin`, `MemoryPartition.begin`
+``begin fails``               `SketchGuard.begin` raises `Unavailable`: the write is not done
+``the store writes``          `mediator.operations.calls.StoreCalls`: the store's own write
+``end``                       `SketchGuard.end`: `steps.close` (writes.lua), `MemoryPartition.end`
+  its version entry           `record_version` (writes.lua), `Versions.record_write`
+  its purges                  `steps.owe` (purges.lua), `OwedPurges.owe`
+``purge``                     `sketch.purging`: `steps.take_purges`, `steps.acknowledge_purges`
+``acknowledge``               the answer 2xx; before ``end`` where `CachedLeases` has the lease
+``write again``               `CachedLeases.acquire`: under a cached lease, with its token
+  its ``end``, at any time    `CachedLeases.release_due`; `release`, for a read
+``recover``                   `app.coherence.orphans.Recovery`: `steps.orphans`, then `end`
+``report: TTL n``             `CachedReads.grant_object`: `steps.report_read` (reads.lua)
+``the report fails``          `CachedReads.grant_object`: no TTL
+``a grant is used again``     `app.coherence.grants.GrantCache`
+``the store reads n``         the data plane's read of the systems
+``the sketch knows n``        `CachedReads.current_tag`: 304 without the store
+``the sketch gets n``         `CachedReads.record_versions`: `steps.fill`, `Versions.fill`
+``an answer: n``              `CachedReads.cache_headers`: unless it is later than M
+``a filter is made``          `steps.snapshot` (snapshots.lua), `ServerSketch.snapshot`
+``the filter arrives``        `sketch.client.filters`: its age counts from the sending
+``a read of its young copy``  `sketch.client.reading`: `Need.fresh`, `Copy.since`
+``a revalidation``            `sketch.client.reading`: ``Cache-Control: no-cache``
+``a dated request``           `CachedReads.grant_dated`, `sketch.client.reading`: ``max_age``
+  ``answer of a cache``       `sketch.client.clock`: how old it is by its date
+``the sketch is lost``        another run id: `steps.lost` (layout.lua)
+``tick``                      time passes: `expire` (filter.lua), `MemoryPartition.expire`
+============================  ======================================================================
 
 Each writer, and each request, is of a replica of its own: what two replicas share is the sketch and
 the store. Creates and deletes are writes; version 0 is what was there before, be it nothing.
@@ -54,9 +54,9 @@ from tests.properties.coherence.coherence_traces import TICK_US, lines_of, walk
 WORLDS = {
     "one of each": World(),
     "a sketch that does not answer": World(silent=True),
-    "copies that live for different times": World(ttls=(1, 3)),
+    "copies of different TTLs": World(ttls=(1, 3)),
     "answers that take time": World(margin=2),
-    "caches that tell no age": World(layers=2, ttls=(2,)),
+    "caches that send no age": World(layers=2, ttls=(2,)),
     "two readers who join": World(readers=2, ttls=(1,)),
     "two writers": World(writers=2, ttls=(2,), delta=0),
     "a writer that dies": World(lease=1, crashes=1),
@@ -87,28 +87,28 @@ WORLDS = {
     "dated answers, a writer that dies": World(dated=True, lease=1, crashes=1),
     "grants": World(grants=True),
     "grants, answers that take time": World(grants=True, margin=2, ttls=(2,)),
-    "grants, caches that tell no age": World(grants=True, layers=2, ttls=(2,)),
-    "grants of different lives": World(grants=True, ttls=(1, 3)),
+    "grants, caches that send no age": World(grants=True, layers=2, ttls=(2,)),
+    "grants of different TTLs": World(grants=True, ttls=(1, 3)),
     "grants, a sketch that is lost": World(grants=True, lease=2, losses=1),
     "grants, a writer that dies": World(grants=True, lease=1, crashes=1, ttls=(2,)),
     "grants, version entries": World(grants=True, entries=True, ttls=(2,)),
     "grants, proxies that answer revalidations": World(grants=True, fill=1, margin=1, ttls=(4,)),
-    "marks that linger": World(again=1, young=1, lease=2, ttls=(2,), delta=0),
-    "marks that linger, a writer that dies": World(
-        again=1, young=1, lease=2, ttls=(2,), delta=0, crashes=1
+    "cached leases": World(rewrites=1, usable=1, lease=2, ttls=(2,), delta=0),
+    "cached leases, a writer that dies": World(
+        rewrites=1, usable=1, lease=2, ttls=(2,), delta=0, crashes=1
     ),
-    "marks that linger, a sketch that is lost": World(
-        again=1, young=1, lease=2, ttls=(2,), delta=0, losses=1
+    "cached leases, a sketch that is lost": World(
+        rewrites=1, usable=1, lease=2, ttls=(2,), delta=0, losses=1
     ),
-    "marks that linger before version entries": World(
-        again=1, young=1, lease=2, ttls=(2,), delta=0, entries=True
+    "cached leases before version entries": World(
+        rewrites=1, usable=1, lease=2, ttls=(2,), delta=0, entries=True
     ),
-    "marks that linger, and proxies": World(again=1, young=1, lease=2, fill=0, ttls=(4,)),
-    "marks that linger, grants, a sketch that is lost": World(
-        again=1, young=1, lease=2, ttls=(2,), delta=0, losses=1, grants=True
+    "cached leases, and proxies": World(rewrites=1, usable=1, lease=2, fill=0, ttls=(4,)),
+    "cached leases, grants, a sketch that is lost": World(
+        rewrites=1, usable=1, lease=2, ttls=(2,), delta=0, losses=1, grants=True
     ),
-    "marks that linger, grants, a writer that dies": World(
-        again=1, young=1, lease=2, ttls=(2,), delta=0, crashes=1, grants=True
+    "cached leases, grants, a writer that dies": World(
+        rewrites=1, usable=1, lease=2, ttls=(2,), delta=0, crashes=1, grants=True
     ),
     "proxies that answer revalidations": World(fill=1, margin=1, ttls=(6,)),
     "proxies, and a writer that dies": World(fill=0, ttls=(4,), lease=1, crashes=1),
@@ -121,7 +121,7 @@ LARGE = {
     "two of each": World(writers=2, readers=2, ttls=(2,)),
     "two of each, one dies": World(writers=2, readers=2, ttls=(1,), lease=1, crashes=1),
     "two readers, everything fails": World(readers=2, ttls=(1,), lease=1, crashes=1, losses=1),
-    "different lives": World(readers=2, ttls=(1, 3), margin=1),
+    "different TTLs": World(readers=2, ttls=(1, 3), margin=1),
     "version entries of two writers": World(entries=True, writers=2, ttls=(2,)),
     "version entries, everything fails": World(
         entries=True, writers=2, ttls=(1,), lease=1, crashes=1, losses=1
@@ -138,14 +138,14 @@ LARGE = {
     ),
     "young copies of two readers": World(own_copies=True, readers=2, ttls=(2,)),
     "young copies, two writers": World(own_copies=True, writers=2, ttls=(2,)),
-    "marks that linger, everything fails": World(
-        again=2, young=2, lease=3, ttls=(2,), delta=0, crashes=1, losses=1
+    "cached leases, everything fails": World(
+        rewrites=2, usable=2, lease=3, ttls=(2,), delta=0, crashes=1, losses=1
     ),
-    "marks that linger, proxies, everything fails": World(
-        again=1, young=1, lease=2, fill=0, ttls=(4,), crashes=1, losses=1
+    "cached leases, proxies, everything fails": World(
+        rewrites=1, usable=1, lease=2, fill=0, ttls=(4,), crashes=1, losses=1
     ),
-    "marks that linger of two writers": World(
-        again=1, young=1, lease=2, ttls=(2,), delta=0, writers=2, crashes=1
+    "cached leases of two writers": World(
+        rewrites=1, usable=1, lease=2, ttls=(2,), delta=0, writers=2, crashes=1
     ),
     "slow filters": World(readers=2, ttls=(1,), slow_filters=True),
     "filters from caches": World(slow_filters=True, cached_filters=True),
@@ -168,7 +168,7 @@ BROKEN: dict[Step, str | World] = {
     Step.PENDING_CHECK: "one of each",
     Step.MAXIMUM_IN_REPORT: World(readers=2, ttls=(1, 2), delta=0),
     Step.MARGIN: "answers that take time",
-    Step.SUM_OF_LAYERS: "caches that tell no age",
+    Step.SUM_OF_LAYERS: "caches that send no age",
     Step.LINEARIZABLE_SOURCE: "one of each",
     Step.ANSWER_IN_TIME: "one of each",
     Step.NO_STORE_UNREPORTED: "one of each",
@@ -190,11 +190,11 @@ BROKEN: dict[Step, str | World] = {
     Step.PURGE_AFTER_LOSS: World(fill=0, ttls=(4,), lease=1, losses=1),
     Step.ENTRY_HIDDEN: "version entries of two writers",
     Step.ENTRY_LEASE: "version entries",
-    Step.LINGER_UNHELD: "marks that linger, and proxies",
-    Step.LINGER_WITHIN_LEASE: "marks that linger, a sketch that is lost",
-    Step.LINGER_TOKEN: "marks that linger",
-    Step.LINGER_LANDED: "marks that linger",
-    Step.LINGER_ENDED: "marks that linger",
+    Step.LEASE_UNHELD: "cached leases, and proxies",
+    Step.LEASE_USABLE: "cached leases, a sketch that is lost",
+    Step.LEASE_TOKEN: "cached leases",
+    Step.LEASE_LANDED: "cached leases",
+    Step.LEASE_RELEASED: "cached leases",
 }
 """For each step a world in which its absence shows."""
 
@@ -205,33 +205,33 @@ def world_without(step: Step) -> World:
     return replace(world, dropped=frozenset({step}))
 
 
-def judged(world: World, lines: list[bytes], bound: int) -> TraceReport:
-    """Check a trace; where purges matter only what was acknowledged is promised."""
+def checked(world: World, lines: list[bytes], bound: int) -> TraceReport:
+    """Check a trace; where purges matter the bound covers only what was acknowledged."""
     bound_us = bound * TICK_US
     return check(read_trace(lines), bound_us, "vis" if world.fill is None else "ack")
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_no_promise_can_be_broken(name: str) -> None:
+def test_the_bound_holds_in_every_state(name: str) -> None:
     found = search(WORLDS[name])
-    assert found.told == ()
+    assert found.path == ()
     assert found.states > 1_000
 
 
 @pytest.mark.large
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", LARGE)
-def test_no_promise_can_be_broken_in_larger_worlds(name: str) -> None:
-    assert search(LARGE[name]).told == ()
+def test_the_bound_holds_in_every_state_of_larger_worlds(name: str) -> None:
+    assert search(LARGE[name]).path == ()
 
 
 @pytest.mark.parametrize("step", Step, ids=lambda step: step.name.lower())
 def test_no_step_can_be_left_out(step: Step) -> None:
-    """The model finds what comes of it; what clients saw of that, `check-trace` finds."""
+    """The model finds a violation, and `check-trace` finds it in what clients saw."""
     world = world_without(step)
     found = search(world)
-    assert found.broken, "nothing comes of it"
-    report = judged(world, lines_of(found.broken), world.bound)
+    assert found.broken, "the bound holds without it"
+    report = checked(world, lines_of(found.broken), world.bound)
     if step is Step.STALE_FROM_WRITES_ONLY:
         assert report.holds, "a key that never leaves the filter costs hits, not freshness"
     else:
@@ -241,16 +241,16 @@ def test_no_step_can_be_left_out(step: Step) -> None:
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_what_clients_see_of_the_protocol_holds(name: str) -> None:
-    """Instants within a tick are told apart in traces, not in the model: hence the one tick."""
+def test_traces_of_the_protocol_hold(name: str) -> None:
+    """Traces distinguish times within a tick, the model does not: hence the one tick."""
     world, random = WORLDS[name], Random(name)
     traces = [lines_of(walk(world, random, 250)) for _ in range(5)]
-    assert all(judged(world, trace, world.bound + 1).holds for trace in traces)
+    assert all(checked(world, trace, world.bound + 1).holds for trace in traces)
     assert sum(len(trace) for trace in traces) > 20
 
 
-def test_a_read_that_reports_too_late_is_found_by_the_shortest_way() -> None:
-    assert search(world_without(Step.REPORT_FIRST)).told == (
+def test_the_shortest_path_to_a_read_that_reports_too_late_is_found() -> None:
+    assert search(world_without(Step.REPORT_FIRST)).path == (
         "begin",
         "a filter: 0",
         "a plain request",
@@ -258,7 +258,7 @@ def test_a_read_that_reports_too_late_is_found_by_the_shortest_way() -> None:
         "the store writes",
         "end",
         "acknowledge",
-        "report: life 3",
+        "report: TTL 3",
         "an answer: 0",
         "tick",
         "a filter: 0",
@@ -270,37 +270,37 @@ def test_a_read_that_reports_too_late_is_found_by_the_shortest_way() -> None:
 @pytest.mark.parametrize("bits", [PendingBits.ALL, PendingBits.NONE])
 @pytest.mark.parametrize("name", ["one of each", "two writers", "both"])
 def test_pending_writes_need_not_be_in_the_filter(name: str, bits: PendingBits) -> None:
-    """Every copy that is alive at `begin` dies by `stale_until`; until `end` no other is made.
+    """Every copy that is fresh at `begin` expires by `stale_until`; until `end` no other is made.
 
     A key that no cache can hold at `begin` needs no bit therefore, and a key that has one does not
     need it beyond `stale_until`. Proxies join requests to one in flight only if its answer may be
     stored; then it was reported, and handed_out covers it.
     """
-    assert search(replace(WORLDS[name], bits=bits)).told == ()
+    assert search(replace(WORLDS[name], bits=bits)).path == ()
 
 
 @pytest.mark.large
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", LARGE)
 def test_pending_writes_need_not_be_in_the_filter_of_larger_worlds(name: str) -> None:
-    assert search(replace(LARGE[name], bits=PendingBits.NONE)).told == ()
+    assert search(replace(LARGE[name], bits=PendingBits.NONE)).path == ()
 
 
 @pytest.mark.parametrize("name", ["one of each", "two writers"])
 def test_pending_writes_must_be_in_the_filter_if_they_do_not_stop_caches(name: str) -> None:
-    """It is the check in `report_read` that stands for their bits: bits alone would not do."""
+    """The check in `report_read` replaces their bits: bits alone would not be enough."""
     dropped = frozenset({Step.PENDING_CHECK})
     assert search(replace(WORLDS[name], bits=PendingBits.ALL, dropped=dropped)).broken
 
 
-def test_where_the_sketch_is_not_lost_fences_suffice_for_marks_that_linger() -> None:
-    """A replica that stands still, and takes an old mark for good, writes nothing under it."""
-    dropped = frozenset({Step.LINGER_WITHIN_LEASE})
-    world = replace(WORLDS["marks that linger, a writer that dies"], dropped=dropped)
-    assert search(world).told == ()
+def test_where_the_sketch_is_not_lost_fences_suffice_for_cached_leases() -> None:
+    """A replica that stands still, and takes an old lease for usable, writes nothing under it."""
+    dropped = frozenset({Step.LEASE_USABLE})
+    world = replace(WORLDS["cached leases, a writer that dies"], dropped=dropped)
+    assert search(world).path == ()
 
 
 def test_the_end_may_come_after_the_acknowledgement_where_purges_do_not_matter() -> None:
     """Until its end a write is pending, so that nothing becomes cacheable: only purges wait."""
     world = replace(WORLDS["a writer that dies"], dropped=frozenset({Step.END_BEFORE_ACK}))
-    assert search(world).told == ()
+    assert search(world).path == ()

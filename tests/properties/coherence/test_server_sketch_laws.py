@@ -1,8 +1,8 @@
 """Random histories of writers, readers, caches, crashes and losses, against both server sketches.
 
-The laws: no copy that is out of date is alive in a cache and not in the filter; a version that is
-told is the store's; the filter is exactly what was written while it was handed out, until the last
-copy has died and no write is pending; what is owed to proxies is given out.
+The laws: every stale copy that a cache may still return is in the filter; a version that is
+answered is the store's; the filter is exactly what was written while it was handed out, until the
+last copy has expired and no write is pending; what is owed to proxies is given out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 )
 
 from mediator.stores.port import SystemConfig
-from sketch.protocol.port import EndResult, Grant, ResultChanges, SketchLimits
+from sketch.protocol.port import CacheGrant, EndResult, ResultChanges, SketchLimits
 from tests.process.sketch.sketches import PARTITION, World, bits_of, has, memory_world, redis_world
 
 LIMITS = SketchLimits(
@@ -48,22 +48,21 @@ T = TypeVar("T")
 
 @dataclass
 class Write:
-    """A writer, which may be gone for good at any moment."""
+    """A writer, which may fail for good at any moment."""
 
     token: str
     keys: list[str]
     deadline: int
     held: set[str]
-    marked: bool = True
     fenced: bool = False
-    made: dict[str, int] = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
 class Read:
     """A reader on its way from the report to the cache."""
 
-    grant: Grant
+    grant: CacheGrant
     keys: list[str]
     seen: dict[str, int] = field(default_factory=dict)
 
@@ -74,15 +73,15 @@ class Copy:
 
     key: str
     version: int
-    dies: int
+    expires: int
 
 
 @dataclass
 class Model:
-    """What the sketch is to know, in the words of its port."""
+    """What the sketch has to know, in the terms of its port."""
 
-    handed: dict[str, int] = field(default_factory=dict)
-    stale: dict[str, int] = field(default_factory=dict)
+    handed_out: dict[str, int] = field(default_factory=dict)
+    stale_until: dict[str, int] = field(default_factory=dict)
     entered: set[str] = field(default_factory=set)
     owed: set[tuple[str, int]] = field(default_factory=set)
     given: dict[str, int] = field(default_factory=dict)
@@ -91,7 +90,7 @@ class Model:
 
 
 class Histories(RuleBasedStateMachine):
-    """Takes one step of somebody's at a time."""
+    """Takes one step of one participant at a time."""
 
     world_of: ClassVar[Callable[[], Coroutine[Any, Any, World]]]
     writes = Bundle("writes")
@@ -107,7 +106,7 @@ class Histories(RuleBasedStateMachine):
         self.store = dict.fromkeys(KEYS, 1)
         self.copies: set[Copy] = set()
         self.pending: dict[str, Write] = {}
-        self.wanted: set[str] = set()
+        self.contended: set[str] = set()
         self.tokens = map(str, count())
 
     def run(self, call: Coroutine[Any, Any, T]) -> T:
@@ -124,26 +123,26 @@ class Histories(RuleBasedStateMachine):
         return self.world.now_us
 
     @property
-    def marked(self) -> set[str]:
+    def pending_keys(self) -> set[str]:
         return {key for write in self.pending.values() for key in write.keys}
 
     @initialize(exact=st.booleans())
     def choose(self, exact: bool) -> None:
-        """Let all that has expired leave at once, or in passing only."""
+        """Remove all that has expired at each reading of the filter, or with other steps only."""
         self.exact = exact
 
     # Writers
 
     @rule(target=writes, keys=some_keys)
     def begin(self, keys: list[str]) -> Write:
-        model, copied = self.model, {k for k in keys if self.model.handed.get(k, 0) > self.now}
+        model, copied = self.model, {k for k in keys if self.model.handed_out.get(k, 0) > self.now}
         write = Write(next(self.tokens), keys, self.now + 6 * US, copied)
         if self.now < model.saturated_until:
             write.held = set(keys)
-        begun = self.run(self.world.sketch.begin(PARTITION, keys, write.token))
-        assert set(begun.held) == write.held
+        result = self.run(self.world.sketch.begin(PARTITION, keys, write.token))
+        assert set(result.held) == write.held
         for key in copied:
-            model.stale[key] = max(model.stale.get(key, 0), model.handed[key])
+            model.stale_until[key] = max(model.stale_until.get(key, 0), model.handed_out[key])
         model.entered |= copied
         self.pending[write.token] = write
         return write
@@ -151,28 +150,28 @@ class Histories(RuleBasedStateMachine):
     @rule(write=writes)
     def begin_again(self, write: Write) -> None:
         if write.token in self.pending:
-            begun = self.run(self.world.sketch.begin(PARTITION, write.keys, write.token))
-            assert set(begun.held) == write.held
+            result = self.run(self.world.sketch.begin(PARTITION, write.keys, write.token))
+            assert set(result.held) == write.held
 
     @rule(write=writes)
     def land(self, write: Write) -> None:
         """Let the store take a write, unless it is too late for that."""
-        if not write.fenced and not write.made and self.now < write.deadline:
+        if not write.fenced and not write.versions and self.now < write.deadline:
             for key in set(write.keys):
                 self.store[key] += 1
-                write.made[key] = self.store[key]
+                write.versions[key] = self.store[key]
 
-    @rule(write=writes, told=st.booleans(), looked=st.booleans())
-    def end(self, write: Write, told: bool, looked: bool) -> None:
-        """End a write, perhaps not for the first time, perhaps after a look at the queries."""
+    @rule(write=writes, versioned=st.booleans(), caught_up=st.booleans())
+    def end(self, write: Write, versioned: bool, caught_up: bool) -> None:
+        """End a write, perhaps again, perhaps with its versions and after a look at the queries."""
         write.fenced = True
         changes = ResultChanges(
             (), self.run(self.world.sketch.registrations(PARTITION, 0)).sequence
         )
-        made = write.made if told else {}
-        ending = self.world.sketch.end(PARTITION, write.token, made, changes if looked else None)
-        wanted = write.token in self.pending and not self.wanted.isdisjoint(write.keys)
-        assert self.run(ending) is (EndResult.CONTENDED if wanted else EndResult.DONE)
+        versions, known = write.versions if versioned else {}, changes if caught_up else None
+        ending = self.world.sketch.end(PARTITION, write.token, versions, known)
+        contended = write.token in self.pending and not self.contended.isdisjoint(write.keys)
+        assert self.run(ending) is (EndResult.CONTENDED if contended else EndResult.DONE)
         self._ended(write)
 
     @rule(keys=some_keys)
@@ -180,7 +179,7 @@ class Histories(RuleBasedStateMachine):
         """Write without a break."""
         write = self.begin(keys)
         self.land(write)
-        self.end(write, told=True, looked=True)
+        self.end(write, versioned=True, caught_up=True)
 
     @rule()
     def recover(self) -> None:
@@ -201,25 +200,25 @@ class Histories(RuleBasedStateMachine):
                 owed -= {(k, at) for k, at in owed if k == key and at < due}
                 owed |= {(key, due), (key, due + AGAIN_US)}
                 self.model.given.pop(key, None)
-        self.wanted &= self.marked
+        self.contended &= self.pending_keys
 
     # Readers and caches
 
     @rule(target=reads, keys=some_keys, ttl_s=st.sampled_from(TTLS_S))
     def report_read(self, keys: list[str], ttl_s: float) -> Read:
         grant = self.run(self.world.sketch.report_read(PARTITION, keys, ttl_s))
-        pending, too_early = self.marked & set(keys), self.now < self.model.uncacheable_until
+        pending, too_early = self.pending_keys & set(keys), self.now < self.model.uncacheable_until
         refused = bool(pending) or too_early
         if not too_early:
-            self.wanted |= pending
+            self.contended |= pending
         assert grant.now_us == self.now
         assert grant.ttl_us == (0 if refused else ttl_s * US)
         for key, version in zip(keys, grant.versions, strict=True):
             assert version in (None, self.store[key])
         if not refused:
-            alive = self.now + grant.ttl_us + 2 * US
+            expiry = self.now + grant.ttl_us + 2 * US
             for key in keys:
-                self.model.handed[key] = max(self.model.handed.get(key, 0), alive)
+                self.model.handed_out[key] = max(self.model.handed_out.get(key, 0), expiry)
         return Read(grant, keys)
 
     @rule(read=reads)
@@ -235,8 +234,8 @@ class Histories(RuleBasedStateMachine):
     def receive(self, read: Read) -> None:
         """Let a cache have the answer, unless it took too long."""
         if read.grant.ttl_us and self.now <= read.grant.now_us + 2 * US:
-            dies = self.now + read.grant.ttl_us
-            self.copies |= {Copy(key, version, dies) for key, version in read.seen.items()}
+            expires = self.now + read.grant.ttl_us
+            self.copies |= {Copy(key, version, expires) for key, version in read.seen.items()}
 
     @rule(keys=some_keys, ttl_s=st.sampled_from(TTLS_S))
     def cache(self, keys: list[str], ttl_s: float) -> None:
@@ -261,27 +260,31 @@ class Histories(RuleBasedStateMachine):
             for key in given:
                 del model.given[key]
 
-    # What happens to all
+    # Time and loss
 
     @rule(seconds=st.sampled_from(STEPS_S))
     def wait(self, seconds: float) -> None:
         self.run(self.world.advance(seconds))
         model = self.model
-        model.handed = {key: until for key, until in model.handed.items() if until > self.now}
-        model.stale = {key: until for key, until in model.stale.items() if until > self.now}
-        self.copies = {copy for copy in self.copies if copy.dies > self.now}
+        model.handed_out = {
+            key: until for key, until in model.handed_out.items() if until > self.now
+        }
+        model.stale_until = {
+            key: until for key, until in model.stale_until.items() if until > self.now
+        }
+        self.copies = {copy for copy in self.copies if copy.expires > self.now}
 
     @precondition(lambda self: self.copies or self.pending)
     @rule(everything=st.booleans())
     def lose(self, everything: bool) -> None:
-        """Kill the sketch; writers and readers who are under way go on as if nothing was."""
+        """Kill the sketch; writers and readers that are under way do not notice."""
         kept = self.run(self.world.lose(everything=everything))
         owed, given = (self.model.owed, self.model.given) if kept else (set(), {})
         self.model = Model(owed=owed, given=given)
         self.model.saturated_until = self.now + 22 * US
         self.model.uncacheable_until = self.now + 6 * US
         if not kept:
-            self.pending, self.wanted = {}, set()
+            self.pending, self.contended = {}, set()
 
     @invariant()
     def no_copy_out_of_date_passes_the_filter(self) -> None:
@@ -293,7 +296,7 @@ class Histories(RuleBasedStateMachine):
     @invariant()
     def the_filter_is_exact_once_what_has_expired_has_left(self) -> None:
         model = self.model
-        model.entered &= self.marked | set(model.stale)
+        model.entered &= self.pending_keys | set(model.stale_until)
         if not self.exact:
             return
         snapshot = self.run(self.world.snapshot())

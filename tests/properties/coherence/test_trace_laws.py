@@ -23,18 +23,18 @@ class Op(NamedTuple):
     end: int | None
 
 
-def judged(ops: list[Op], told: str, key: str = "k") -> TraceReport:
-    return check(read_trace(lines(ops, told, key)))
+def checked(ops: list[Op], version_field: str, key: str = "k") -> TraceReport:
+    return check(read_trace(lines(ops, version_field, key)))
 
 
-def lines(ops: list[Op], told: str, key: str) -> list[bytes]:
+def lines(ops: list[Op], version_field: str, key: str) -> list[bytes]:
     names = {True: "write", False: "read"}
     return [
         orjson.dumps(
             {
                 "op": names[op.write],
                 "key": key,
-                told: op.version,
+                version_field: op.version,
                 "start_us": op.start,
                 "end_us": op.end,
             }
@@ -43,15 +43,15 @@ def lines(ops: list[Op], told: str, key: str) -> list[bytes]:
     ]
 
 
-def defined(ops: list[Op], *, reads_tell: bool) -> int:
-    """the paper's definition, pair by pair."""
+def defined(ops: list[Op], *, reads_count: bool) -> int:
+    """The paper's definition, pair by pair."""
     return max(
         (
             read.start - other.end
             for read in ops
             for other in ops
             if not read.write and other.end is not None
-            if (other.write or reads_tell) and other.version > read.version
+            if (other.write or reads_count) and other.version > read.version
         ),
         default=0,
     )
@@ -74,17 +74,17 @@ def _spread(draw: Any, *, write: bool, version: int) -> Op:
 
 
 @given(histories(), histories())
-def test_versions_are_judged_by_the_definition(one: list[Op], two: list[Op]) -> None:
+def test_versions_are_checked_by_the_definition(one: list[Op], two: list[Op]) -> None:
     both = check(read_trace([*lines(one, "version", "1"), *lines(two, "version", "2")]))
-    for evaluation, reads_tell in ((both.vis, True), (both.ack, False)):
-        expected = [max(0, defined(ops, reads_tell=reads_tell)) for ops in (one, two)]
+    for evaluation, reads_count in ((both.vis, True), (both.ack, False)):
+        expected = [max(0, defined(ops, reads_count=reads_count)) for ops in (one, two)]
         assert evaluation.delta_us == max(expected)
-    assert judged(one, "version").reads == sum(not op.write for op in one)
+    assert checked(one, "version").reads == sum(not op.write for op in one)
 
 
 @given(histories())
-def test_every_stale_read_is_told_with_what_it_missed(ops: list[Op]) -> None:
-    for read in judged(ops, "version").vis.worst:
+def test_every_stale_read_is_reported_with_the_write_it_missed(ops: list[Op]) -> None:
+    for read in checked(ops, "version").vis.worst:
         stale, seen = ops[read.line - 1], ops[read.seen_line - 1]
         assert not stale.write
         assert seen.end is not None
@@ -105,7 +105,7 @@ def test_every_stale_read_is_told_with_what_it_missed(ops: list[Op]) -> None:
     ]
 )
 def test_values_are_given_the_order_that_is_least_stale(ops: list[Op]) -> None:
-    report = judged(ops, "value")
+    report = checked(ops, "value")
     if report.contradictions:
         return
     expected = least_delta([*ops, Op(True, 0, -1, -1)])
@@ -114,7 +114,7 @@ def test_values_are_given_the_order_that_is_least_stale(ops: list[Op]) -> None:
 
 @given(histories())
 def test_knowing_the_order_never_makes_a_trace_fresher(ops: list[Op]) -> None:
-    versions, values = judged(ops, "version"), judged(ops, "value")
+    versions, values = checked(ops, "version"), checked(ops, "value")
     if not (versions.contradictions or values.contradictions):
         assert values.vis.delta_us <= versions.vis.delta_us
         assert values.ack.delta_us <= versions.ack.delta_us

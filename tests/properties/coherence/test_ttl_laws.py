@@ -1,17 +1,17 @@
-"""What holds of every estimator, whatever it sees."""
+"""Laws of every estimator of TTLs, for any history."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sketch.protocol.port import Partition
 from sketch.ttl import Cate, CateSettings, Constraints, Learner, LearnerSettings, Memory
-from sketch.ttl.cate import Ratio, life_s
-from sketch.ttl.costs import best_writes_per_life
+from sketch.ttl.cate import Ratio, estimated_ttl_s
+from sketch.ttl.costs import best_writes_per_ttl
 from tests.unit.sketch.expected_costs import relative_cost
 
 PARTITION = Partition("paper", "articles")
@@ -39,28 +39,31 @@ LONGEST = 30.0
 BOUNDED = Constraints(false_positives=0.1, invalidations_per_s=0.5)
 
 
+@example(5e-324, 2.0, "linear", 0.0, 0.0)
 @given(RATES, RATES, RATIOS, st.floats(-2, 2), st.floats(0, 1))
-def test_a_life_of_cate_lies_between_none_and_the_longest(
+def test_a_ttl_of_cate_lies_between_zero_and_the_longest(
     misses: float, writes: float, ratio: Ratio, slope: float, violation: float
 ) -> None:
     set_to = CateSettings(LONGEST, ratio=ratio, slope=slope)
-    life = life_s(misses, writes, set_to, violation)
-    assert 0 <= life <= LONGEST * (1 + 1e-9)
-    assert life <= life_s(misses, writes, set_to) * (1 + 1e-9)
+    ttl = estimated_ttl_s(misses, writes, set_to, violation)
+    assert 0 <= ttl <= LONGEST * (1 + 1e-9)
+    assert ttl <= estimated_ttl_s(misses, writes, set_to) * (1 + 1e-9)
 
 
 @given(RATES, RATES, RATES, RATIOS)
-def test_more_misses_never_shorten_a_life(
+def test_more_misses_never_shorten_a_ttl(
     fewer: float, more: float, writes: float, ratio: Ratio
 ) -> None:
     set_to = CateSettings(LONGEST, ratio=ratio)
     fewer, more = sorted((fewer, more))
-    assert life_s(fewer, writes, set_to) <= life_s(more, writes, set_to) * (1 + 1e-9)
+    assert estimated_ttl_s(fewer, writes, set_to) <= estimated_ttl_s(more, writes, set_to) * (
+        1 + 1e-9
+    )
 
 
 @given(st.floats(1e-3, 1e5), st.floats(1e-3, 10), st.floats(0.05, 3), st.floats(1e-4, 40))
-def test_no_life_costs_less_than_the_best(r: float, a: float, s: float, other: float) -> None:
-    best = best_writes_per_life(r, a, s)
+def test_no_ttl_costs_less_than_the_best(r: float, a: float, s: float, other: float) -> None:
+    best = best_writes_per_ttl(r, a, s)
     if r <= a:
         assert best == 0
         return
@@ -77,24 +80,24 @@ def estimators(seed: int) -> list[Cate | Learner]:
 
 
 @given(EVENTS, st.integers(0, 3))
-def test_whatever_happens_lives_are_lives_and_the_same_again(events: list[Any], seed: int) -> None:
+def test_ttls_are_in_range_and_repeatable_for_any_history(events: list[Any], seed: int) -> None:
     for first, second in zip(estimators(seed), estimators(seed), strict=True):
         now = 0.0
-        for what, keys, step, life in events:
+        for what, keys, step, ttl in events:
             now += step
-            lives = [estimator.ttl_s(PARTITION, keys, now) for estimator in (first, second)]
-            assert lives[0] == lives[1]
-            assert 0 <= lives[0] <= LONGEST * (1 + 1e-9)
+            ttls = [estimator.ttl_s(PARTITION, keys, now) for estimator in (first, second)]
+            assert ttls[0] == ttls[1]
+            assert 0 <= ttls[0] <= LONGEST * (1 + 1e-9)
             for estimator in (first, second):
-                _tell(estimator, what, keys, now, life)
+                _notify(estimator, what, keys, now, ttl)
 
 
-def _tell(
-    estimator: Cate | Learner, what: str, keys: list[str], now: float, life: float | None
+def _notify(
+    estimator: Cate | Learner, what: str, keys: list[str], now: float, ttl: float | None
 ) -> None:
     match what:
         case "miss":
-            estimator.missed(PARTITION, keys, now, life)
+            estimator.missed(PARTITION, keys, now, ttl)
         case "write":
             estimator.wrote(PARTITION, keys, now)
         case "filled":
@@ -104,11 +107,11 @@ def _tell(
 
 
 @given(st.lists(JSON | ENTRY.map(lambda entry: [entry]), max_size=3))
-def test_what_others_tell_is_taken_or_left(others: list[Any]) -> None:
+def test_any_shared_state_is_merged_or_ignored(others: list[Any]) -> None:
     for estimator in estimators(0):
         estimator.missed(PARTITION, KEYS[:1], 0)
         estimator.wrote(PARTITION, KEYS[:1], 1)
         estimator.merge(others, 2)
-        life = estimator.ttl_s(PARTITION, KEYS[:1], 3)
-        assert 0 <= life <= LONGEST
-        assert math.isfinite(life)
+        ttl = estimator.ttl_s(PARTITION, KEYS[:1], 3)
+        assert 0 <= ttl <= LONGEST
+        assert math.isfinite(ttl)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mediator.model.apply import Refused, apply_operator
+from mediator.model.apply import OperatorFailed, apply_operator
 from mediator.model.operators import APPLICABLE, Operator, OperatorCall, OperatorFailure
 from mediator.schema.tree import MISSING, Field
 from mediator.schema.types import FieldType
@@ -58,7 +58,7 @@ def test_results_are_values_of_the_field_and_nothing_is_changed_in_place(case: A
     failure: OperatorFailure | None = None
     try:
         result = apply(THINGS.fields[name], value, operator, argument)
-    except Refused as refused:
+    except OperatorFailed as refused:
         result, failure = MISSING, refused.failure
     assert failure in {None, OperatorFailure(name, "overflow")}
     if result is not MISSING:
@@ -86,7 +86,7 @@ def test_integers_are_exact_or_refused(value: int, argument: int) -> None:
         if -(2**63) <= exact < 2**63:
             assert apply(INTEGER, value, operator, argument) == exact
         else:
-            with pytest.raises(Refused):
+            with pytest.raises(OperatorFailed):
                 apply(INTEGER, value, operator, argument)
 
 
@@ -103,7 +103,9 @@ def test_bits_are_those_of_64_bit_twos_complement(value: int, argument: int) -> 
 
 
 @given(st.data(), st.sampled_from(["integer", "float", "decimal", "timestamp"]))
-def test_min_and_max_choose_one_of_the_two_and_settle(data: st.DataObject, name: str) -> None:
+def test_min_and_max_choose_one_of_the_two_and_are_idempotent(
+    data: st.DataObject, name: str
+) -> None:
     field = THINGS.fields[name]
     value, argument = data.draw(values_of(name)), data.draw(values_of(name))
     least = apply(field, value, Operator.MIN, argument)
@@ -114,7 +116,7 @@ def test_min_and_max_choose_one_of_the_two_and_settle(data: st.DataObject, name:
 
 
 @given(st.data(), st.sampled_from(["list_integer", "list_document"]))
-def test_what_was_pushed_is_popped(data: st.DataObject, name: str) -> None:
+def test_a_pushed_element_is_popped(data: st.DataObject, name: str) -> None:
     field = THINGS.fields[name]
     value, item = data.draw(values_of(name)), data.draw(arguments(name, Operator.PUSH))
     pushed = apply(field, value, Operator.PUSH, item)
@@ -140,7 +142,7 @@ def test_decimals_are_exact_or_refused(value: Decimal, argument: Decimal) -> Non
     assume(abs(value.adjusted() - argument.adjusted()) < 60)
     try:
         result = apply(THINGS.fields["decimal"], value, Operator.INC, argument)
-    except Refused:
+    except OperatorFailed:
         return
     assert Fraction(result) == Fraction(value) + Fraction(argument)
 
@@ -194,7 +196,7 @@ def test_operators(name: str, value: Any, operator: Operator, argument: Any, res
 def test_results_beyond_the_type_are_refused(
     name: str, value: Any, operator: Operator, argument: Any
 ) -> None:
-    with pytest.raises(Refused, match=f"{name}: overflow"):
+    with pytest.raises(OperatorFailed, match=f"{name}: overflow"):
         apply(THINGS.fields[name], value, operator, argument)
 
 
@@ -211,11 +213,34 @@ def test_results_that_are_too_long_are_refused(
     type_: FieldType, value: Any, operator: Operator, argument: Any
 ) -> None:
     field = Field("f", type_, items=FieldType.INTEGER, max_length=2)
-    with pytest.raises(Refused, match="f: too_long"):
+    with pytest.raises(OperatorFailed, match="f: too_long"):
         apply(field, value, operator, argument)
 
 
-def test_a_full_container_takes_what_it_has() -> None:
+@pytest.mark.parametrize(
+    ("value", "operator", "argument", "reason"),
+    [
+        (3, Operator.INC, -4, "below_minimum"),
+        (8, Operator.INC, 3, "above_maximum"),
+        (3, Operator.MUL, -1, "below_minimum"),
+        (3, Operator.MIN, -1, "below_minimum"),
+        (3, Operator.MAX, 11, "above_maximum"),
+        (8, Operator.BIT_OR, 7, "above_maximum"),
+        (None, Operator.INC, -1, "below_minimum"),
+        (11, Operator.INC, 0, "above_maximum"),
+    ],
+)
+def test_results_beyond_the_bounds_are_refused(
+    value: Any, operator: Operator, argument: int, reason: str
+) -> None:
+    field = Field("f", FieldType.INTEGER, minimum=0, maximum=10)
+    with pytest.raises(OperatorFailed, match=f"f: {reason}"):
+        apply(field, value, operator, argument)
+    assert apply(field, 0, Operator.INC, 10) == 10
+    assert apply(field, 10, Operator.INC, -10) == 0
+
+
+def test_a_full_container_accepts_elements_that_it_has() -> None:
     tags = Field("f", FieldType.SET, items=FieldType.INTEGER, max_length=2)
     assert apply(tags, [1, 2], Operator.ADD_TO_SET, 2) == [1, 2]
     stock = Field("f", FieldType.MAP, items=FieldType.INTEGER, max_length=1)

@@ -1,4 +1,4 @@
-"""What the change logs tell leads to the records, whatever was written."""
+"""The change logs, replayed, lead to the records, whatever was written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mediator.stores.conformance.change_reader import ChangeReader, json_of
 from mediator.stores.conformance.scratch import Scratch
 from mediator.stores.port import ChangeLog, Record, WriteKind
 from tests.conformance.real_stores import STORES, opened
-from tests.properties.operations.test_store_model import FIELDS, Side, Step, steps
+from tests.properties.operations.test_store_model import FIELDS, Step, StepRunner, steps
 
 Held = dict[tuple[str, str], tuple[int, dict[str, Any]]]
 """Of each object and group: its version and its values in their JSON form."""
@@ -38,7 +38,7 @@ async def reader(request: pytest.FixtureRequest) -> AsyncIterator[ChangeReader]:
 
 
 def replayed(changes: list[Change]) -> Held:
-    """Make records of what was told, and of nothing else."""
+    """Make records of the changes, and of nothing else."""
     held: Held = {}
     for change in changes:
         key = (change.object_id, change.group)
@@ -53,7 +53,7 @@ def replayed(changes: list[Change]) -> Held:
 
 
 def _touched(change: Change, values: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return what a change should say was there before."""
+    """Return the values that a change should have as the former ones."""
     if change.kind != "update" or values is None:
         return values
     names = {*(change.before or {}), *(change.after or {})}
@@ -78,19 +78,19 @@ def kept_of(reader: ChangeReader, records: list[Record]) -> Held:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(batches=st.lists(st.lists(steps(), min_size=1, max_size=5), min_size=2, max_size=5))
-async def test_what_is_told_leads_to_what_is_there(
+async def test_the_log_replayed_is_what_the_store_holds(
     reader: ChangeReader, batches: list[list[Step]]
 ) -> None:
     subject, prefix = reader.subject, uuid.uuid4().hex
-    side, ids = Side(subject, prefix), [prefix + id_ for id_ in ("a", "é'\\")]
+    runner, ids = StepRunner(subject, prefix), [prefix + id_ for id_ in ("a", "é'\\")]
     first = [Step("a", WriteKind.CREATE), Step("é'\\", WriteKind.CREATE)]
     for batch in [first, *batches]:
-        await side.take([_doable(reader, step) for step in batch])
+        await runner.take([_doable(reader, step) for step in batch])
     records = [record for record in await subject.read_all(ids) if record is not None]
     reader.logged.clear()
-    told = [change for id_ in ids for change in await reader.changes_of(id_)]
-    assert len({(change.object_id, change.id) for change in told}) == len(told)
-    assert replayed(told) == kept_of(reader, records)
+    changes = [change for id_ in ids for change in await reader.changes_of(id_)]
+    assert len({(change.object_id, change.id) for change in changes}) == len(changes)
+    assert replayed(changes) == kept_of(reader, records)
 
 
 def _doable(reader: ChangeReader, step: Step) -> Step:

@@ -49,8 +49,8 @@ names = st.sampled_from(sorted(THINGS.fields)) | st.text(max_size=4)
 words = st.sampled_from([*Operator, "rename", ""])
 
 
-def places(error: pytest.ExceptionInfo[Any]) -> list[str]:
-    return [place.pointer for place in error.value.locations]
+def locations(error: pytest.ExceptionInfo[Any]) -> list[str]:
+    return [location.pointer for location in error.value.locations]
 
 
 def argument(name: str, operator: Operator) -> Any:
@@ -79,7 +79,7 @@ def test_no_operator_is_taken_for_another_type(operator: Operator) -> None:
     body = {name: {operator.value: argument(name, operator)} for name in fields}
     with pytest.raises(Invalid, match="set, unset") as caught:
         parse_update(THINGS, CODEC, body)
-    assert places(caught) == [f"/{name}/{operator}" for name in fields]
+    assert locations(caught) == [f"/{name}/{operator}" for name in fields]
 
 
 def test_an_update_has_values_unset_and_operators() -> None:
@@ -95,7 +95,7 @@ def test_an_update_has_values_unset_and_operators() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "place"),
+    ("body", "location"),
     [
         ([], ""),
         (None, ""),
@@ -118,10 +118,10 @@ def test_an_update_has_values_unset_and_operators() -> None:
         ({"log": {"push": None}}, "/log/push"),
     ],
 )
-def test_mistakes_in_an_update_have_their_place(body: Any, place: str) -> None:
+def test_mistakes_in_an_update_are_located(body: Any, location: str) -> None:
     with pytest.raises(Invalid) as caught:
         parse_update(ARTICLE, ARTICLES, body, "/operations/7/body")
-    assert places(caught) == ["/operations/7/body" + place]
+    assert locations(caught) == ["/operations/7/body" + location]
 
 
 @given(hostile | st.dictionaries(names, hostile | st.dictionaries(words, hostile, max_size=2)))
@@ -166,11 +166,11 @@ def test_members_of_documents_are_merged(original: Any, patch: Any, result: Any)
 
 def test_a_merge_of_whole_fields_needs_no_read() -> None:
     body = {"title": "x", "price": "1.50", "hits": None, "meta": None, "tags": ["b", "a"]}
-    parts = parse_merge_patch(ARTICLE, ARTICLES, body)
-    assert isinstance(parts, FieldChanges)
-    assert ARTICLES.encode(parts.values) == {"title": "x", "price": "1.5", "tags": ["a", "b"]}
-    assert parts.unset == ("hits", "meta")
-    assert parts.operators == ()
+    changes = parse_merge_patch(ARTICLE, ARTICLES, body)
+    assert isinstance(changes, FieldChanges)
+    assert ARTICLES.encode(changes.values) == {"title": "x", "price": "1.5", "tags": ["a", "b"]}
+    assert changes.unset == ("hits", "meta")
+    assert changes.operators == ()
 
 
 def test_a_merge_changes_the_other_fields_with_the_nested_ones() -> None:
@@ -190,10 +190,10 @@ def test_a_merge_changes_the_other_fields_with_the_nested_ones() -> None:
         ({"tags": {"a": 1}}, ["/tags"]),
     ],
 )
-def test_mistakes_in_a_merge_have_their_places(body: Any, expected: list[str]) -> None:
+def test_mistakes_in_a_merge_are_located(body: Any, expected: list[str]) -> None:
     with pytest.raises(Invalid) as caught:
         parse_merge_patch(ARTICLE, ARTICLES, body)
-    assert places(caught) == expected
+    assert locations(caught) == expected
 
 
 def test_a_merge_is_not_followed_too_deep() -> None:
@@ -202,7 +202,7 @@ def test_a_merge_is_not_followed_too_deep() -> None:
         patch = {"k": patch}
     with pytest.raises(Invalid) as caught:
         parse_merge_patch(ARTICLE, ARTICLES, {"meta": patch})
-    assert places(caught) == ["/meta"]
+    assert locations(caught) == ["/meta"]
 
 
 def test_a_json_patch_changes_neither_its_argument_nor_itself() -> None:
@@ -225,7 +225,7 @@ def test_a_json_patch_changes_neither_its_argument_nor_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operation", "place"),
+    ("operation", "location"),
     [
         (1, "/1"),
         ({}, "/1/op"),
@@ -248,18 +248,18 @@ def test_a_json_patch_changes_neither_its_argument_nor_itself() -> None:
         ({"op": "copy", "from": "/log/-", "path": "/hits"}, "/1/path"),
     ],
 )
-def test_mistakes_in_a_json_patch_have_their_place(operation: Any, place: str) -> None:
+def test_mistakes_in_a_json_patch_are_located(operation: Any, location: str) -> None:
     present = {"title": "t", "log": [1], "meta": {}}
     with pytest.raises(Invalid) as caught:
         parse_json_patch([{"op": "test", "path": "/title", "value": "t"}, operation])(present)
-    assert places(caught) == [place]
+    assert locations(caught) == [location]
 
 
 @pytest.mark.parametrize(("path", "value"), [("/hits", True), ("/nope", 1), ("/hits", "1")])
 def test_a_failed_test_is_a_conflict(path: str, value: Any) -> None:
     with pytest.raises(Conflict) as caught:
         parse_json_patch([{"op": "test", "path": path, "value": value}], "/body")({"hits": 1})
-    assert places(caught) == ["/body/0/path"]
+    assert locations(caught) == ["/body/0/path"]
 
 
 def test_copies_that_double_the_object_are_stopped() -> None:
@@ -301,7 +301,7 @@ def test_moves_that_nest_the_object_end_in_an_answer() -> None:
 def test_a_json_patch_is_a_list_of_bounded_length(body: Any) -> None:
     with pytest.raises(Invalid) as caught:
         parse_json_patch(body)
-    assert places(caught) == [""]
+    assert locations(caught) == [""]
 
 
 @pytest.mark.parametrize("value", [1, [], None, "x"])

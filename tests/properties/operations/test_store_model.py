@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType, Values
-from mediator.stores.conformance.scratch import Scratch, Subject
+from mediator.stores.conformance.scratch import Scratch, ScratchClass
 from mediator.stores.port import Status, Store, Write, WriteKind, WriteResult
 from tests.conformance.model_store import ModelStore
 from tests.conformance.real_stores import STORES, opened
@@ -108,10 +108,10 @@ def steps(draw: st.DrawFn) -> Step:
     )
 
 
-class Side:
+class StepRunner:
     """One of the two stores that go through the same steps."""
 
-    def __init__(self, subject: Subject, prefix: str) -> None:
+    def __init__(self, subject: ScratchClass, prefix: str) -> None:
         self._subject, self._prefix = subject, prefix
 
     async def record(self, id_: str) -> Any:
@@ -155,10 +155,12 @@ def _versions(record: Any) -> Mapping[str, int]:
 
 
 @pytest.fixture(scope="module", params=STORES)
-async def subjects(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Subject, Subject]]:
+async def subjects(
+    request: pytest.FixtureRequest,
+) -> AsyncIterator[tuple[ScratchClass, ScratchClass]]:
     config = request.getfixturevalue(f"{request.param}_config")
-    patient = replace(config, namespace="property", deadline_s=30.0)
-    async with opened(patient) as store:
+    with_deadline = replace(config, namespace="property", deadline_s=30.0)
+    async with opened(with_deadline) as store:
         real, model = Scratch(store), Scratch(ModelStore())
         yield await real.subject(*FIELDS.values()), await model.subject(*FIELDS.values())
         await real.clear()
@@ -176,16 +178,16 @@ def _doable(store: Store, step: Step) -> Step:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(batches=st.lists(st.lists(steps(), min_size=1, max_size=5), min_size=3, max_size=6))
-async def test_store_does_what_the_model_does(
-    subjects: tuple[Subject, Subject], batches: list[list[Step]]
+async def test_a_store_behaves_like_the_model(
+    subjects: tuple[ScratchClass, ScratchClass], batches: list[list[Step]]
 ) -> None:
-    real, model = (Side(subject, prefix) for subject, prefix in _prefixed(subjects))
+    real, model = (StepRunner(subject, prefix) for subject, prefix in _prefixed(subjects))
     batches = [[Step("a", WriteKind.CREATE), Step("é'\\", WriteKind.CREATE)], *batches]
     for batch in batches:
-        wanted = [_doable(subjects[0].store, step) for step in batch]
-        before = {step.id: await real.record(step.id) for step in wanted}
-        results = await real.take(wanted)
-        expected = await model.take(wanted)
+        doable = [_doable(subjects[0].store, step) for step in batch]
+        before = {step.id: await real.record(step.id) for step in doable}
+        results = await real.take(doable)
+        expected = await model.take(doable)
         assert [_seen(r) for r in results] == [_seen(r) for r in expected]
         for id_, earlier in before.items():
             found, right = await real.record(id_), await model.record(id_)
@@ -194,6 +196,6 @@ async def test_store_does_what_the_model_does(
             assert all(v >= _versions(earlier).get(g, 0) for g, v in _versions(found).items())
 
 
-def _prefixed(subjects: tuple[Subject, Subject]) -> list[tuple[Subject, str]]:
+def _prefixed(subjects: tuple[ScratchClass, ScratchClass]) -> list[tuple[ScratchClass, str]]:
     prefix = uuid.uuid4().hex
     return [(subject, prefix) for subject in subjects]

@@ -39,7 +39,7 @@ def test_values_survive_json(values: dict[str, Any]) -> None:
     assert text_of(CODEC.encode(decoded)) == text_of(wire)
 
 
-def decoded_or_places(body: Any) -> dict[str, Any] | tuple[Location, ...]:
+def decoded_or_locations(body: Any) -> dict[str, Any] | tuple[Location, ...]:
     try:
         return CODEC.decode_object(body)
     except Invalid as error:
@@ -47,21 +47,21 @@ def decoded_or_places(body: Any) -> dict[str, Any] | tuple[Location, ...]:
 
 
 @given(st.dictionaries(st.sampled_from(sorted(THINGS.fields)) | st.text(max_size=5), hostile))
-def test_hostile_objects_are_decoded_or_told_where_they_are_wrong(body: dict[str, Any]) -> None:
-    values = decoded_or_places(body)
+def test_hostile_objects_are_decoded_or_their_mistakes_located(body: dict[str, Any]) -> None:
+    values = decoded_or_locations(body)
     if isinstance(values, dict):
         assert CODEC.decode_object(CODEC.encode(values)) == values
         return
     assert values
-    for place in values:
+    for location in values:
         # What has no UTF-8 is escaped in the pointer, so it resolves no more.
-        if "\\" not in place.pointer:
-            JsonPointer(place.pointer).resolve(body)
+        if "\\" not in location.pointer:
+            JsonPointer(location.pointer).resolve(body)
 
 
 @given(hostile)
 def test_hostile_bodies_raise_nothing_but_invalid(body: Any) -> None:
-    assert decoded_or_places(body) or body == {}
+    assert decoded_or_locations(body) or body == {}
 
 
 @given(decimals, st.integers(0, 30))
@@ -69,27 +69,27 @@ def test_equal_decimals_are_written_alike(value: Decimal, zeros: int) -> None:
     written = CODEC.encode({"decimal": value})["decimal"]
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
-    spelled = str(Decimal((sign, (*digits, *([0] * zeros)), exponent - zeros)))
-    assert CODEC.encode({"decimal": CODEC.decode("decimal", spelled, "")})["decimal"] == written
+    padded = str(Decimal((sign, (*digits, *([0] * zeros)), exponent - zeros)))
+    assert CODEC.encode({"decimal": CODEC.decode("decimal", padded, "")})["decimal"] == written
     assert Decimal(written) == value
 
 
 @given(st.integers(-(10**40), 10**40), st.integers(-7000, 7000))
 def test_decimals_are_kept_exactly_or_refused(digits: int, exponent: int) -> None:
-    spelled = f"{digits}E{exponent}"
-    exact = Decimal(spelled)
+    text = f"{digits}E{exponent}"
+    exact = Decimal(text)
     try:
-        value = CODEC.decode("decimal", spelled, "")
+        value = CODEC.decode("decimal", text, "")
     except Invalid:
         significant = len(str(abs(digits)).rstrip("0"))
         assert significant > 34 or not -6143 <= exact.adjusted() <= 6144
     else:
         assert value == exact
-        assert not exact or DECIMAL128.create_decimal(spelled) == value
+        assert not exact or DECIMAL128.create_decimal(text) == value
 
 
 @given(st.datetimes(timezones=st.timezones()))
-def test_times_keep_their_instant(moment: datetime) -> None:
+def test_times_in_any_zone_keep_their_instant(moment: datetime) -> None:
     offset = moment.utcoffset()
     assume(1 < moment.year < 9999 and offset is not None and not offset.seconds % 60)
     # Times of two zones differ to Python where a clock was turned back; in UTC none does.

@@ -1,7 +1,7 @@
 """Fuzzing a parser by coverage: `python -m tests.properties.parsers.parser_fuzzer NAME [options]`.
 
-`everything` stands for all of them, told apart by the first byte. Options are those of libFuzzer;
-it ends with a status other than 0 for an error that nobody foresaw, and leaves what raised it in a
+`everything` stands for all of them; the first byte selects one. Options are those of libFuzzer; it
+ends with a status other than 0 for an unexpected error, and writes the input that raised it to a
 file.
 """
 
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import atheris
 
-# Modules that only serve are left as they are: it takes long to look into them.
-READING = [
+# Other modules are not instrumented: it takes long.
+PARSERS = [
     "app.http",
     "app.api.cursors",
     "mediator.query",
@@ -22,7 +22,7 @@ READING = [
     "sketch.protocol.wire",
 ]
 
-with atheris.instrument_imports(include=READING):
+with atheris.instrument_imports(include=PARSERS):
     from tests.properties.parsers.parser_targets import SEEDS, TARGETS
 
 
@@ -36,7 +36,7 @@ def everything(raw: bytes) -> None:
 
 
 def seeds_of(name: str) -> list[bytes]:
-    """Return what to begin with."""
+    """Return the first inputs of a parser."""
     if name != "everything":
         return list(SEEDS[name])
     return [bytes([NAMES.index(one)]) + seed for one, of in SEEDS.items() for seed in of]

@@ -1,6 +1,6 @@
-"""Everything that reads what a stranger wrote, as functions of bytes, with the errors it may raise.
+"""Every parser of untrusted input, as a function of bytes, with the errors that it may raise.
 
-Whatever else one raises is a defect: a stranger could have it raised at will.
+Any other error is a defect: anyone could provoke it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from app.api.cursors import Cursors
 from app.api.transfer import split_lines
 from app.http.idempotency import parse_key
 from app.http.jsonbody import parse_json
-from app.http.negotiation import accepts_gzip, asks_for, check_accept, media_type
+from app.http.negotiation import accepts_by_name, accepts_gzip, check_accept, media_type
 from app.http.paths import decode_segment, parse_pairs
 from app.http.preconditions import parse_tag, parse_tags
 from app.http.prefer import parse_prefer
@@ -76,7 +76,7 @@ CURSORS: Final = Cursors(b"k")
 
 
 class _NoTenants:
-    """Where nothing is known of anybody."""
+    """A catalogue without tenants."""
 
     async def version(self) -> int:
         return -1
@@ -111,7 +111,7 @@ class Target:
 
 
 def _text(raw: bytes) -> str:
-    """Header fields come as the service reads them."""
+    """Decode a header field as the service does."""
     return raw.decode("latin-1")
 
 
@@ -166,7 +166,7 @@ def _object(body: Any) -> dict[str, Any]:
 
 
 def _run(coroutine: Any) -> Any:
-    """Run what never waits."""
+    """Run a coroutine that never waits."""
     try:
         coroutine.send(None)
     except StopIteration as done:
@@ -180,7 +180,7 @@ def _authorization(raw: bytes) -> object:
 
 def _negotiation(raw: bytes) -> None:
     text = _text(raw)
-    asks_for(text, "text/csv")
+    accepts_by_name(text, "text/csv")
     accepts_gzip(text)
     media_type(text)
     parse_tag(text)
@@ -211,8 +211,8 @@ TARGETS: Final[Mapping[str, Target]] = {
 }
 
 _TOKEN: Final = ".".join(
-    base64.urlsafe_b64encode(part).rstrip(b"=").decode()
-    for part in (b'{"alg":"ES256","kid":"k"}', b'{"sub":"ada","exp":1e99}', b"0" * 64)
+    base64.urlsafe_b64encode(segment).rstrip(b"=").decode()
+    for segment in (b'{"alg":"ES256","kid":"k"}', b'{"sub":"ada","exp":1e99}', b"0" * 64)
 ).encode()
 _ARTICLE: Final = (
     b'{"title":"t","hits":1,"price":"1.5","seen":"2024-01-02T03:04:05Z","raw":"AAAA","ratio":1e3,'
@@ -256,10 +256,10 @@ SEEDS: Final[Mapping[str, Sequence[bytes]]] = {
     ),
     "job": (b'{"kind":"example.count","spec":{"records":{"class":"a","filter":{}},"field":"x"}}',),
 }
-"""What is understood, or nearly so, to begin with."""
+"""Valid inputs, or nearly valid ones, to start from."""
 
 TOKENS: Final = tuple(
     b'{ } [ ] , : " \\ null true 1e999 -0 9223372036854775808 \xff \xed\xa0\x80 \\ud800 \0 /'
     b" ~1 % %00 %ff = & ; . - _ * W/ A== id eq and not class fields".split(b" ")
 )
-"""What means something to one of them."""
+"""Tokens of their grammars."""

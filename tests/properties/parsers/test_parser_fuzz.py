@@ -1,4 +1,4 @@
-"""Whatever a stranger writes is read, or refused by an error that was foreseen."""
+"""Untrusted input is parsed, or refused with an expected error."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ edits = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 12), pieces), max
 
 
 def edited(seed: bytes, changes: list[tuple[int, int, bytes]]) -> bytes:
-    """Replace some of the bytes at some places."""
-    for place, cut, piece in changes:
-        at = place % (len(seed) + 1)
+    """Replace some of the bytes at some offsets."""
+    for offset, cut, piece in changes:
+        at = offset % (len(seed) + 1)
         seed = seed[:at] + piece + seed[at + cut :]
     return seed
 
 
-def test_every_parser_has_something_to_begin_with() -> None:
+def test_every_parser_has_seeds() -> None:
     assert SEEDS.keys() == TARGETS.keys()
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_what_a_stranger_writes_is_read_or_refused(name: str) -> None:
+def test_untrusted_input_is_parsed_or_refused(name: str) -> None:
     """A quick look in every run; `tests/properties/parsers/parser_fuzzer.py` looks longer."""
     target, seeds = TARGETS[name], SEEDS[name]
 
@@ -43,7 +43,7 @@ def test_what_a_stranger_writes_is_read_or_refused(name: str) -> None:
 
 
 @pytest.mark.skipif(find_spec("atheris") is None, reason="there is no atheris for this machine")
-def test_a_fuzzer_that_follows_what_is_reached_finds_nothing(tmp_path: Path) -> None:
+def test_a_coverage_guided_fuzzer_finds_nothing(tmp_path: Path) -> None:
     root = Path(__file__).parents[3]
     fuzzer = [sys.executable, "-m", "tests.properties.parsers.parser_fuzzer", "everything"]
     options = ["-max_total_time=3", "-verbosity=0", "-max_len=512", f"-artifact_prefix={tmp_path}/"]

@@ -31,7 +31,7 @@ FRAGMENT = Fragment("stale", "d", "c", {}, {"main": ()})
 
 
 class StalePath:
-    """Writes at one server, reads at another; requests and answers take their time."""
+    """Writes at one server, reads at another; requests and answers are delayed."""
 
     def __init__(self, windows: Windows, delay_s: Callable[[], float]) -> None:
         self.replicas: Replicas[Any, Any] = Replicas(("near", "far"), windows, LoopClock())
@@ -58,7 +58,7 @@ class StalePath:
         return found.versions if found else None
 
     def still_there(self) -> list[bool]:
-        """Say for each object that was made whether it is there, at the leader."""
+        """Return for each created object whether the leader has it."""
         rows = map(self.replicas.newest, self.replicas)
         return [row is not None and row.is_live for row in rows]
 
@@ -80,7 +80,7 @@ delays = st.floats(0, 0.2, allow_subnormal=False)
 
 
 @given(window=seconds, longest=delays, seed=st.integers(0, 99), count=st.integers(1, 8))
-def test_the_truth_lies_between_the_bounds(
+def test_the_true_staleness_lies_between_the_bounds(
     window: float, longest: float, seed: int, count: int
 ) -> None:
     """A write is seen `window` after it took effect, which was after its sending and before its
@@ -101,7 +101,7 @@ def test_the_truth_lies_between_the_bounds(
 
 @settings(max_examples=25)
 @given(least=seconds, more=seconds, seed=st.integers(0, 99))
-def test_windows_that_differ_are_told_apart(least: float, more: float, seed: int) -> None:
+def test_windows_that_differ_are_distinguished(least: float, more: float, seed: int) -> None:
     path = StalePath(Uniform(least, least + more, seed), lambda: 0.01)
     probed = measured(path, ProbePlan(10, rate=10.0, timeout_s=60.0))
     assert max(it.lower_s for it in probed.measurements) <= least + more + 1e-9
@@ -133,7 +133,7 @@ def test_a_write_that_is_never_seen_has_no_upper_bound() -> None:
 @settings(max_examples=25)
 @given(st.integers(1, 40), st.floats(0.5, 100), st.floats(0.01, 1), st.floats(0, 5))
 @example(count=300, rate=100.0, timeout_s=1.0, window=1e6)  # more than all lanes have time for
-def test_it_ends_in_time_and_leaves_nothing_behind(
+def test_a_probe_ends_in_time_and_leaves_no_objects(
     count: int, rate: float, timeout_s: float, window: float
 ) -> None:
     plan, ended = ProbePlan(count, rate, timeout_s), 0.0
@@ -166,7 +166,7 @@ class Failing(StalePath):
         raise Unavailable("It is away.", system="stale")
 
 
-def test_failures_are_counted_and_what_could_not_be_removed_is_told() -> None:
+def test_failures_are_counted_and_objects_left_behind_are_listed() -> None:
     probed = measured(Failing(Constant(0), lambda: 0.001), ProbePlan(10, 0.5, 0.1))
     assert probed.failures == 10
     assert probed.reasons == ["It is away."]

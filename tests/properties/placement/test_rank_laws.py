@@ -26,7 +26,7 @@ BASE = {
     "read_availability": 0.99,
 }
 
-# Coarse values bring about ties, and keep scores apart by more than rounding otherwise.
+# Coarse values cause ties, and otherwise keep scores apart by more than rounding.
 levels = st.sampled_from([0.25, 0.4, 0.5, 0.8, 1.0])
 
 
@@ -204,9 +204,9 @@ def test_beyond_a_threshold_the_decision_flips_and_before_it_does_not(
 ) -> None:
     before = placed(document, candidates)
     node = data.draw(st.sampled_from(sorted(before.placements)))
-    told = explain(before, node)
-    assume(told["thresholds"])
-    threshold = data.draw(st.sampled_from(told["thresholds"]))
+    explanation = explain(before, node)
+    assume(explanation["thresholds"])
+    threshold = data.draw(st.sampled_from(explanation["thresholds"]))
     system, metric = threshold["system"], threshold["metric"]
 
     def chosen(value: float) -> set[str]:
@@ -219,15 +219,17 @@ def test_beyond_a_threshold_the_decision_flips_and_before_it_does_not(
         if value is None:
             far = threshold["measured"] * data.draw(st.sampled_from([1e-6, 0.1, 0.7]))
             inverse = threshold["measured"] ** 2 / far
-            assert told["system"] in chosen(far if side == "below" else _within(metric, inverse))
+            assert explanation["system"] in chosen(
+                far if side == "below" else _within(metric, inverse)
+            )
             continue
         assume(abs(value - threshold["measured"]) > 1e-6 * threshold["measured"])
-        assert chosen(value * (1 + outward)) != {told["system"]}
-        assert told["system"] in chosen(value * (1 - outward))
+        assert chosen(value * (1 + outward)) != {explanation["system"]}
+        assert explanation["system"] in chosen(value * (1 - outward))
 
 
-def _as_good(told: dict[str, Any]) -> list[str]:
-    scores: dict[str, float] = told["scores"]
+def _as_good(explanation: dict[str, Any]) -> list[str]:
+    scores: dict[str, float] = explanation["scores"]
     best = max(scores.values(), default=0.0)
     return [name for name, score in scores.items() if math.isclose(score, best, rel_tol=1e-9)]
 

@@ -1,4 +1,4 @@
-"""What a query, and judging a write by queries, may cost; counted, never timed."""
+"""What a query, and matching a write against queries, may cost; counted, never timed."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def like(pattern: str) -> dict[str, Any]:
         ([{"eq": ["year", 1]}] * MOST_NODES, [{"eq": ["year", 1]}] * (MOST_NODES - 1)),
     ],
 )
-def test_what_a_filter_searches_for_is_bounded(many: list[Any], few: list[Any]) -> None:
+def test_the_size_of_a_filter_is_bounded(many: list[Any], few: list[Any]) -> None:
     with pytest.raises(Invalid) as refused:
         parse_query_document({"filter": {"or": many}}, SCHEMA, "people")
     assert refused.value.locations[0].pointer.startswith("/filter/or/")
     assert parse_query_document({"filter": {"or": few}}, SCHEMA, "people").query.filter is not None
 
 
-def test_hostile_patterns_mean_what_they_say() -> None:
+def test_hostile_patterns_match_literally() -> None:
     text = "a" * 100_000
     assert not matcher("%a" * 15 + "_b")(text)
     assert not matcher("%a" + "_" * 30 + "b%")(text)
@@ -68,7 +68,7 @@ def test_hostile_patterns_mean_what_they_say() -> None:
 
 
 @pytest.mark.parametrize("value", [1, True, 1.0, "1", None, [1], {"k": 1}, 0.5, [True]])
-def test_an_in_finds_what_each_of_its_values_is_the_same_as(value: Any) -> None:
+def test_in_matches_equal_values_only(value: Any) -> None:
     values = (1, "x", None, [1.0], {"k": True})
     expected = any(same_value(value, one) for one in values)
     assert holds(In(("x",), values), lookup_of("id", {"x": value})) is expected
@@ -76,17 +76,17 @@ def test_an_in_finds_what_each_of_its_values_is_the_same_as(value: Any) -> None:
 
 
 class Ticking:
-    """A clock on which every look takes a millisecond."""
+    """A clock of which every reading takes a millisecond."""
 
     def __init__(self) -> None:
-        self.looks = 0
+        self.readings = 0
 
     def now(self) -> float:
         return 0.0
 
     def monotonic(self) -> float:
-        self.looks += 1
-        return self.looks / 1_000
+        self.readings += 1
+        return self.readings / 1_000
 
 
 def _named(name: str) -> Lookup:
@@ -94,7 +94,7 @@ def _named(name: str) -> Lookup:
 
 
 async def _ticks_during(filter_: Filter, names: list[str]) -> tuple[int, list[str]]:
-    """Sift objects; return how often the event loop went round meanwhile, and what was found."""
+    """Filter objects; return how many rounds the event loop ran meanwhile, and what was found."""
     ticks = 0
 
     async def tick() -> None:
@@ -109,11 +109,11 @@ async def _ticks_during(filter_: Filter, names: list[str]) -> tuple[int, list[st
     return ticks, found
 
 
-async def test_the_event_loop_goes_on_while_objects_are_looked_at() -> None:
+async def test_the_event_loop_runs_while_objects_are_filtered() -> None:
     names = ["ab", "b"] * 500
     ticks, found = await _ticks_during(Like(("name",), "a%"), names)
     assert found == ["ab"] * 500
-    # Each object takes two looks at the clock, a slice takes two.
+    # Each object takes two readings of the clock, a slice takes two.
     assert ticks >= len(names) / 2
 
 
@@ -134,12 +134,12 @@ async def test_a_long_text_is_searched_in_a_thread() -> None:
             assert (threads[-1] != here) is elsewhere
 
 
-async def test_the_time_of_a_query_is_asked_for_at_each_object() -> None:
+async def test_the_time_limit_of_a_query_is_checked_at_each_object() -> None:
     clock = Ticking()
     budget = Budget(Limits(seconds=0.1), clock)
     with pytest.raises(TooCostly):
         await FilterEvaluator(Like(("name",), "a%"), budget).select(["ab"] * 1_000, _named)
-    assert clock.looks < 150
+    assert clock.readings < 150
 
 
 ALL = frozenset({"name", "year"})
@@ -156,7 +156,7 @@ def _index(filters: list[Filter]) -> QueryIndex:
     return index
 
 
-def test_beyond_the_work_that_a_write_is_worth_all_results_are_changed() -> None:
+def test_beyond_the_match_budget_of_a_write_all_results_count_as_changed() -> None:
     uncovered: list[Filter] = [Like(("name",), f"%x{n}_{n}%") for n in range(90)]
     index = _index(uncovered)
     short, long_ = (Effect(_image(text), _image(text + "y")) for text in ("a", "a" * 100_000))

@@ -33,7 +33,7 @@ from tests.process.service import scratch_systems, unique
 
 DATABASE, PAGE = "joins", 7
 NEAR, AWAY, EXPIRING, OUTER = "near", "away", "expiring", "outer"
-"""Classes: three alike, beside the outer one, on another system, and with a time to live."""
+"""Classes: three alike, one on the outer class's system, one on another, one with a TTL."""
 
 ROWS = drawn_records()
 GONE = "gone"
@@ -56,7 +56,7 @@ NEARBY = JOINS[:4]
 
 
 def outer_rows() -> dict[str, Values]:
-    """Objects that refer to others in turn, to none, to nothing, and to what is not there."""
+    """Objects that refer to others round robin, to none, to null, and to missing objects."""
     targets = [*ROWS, "nobody", GONE, None, MISSING]
     rows: dict[str, Values] = {}
     for number, target in enumerate(targets):
@@ -80,7 +80,7 @@ def route_of(name: str, fields: dict[str, Field], system: str, ttl_s: float | No
 async def data(
     redis_config: SystemConfig, postgresql_config: SystemConfig
 ) -> AsyncIterator[Executor]:
-    """Executes queries on classes of which all but one live in PostgreSQL."""
+    """Executes queries on classes of which all but one are in PostgreSQL."""
     clock, systems = SystemClock(), Systems()
     calls, unused = StoreCalls(systems, NullGuard(), clock), None
     executor = Executor(calls, unused, unused, Limits(), clock, unused)  # type: ignore[arg-type]
@@ -148,10 +148,10 @@ def shown(id_: str, joins: tuple[Join, ...]) -> dict[str, Any]:
 def under(filter_: Filter, alias: str) -> Filter:
     """Return a filter on a joined object."""
     match filter_:
-        case And(parts) | Or(parts):
-            return replace(filter_, operands=tuple(under(part, alias) for part in parts))
-        case Not(part):
-            return Not(under(part, alias))
+        case And(operands) | Or(operands):
+            return replace(filter_, operands=tuple(under(operand, alias) for operand in operands))
+        case Not(operand):
+            return Not(under(operand, alias))
     return replace(filter_, path=(alias, *filter_.path))
 
 
@@ -163,7 +163,7 @@ OWN: st.SearchStrategy[Filter] = st.one_of(
 
 @st.composite
 def on_joined(draw: st.DrawFn, of_outer: list[str], of_others: list[str]) -> Filter:
-    """Draw a filter on one joined object; of those of the outer class less can be asked."""
+    """Draw a filter on one joined object; those of the outer class support fewer conditions."""
     if draw(st.integers(0, 2)) == 0:
         return under(draw(OWN), draw(st.sampled_from(of_outer)))
     return under(draw(FILTERS), draw(st.sampled_from(of_others)))
@@ -179,12 +179,13 @@ def conditions(joins: tuple[Join, ...]) -> st.SearchStrategy[Filter]:
     )
     some = st.recursive(
         leaves,
-        lambda parts: st.one_of(
-            st.lists(parts, min_size=1, max_size=3).map(lambda ps: Or(tuple(ps))), parts.map(Not)
+        lambda operands: st.one_of(
+            st.lists(operands, min_size=1, max_size=3).map(lambda ps: Or(tuple(ps))),
+            operands.map(Not),
         ),
         max_leaves=3,
     )
-    return st.lists(some, min_size=1, max_size=3).map(lambda parts: And(tuple(parts)))
+    return st.lists(some, min_size=1, max_size=3).map(lambda operands: And(tuple(operands)))
 
 
 def documents_of(answer: Any, joins: tuple[Join, ...]) -> Iterator[dict[str, Any]]:
@@ -233,7 +234,7 @@ EVERY_ORDER = pytest.mark.parametrize("order", ORDERS, ids=["by id", "by n"])
 @EVERY_ORDER
 @DRAWN
 @given(filter_=conditions(NEARBY), as_documents=st.booleans())
-async def test_conditions_on_objects_of_one_system_leave_what_they_should(
+async def test_conditions_on_objects_of_one_system_filter_like_the_oracle(
     data: Executor, order: tuple[OrderBy, ...], filter_: Filter, as_documents: bool
 ) -> None:
     await check(data, filter_, NEARBY, order, as_documents=as_documents)
@@ -242,7 +243,7 @@ async def test_conditions_on_objects_of_one_system_leave_what_they_should(
 @EVERY_ORDER
 @DRAWN
 @given(filter_=conditions(JOINS), as_documents=st.booleans())
-async def test_conditions_on_objects_elsewhere_leave_what_they_should(
+async def test_conditions_on_objects_elsewhere_filter_like_the_oracle(
     data: Executor, order: tuple[OrderBy, ...], filter_: Filter, as_documents: bool
 ) -> None:
     await check(data, filter_, JOINS, order, as_documents=as_documents)

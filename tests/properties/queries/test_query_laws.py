@@ -19,7 +19,7 @@ from mediator.model.query import Aggregate, Computation, Function, OrderBy
 from mediator.query.aggregation import Groups
 from mediator.query.parameters import parse_parameters
 from mediator.query.parser import parse_query_document
-from mediator.query.paths import Scope, decode_position, encode_position
+from mediator.query.paths import NameScope, decode_position, encode_position
 from mediator.schema.parse import parse_schema
 from mediator.schema.tree import MISSING
 from mediator.schema.types import Values
@@ -62,10 +62,10 @@ LEAVES: st.SearchStrategy[Filter] = (
 )
 FILTERS: st.SearchStrategy[Filter] = st.recursive(
     LEAVES,
-    lambda parts: (
-        st.builds(And, st.lists(parts, max_size=3).map(tuple))
-        | st.builds(Or, st.lists(parts, max_size=3).map(tuple))
-        | st.builds(Not, parts)
+    lambda operands: (
+        st.builds(And, st.lists(operands, max_size=3).map(tuple))
+        | st.builds(Or, st.lists(operands, max_size=3).map(tuple))
+        | st.builds(Not, operands)
     ),
     max_leaves=6,
 )
@@ -74,8 +74,8 @@ ORDERS = st.lists(st.builds(OrderBy, PATHS, st.booleans()), max_size=3).map(tupl
 
 def _as_regex(pattern: str) -> str:
     wild = {"%": ".*", "_": "."}
-    parts = re.findall(r"\\.|.", pattern, re.DOTALL)
-    return "".join(wild.get(p) or re.escape(p.removeprefix("\\") or "\\") for p in parts)
+    operands = re.findall(r"\\.|.", pattern, re.DOTALL)
+    return "".join(wild.get(p) or re.escape(p.removeprefix("\\") or "\\") for p in operands)
 
 
 @given(st.text("ab%_\n.", max_size=8), st.text("ab\n.", max_size=10))
@@ -204,13 +204,13 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), JSON, max_size=4) | JSON)
-def test_whatever_is_sent_is_a_query_or_told_to_be_wrong(document: Any) -> None:
-    told: Any
+def test_every_document_is_a_query_or_refused_with_its_mistakes(document: Any) -> None:
+    parsed: Any
     try:
-        told = parse_query_document(document, SCHEMA, "people").query.limit
+        parsed = parse_query_document(document, SCHEMA, "people").query.limit
     except Invalid as error:
-        told = error.locations
-    assert told
+        parsed = error.locations
+    assert parsed
 
 
 @given(
@@ -223,19 +223,21 @@ def test_whatever_is_sent_is_a_query_or_told_to_be_wrong(document: Any) -> None:
         max_size=4,
     )
 )
-def test_whatever_parameters_are_sent(pairs: list[tuple[str, str]]) -> None:
-    told: Any = None
+def test_all_parameters_are_a_query_or_refused_with_their_mistakes(
+    pairs: list[tuple[str, str]],
+) -> None:
+    mistakes: Any = None
     try:
         parse_parameters(pairs, SCHEMA, "people", most=1000)
     except Invalid as error:
-        told = error.locations
-    assert told is None or told
+        mistakes = error.locations
+    assert mistakes is None or mistakes
 
 
 @pytest.mark.parametrize("path", ["name", "year", "score", "money", "born", "login.a", "marks.k"])
 @given(data=st.data())
-def test_positions_survive_their_journey(path: str, data: st.DataObject) -> None:
-    target = Scope(SCHEMA.classes["people"]).find(path)
+def test_positions_survive_encoding(path: str, data: st.DataObject) -> None:
+    target = NameScope(SCHEMA.classes["people"]).find(path)
     constants = {
         "name": st.text("aé\U0001f600 ", max_size=3),
         "year": st.integers(-(2**63), 2**63 - 1),

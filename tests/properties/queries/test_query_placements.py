@@ -47,14 +47,14 @@ ROWS = drawn_records()
 
 
 def route_of(systems: tuple[str, ...]) -> ClassRoute:
-    """Deal the fields out in turn."""
+    """Distribute the fields over the systems round robin."""
     name = "_".join(systems)
     held: dict[str, dict[str, Field]] = {system: {} for system in systems}
-    for place, field in enumerate(FIELDS.values()):
-        held[systems[place % len(systems)]][field.name] = field
+    for number, field in enumerate(FIELDS.values()):
+        held[systems[number % len(systems)]][field.name] = field
     fragments = tuple(
-        Fragment(system, DATABASE, name, fields, {"main" if not place else system: tuple(fields)})
-        for place, (system, fields) in enumerate(held.items())
+        Fragment(system, DATABASE, name, fields, {"main" if not number else system: tuple(fields)})
+        for number, (system, fields) in enumerate(held.items())
     )
     return ClassRoute(ClassSchema(name, FIELDS), 1, fragments)
 
@@ -74,8 +74,8 @@ async def data(
     executor.adopt(RoutingModel(1, {DATABASE: database}))
     async with AsyncExitStack() as stack:
         for config in await stack.enter_async_context(scratch_systems(*configs, mongodb_config)):
-            patient = replace(config, deadline_s=30.0)
-            store = await stack.enter_async_context(opened(patient))
+            with_deadline = replace(config, deadline_s=30.0)
+            store = await stack.enter_async_context(opened(with_deadline))
             systems.add(GuardedStore(store, lambda _: None, clock))
         for name, route in routes.items():
             for fragment in route.fragments:
@@ -84,8 +84,8 @@ async def data(
         yield executor
 
 
-def place(value: Any) -> Any:
-    """Where a value stands among those of its type: after missing and null."""
+def rank(value: Any) -> Any:
+    """Return a value's rank among those of its type: after missing and null."""
     return (0, 0) if value is MISSING else (1, 0) if value is None else (2, value)
 
 
@@ -96,7 +96,7 @@ def before(order: Sequence[OrderBy]) -> Callable[[str, str], int]:
         down = False
         for level in order:
             down = level.descending
-            a, b = (place(lookup_of(id_, ROWS[id_])(level.path)) for id_ in (one, other))
+            a, b = (rank(lookup_of(id_, ROWS[id_])(level.path)) for id_ in (one, other))
             if a != b:
                 return 1 if (a > b) is not down else -1
         return 0 if one == other else 1 if (one > other) is not down else -1
@@ -120,9 +120,9 @@ async def pages(data: Executor, query: Query) -> AsyncIterator[tuple[str, Values
         answer = await data.query(query)
         for item in answer.items:
             values = item.outcome.values or {}
-            wanted = query.fields
+            fields = query.fields
             assert not item.outcome.partial
-            kept = {n: v for n, v in values.items() if wanted is None or n in wanted}
+            kept = {n: v for n, v in values.items() if fields is None or n in fields}
             yield item.outcome.id, kept
         if answer.next is None:
             return
@@ -137,13 +137,13 @@ PROJECTIONS = st.none() | st.lists(st.sampled_from(sorted(FIELDS)), max_size=3, 
 )
 MAYBE: st.SearchStrategy[Filter | None] = st.none() | FILTERS
 SPREAD: st.SearchStrategy[Filter] = st.lists(FILTERS, min_size=2, max_size=3).map(
-    lambda parts: And(tuple(parts))
+    lambda operands: And(tuple(operands))
 )
 EVERYWHERE = pytest.mark.parametrize("systems", PLACEMENTS, ids="+".join)
 DRAWN = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 
 
-def asked(systems: tuple[str, ...], **members: Any) -> Query:
+def query_of(systems: tuple[str, ...], **members: Any) -> Query:
     return Query(DATABASE, "_".join(systems), allow_scan=True, **members)
 
 
@@ -161,7 +161,7 @@ async def test_objects_are_found_in_order(
     order: tuple[OrderBy, ...],
     fields: tuple[str, ...] | None,
 ) -> None:
-    query = asked(systems, filter=filter_, order=order, fields=fields, limit=PAGE)
+    query = query_of(systems, filter=filter_, order=order, fields=fields, limit=PAGE)
     expected = [shown(id_, fields) for id_ in found(query)]
     assert [item async for item in pages(data, query)] == expected
 
@@ -230,14 +230,14 @@ def alike(one: Any, other: Any) -> bool:
 
 
 def groups(query: Query) -> Iterator[tuple[Any, list[Values]]]:
-    """Return the groups of what a query finds, by the places of what they have in common."""
+    """Return the groups of what a query finds, in the order of their common values."""
     assert query.aggregate is not None
     rows: defaultdict[Any, list[Values]] = defaultdict(list)
     if not query.aggregate.group:
         rows[()] = []
     for id_ in found(query):
         lookup = lookup_of(id_, ROWS[id_])
-        rows[tuple(place(lookup(path)) for path in query.aggregate.group)].append(ROWS[id_])
+        rows[tuple(rank(lookup(path)) for path in query.aggregate.group)].append(ROWS[id_])
     yield from sorted(rows.items(), key=lambda pair: pair[0])
 
 
@@ -257,10 +257,10 @@ async def test_groups_are_computed(
 ) -> None:
     named = {f"c{number}": computation for number, computation in enumerate(compute)}
     aggregate = Aggregate(tuple((name,) for name in group), named)
-    query = asked(systems, filter=filter_, aggregate=aggregate, limit=1_000)
+    query = query_of(systems, filter=filter_, aggregate=aggregate, limit=1_000)
     answer = await data.query(query)
     expected = list(groups(query))
-    assert [tuple(map(place, row.group)) for row in answer.rows] == [key for key, _ in expected]
+    assert [tuple(map(rank, row.group)) for row in answer.rows] == [key for key, _ in expected]
     for row, (_, rows) in zip(answer.rows, expected, strict=True):
         for name, computation in named.items():
             assert alike(row.computed[name], computed(computation, rows)), (name, row)
@@ -278,7 +278,7 @@ async def test_sums_of_floats_and_decimals(
         "sum": Computation(Function.SUM, (name,)),
         "mean": Computation(Function.AVG, (name,)),
     }
-    query = asked(systems, filter=within, aggregate=Aggregate((), compute))
+    query = query_of(systems, filter=within, aggregate=Aggregate((), compute))
     if name == "d":
         # 1E-6143 is among them: exact, the sum has thousands of digits.
         with pytest.raises(Invalid):
@@ -291,7 +291,7 @@ async def test_sums_of_floats_and_decimals(
         assert alike(row.computed[result], computed(computation, rows)), (result, row)
 
 
-def test_the_oracle_tells_wrong_answers() -> None:
+def test_the_oracle_detects_wrong_answers() -> None:
     assert FIELDS["f"].type is FieldType.FLOAT
     assert alike(1.0, 1.0 + 1e-12)
     assert not alike(1.0, 1.0 + 1e-6)

@@ -66,10 +66,10 @@ LEAVES: st.SearchStrategy[Filter] = (
 )
 FILTERS: st.SearchStrategy[Filter] = st.recursive(
     LEAVES,
-    lambda parts: (
-        st.builds(And, st.lists(parts, max_size=3).map(tuple))
-        | st.builds(Or, st.lists(parts, max_size=3).map(tuple))
-        | st.builds(Not, parts)
+    lambda operands: (
+        st.builds(And, st.lists(operands, max_size=3).map(tuple))
+        | st.builds(Or, st.lists(operands, max_size=3).map(tuple))
+        | st.builds(Not, operands)
     ),
     max_leaves=6,
 )
@@ -153,11 +153,11 @@ def test_no_query_whose_result_changed_is_missed(
     effect = Effect(image(before, known[0]), image(after, known[1]), touched)
     if vague:
         effect = Effect(unknown("a"), unknown("a"), touched)
-    told = index.changed([effect])
+    changed = index.changed([effect])
     for number, query in enumerate(queries):
         was = answer(query, others | ({} if before is None else {"a": before}))
         became = answer(query, others | ({} if after is None else {"a": after}))
-        assert was == became or str(number) in told, (query, effect)
+        assert was == became or str(number) in changed, (query, effect)
 
 
 def _behind(query: Query, position: Values | None) -> Query:
@@ -170,29 +170,31 @@ def _behind(query: Query, position: Values | None) -> Query:
 
 @given(FILTERS, OBJECTS, st.sets(st.sampled_from(FIELDS)))
 @example(Not(Compare(Comparison.EQ, ("x",), 1)), {"x": 2}, set())
-def test_what_is_judged_for_certain_holds_whatever_the_rest_is(
+def test_a_known_result_holds_for_any_unknown_fields(
     filter_: Filter, values: Values, known: set[str]
 ) -> None:
     seen = image(values, known)
     assert seen is not None
-    truth = compile_three_valued(filter_)(seen)
+    result = compile_three_valued(filter_)(seen)
     held = holds(filter_, lookup_of("a", values))
-    assert truth in ((Truth.TRUE if held else Truth.FALSE), Truth.UNKNOWN)
-    assert known != set(FIELDS) or truth is not Truth.UNKNOWN
+    assert result in ((Truth.TRUE if held else Truth.FALSE), Truth.UNKNOWN)
+    assert known != set(FIELDS) or result is not Truth.UNKNOWN
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=150), st.integers(0, 9))
-def test_intervals_are_found_by_what_is_in_them(bounds: list[tuple[int, int]], at: int) -> None:
+def test_intervals_are_found_by_the_values_within_them(
+    bounds: list[tuple[int, int]], at: int
+) -> None:
     intervals = Intervals()
     names = {str(number) for number in range(len(bounds))}
     for number, (low, high) in enumerate(bounds):
         intervals.add(str(number), low or None, high or None, names)
-    wanted = {
+    expected = {
         str(number)
         for number, (low, high) in enumerate(bounds)
         if (not low or low <= at) and (not high or at <= high)
     }
-    assert set(intervals.around(at)) == wanted
+    assert set(intervals.around(at)) == expected
 
 
 def index_of(filters: Sequence[Filter], fields: tuple[str, ...] | None = ()) -> QueryIndex:
@@ -203,18 +205,18 @@ def index_of(filters: Sequence[Filter], fields: tuple[str, ...] | None = ()) -> 
     return index
 
 
-def test_a_known_object_changes_only_what_it_enters_or_leaves() -> None:
+def test_a_known_object_changes_only_results_it_enters_or_leaves() -> None:
     filters = [Compare(Comparison.EQ, ("x",), number) for number in range(10)]
     whole = frozenset(FIELDS)
     moved = Effect(Image("a", whole, {"x": 1}), Image("a", whole, {"x": 2}), frozenset("x"))
     assert index_of(filters).changed([moved]) == {"1", "2"}
-    beside = Effect(Image("a", whole, {"x": 1}), Image("a", whole, {"x": 1}), frozenset("y"))
-    assert index_of(filters).changed([beside]) == set()
-    assert index_of(filters, None).changed([beside]) == {"1"}
+    unrelated = Effect(Image("a", whole, {"x": 1}), Image("a", whole, {"x": 1}), frozenset("y"))
+    assert index_of(filters).changed([unrelated]) == set()
+    assert index_of(filters, None).changed([unrelated]) == {"1"}
     assert index_of(filters).changed([Effect(None, Image("a", whole, {"x": 3}))]) == {"3"}
 
 
-def test_what_is_not_known_counts_as_possible() -> None:
+def test_unknown_values_count_as_possible_matches() -> None:
     filters = [Compare(Comparison.EQ, ("x",), number) for number in range(3)]
     blind = Effect(unknown("a"), Image("a", frozenset("x"), {"x": 1}), frozenset("x"))
     assert index_of(filters).changed([blind]) == {"0", "1", "2"}
@@ -233,7 +235,7 @@ def test_a_query_that_is_not_understood_is_changed_by_every_write() -> None:
     assert not index.depends_on(None)
 
 
-def test_most_filters_are_found_by_a_demand() -> None:
+def test_most_filters_have_an_access_predicate() -> None:
     equal = Compare(Comparison.EQ, ("x",), 1)
     anywhere = Like(("y",), "%a")
     assert access_predicates_of(And((anywhere, equal))) is not None

@@ -32,7 +32,7 @@ from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType, Value, Values
 from mediator.stores.conformance.query_cases import Searched
-from mediator.stores.conformance.scratch import Scratch, Subject
+from mediator.stores.conformance.scratch import Scratch, ScratchClass
 from mediator.stores.port import Queryable
 from tests.conformance.real_stores import STORES, opened
 from tests.properties.queries.things import decimals, documents, floats, integers, texts, times
@@ -154,10 +154,10 @@ leaves: st.SearchStrategy[Filter] = st.one_of(
 )
 filters: st.SearchStrategy[Filter] = st.recursive(
     leaves,
-    lambda part: st.one_of(
-        st.builds(Not, part),
-        st.builds(And, st.lists(part, max_size=3).map(tuple)),
-        st.builds(Or, st.lists(part, max_size=3).map(tuple)),
+    lambda operand: st.one_of(
+        st.builds(Not, operand),
+        st.builds(And, st.lists(operand, max_size=3).map(tuple)),
+        st.builds(Or, st.lists(operand, max_size=3).map(tuple)),
     ),
     max_leaves=8,
 )
@@ -170,10 +170,10 @@ orders = st.lists(
 
 
 @dataclass
-class Bench:
-    """One class, filled anew for each example."""
+class Harness:
+    """One class, filled again for each example."""
 
-    subject: Subject
+    subject: ScratchClass
     store: Queryable
 
     async def fill(self, records: dict[str, Values]) -> Searched:
@@ -185,22 +185,24 @@ class Bench:
 
 
 @pytest.fixture(scope="module", params=STORES)
-async def bench(request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
+async def harness(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
     config = request.getfixturevalue(f"{request.param}_config")
     async with opened(replace(config, namespace="searches", deadline_s=30.0)) as store:
         if not isinstance(store, Queryable):
             pytest.skip(f"{request.param} does not search by filters")
         scratch = Scratch(store)
-        yield Bench(await scratch.subject(*FIELDS), store)
+        yield Harness(await scratch.subject(*FIELDS), store)
         await scratch.clear()
 
 
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
-@given(records=rows, asked=st.lists(st.tuples(questions, orders), min_size=6, max_size=12))
-async def test_searches_find_what_holds(
-    bench: Bench, records: dict[str, Values], asked: list[tuple[Filter | None, tuple[OrderBy, ...]]]
+@given(records=rows, searches=st.lists(st.tuples(questions, orders), min_size=6, max_size=12))
+async def test_searches_find_the_objects_that_the_filter_holds_for(
+    harness: Harness,
+    records: dict[str, Values],
+    searches: list[tuple[Filter | None, tuple[OrderBy, ...]]],
 ) -> None:
-    searched = await bench.fill(records)
-    for filter_, order in asked:
+    searched = await harness.fill(records)
+    for filter_, order in searches:
         await searched.check(filter_, order, limit=1 + len(records) // 3)
         await searched.check_positions(order, filter_)

@@ -94,5 +94,5 @@ def values_of(name: str) -> st.SearchStrategy[Any]:
 
 
 def text_of(body: Any) -> bytes:
-    """Return JSON text as it goes over the wire; numbers written alike are alike."""
+    """Return JSON text as it is sent; numbers with the same text are equal."""
     return orjson.dumps(body, option=orjson.OPT_SORT_KEYS)

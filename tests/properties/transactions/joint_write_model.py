@@ -1,19 +1,19 @@
-"""Joint writes as a machine whose states can all be visited (docs/transactions.md).
+"""Joint writes as a state machine that is searched exhaustively (docs/transactions.md).
 
 One object in two records, on systems of their own; joint writes to it, a client that writes one
 record after the other, and a reader. Every message is delivered at any time after it was sent, or
-never; a coordinator stops at any step. Whoever resolves a write is nobody in particular: what
-anybody may do, happens at any time. Leases have no length here, so nothing depends on them.
+never; a coordinator stops at any step. Any participant may resolve a write, at any time. Leases
+have no length here, so nothing depends on them.
 """
 
 from __future__ import annotations
 
-import gc
-from collections import deque
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
 
+from tests.properties import exhaustive
+from tests.properties.exhaustive import Found
 from tests.properties.transactions.joint_write_states import (
     FREE,
     RECORDS,
@@ -28,62 +28,32 @@ from tests.properties.transactions.joint_write_states import (
     State,
     World,
     acknowledged,
-    begun,
     has_intent,
     logged,
     put,
     replaced,
     with_coordinator,
+    with_intent,
 )
 
-__all__ = ["Found", "beginning", "moves", "search"]
+__all__ = ["initial_state", "moves", "search"]
 
 
-class Found(NamedTuple):
-    """How many states there are, and the steps to a broken promise, if one was found."""
-
-    states: int
-    broken: tuple[str, ...]
+def search(world: World) -> Found[Move]:
+    """Visit all states of a world until a guarantee is broken, or nothing goes on."""
+    return exhaustive.search(initial_state(world), partial(_moves_or_stuck, world), most=3_000_000)
 
 
-def search(world: World, most: int = 3_000_000) -> Found:
-    """Visit all states, nearest first, until a promise is broken."""
-    gc.disable()  # nothing here is a cycle
-    try:
-        return _search(world, most)
-    finally:
-        gc.enable()
+def _moves_or_stuck(world: World, state: State) -> Iterator[Move]:
+    stuck = True
+    for move in moves(world, state):
+        stuck = stuck and move.state == state
+        yield move
+    if stuck and not _is_resolved(world, state):
+        yield Move("nothing goes on", state, broken=True)
 
 
-def _search(world: World, most: int) -> Found:
-    first = beginning(world)
-    came: dict[State, tuple[State, str] | None] = {first: None}
-    waiting = deque([first])
-    while waiting:
-        state = waiting.popleft()
-        ended = True
-        for move in moves(world, state):
-            ended = ended and move.state == state
-            if move.broken:
-                return Found(len(came), (*_path(came, state), move.what))
-            if move.state not in came:
-                came[move.state] = (state, move.what)
-                waiting.append(move.state)
-        if ended and not _is_settled(world, state):
-            return Found(len(came), (*_path(came, state), "nothing goes on"))
-        assert len(came) <= most, "the model is larger than was thought"
-    return Found(len(came), ())
-
-
-def _path(came: dict[State, tuple[State, str] | None], state: State) -> list[str]:
-    path = []
-    while (step := came[state]) is not None:
-        state, what = step
-        path.append(what)
-    return path[::-1]
-
-
-def beginning(world: World) -> State:
+def initial_state(world: World) -> State:
     count = len(world.joint)
     idle = Coordinator(At.IDLE, Sent.NOT, (Sent.NOT, Sent.NOT), Sent.NOT)
     return State(
@@ -99,8 +69,8 @@ def beginning(world: World) -> State:
     )
 
 
-def _is_settled(world: World, state: State) -> bool:
-    """Whether nothing is left over: no intent, nothing half done, nobody who waits for ever."""
+def _is_resolved(world: World, state: State) -> bool:
+    """Whether nothing is left over: no intent, no torn write, no client that waits for ever."""
     return (
         all(record.intent == FREE for record in state.records)
         and not any(_is_torn(world, number, state.records) for number in range(len(world.joint)))
@@ -128,18 +98,20 @@ def _coordinating(world: World, state: State, number: int, it: Coordinator) -> I
         return
     if it.at is At.IDLE:
         started = Coordinator(At.LOCKING, Sent.UNDER_WAY, (Sent.UNDER_WAY,) * 2, Sent.NOT)
-        yield Move(f"J{number} begins", begun(with_coordinator(state, number, started), number))
+        yield Move(
+            f"J{number} begins", with_intent(with_coordinator(state, number, started), number)
+        )
         return
     if state.crashes:
         gone = state._replace(crashes=state.crashes - 1)
         yield Move(f"J{number} stops", with_coordinator(gone, number, it._replace(at=At.GONE)))
     if it.at is At.LOCKING and it.locks == (Sent.DONE, Sent.REFUSED):
-        # Who has the anchor waits for the rest; who has not takes its intents back.
+        # A coordinator that has the anchor waits for the rest; any other removes its intents.
         again = it._replace(locks=(Sent.DONE, Sent.UNDER_WAY))
         yield Move(f"J{number} waits for record 1", with_coordinator(state, number, again))
     if it.at is At.LOCKING and _may_commit(world, it):
-        asked = it._replace(at=At.COMMITTING, commit=Sent.UNDER_WAY)
-        yield Move(f"J{number} asks to commit", with_coordinator(state, number, asked))
+        committing = it._replace(at=At.COMMITTING, commit=Sent.UNDER_WAY)
+        yield Move(f"J{number} requests commit", with_coordinator(state, number, committing))
     if it.at is At.LOCKING or it.commit is Sent.REFUSED:
         yield Move(f"J{number} gives up", with_coordinator(state, number, it._replace(at=At.LEFT)))
     if it.at is At.COMMITTING and it.commit is Sent.DONE:
@@ -159,7 +131,7 @@ def _may_commit(world: World, it: Coordinator) -> bool:
 
 
 def _delivering(world: World, state: State, number: int, it: Coordinator) -> Iterator[Move]:
-    """Messages of a coordinator arrive, whether it is still there or not."""
+    """Messages of a coordinator arrive, whether it still runs or not."""
     if it.begin is Sent.UNDER_WAY:
         fresh = state.log[number] is Log.UNKNOWN
         after = logged(state, number, Log.PREPARING) if fresh else state
@@ -182,7 +154,7 @@ def _delivering(world: World, state: State, number: int, it: Coordinator) -> Ite
 
 
 def _resolving(world: World, state: State, number: int) -> Iterator[Move]:
-    """What anybody does about a write, whenever they come across it."""
+    """What any participant may do about a write that it finds."""
     log = state.log[number]
     if log is Log.PREPARING or (log is Log.UNKNOWN and has_intent(state, number)):
         yield Move(f"J{number} is aborted", logged(state, number, Log.ABORTED))
@@ -208,7 +180,7 @@ def _may_unlock(world: World, log: Log) -> bool:
 
 
 def _applying(world: World, state: State, number: int, at: int) -> Iterator[Move]:
-    """Apply a step under its intent: sent by somebody, at any time, however often."""
+    """Apply a step under its intent: sent by any participant, at any time, however often."""
     record = state.records[at]
     if record.intent != number and world.keeps(Rule.STEPS_NEED_INTENTS):
         return
@@ -234,7 +206,7 @@ def _single(world: World, state: State) -> Iterator[Move]:
         return
     at, number = world.singles[state.singles], len(world.joint) + state.singles
     if state.records[at].intent == FREE or not world.keeps(Rule.WRITES_MEET_INTENTS):
-        started = begun(state, number)._replace(singles=state.singles + 1)
+        started = with_intent(state, number)._replace(singles=state.singles + 1)
         move = _written(f"S{number} writes record {at}", started, at, number)
         yield move._replace(state=acknowledged(move.state, number))
 
@@ -256,8 +228,8 @@ def _reading(world: World, state: State) -> Iterator[Move]:
 
 
 def _answered(world: World, state: State, reader: Reader, read: tuple[Record, Record]) -> Move:
-    alike = read[0].joint == read[1].joint or not world.keeps(Rule.READERS_COMPARE_JOINT_WRITES)
-    if alike or (reader.first and _is_stable(world, reader.first, read)):
+    equal = read[0].joint == read[1].joint or not world.keeps(Rule.READERS_COMPARE_JOINT_WRITES)
+    if equal or (reader.first and _is_stable(world, reader.first, read)):
         torn = any(_is_torn(world, number, read) for number in range(len(world.joint)))
         old = any(
             reader.acknowledged >> number & 1 and number not in read[at].writes
@@ -267,8 +239,8 @@ def _answered(world: World, state: State, reader: Reader, read: tuple[Record, Re
         return Move("a whole object is answered", state._replace(reader=None), torn or old)
     if reader.first is None:
         again = Reader(first=read, acknowledged=reader.acknowledged)
-        return Move("the reader looks again", state._replace(reader=again))
-    return Move("a part is answered, and told", state._replace(reader=None))
+        return Move("the reader reads again", state._replace(reader=again))
+    return Move("a partial object is answered as such", state._replace(reader=None))
 
 
 def _touched(world: World) -> tuple[tuple[int, ...], ...]:
@@ -276,7 +248,7 @@ def _touched(world: World) -> tuple[tuple[int, ...], ...]:
 
 
 def _is_stable(world: World, first: tuple[Record, Record], read: tuple[Record, Record]) -> bool:
-    """Whether two looks saw the same, and no intent: then it all stood at once in between."""
+    """Whether both reads saw the same, and no intent: then they saw one state of the object."""
     if any(it.intent != FREE for it in read) and world.keeps(Rule.SECOND_LOOK_SEES_INTENTS):
         return False
     same = all(a.writes == b.writes for a, b in zip(first, read, strict=True))

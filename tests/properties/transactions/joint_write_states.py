@@ -13,7 +13,7 @@ FREE: Final = -1
 
 
 class Rule(Enum):
-    """What the protocol asks for; the search breaks each of them on purpose."""
+    """What the protocol requires; the search breaks each of the rules on purpose."""
 
     WRITES_MEET_INTENTS = auto()
     STEPS_NEED_INTENTS = auto()
@@ -28,7 +28,7 @@ class Rule(Enum):
 
 
 class Log(IntEnum):
-    """What the log says of a joint write."""
+    """The state of a joint write in the log."""
 
     UNKNOWN = auto()
     PREPARING = auto()
@@ -46,12 +46,12 @@ class At(IntEnum):
     APPLYING = auto()
     ACKNOWLEDGED = auto()
     LEFT = auto()
-    """It has given up, and lets go of its intents; it will not ask to commit any more."""
+    """It has given up, and removes its intents; it will not request the commit any more."""
     GONE = auto()
 
 
 class Sent(IntEnum):
-    """What became of a message."""
+    """The state of a message."""
 
     NOT = auto()
     UNDER_WAY = auto()
@@ -124,7 +124,7 @@ class State(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A step, where it leads, and whether it breaks a promise."""
+    """A step, the state after it, and whether that breaks a guarantee."""
 
     what: str
     state: State
@@ -135,7 +135,7 @@ def has_intent(state: State, number: int) -> bool:
     return any(record.intent == number for record in state.records)
 
 
-def begun(state: State, number: int) -> State:
+def with_intent(state: State, number: int) -> State:
     return state._replace(before=replaced(state.before, number, state.acknowledged))
 
 

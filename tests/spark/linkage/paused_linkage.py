@@ -1,6 +1,6 @@
-"""A kind of job whose last stage stands still in the middle of its tasks, as long as it has to.
+"""A kind of job whose last stage pauses in its tasks until a test releases them.
 
-The tasks of private linkage's last stage begin, say that they have, and wait; what follows is what
+The tasks of private linkage's last stage start, signal that, and wait; what follows is what
 they do without that. So a test can kill an executor that is truly in the middle of a task.
 """
 
@@ -33,7 +33,7 @@ _ENTRY_POINTS: Final = f"[portolan.kinds]\n{KIND} = {__name__}:PausedLinkage\n"
 
 @dataclass(frozen=True)
 class Pauses:
-    """What a test and the tasks of a run tell each other.
+    """Signals between a test and the tasks of a run.
 
     Attributes:
         directory: Where they do.
@@ -42,7 +42,7 @@ class Pauses:
     directory: Path
 
     @classmethod
-    def begun(cls, directory: Path) -> Pauses:
+    def start(cls, directory: Path) -> Pauses:
         """Have tasks wait that begin from now on."""
         directory.mkdir()
         pauses = cls(directory)
@@ -62,16 +62,16 @@ class Pauses:
         return {"PYTHONPATH": str(self.directory), _DIRECTORY: str(self.directory)}
 
     def tasks(self) -> list[tuple[int, int]]:
-        """Return the partition and the process of each task that has begun."""
-        told = (path.suffixes for path in self.directory.glob("task.*"))
-        return [(int(partition[1:]), int(process[1:])) for partition, process in told]
+        """Return the partition and the process of each task that has started."""
+        suffixes = (path.suffixes for path in self.directory.glob("task.*"))
+        return [(int(partition[1:]), int(process[1:])) for partition, process in suffixes]
 
     def end(self) -> None:
         """Let tasks go on; those that begin later do not wait."""
         self._hold.unlink()
 
     def pause(self, partition: int) -> None:
-        """Say that a task has begun, and wait as long as it has to."""
+        """Signal that a task has started, and wait until it is released."""
         (self.directory / f"task.{partition}.{os.getpid()}").touch()
         until = time.monotonic() + _AT_MOST_S
         while self._hold.exists() and time.monotonic() < until:

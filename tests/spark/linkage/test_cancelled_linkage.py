@@ -32,19 +32,19 @@ def encoded(spark: SparkSession, input_: Input) -> DataFrame:
     return spark.createDataFrame(rows, "id string, clk binary")
 
 
-@pytest.mark.timeout(900)  # eight stages are begun twice, on a machine that may be busy
+@pytest.mark.timeout(900)  # eight stages are started twice, on a machine that may be busy
 async def test_a_linkage_is_cancelled_in_each_stage(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each stage is held when it begins, until its run has heard that it is to end."""
-    begin, held, begun = Control.begin, {*STAGES}, Queue[str]()
+    """Each stage is paused at its start, until its run has seen the cancellation."""
+    begin, held, started = Control.begin, {*STAGES}, Queue[str]()
     written = ClassStandIn()
 
     def hold(control: Control, name: str) -> None:
         begin(control, name)
         if name in held:
             held.remove(name)
-            begun.put(name)
+            started.put(name)
             assert control.wait_for_cancel(120)
 
     monkeypatch.setattr(Control, "begin", hold)
@@ -52,12 +52,12 @@ async def test_a_linkage_is_cancelled_in_each_stage(
     run = await office.submit(JOB)
     async with office.worker(encoded, written):
         for stage in STAGES:
-            assert await asyncio.to_thread(begun.get, timeout=120) == stage
+            assert await asyncio.to_thread(started.get, timeout=120) == stage
             await office.runs.cancel("club", run)
             ended = await office.ended(run)
             assert ended.state == "cancelled", (stage, ended)
             assert not {"result", "rows"} & {*ended.outcome}, stage
-            states = {told["name"]: told["state"] for told in ended.progress["stages"]}
+            states = {stage["name"]: stage["state"] for stage in ended.progress["stages"]}
             assert states[stage] == "running", states
             assert written.rows == []
             await office.runs.resume("club", run)

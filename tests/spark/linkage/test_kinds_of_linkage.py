@@ -76,7 +76,7 @@ def test_their_specifications(sample: SampleJob) -> None:
 
 @pytest.mark.large  # thirty stages are carried out; the example of a kind is tried each time
 @pytest.mark.timeout(900)
-def test_they_are_interrupted_and_resumed(
+def test_both_kinds_are_interrupted_and_resumed(
     sample: SampleJob, spark: SparkSession, tmp_path: Path
 ) -> None:
     check_interrupted(sample, spark, tmp_path / "runs")

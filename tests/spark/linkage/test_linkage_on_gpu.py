@@ -1,4 +1,4 @@
-"""Private linkage with a GPU beside the cores: the stage of comparing gives what it gives without.
+"""Private linkage with a GPU and cores: the comparison gives the same result as without a GPU.
 
 The GPU is Numba's simulator of one, in the processes of Python that compare.
 """
@@ -63,22 +63,22 @@ def compared(
 ) -> tuple[list[tuple[Any, ...]], dict[str, int]]:
     """The matches, and what was counted of them, by the stage alone."""
     context.counters = {}
-    made = KIND.stages(of)[2].run(context)
-    assert made is not None
-    return sorted(tuple(row) for row in made.collect()), context.counters
+    scored = KIND.stages(of)[2].run(context)
+    assert scored is not None
+    return sorted(tuple(row) for row in scored.collect()), context.counters
 
 
 @pytest.fixture
 def waves(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many tasks each wave had that went to one process."""
-    begun, together = list[int](), comparing.compare_in_one_process
+    batches, together = list[int](), comparing.compare_in_one_process
 
     def watched(blocks: DataFrame, tasks: Sequence[Task], *rest: Any) -> Any:
-        begun.append(len(tasks))
+        batches.append(len(tasks))
         return together(blocks, tasks, *rest)
 
     monkeypatch.setattr(comparing, "compare_in_one_process", watched)
-    return begun
+    return batches
 
 
 def found(links: list[Link]) -> set[tuple[int, str, int, str, float]]:
@@ -87,11 +87,13 @@ def found(links: list[Link]) -> set[tuple[int, str, int, str, float]]:
 
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.timeout(600)  # half a dozen stages, on a machine that may be busy
-def test_what_is_found_does_not_tell_who_compared(context: SampleContext, waves: list[int]) -> None:
+def test_results_are_the_same_with_and_without_a_gpu(
+    context: SampleContext, waves: list[int]
+) -> None:
     for stage in KIND.stages(spec())[:2]:
-        made = stage.run(context)
-        assert made is not None
-        made.write.parquet(str(context.kept / stage.name))
+        scored = stage.run(context)
+        assert scored is not None
+        scored.write.parquet(str(context.kept / stage.name))
     best, _ = compared(context, spec(top_k=2))
     assert (context.counters["on_gpu"], waves) == (0, [])
 
@@ -108,7 +110,7 @@ def test_what_is_found_does_not_tell_who_compared(context: SampleContext, waves:
     assert len(waves) > 2
 
     waves.clear()
-    environment |= {SIMULATED: "0", NO_DEVICE: "1"}  # it is gone: cores do all
+    environment |= {SIMULATED: "0", NO_DEVICE: "1"}  # it is lost: cores do all
     again, without = compared(context, spec())
     assert again == rows
     assert without["after_length"] == counted["after_length"]

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from spark_jobs.linkage.private.key_file import make_keys
-from tests.faults.caching.wire import Connection
+from tests.faults.caching.http_client import Connection
 from tests.faults.service import Service
 from tests.faults.writes.worker import WorkerProcess
 
@@ -27,7 +27,7 @@ THEIRS = [("t1", "Grace", "Hopper", "1906-12-09"), ("t2", "Alan", "Turing", "191
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Where somebody works: two tables and keys; a short path."""
+    """A working directory: two tables and keys; a short path."""
     with tempfile.TemporaryDirectory(prefix="portolan-") as name:
         path = Path(name).resolve()
         for table, rows in (("ours.csv", OURS), ("theirs.csv", THEIRS)):
@@ -58,11 +58,11 @@ async def test_the_commands_of_the_page_link_two_classes(service: Service, folde
     for printed, here in (("8080", service.data), ("8081", service.admin)):
         commands = commands.replace(f"http://127.0.0.1:{printed}", here)
     port = str(urlsplit(service.data).port)
-    places = [str(Path(sys.executable).parent), os.environ["PATH"]]
+    folders = [str(Path(sys.executable).parent), os.environ["PATH"]]
     shell = await asyncio.create_subprocess_exec(
         *("bash", "-euc", commands),
         cwd=folder,
-        env={**os.environ, "PORTOLAN_PORT": port, "PATH": os.pathsep.join(places)},
+        env={**os.environ, "PORTOLAN_PORT": port, "PATH": os.pathsep.join(folders)},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )

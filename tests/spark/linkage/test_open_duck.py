@@ -1,4 +1,4 @@
-"""DuckDB in the process of a worker: it is closed, and it stops when it is told to."""
+"""DuckDB in the process of a worker: it is closed, and it stops when it has to."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from splink.internals.dialects import DuckDBDialect
 from spark_jobs.linkage.open.agreement import Columns, vectors
 from spark_jobs.linkage.open.in_process.duck import in_memory_database, run_steps
 from spark_jobs.linkage.open.in_process.settings import level_of
-from spark_jobs.linkage.open.spec import Comparison, Level
+from spark_jobs.linkage.open.spec import AgreementLevel, FieldComparison
 from spark_jobs.runner.port import RunCancelled
 
 ENDLESS = "SELECT count(*) FROM range(1_000_000_000) a, range(1_000_000_000) b WHERE a < b"
 
 
-class Impatient:
-    """A context whose run is to end as soon as something takes time."""
+class CancelledContext:
+    """A context whose run is cancelled after its first step."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[int, int]] = []
+        self.reported: list[tuple[int, int]] = []
 
     def progress(self, done: int, total: int) -> None:
-        self.told.append((done, total))
+        self.reported.append((done, total))
         if done == 1:
             raise RunCancelled
 
 
 def test_a_query_under_way_is_stopped() -> None:
-    context: Any = Impatient()
+    context: Any = CancelledContext()
     ended: list[str] = []
 
     def endless(duck: duckdb.DuckDBPyConnection) -> None:
@@ -46,12 +46,12 @@ def test_a_query_under_way_is_stopped() -> None:
     with in_memory_database() as duck, pytest.raises(RunCancelled):
         run_steps(context, duck, [lambda duck: duck.sql("SELECT 1").fetchall(), endless, endless])
     assert ended == ["interrupted"]
-    assert context.told[-1] == (1, 3)
+    assert context.reported[-1] == (1, 3)
 
 
-def test_what_fails_is_told() -> None:
+def test_a_failing_step_is_reported() -> None:
     with in_memory_database() as duck, pytest.raises(duckdb.CatalogException):
-        run_steps(Impatient(), duck, [lambda duck: duck.sql("SELECT * FROM nothing")])  # type: ignore[arg-type]  # its progress is all that is asked for
+        run_steps(CancelledContext(), duck, [lambda duck: duck.sql("SELECT * FROM nothing")])  # type: ignore[arg-type]  # only its progress is used
 
 
 @pytest.mark.parametrize(
@@ -64,37 +64,38 @@ def test_what_fails_is_told() -> None:
         "SET enable_external_access = true",
     ],
 )
-def test_it_sees_neither_files_nor_the_network(query: str) -> None:
+def test_duckdb_has_no_access_to_files_and_network(query: str) -> None:
     with in_memory_database() as duck, pytest.raises(duckdb.Error):
         duck.execute(query)
 
 
 @pytest.mark.parametrize(
     "level",
-    [Level(jaro_winkler=limit) for limit in (0.6, 0.7, 0.8, 0.82, 0.83, 0.9)]
-    + [Level(jaccard=limit) for limit in (0.3, 0.5, 1.0)]
-    + [Level(levenshtein=1.0)],
+    [AgreementLevel(jaro_winkler=limit) for limit in (0.6, 0.7, 0.8, 0.82, 0.83, 0.9)]
+    + [AgreementLevel(jaccard=limit) for limit in (0.3, 0.5, 1.0)]
+    + [AgreementLevel(levenshtein=1.0)],
     ids=lambda level: level.name,
 )
-def test_it_measures_as_our_kernels_do(level: Level) -> None:
+def test_duckdb_measures_equal_those_of_our_kernels(level: AgreementLevel) -> None:
     """On many short strings that begin alike; DuckDB's own Jaro-Winkler differs up to 0.82."""
     random, count = Random(3), 20_000
     left = ["".join(random.choices("abc ", k=random.randint(1, 8))) for _ in range(count)]
     left = [" ".join(one.split()) or "a" for one in left]
     ends = ("".join(random.choices("abcd", k=random.randint(1, 5))) for _ in range(count))
-    begun = (one[: random.randint(0, 5)] for one in left)
-    right = [" ".join((one + end).split()) for one, end in zip(begun, ends, strict=True)]
+    prefixes = (one[: random.randint(0, 5)] for one in left)
+    right = [" ".join((one + end).split()) for one, end in zip(prefixes, ends, strict=True)]
     columns, i = Columns(pa.table({"c0": left + right})), np.arange(count)
     ours = (
-        vectors([Comparison(columns=("name",), levels=(level,))], columns, i, i + count)[:, 0] == 1
+        vectors([FieldComparison(columns=("name",), levels=(level,))], columns, i, i + count)[:, 0]
+        == 1
     )
     dialect = DuckDBDialect()  # type: ignore[no-untyped-call]  # Splink types it not at all
     condition = level_of(0, level).create_sql(dialect)
-    told = ", ".join(
+    selected = ", ".join(
         f"c0_{side}, list_distinct(string_split(c0_{side}, ' ')) AS w0_{side}" for side in "lr"
     )
     with in_memory_database() as duck:
         duck.register("pairs", pa.table({"c0_l": left, "c0_r": right}))
-        found = duck.sql(f"SELECT {condition} FROM (SELECT {told} FROM pairs)").fetchall()
+        found = duck.sql(f"SELECT {condition} FROM (SELECT {selected} FROM pairs)").fetchall()
     assert ours.any()
     assert [row[0] for row in found] == ours.tolist()

@@ -1,4 +1,4 @@
-"""The model: estimated as a plain computation says, and recovered where it is known."""
+"""The model: estimated as by a plain computation, and recovered where it is known."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from spark_jobs.linkage.open.em import Estimate, Patterns, estimate, session
-from spark_jobs.linkage.open.model import Model, bits_of, probability_of
-from spark_jobs.linkage.open.spec import Comparison, Level
+from spark_jobs.linkage.open.model import Model, bits_of
+from spark_jobs.linkage.open.spec import AgreementLevel, FieldComparison
 from spark_jobs.runner.specification import SpecInvalid
 
-EXACT = Level(exact=True)
-NEAR = Level(levenshtein=1)
+EXACT = AgreementLevel(exact=True)
+NEAR = AgreementLevel(levenshtein=1)
 COMPARISONS = (
-    Comparison(columns=("a",), levels=(EXACT, NEAR), term_frequency=True),
-    Comparison(columns=("b",), levels=(EXACT,)),
-    Comparison(columns=("c",), levels=(EXACT,)),
+    FieldComparison(columns=("a",), levels=(EXACT, NEAR), term_frequency=True),
+    FieldComparison(columns=("b",), levels=(EXACT,)),
+    FieldComparison(columns=("c",), levels=(EXACT,)),
 )
 M = ([0, 0.8, 0.15, 0.05], [0, 0.9, 0.1], [0, 0.7, 0.3])
 U = ([0, 0.02, 0.08, 0.9], [0, 0.05, 0.95], [0, 0.2, 0.8])
@@ -28,15 +28,15 @@ SIZES = [4, 3, 3]
 def drawn(pairs: float, share: float, rules: int = 0) -> Patterns:
     """Expected counts of all patterns, by the definition of the model."""
     levels = np.array(list(product(*(range(1, size) for size in SIZES))), np.int8)
-    chance = [
+    counts = [
         share * np.prod([M[k][level] for k, level in enumerate(row)])
         + (1 - share) * np.prod([U[k][level] for k, level in enumerate(row)])
         for row in levels
     ]
-    return Patterns(levels, pairs * np.array(chance), np.full(len(levels), rules, np.int64))
+    return Patterns(levels, pairs * np.array(counts), np.full(len(levels), rules, np.int64))
 
 
-def test_what_made_the_patterns_is_recovered() -> None:
+def test_the_parameters_that_generated_the_patterns_are_recovered() -> None:
     blocked = drawn(1e6, 0.3, rules=1)
     found = estimate(drawn(1e7, 1e-6), blocked, [frozenset()], SIZES, 1e9)
     for k in range(3):
@@ -83,7 +83,7 @@ def test_a_session_is_what_a_plain_computation_gives() -> None:
     assert found.matches == pytest.approx(share * 10_000, rel=0.02)
 
 
-def test_a_rule_says_nothing_of_what_it_decides() -> None:
+def test_a_blocking_rule_does_not_estimate_its_own_comparison() -> None:
     guess = [np.array(one, float) for one in M]
     found = session(drawn(1e4, 0.2), guess, guess, frozenset({1}))
     assert found.m[1] is None
@@ -102,26 +102,20 @@ MODEL = Model(
 
 def test_bits_are_the_sum_of_their_reasons() -> None:
     patterns = np.arange(4 * 3 * 3)
-    rarity = 7.25
     for pattern, bits in zip(patterns.tolist(), MODEL.pattern_bits(patterns), strict=True):
-        told = MODEL.explain(pattern, rarity)
-        assert told["bits"] == pytest.approx(bits + rarity)
-        assert told["bits"] == pytest.approx(
-            told["prior_bits"] + sum(one["bits"] for one in told["steps"])
-        )
-        assert told["probability"] == pytest.approx(probability_of(bits + rarity))
+        reasons = sum(step.bits for step in MODEL.steps(pattern))
+        assert MODEL.prior_bits + reasons + MODEL.usual_rarity(pattern) == pytest.approx(bits)
 
 
 def test_a_pair_is_explained_in_words() -> None:
     pattern = (1 * 3 + 0) * 3 + 2
-    words = MODEL.explain(pattern, -log2(0.02) + 3)["words"]
+    words = MODEL.explanation(pattern)
     assert "a (exact) speaks for a match by 5.3 bits." in words
     assert "b is missing and says nothing." in words
     assert "c (else) speaks against a match by 1.4 bits." in words
-    assert "rarity (of what is equal) speaks for a match by 3.0 bits." in words
 
 
-def test_a_model_survives_a_journey_as_json() -> None:
+def test_a_model_survives_encoding_as_json() -> None:
     again = Model.of_json(MODEL.to_json(), COMPARISONS)
     assert again.to_json() == MODEL.to_json()
 
@@ -139,6 +133,6 @@ def test_a_foreign_model_is_refused(document: dict[str, object]) -> None:
         Model.of_json(document, COMPARISONS)
 
 
-def test_odds_and_probabilities_are_one() -> None:
-    assert probability_of(bits_of(0.9)) == pytest.approx(0.9)
+def test_bits_are_the_logarithm_of_odds() -> None:
+    assert bits_of(0.9) == pytest.approx(log2(9))
     assert bits_of(1) == 1000

@@ -99,15 +99,17 @@ def together(context: FolderContext) -> set[tuple[str, str]]:
 
 
 @LARGE
-def test_both_compare_the_same_pairs_alike(
+def test_both_engines_compare_the_same_pairs_with_the_same_result(
     by_spark: FolderContext, by_splink: FolderContext
 ) -> None:
     assert compared(by_splink) == compared(by_spark)
 
 
 @LARGE
-def test_both_find_who_is_who(by_spark: FolderContext, by_splink: FolderContext) -> None:
-    """F1 with the truth, and of one engine with the other."""
+def test_both_engines_reach_the_same_quality(
+    by_spark: FolderContext, by_splink: FolderContext
+) -> None:
+    """F1 against the labelled data, and of one engine against the other."""
     for context in (by_spark, by_splink):
         assert context.reports["evaluation"]["pairwise"]["f1"] >= BAR
     one, other = together(by_spark), together(by_splink)
@@ -116,7 +118,7 @@ def test_both_find_who_is_who(by_spark: FolderContext, by_splink: FolderContext)
 
 @LARGE
 def test_a_score_is_the_one_that_splink_gives(by_splink: FolderContext) -> None:
-    """Splink, told the model of the run, weighs every pair as the run did."""
+    """Splink, given the model of the run, weighs every pair as the run did."""
     spec, context = parsed(), cast("StageContext", by_splink)
     model = Model.of_json(by_splink.reports["model"], spec.comparisons)
     document = settings(spec).create_settings_dict("duckdb")
@@ -151,12 +153,12 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Fol
         for source in rows
         for row in rows[source][:10]
     ]
-    inputs = {name: frame(spark, told) for name, told in {**rows, "known": known}.items()}
+    inputs = {name: frame(spark, own) for name, own in {**rows, "known": known}.items()}
     return FolderContext(spark, tmp_path_factory.mktemp("tables"), inputs)
 
 
 @pytest.mark.parametrize("within", [False, True])
-def test_both_take_tables_known_clusters_and_any_letters(
+def test_both_engines_support_tables_known_clusters_and_any_letters(
     tables: FolderContext, *, within: bool
 ) -> None:
     spec = parsed(
@@ -188,10 +190,10 @@ def test_both_take_tables_known_clusters_and_any_letters(
 
 
 @pytest.mark.parametrize("engine", ["splink", "auto"])
-def test_what_splink_cannot_do_is_said(
+def test_what_splink_does_not_support_is_refused_or_done_by_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    """Refused if it was asked for by name, else done by Spark, with the reason."""
+    """Refused if the specification names DuckDB, else done by Spark, with the reason."""
     many = "".join(chr(code) for code in range(0x4E00, 0x4E00 + len(SPARE_CODES) + 1))
     written: list[Row] = [*PEOPLE[:3], {**PEOPLE[3], "surname": many}]
     spec = parsed(engine=engine)
@@ -202,9 +204,9 @@ def test_what_splink_cannot_do_is_said(
             with pytest.raises(InputUnfit, match=f"^/engine: .*{reason}"):
                 context.forecast(spec)
         else:
-            told, *_ = context.forecast(spec).notes
-            assert told.startswith("Engine spark: ")
-            assert re.search(reason, told)
+            note, *_ = context.forecast(spec).notes
+            assert note.startswith("Engine spark: ")
+            assert re.search(reason, note)
 
     says(written, "characters beyond a to z")
     monkeypatch.setattr(choosing, "IN_PROCESS_PAIRS", -1)
@@ -213,7 +215,9 @@ def test_what_splink_cannot_do_is_said(
     says(PEOPLE[:3], r'pip install "portolan\[linkage\]"')
 
 
-def test_a_record_alone_is_chosen_for_and_stays_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_single_record_is_processed_by_splink_and_forms_its_cluster(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     context = execute_all(spark, tmp_path, parsed(engine="auto"), people=PEOPLE[:1])
     assert context.reports["engine"] == {"engine": "splink", "reason": "0 pairs fit one process."}
     (row,) = context.rows("clusters")

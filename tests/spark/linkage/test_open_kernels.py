@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from spark_jobs.linkage.open.agreement import pattern_codes, pattern_levels
 from spark_jobs.linkage.open.forest import components, spanning
-from spark_jobs.linkage.open.pairs import Blocked, candidates
+from spark_jobs.linkage.open.pairs import BlockedRecords, candidates
 from spark_jobs.linkage.open.refine import CERTAIN, Links, refined
-from spark_jobs.linkage.open.spec import Clustering, Comparison, Level
+from spark_jobs.linkage.open.spec import AgreementLevel, Clustering, FieldComparison
 from spark_jobs.linkage.open.strings import Text, equal, jaccard, jaro_winkler, levenshtein
 
 WORDS = st.text(alphabet="abcß é\U0001f600", max_size=8)
@@ -76,7 +76,9 @@ def test_slices_and_nulls_of_arrow_are_read_right() -> None:
 
 @given(st.lists(st.lists(st.integers(1, 4), min_size=2, max_size=2), max_size=6))
 def test_patterns_are_numbers_and_back(rows: list[list[int]]) -> None:
-    comparisons = [Comparison(columns=(name,), levels=(Level(exact=True),) * 3) for name in "ab"]
+    comparisons = [
+        FieldComparison(columns=(name,), levels=(AgreementLevel(exact=True),) * 3) for name in "ab"
+    ]
     levels = np.array(rows, np.int8).reshape(-1, 2)
     codes = pattern_codes(comparisons, levels)
     assert pattern_levels(comparisons, codes).tolist() == levels.tolist()
@@ -94,23 +96,23 @@ KEYS = st.lists(
 def test_blocks_give_each_pair_once_and_none_is_missed(
     records: list[tuple[int, int, int, int, bool]], within: bool
 ) -> None:
-    standing = sorted(
+    ordered = sorted(
         (rule, record[rule], at)
         for at, record in enumerate(records)
         for rule in range(3)
         if record[rule]
     )
-    order = [at for _, _, at in standing]
+    order = [at for _, _, at in ordered]
     found: dict[tuple[int, int], int] = {}
-    blocked = Blocked(
-        rule=np.array([rule for rule, _, _ in standing], np.int8),
+    blocked = BlockedRecords(
+        rule=np.array([rule for rule, _, _ in ordered], np.int8),
         keys=np.array([records[at][:3] for at in order], np.int64).reshape(-1, 3),
         source=np.array([records[at][3] for at in order], np.int16),
         known=np.array([records[at][4] for at in order], np.bool_),
         within=within,
     )
-    for part in candidates(blocked):
-        for i, j, rules in zip(part.i, part.j, part.rules, strict=True):
+    for batch in candidates(blocked):
+        for i, j, rules in zip(batch.i, batch.j, batch.rules, strict=True):
             pair = (min(order[i], order[j]), max(order[i], order[j]))
             assert pair not in found
             found[pair] = int(rules)
@@ -125,14 +127,14 @@ def test_blocks_give_each_pair_once_and_none_is_missed(
 
 def test_a_block_beyond_the_buffer_is_whole() -> None:
     count = 1_200
-    blocked = Blocked(
+    blocked = BlockedRecords(
         np.zeros(count, np.int8), np.ones((count, 1), np.int64), np.zeros(count, np.int16),
         np.zeros(count, np.bool_), within=True,
     )  # fmt: skip
-    parts = list(candidates(blocked))
-    pairs = {(int(i), int(j)) for part in parts for i, j in zip(part.i, part.j, strict=True)}
-    assert len(parts) > 1
-    assert len(pairs) == sum(len(part.i) for part in parts) == count * (count - 1) // 2
+    batches = list(candidates(blocked))
+    pairs = {(int(i), int(j)) for batch in batches for i, j in zip(batch.i, batch.j, strict=True)}
+    assert len(batches) > 1
+    assert len(pairs) == sum(len(batch.i) for batch in batches) == count * (count - 1) // 2
 
 
 def union_find(edges: list[tuple[int, int]]) -> dict[int, int]:
@@ -145,12 +147,12 @@ def union_find(edges: list[tuple[int, int]]) -> dict[int, int]:
 
 
 @given(EDGES, st.integers(1, 4))
-def test_forests_of_parts_connect_what_the_whole_does(
-    edges: list[tuple[int, int]], parts: int
+def test_spanning_forests_of_partitions_have_the_same_components(
+    edges: list[tuple[int, int]], partitions: int
 ) -> None:
     kept = []
-    for part in range(parts):
-        some = np.array(edges[part::parts], np.int64).reshape(-1, 2)
+    for partition in range(partitions):
+        some = np.array(edges[partition::partitions], np.int64).reshape(-1, 2)
         chosen = spanning(some[:, 0], some[:, 1])
         assert len(chosen) < max(1, len({*some.ravel().tolist()}))
         kept += some[chosen].tolist()
@@ -179,7 +181,7 @@ def test_one_wrong_link_does_not_join_two_clusters() -> None:
     assert clusters(found) == {frozenset({1, 2, 3}), frozenset({4, 5, 6})}
 
 
-def test_known_clusters_stay_whatever_speaks_against() -> None:
+def test_known_clusters_stay_despite_contrary_evidence() -> None:
     pairs = [(1, 2, CERTAIN), (2, 3, 6.0), (1, 3, -20.0)]
     assert frozenset({1, 2}) in clusters(refined(links(pairs), Clustering.AVERAGE, 3.0))
     sources = {1: 0, 2: 0, 3: 0}

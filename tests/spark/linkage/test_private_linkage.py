@@ -74,8 +74,8 @@ LEFT, RIGHT, THIRD = records(60, 1), records(90, 2), records(40, 3)
 def frame(spark: SparkSession, of: Mapping[str, int], *, text: bool = False) -> DataFrame:
     rows = [(id_, bits.to_bytes(BITS // 8)) for id_, bits in of.items()]
     if text:
-        told = [(id_, base64.b64encode(bits).decode()) for id_, bits in rows]
-        return spark.createDataFrame(told, "id string, clk string")
+        encoded = [(id_, base64.b64encode(bits).decode()) for id_, bits in rows]
+        return spark.createDataFrame(encoded, "id string, clk string")
     return spark.createDataFrame(rows, "id string, clk binary")
 
 
@@ -120,13 +120,13 @@ def spec(**given: Any) -> PrivateSpec:
 
 
 def run(context: SampleContext, of: PrivateSpec) -> list[Link]:
-    made = None
+    scored = None
     for stage in KIND.stages(of):
-        made = stage.run(context)
-        assert made is not None
-        made.write.mode("overwrite").parquet(str(context.kept / stage.name))
-    assert made is not None
-    return [tuple(row) for row in made.collect()]
+        scored = stage.run(context)
+        assert scored is not None
+        scored.write.mode("overwrite").parquet(str(context.kept / stage.name))
+    assert scored is not None
+    return [tuple(row) for row in scored.collect()]
 
 
 @pytest.fixture
@@ -147,7 +147,9 @@ def context(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         *(pytest.param([name], marks=pytest.mark.large) for name in ("length", "position")),
     ],
 )
-def test_it_finds_what_brute_force_finds(context: SampleContext, filters: list[str]) -> None:
+def test_private_linkage_finds_the_pairs_of_brute_force(
+    context: SampleContext, filters: list[str]
+) -> None:
     expected = brute(T8, left=LEFT, right=RIGHT)
     assert expected
     assert run(context, spec(filters=filters)) == expected
@@ -159,36 +161,36 @@ def test_it_finds_what_brute_force_finds(context: SampleContext, filters: list[s
 
 
 @pytest.mark.connect
-def test_it_keeps_the_best_and_links_one_to_one(context: SampleContext) -> None:
+def test_top_k_and_one_to_one_linkage(context: SampleContext) -> None:
     expected = best_of(brute(Fraction(2, 3), left=LEFT, right=RIGHT), 2)
     assert run(context, spec(threshold="2/3", top_k=2)) == expected
     expected = one_to_one(brute(T8, left=LEFT, right=RIGHT))
     assert run(context, spec(one_to_one=True)) == expected
 
 
-def test_three_owners_are_linked_but_nobody_with_himself(context: SampleContext) -> None:
+def test_three_parties_are_linked_but_none_with_itself(context: SampleContext) -> None:
     context.inputs = {
         "a": frame(context.spark, LEFT),
         "b": frame(context.spark, RIGHT),
         "c": frame(context.spark, THIRD),
     }
     parties = {name: {"file": f"{name}.csv"} for name in "abc"}
-    asked = KIND.specification.parse({"parties": parties, "threshold": "0.8"})
-    assert run(context, asked) == brute(T8, a=LEFT, b=RIGHT, c=THIRD)
+    specification = KIND.specification.parse({"parties": parties, "threshold": "0.8"})
+    assert run(context, specification) == brute(T8, a=LEFT, b=RIGHT, c=THIRD)
 
 
-def test_its_forecast_counts_pairs_that_the_length_filter_leaves(context: SampleContext) -> None:
-    told: Forecast = KIND.forecast(spec(), context)
-    assert told.rows == {"left": len(LEFT), "right": len(RIGHT)}
+def test_the_forecast_counts_pairs_after_the_length_filter(context: SampleContext) -> None:
+    forecast: Forecast = KIND.forecast(spec(), context)
+    assert forecast.rows == {"left": len(LEFT), "right": len(RIGHT)}
     sizes = [[bits.bit_count() for bits in of.values()] for of in (LEFT, RIGHT)]
     expected = sum(min(x, y) >= T8 * max(x, y) for x in sizes[0] for y in sizes[1])
-    assert told.pairs == expected
-    assert told.heaviest[0].pairs == max(block.pairs for block in told.heaviest)
+    assert forecast.pairs == expected
+    assert forecast.heaviest[0].pairs == max(block.pairs for block in forecast.heaviest)
     run(context, spec())
     assert context.counters["after_length"] == expected
 
 
-def test_it_counts_on_the_cluster_s_cores_and_not_on_those_of_the_driver(
+def test_the_forecast_uses_the_cores_of_the_cluster(
     context: SampleContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = KIND.forecast(spec(), context).time_s
@@ -201,20 +203,19 @@ def test_it_counts_on_the_cluster_s_cores_and_not_on_those_of_the_driver(
     assert context.steps == waves
 
 
-def test_it_ends_when_it_is_cancelled(context: SampleContext) -> None:
+def test_a_linkage_ends_when_it_is_cancelled(context: SampleContext) -> None:
     context.cancelled = True
     with pytest.raises(RunCancelled):
         run(context, spec())
     context.cancelled = False
-    made = KIND.stages(spec())[2].run(context)
-    assert made is not None
+    scored = KIND.stages(spec())[2].run(context)
+    assert scored is not None
 
 
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [
         ([], "right has no records"),
-        ([("a", b"\1" * 32), ("a", b"\2" * 32)], "comes twice .id 'a'"),
         ([("a", b"\1" * 32), ("b", b"\1" * 16)], "different lengths.*128 bits: right, id 'b'"),
         ([("a", b"\1" * 16)], "different lengths"),
         ([("a", bytes(32))], "no bit set.*'a'"),
@@ -223,7 +224,9 @@ def test_it_ends_when_it_is_cancelled(context: SampleContext) -> None:
         ([("a", bytes(9000))], "no bit set"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(context: SampleContext, rows: Any, reason: str) -> None:
+def test_inputs_that_cannot_be_compared_are_refused(
+    context: SampleContext, rows: Any, reason: str
+) -> None:
     right = context.spark.createDataFrame(rows, "id string, clk binary")
     context.inputs = {**context.inputs, "right": right}
     with pytest.raises(InputUnfit, match=reason):

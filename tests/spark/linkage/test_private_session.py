@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.conftest import ODD
-from tests.spark.room import spark_processes
+from tests.spark.disk_limit import spark_processes
 
 RPC_REQUEST = 3
 BODY = b"somebody without the secret"
@@ -49,7 +49,7 @@ def test_scratch_files_are_in_a_directory_of_the_session(spark: SparkSession) ->
     assert [*scratch.glob("blockmgr-*/*/shuffle_*")]
 
 
-def test_ports_are_local_and_ask_for_the_secret(spark: SparkSession) -> None:
+def test_ports_are_local_and_require_the_secret(spark: SparkSession) -> None:
     jvm = psutil.Process(spark_processes()[0])
     listening = [c.laddr for c in jvm.net_connections("inet") if c.status == psutil.CONN_LISTEN]
     assert {at.ip.removeprefix("::ffff:") for at in listening} == {"127.0.0.1"}
@@ -58,10 +58,10 @@ def test_ports_are_local_and_ask_for_the_secret(spark: SparkSession) -> None:
     ports = {at.port for at in listening} - {gateway.gateway_parameters.port}
     assert int(spark.sparkContext.getConf().get("spark.driver.port") or 0) in ports
     for port in ports:
-        assert b"Expected SaslMessage" in answer_to_a_stranger(port)
+        assert b"Expected SaslMessage" in answer_without_secret(port)
 
 
-def answer_to_a_stranger(port: int) -> bytes:
+def answer_without_secret(port: int) -> bytes:
     """What a request without authentication is answered with, by Spark's transport protocol."""
     header = struct.pack(">qbqi", 21 + len(BODY), RPC_REQUEST, 1, len(BODY))
     with socket.create_connection(("127.0.0.1", port), timeout=60) as client:

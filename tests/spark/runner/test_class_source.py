@@ -33,7 +33,7 @@ AT = datetime(2026, 1, 2, 3, 4, 5, 6, UTC)
 
 
 @dataclass
-class Town:
+class PeopleDatabase:
     """A database of people, and the session that reads it."""
 
     database: str
@@ -54,23 +54,23 @@ class Town:
 
 
 @pytest.fixture(scope="module")
-async def town(
+async def people(
     redis_config: SystemConfig,
     postgresql_config: SystemConfig,
     mongodb_config: SystemConfig,
     spark: SparkSession,
     job_catalogue: str,
-) -> AsyncIterator[Town]:
+) -> AsyncIterator[PeopleDatabase]:
     """People in one system, and people whose groups are split over two."""
     async with (
         scratch_systems(redis_config, postgresql_config, mongodb_config) as configs,
         service(configs, job_catalogue) as running,
     ):
         await running.favour()
-        yield Town(await furnish(running), spark)
+        yield PeopleDatabase(await fill(running), spark)
 
 
-async def furnish(running: Service) -> str:
+async def fill(running: Service) -> str:
     fields = {
         "split": {
             "name": field_on("postgres"),
@@ -97,42 +97,49 @@ async def furnish(running: Service) -> str:
     return database
 
 
-async def test_groups_on_two_systems_are_one_row(town: Town) -> None:
-    rows = await town.read("split")
+async def test_groups_on_two_systems_are_one_row(people: PeopleDatabase) -> None:
+    rows = await people.read("split")
     assert rows == [{"id": f"ä{n:03}", "hits": n, "name": f"n{n % 3}"} for n in range(PEOPLE)]
 
 
-async def test_fields_and_filters_are_pushed_down(town: Town) -> None:
-    rows = await town.read("split", "hits", filter={"eq": ["name", "n1"]})
+async def test_fields_and_filters_are_pushed_down(people: PeopleDatabase) -> None:
+    rows = await people.read("split", "hits", filter={"eq": ["name", "n1"]})
     assert rows == [{"id": f"ä{n:03}", "hits": n} for n in range(PEOPLE) if n % 3 == 1]
-    assert await town.read("split", "hits", filter={"eq": ["name", "none"]}) == []
+    assert await people.read("split", "hits", filter={"eq": ["name", "none"]}) == []
 
 
 async def test_partitions_cover_everything_once(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    people: PeopleDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(classes, "LEAST", 4)
     monkeypatch.setattr(classes, "ID_PAGE", 7)
     monkeypatch.setattr(classes, "PAGE", 3)
-    options = {
-        "input": "records",
-        "database": town.database,
-        "class": "notes",
-        "filter": "null",
-        "fields": '["text"]',
-        "partitions": "5",
-    }
+    request = classes.ReadRequest(
+        input="records",
+        database=people.database,
+        class_name="notes",
+        filter=None,
+        fields=("text",),
+        partitions=5,
+    )
+    options = {"request": request.model_dump_json()}
 
     def read() -> list[list[str]]:
         reader = classes.ClassData(options).reader(classes.ClassData(options).schema())
         return [
-            [id_ for batch in map(batch_of, reader.read(part)) for id_ in batch["id"].to_pylist()]
-            for part in reader.partitions()
+            [
+                id_
+                for batch in map(batch_of, reader.read(partition))
+                for id_ in batch["id"].to_pylist()
+            ]
+            for partition in reader.partitions()
         ]
 
-    parts = await asyncio.to_thread(read)
-    assert [len(part) for part in parts] == [5, 5, 5, 5, 5]
-    assert [id_ for part in parts for id_ in part] == [f"ä{n:03}" for n in range(PEOPLE)]
+    partitions = await asyncio.to_thread(read)
+    assert [len(partition) for partition in partitions] == [5, 5, 5, 5, 5]
+    assert [id_ for partition in partitions for id_ in partition] == [
+        f"ä{n:03}" for n in range(PEOPLE)
+    ]
 
 
 def batch_of(read: Any) -> pa.RecordBatch:
@@ -140,28 +147,28 @@ def batch_of(read: Any) -> pa.RecordBatch:
     return read
 
 
-async def test_types(town: Town) -> None:
-    (row,) = await town.read("typed")
+async def test_types(people: PeopleDatabase) -> None:
+    (row,) = await people.read("typed")
     assert row["price"] is None
     assert row["at"].astimezone(UTC).replace(tzinfo=UTC) == AT
     assert (bytes(row["raw"]), row["extra"]) == (b"\0\xff", '{"deep":[1,null]}')
-    assert (await town.read("notes", "tags"))[0]["tags"] == '["a","b"]'
+    assert (await people.read("notes", "tags"))[0]["tags"] == '["a","b"]'
 
 
-async def test_what_is_not_there_is_said(town: Town) -> None:
+async def test_a_missing_class_or_field_is_reported(people: PeopleDatabase) -> None:
     for class_name, field in (("nobody", "name"), ("split", "size")):
         with pytest.raises(Exception) as caught:
-            await town.read(class_name, field)
+            await people.read(class_name, field)
         assert reason_of(caught.value).startswith("records: "), reason_of(caught.value)
 
 
 async def test_a_plan_holds_no_secret(
-    town: Town, server_urls: dict[str, str], capfd: pytest.CaptureFixture[str]
+    people: PeopleDatabase, server_urls: dict[str, str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     input_ = Input(
-        "records", ClassSource.parse({"database": town.database, "class": "split"}), ("hits",)
+        "records", ClassSource.parse({"database": people.database, "class": "split"}), ("hits",)
     )
-    frame = await asyncio.to_thread(read_input, town.spark, input_)
+    frame = await asyncio.to_thread(read_input, people.spark, input_)
     await asyncio.to_thread(frame.explain, True)
     plan = capfd.readouterr().out
     assert "portolan" in plan

@@ -41,10 +41,10 @@ def sample(tmp_path: Path) -> SampleJob:
 async def test_a_run_outlives_an_executor(
     sample: SampleJob, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """It is killed in the middle of a task, which another executor begins anew."""
+    """It is killed during a task, which another executor repeats."""
     expected = run_sample(sample, spark, RunDirectory(tmp_path / "whole"))
     assert len(expected) >= PEOPLE
-    pauses = Pauses.begun(tmp_path / "pauses")
+    pauses = Pauses.start(tmp_path / "pauses")
     job = {**sample.document, "kind": KIND}
     async with ClusterRun.started(job, tmp_path, pauses.environment()) as run:
         while not pauses.tasks():

@@ -1,4 +1,4 @@
-"""A disk that is full: the run fails and says so, nothing of it is half there, and it goes on."""
+"""A full disk: the run fails with that reason, leaves no incomplete result, and can resume."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.runner.attempt import Attempt
+from spark_jobs.runner.attempt import RunAttempt
 from spark_jobs.runner.conformance import SampleJob, run_sample
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.run_directory import RunDirectory
 from spark_jobs.sources.reading import read_input
-from tests.spark.room import ROOM, allow, room_again, spark_processes, this_process
+from tests.spark.disk_limit import LIMIT, allow, restored_limit, spark_processes, this_process
 
 
 class FillingControl(Control):
@@ -30,7 +30,7 @@ class FillingControl(Control):
     def begin(self, name: str) -> None:
         super().begin(name)
         if name == self._victim:
-            allow(self._writers, ROOM)
+            allow(self._writers, LIMIT)
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_a_full_disk_ends_a_run_which_goes_on_when_there_is_room(
     expected = run_sample(sample, spark, RunDirectory(tmp_path / "whole"))
     full = writers()
     control = FillingControl(stage, full)
-    with room_again(full):
-        run = Attempt(sample.job, RunDirectory(tmp_path / "run"), spark, read_input, control)
+    with restored_limit(full):
+        run = RunAttempt(sample.job, RunDirectory(tmp_path / "run"), spark, read_input, control)
         ending = run.execute()
     assert ending.state == "failed", ending
     assert "The disk is full" in ending.reasons[0]
@@ -58,14 +58,14 @@ def test_a_full_disk_ends_a_run_which_goes_on_when_there_is_room(
 
 @pytest.mark.large  # two sessions of Spark start
 @pytest.mark.timeout(300)
-def test_a_disk_that_is_full_at_the_first_write_spoils_no_session(tmp_path: Path) -> None:
-    """A codec that must be unpacked is lost to its JVM, and the run says so; ours is not."""
+def test_a_full_disk_at_the_first_write_breaks_no_session(tmp_path: Path) -> None:
+    """A codec that must be unpacked is lost to its JVM, and the run reports it; ours is not."""
     command = [sys.executable, "-m", "tests.spark.first_write", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, check=True)
-    first, again, foreign, spoilt = orjson.loads(done.stdout)
+    first, again, foreign, broken = orjson.loads(done.stdout)
     assert (first["state"], first["spoilt"]) == ("failed", False)
     assert "The disk is full" in first["reasons"][0]
     assert again["state"] == "done"
-    for ending in (foreign, spoilt):
+    for ending in (foreign, broken):
         assert (ending["state"], ending["spoilt"]) == ("failed", True)
         assert "could not unpack a library" in ending["reasons"][0]

@@ -48,7 +48,7 @@ def test_stages_of_another_job_are_not_taken_up(
     assert run_sample(sample, spark, RunDirectory(tmp_path / "run")) == expected
 
 
-def test_it_counts(sample: SampleJob, spark: SparkSession, tmp_path: Path) -> None:
+def test_the_example_counts_values(sample: SampleJob, spark: SparkSession, tmp_path: Path) -> None:
     assert run_sample(sample, spark, RunDirectory(tmp_path / "run")) == [
         '{"value":"Ulm","rows":2,"share":0.5}',
         '{"value":null,"rows":1,"share":0.25}',

@@ -28,7 +28,9 @@ def server() -> Iterator[str]:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
     conf = {"spark.connect.grpc.binding.port": port, "spark.ui.enabled": "false"}
-    options = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
+    options = [
+        argument for name, value in conf.items() for argument in ("--conf", f"{name}={value}")
+    ]
     process = subprocess.Popen(
         [
             Path(pyspark.__file__).parent / "bin" / "spark-submit",

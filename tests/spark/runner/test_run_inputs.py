@@ -1,4 +1,4 @@
-"""Inputs that cannot be worked on, limits, and dry runs: told in a sentence."""
+"""Inputs that cannot be worked on, limits, and dry runs: reported in a sentence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.runner.attempt import Attempt, Ending, stage_overhead_s
+from spark_jobs.runner.attempt import Ending, RunAttempt, stage_overhead_s
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.job import parse_job
 from spark_jobs.runner.port import Forecast
@@ -24,7 +24,7 @@ def execute(
     spec = {"records": {"file": str(file)}, "field": "city"}
     job = parse_job({"kind": "example.count", "spec": spec, **members})
     directory = RunDirectory(file.parent / "run")
-    run = Attempt(job, directory, spark, read_input, Control(), dry_run=dry_run)
+    run = RunAttempt(job, directory, spark, read_input, Control(), dry_run=dry_run)
     return run.execute(), directory
 
 
@@ -51,7 +51,7 @@ def test_inputs_that_are_unfit(
     assert directory.stages == {}
 
 
-def test_a_file_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     ending, _ = execute(spark, tmp_path / "p.csv")
     assert ending.reasons == (f"records: {tmp_path / 'p.csv'} cannot be read.",)
 

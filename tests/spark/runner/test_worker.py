@@ -55,7 +55,7 @@ async def test_a_result_that_fits_no_class_is_refused_before_anything_is_read(
 
 
 def endless(spark: SparkSession, input_: Input) -> DataFrame:
-    """An input that no patience reads."""
+    """An input that is too large to read in time."""
 
     def sleep(batches: Any) -> Any:
         import time
@@ -68,11 +68,11 @@ def endless(spark: SparkSession, input_: Input) -> DataFrame:
 
 
 def unpacked(_spark: SparkSession, _wanted: Input) -> DataFrame:
-    """What Spark says of a codec that it could not unpack, however much room there is later."""
+    """Spark's error for a codec that it could not unpack, however much space is free later."""
     raise RuntimeError("Could not initialize class org.xerial.snappy.Snappy")
 
 
-async def test_a_session_that_is_spoilt_is_given_up_and_its_run_goes_on(office: Office) -> None:
+async def test_a_broken_session_is_replaced_and_its_run_resumes(office: Office) -> None:
     run = await office.submit()
     with pytest.raises(SessionDied):
         async with office.worker(unpacked):
@@ -120,14 +120,14 @@ async def test_a_worker_that_lost_its_run_changes_nothing(office: Office) -> Non
 async def test_a_worker_that_may_have_lost_its_run_writes_into_no_class(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It hears nothing while its lease passes; what it finished is there for whoever comes next."""
+    """It is not renewed until its lease expires; the next attempt reuses what it finished."""
     hold, written = Control.hold_until, ClassStandIn()
     silent = [True]
 
-    def heard(control: Control, until: float) -> None:
+    def hold_or_expire(control: Control, until: float) -> None:
         hold(control, -inf if silent else until)
 
-    monkeypatch.setattr(Control, "hold_until", heard)
+    monkeypatch.setattr(Control, "hold_until", hold_or_expire)
     run = await office.submit({**JOB, "into": {"class": "cities", "id": ["value"]}})
     async with office.worker(people, written):
         await eventually(given_back(office, run))
@@ -146,8 +146,8 @@ def given_back(office: Office, run: str) -> Callable[[], Any]:
 
 
 def reading(office: Office, run: str) -> Callable[[], Any]:
-    async def begun() -> bool:
+    async def is_started() -> bool:
         stages = (await office.find(run)).progress.get("stages", [])
         return bool(stages) and stages[0]["state"] == "running"
 
-    return begun
+    return is_started

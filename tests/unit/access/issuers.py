@@ -41,7 +41,7 @@ class SetClock:
 
 @dataclass
 class Source:
-    """Where the book reads; None: it does not answer."""
+    """The source of the access cache; None: it does not answer."""
 
     snapshot_: AccessSnapshot | None = field(default_factory=AccessSnapshot)
 
@@ -63,15 +63,15 @@ def jwk(key: Any, **members: str) -> dict[str, Any]:
 class Issuer:
     """A token issuer with its keys in a file."""
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
+    def __init__(self, file: Path) -> None:
+        self.file = file
         self.clock = SetClock()
         self.publish(jwk(RSA, kid="rsa"), jwk(CURVE, kid="curve"))
-        self.keys = KeySet(str(place), self.clock)
+        self.keys = KeySet(str(file), self.clock)
         self.tokens = Tokens(self.keys, TokenRules(ISSUER, AUDIENCE, 30.0), self.clock)
 
     def publish(self, *keys: Mapping[str, Any]) -> None:
-        self.place.write_bytes(orjson.dumps({"keys": list(keys)}))
+        self.file.write_bytes(orjson.dumps({"keys": list(keys)}))
 
 
 def claims(**members: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Until when classes had owners: which schema change says so, and what follows for a change."""
+"""Until when classes had owners: by which schema change, and what follows for the feed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mediator.model.change import Change
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 OWNED: dict[str, Any] = {"owner_field": "author"}
-NOBODYS: dict[str, Any] = {"owner_field": None}
+UNOWNED: dict[str, Any] = {"owner_field": None}
 
 
 def times(known: dict[str, str]) -> dict[str, datetime]:
@@ -38,20 +38,20 @@ def after_changes(*schemas: dict[str, Any]) -> dict[str, datetime]:
     return times(known)
 
 
-@pytest.mark.parametrize("then", [{"notes": NOBODYS}, {}], ids=["taken", "dropped"])
+@pytest.mark.parametrize("then", [{"notes": UNOWNED}, {}], ids=["taken", "dropped"])
 def test_a_class_that_loses_its_owner_field_had_owners_until_now(then: dict[str, Any]) -> None:
     assert after_changes({"notes": OWNED}, then) == {"notes": NOW}
 
 
-def test_other_changes_say_nothing() -> None:
-    assert after_changes({"notes": NOBODYS}, {"notes": OWNED}, {"notes": OWNED, "more": {}}) == {}
+def test_unrelated_schema_changes_are_ignored() -> None:
+    assert after_changes({"notes": UNOWNED}, {"notes": OWNED}, {"notes": OWNED, "more": {}}) == {}
 
 
-def test_what_is_known_stays_until_owners_are_taken_away_again() -> None:
-    assert after_changes({"notes": OWNED}, {"notes": NOBODYS}, {}, {"notes": OWNED}) == {
+def test_the_time_stays_until_owners_are_removed_again() -> None:
+    assert after_changes({"notes": OWNED}, {"notes": UNOWNED}, {}, {"notes": OWNED}) == {
         "notes": NOW
     }
-    again = after_changes({"notes": OWNED}, {"notes": NOBODYS}, {"notes": OWNED}, {})
+    again = after_changes({"notes": OWNED}, {"notes": UNOWNED}, {"notes": OWNED}, {})
     assert again == {"notes": NOW + timedelta(seconds=2)}
 
 
@@ -72,7 +72,7 @@ def test_without_former_owners_nothing_is_known_of_any_class() -> None:
 
 
 class FormerlyOwned(Unrestricted):
-    """Is told that the objects of every class had owners until a moment."""
+    """An authorisation by which the objects of every class had owners until a moment."""
 
     def __init__(self, until: datetime) -> None:
         super().__init__()
@@ -91,13 +91,13 @@ def test_the_feed_of_a_class_opens_when_no_later_change_can_seem_older() -> None
     EVERYTHING.require_changes("db", "notes")
 
 
-def test_a_change_counts_as_later_only_if_no_clock_can_have_made_it_so() -> None:
+def test_a_change_counts_as_later_only_beyond_the_difference_of_clocks() -> None:
     for after, later in ((timedelta(0), False), (CLOCKS_DIFFER, False), (2 * CLOCKS_DIFFER, True)):
-        assert was_made_after(made(NOW + after), NOW) is later
+        assert was_made_after(change_at(NOW + after), NOW) is later
 
 
-def made(moment: datetime) -> bytes:
-    """Return a change whose values look as if they told another time."""
+def change_at(moment: datetime) -> bytes:
+    """Return a change whose values look like another time."""
     time_us = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     other = '"time":"1999-01-01T00:00:00.000000Z"}'
     values = {"time": "1999-01-01T00:00:00.000000Z", "text": other}

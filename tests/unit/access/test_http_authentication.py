@@ -1,4 +1,4 @@
-"""Credentials: keys, tokens and the attacks on them; limits; what browsers are kept from."""
+"""Credentials: keys, tokens and the attacks on them; limits; requests of other sites."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.unit.access.issuers import (
 )
 
 
-class House:
+class Access:
     """An authenticator of one tenant with one key."""
 
     def __init__(self, tokens: Tokens | None = None, **members: Any) -> None:
@@ -45,77 +45,77 @@ class House:
         return await self.authenticator.principal(field, **how)
 
 
-async def test_a_key_stands_for_its_principal_until_it_ends_or_is_revoked() -> None:
-    house = House(expires=NOW_S + 60)
-    await house.cache.refresh()
-    assert await house.who(f"Bearer {house.new.text}") == WHO
-    assert await house.who(f"bearer  {house.new.text} ") == WHO
-    assert await house.who(None) is None
-    house.clock.wall_s += 60
+async def test_a_key_authenticates_its_principal_until_it_expires_or_is_revoked() -> None:
+    access = Access(expires=NOW_S + 60)
+    await access.cache.refresh()
+    assert await access.who(f"Bearer {access.new.text}") == WHO
+    assert await access.who(f"bearer  {access.new.text} ") == WHO
+    assert await access.who(None) is None
+    access.clock.wall_s += 60
     with pytest.raises(Unauthenticated):
-        await house.who(f"Bearer {house.new.text}")
-    house.clock.wall_s -= 60
-    house.source.snapshot_ = AccessSnapshot(2)
-    await house.cache.refresh()
+        await access.who(f"Bearer {access.new.text}")
+    access.clock.wall_s -= 60
+    access.source.snapshot_ = AccessSnapshot(2)
+    await access.cache.refresh()
     with pytest.raises(Unauthenticated):
-        await house.who(f"Bearer {house.new.text}")
+        await access.who(f"Bearer {access.new.text}")
 
 
 @pytest.mark.parametrize(
     "field",
     ["", "Bearer", "Bearer ", "Bearer x", "Basic eDp5", "Digest x", "Bearer ptl_0_0", "{key}"],
 )
-async def test_what_is_no_key_is_never_taken_for_anonymous(field: str) -> None:
-    house = House()
-    await house.cache.refresh()
+async def test_a_malformed_key_is_never_taken_for_anonymous(field: str) -> None:
+    access = Access()
+    await access.cache.refresh()
     with pytest.raises(Unauthenticated) as refused:
-        await house.who(field.replace("{key}", house.new.text))
+        await access.who(field.replace("{key}", access.new.text))
     assert refused.value.presented
 
 
-async def test_one_wrong_letter_of_a_secret_opens_nothing() -> None:
-    house = House()
-    await house.cache.refresh()
-    text = house.new.text
+async def test_one_wrong_letter_of_a_secret_is_refused() -> None:
+    access = Access()
+    await access.cache.refresh()
+    text = access.new.text
     for at in (-1, -20, -43):
         other = "A" if text[at] != "A" else "B"
         wrong = text[:at] + other + text[len(text) + at + 1 :]
         with pytest.raises(Unauthenticated):
-            await house.who(f"Bearer {wrong}")
+            await access.who(f"Bearer {wrong}")
 
 
 async def test_a_key_may_be_the_password_of_basic_only_where_that_is_allowed() -> None:
-    house = House()
-    await house.cache.refresh()
-    field = "Basic " + base64.b64encode(f"me:{house.new.text}".encode()).decode()
-    assert await house.who(field, basic=True) == WHO
+    access = Access()
+    await access.cache.refresh()
+    field = "Basic " + base64.b64encode(f"me:{access.new.text}".encode()).decode()
+    assert await access.who(field, basic=True) == WHO
     with pytest.raises(Unauthenticated):
-        await house.who(field)
+        await access.who(field)
     for broken in ("Basic %%%", "Basic /w==", "Basic bm8="):
         with pytest.raises(Unauthenticated):
-            await house.who(broken, basic=True)
+            await access.who(broken, basic=True)
 
 
-async def test_nobody_is_let_in_by_a_catalogue_that_was_not_seen_for_long() -> None:
-    house = House()
-    await house.cache.refresh()
-    house.source.snapshot_ = None
-    house.clock.since_s += VALID_S
+async def test_an_outdated_snapshot_of_the_catalogue_admits_no_key() -> None:
+    access = Access()
+    await access.cache.refresh()
+    access.source.snapshot_ = None
+    access.clock.since_s += VALID_S
     with pytest.raises(Unavailable):
-        await house.cache.refresh()
-    assert await house.who(f"Bearer {house.new.text}") == WHO
-    house.clock.since_s += 1
+        await access.cache.refresh()
+    assert await access.who(f"Bearer {access.new.text}") == WHO
+    access.clock.since_s += 1
     with pytest.raises(Unavailable):
-        await house.who(f"Bearer {house.new.text}")
+        await access.who(f"Bearer {access.new.text}")
 
 
 async def test_a_token_of_a_tenant_that_is_not_known_is_refused(issuer: Issuer) -> None:
-    house = House(issuer.tokens)
-    await house.cache.refresh()
-    assert (await house.who(f"Bearer {token()}")) is not None
+    access = Access(issuer.tokens)
+    await access.cache.refresh()
+    assert (await access.who(f"Bearer {token()}")) is not None
     with pytest.raises(Unauthenticated):
-        await house.who(f"Bearer {token(portolan_tenant='globex')}")
-    operator = await house.who(f"Bearer {token(portolan_tenant='operator', scope='admin')}")
+        await access.who(f"Bearer {token(portolan_tenant='globex')}")
+    operator = await access.who(f"Bearer {token(portolan_tenant='operator', scope='admin')}")
     assert operator is not None
     assert operator.operates
 
@@ -155,9 +155,7 @@ def test_other_sites_change_nothing(method: str, headers: dict[str, str], let: b
         ("", 403),
     ],
 )
-async def test_a_name_that_was_made_to_point_here_is_not_this_machine(
-    host: str, status: int
-) -> None:
+async def test_a_rebound_host_name_is_not_this_machine(host: str, status: int) -> None:
     sent: list[Any] = []
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
@@ -191,7 +189,7 @@ async def test_a_name_that_was_made_to_point_here_is_not_this_machine(
         ("off", "portolan.example", False, None),
     ],
 )
-def test_strangers_are_kept_out_unless_only_this_machine_is_heard(
+def test_authentication_is_required_unless_only_this_machine_can_connect(
     authentication: Any, host: str, embedded: bool, required: bool | None
 ) -> None:
     settings = AccessSettings(authentication=authentication)
@@ -201,18 +199,18 @@ def test_strangers_are_kept_out_unless_only_this_machine_is_heard(
             with pytest.raises(MissingSetting, match="PORTOLAN_AUTHENTICATION=required"):
                 settings.required(http, mediator)
         else:
-            wanted = required and not (authentication is None and embedded and is_loopback(host))
-            assert settings.required(http, mediator) is wanted
+            open_ = authentication is None and embedded and is_loopback(host)
+            assert settings.required(http, mediator) is (required and not open_)
 
 
 @pytest.mark.parametrize(
-    "place",
+    "url",
     ["http://issuer.example/keys", "ftp://issuer.example/k", "https://me:hush@issuer.example/k"],
 )
-def test_keys_are_fetched_only_where_nobody_can_put_in_his_own(place: str) -> None:
-    told: dict[str, Any] = {"jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
+def test_keys_are_fetched_over_https_only(url: str) -> None:
+    claims: dict[str, Any] = {"jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
     with pytest.raises(ValidationError):
-        AccessSettings(jwt_keys=place, **told)
-    assert AccessSettings(jwt_keys="https://issuer.example/keys", **told)
+        AccessSettings(jwt_keys=url, **claims)
+    assert AccessSettings(jwt_keys="https://issuer.example/keys", **claims)
     with pytest.raises(ValidationError):
         AccessSettings(jwt_keys="https://issuer.example/keys")

@@ -1,4 +1,4 @@
-"""What is computed from an object is found again by that object only, not by one equal to it."""
+"""Results of a computation are cached by the identity of its arguments, not by equality."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def counting(calls: list[tuple[Any, ...]]) -> IdentityCache[tuple[Any, ...]]:
     return IdentityCache(compute, SIZE)
 
 
-def test_it_is_computed_once_for_the_same_objects() -> None:
+def test_a_result_is_computed_once_for_the_same_objects() -> None:
     calls: list[tuple[Any, ...]] = []
     cache, one, other = counting(calls), ["a"], ["b"]
     assert cache(one, other) is cache(one, other)
@@ -29,20 +29,20 @@ def test_it_is_computed_once_for_the_same_objects() -> None:
     assert cache(other, one) == (other, one)
 
 
-def test_equal_objects_are_told_apart() -> None:
+def test_equal_objects_are_different_keys() -> None:
     cache = counting([])
     assert [type(cache(value)[0]) for value in (1, True, 1.0)] == [int, bool, float]
 
 
-def test_it_keeps_its_arguments() -> None:
+def test_the_cache_keeps_references_to_its_arguments() -> None:
     calls: list[tuple[Any, ...]] = []
     cache = counting(calls)
-    # Each list would be at the place of the one before, if that were not kept.
+    # Each list would be at the address of the one before, if that were not kept.
     found = [cache([number])[0] for number in range(10 * SIZE)]
     assert found == [[number] for number in range(10 * SIZE)]
 
 
-def test_it_lets_go_of_the_arguments_that_it_forgets() -> None:
+def test_forgotten_arguments_are_released() -> None:
     cache: IdentityCache[None] = IdentityCache(lambda _: None, SIZE)
     alive: WeakSet[Argument] = WeakSet()
     for _ in range(10 * SIZE):

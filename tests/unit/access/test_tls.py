@@ -42,18 +42,18 @@ async def served(certificate: Certificate) -> AsyncIterator[int]:
             await task
 
 
-async def asked(port: int, context: ssl.SSLContext, host: str = "localhost") -> tuple[str, str]:
-    """Ask over a connection of its own; returns whose certificate answered, and what it said."""
+async def fetched(port: int, context: ssl.SSLContext, host: str = "localhost") -> tuple[str, str]:
+    """Send a request over a new connection; returns the certificate's subject, and the answer."""
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", port, ssl=context, server_hostname=host
     )
     shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-    said = (await reader.read()).decode()
+    response = (await reader.read()).decode()
     writer.close()
     await writer.wait_closed()
     name = x509.load_der_x509_certificate(shown).subject.rfc4514_string()
-    return name, said.rpartition("\r\n")[2]
+    return name, response.rpartition("\r\n")[2]
 
 
 def trusting(certificate: Certificate) -> ssl.SSLContext:
@@ -63,78 +63,76 @@ def trusting(certificate: Certificate) -> ssl.SSLContext:
 async def test_a_port_speaks_tls_and_follows_a_renewed_certificate(tmp_path: Path) -> None:
     certificate = write_certificate(tmp_path, "first")
     async with served(certificate) as port:
-        assert await asked(port, trusting(certificate)) == ("CN=first", "https")
+        assert await fetched(port, trusting(certificate)) == ("CN=first", "https")
         write_certificate(tmp_path, "second")
         os.utime(certificate.chain, ns=(1, 1))
         await certificate.reread()
-        assert await asked(port, trusting(certificate)) == ("CN=second", "https")
+        assert await fetched(port, trusting(certificate)) == ("CN=second", "https")
 
 
-async def test_renewed_files_that_do_not_fit_leave_the_old_ones_in_use(
+async def test_renewed_files_that_do_not_match_keep_the_former_pair_in_use(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     certificate = write_certificate(tmp_path, "first")
     trusted = trusting(certificate)
     async with served(certificate) as port:
-        assert await asked(port, trusted) == ("CN=first", "https")
+        assert await fetched(port, trusted) == ("CN=first", "https")
         key = certificate.key.read_bytes()
         write_certificate(tmp_path, "second")
         certificate.key.write_bytes(key)
         os.utime(certificate.chain, ns=(1, 1))
         await certificate.reread()
         assert "is not used" in caplog.text
-        assert await asked(port, trusted) == ("CN=first", "https")
+        assert await fetched(port, trusted) == ("CN=first", "https")
         certificate.key.unlink()
         await certificate.reread()
-        assert await asked(port, trusted) == ("CN=first", "https")
+        assert await fetched(port, trusted) == ("CN=first", "https")
 
 
 def renew_secret(directory: Path, name: str, stamp: str) -> None:
-    """Renew the files as the kubelet renews a mounted Secret: by turning one link."""
-    (made := directory / f"..{stamp}").mkdir()
-    files = write_certificate(made, name)
+    """Renew the files as the kubelet renews a mounted Secret: by replacing one link."""
+    (folder := directory / f"..{stamp}").mkdir()
+    files = write_certificate(folder, name)
     for file in (files.chain, files.key):
-        os.utime(file, ns=(7, 7))  # that their times tell nothing
+        os.utime(file, ns=(7, 7))  # so that their times are of no use
         if not (link := directory / file.name).is_symlink():
             link.symlink_to(Path("..data") / file.name)
     data = directory / "..data"
     before = data.resolve()
-    (turned := directory / "..data_tmp").symlink_to(made.name)
-    turned.replace(data)
+    (link := directory / "..data_tmp").symlink_to(folder.name)
+    link.replace(data)
     if before != data:
         shutil.rmtree(before)
 
 
-async def test_a_mounted_secret_is_followed_when_its_link_is_turned(tmp_path: Path) -> None:
+async def test_a_mounted_secret_is_followed_when_its_link_is_replaced(tmp_path: Path) -> None:
     renew_secret(tmp_path, "first", "2026_11_01")
     certificate = Certificate("data", tmp_path / "tls.crt", tmp_path / "tls.key")
     async with served(certificate) as port:
-        assert await asked(port, trusting(certificate)) == ("CN=first", "https")
-        for turn in range(3):
-            renew_secret(tmp_path, f"renewed {turn}", f"2026_12_0{turn}")
+        assert await fetched(port, trusting(certificate)) == ("CN=first", "https")
+        for number in range(3):
+            renew_secret(tmp_path, f"renewed {number}", f"2026_12_0{number}")
             await certificate.reread()
-            assert await asked(port, trusting(certificate)) == (f"CN=renewed {turn}", "https")
+            assert await fetched(port, trusting(certificate)) == (f"CN=renewed {number}", "https")
 
 
-async def test_who_names_no_host_is_shown_the_renewed_certificate(tmp_path: Path) -> None:
+async def test_a_client_without_server_name_gets_the_renewed_certificate(tmp_path: Path) -> None:
     certificate = write_certificate(tmp_path, "first")
-    anybody = ssl.create_default_context()
-    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
+    unverified = ssl.create_default_context()
+    unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
     async with served(certificate) as port:
         write_certificate(tmp_path, "second")
         os.utime(certificate.chain, ns=(1, 1))
         await certificate.reread()
-        assert await asked(port, anybody, host="") == ("CN=second", "https")
+        assert await fetched(port, unverified, host="") == ("CN=second", "https")
 
 
 @pytest.mark.parametrize("torn", ["certificate", "key", "both"])
-async def test_files_that_are_half_written_leave_the_old_ones_in_use(
-    tmp_path: Path, torn: str
-) -> None:
+async def test_half_written_files_keep_the_former_pair_in_use(tmp_path: Path, torn: str) -> None:
     certificate = write_certificate(tmp_path, "first")
     trusted = trusting(certificate)
     async with served(certificate) as port:
-        assert await asked(port, trusted) == ("CN=first", "https")
+        assert await fetched(port, trusted) == ("CN=first", "https")
         write_certificate(tmp_path, "second")
         whole = trusting(certificate)
         files = {"certificate": [certificate.chain], "key": [certificate.key]}
@@ -143,17 +141,17 @@ async def test_files_that_are_half_written_leave_the_old_ones_in_use(
         for file, text in written.items():
             file.write_bytes(text[: len(text) // 2])
         await certificate.reread()
-        assert await asked(port, trusted) == ("CN=first", "https")
+        assert await fetched(port, trusted) == ("CN=first", "https")
         for file, text in written.items():
             file.write_bytes(text)
         await certificate.reread()
-        assert await asked(port, whole) == ("CN=second", "https")
+        assert await fetched(port, whole) == ("CN=second", "https")
 
 
-async def test_files_that_are_turned_while_they_are_read_leave_a_pair_in_use(
+async def test_files_replaced_during_a_reload_keep_the_former_pair_in_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Turned between being tried and being used, they would leave a certificate without its key."""
+    """Replaced between check and use, they would leave a certificate without its key."""
     certificate = write_certificate(tmp_path, "first")
     trusted = trusting(certificate)
     load = Certificate.load
@@ -164,13 +162,13 @@ async def test_files_that_are_turned_while_they_are_read_leave_a_pair_in_use(
         return context
 
     async with served(certificate) as port:
-        assert await asked(port, trusted) == ("CN=first", "https")
+        assert await fetched(port, trusted) == ("CN=first", "https")
         write_certificate(tmp_path, "second")
         whole = trusting(certificate)
         monkeypatch.setattr(Certificate, "load", turned)
         os.utime(certificate.chain, ns=(1, 1))
         await certificate.reread()
-        assert await asked(port, whole) == ("CN=second", "https")
+        assert await fetched(port, whole) == ("CN=second", "https")
 
 
 async def test_versions_before_1_2_are_refused(tmp_path: Path) -> None:
@@ -179,10 +177,10 @@ async def test_versions_before_1_2_are_refused(tmp_path: Path) -> None:
     newest = trusting(certificate)
     newest.maximum_version = ssl.TLSVersion.TLSv1_2
     async with served(certificate) as port:
-        assert await asked(port, newest) == ("CN=first", "https")
+        assert await fetched(port, newest) == ("CN=first", "https")
 
 
-def test_files_that_are_of_no_use_are_refused_with_a_sentence(tmp_path: Path) -> None:
+def test_unusable_files_are_refused_with_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     good, other = write_certificate(tmp_path / "a", "a"), write_certificate(tmp_path / "b", "b")
@@ -226,16 +224,16 @@ def test_a_certificate_and_its_key_go_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("days", "found", "told"), [(60, True, "days from now"), (-1, False, "the certificate ended")]
+    ("days", "found", "detail"), [(60, True, "days from now"), (-1, False, "the certificate ended")]
 )
-def test_the_doctor_tells_how_long_a_certificate_lasts(
-    tmp_path: Path, days: float, found: bool, told: str, caplog: pytest.LogCaptureFixture
+def test_the_doctor_reports_how_long_a_certificate_is_valid(
+    tmp_path: Path, days: float, found: bool, detail: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     certificate = write_certificate(tmp_path, "first", days=days)
     settings = HttpSettings(tls_certificate=certificate.chain, tls_key=certificate.key)
     [finding] = examine_tls(settings)
     assert (finding.what, finding.found, finding.fatal) == ("TLS of the data port", found, False)
-    assert told in finding.detail
+    assert detail in finding.detail
     assert certificate.context is certificate.context
     assert ("ended" in caplog.text) is not found
 

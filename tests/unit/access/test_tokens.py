@@ -1,4 +1,4 @@
-"""Tokens: which are taken, for whom, and until when."""
+"""Tokens: which are accepted, for which principal, and until when."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ async def test_a_token_stands_for_its_subject_with_its_grants(issuer: Issuer) ->
 
 
 def _unsigned(header: dict[str, Any], signature: bytes = b"") -> str:
-    parts = [orjson.dumps(header), orjson.dumps(claims()), signature]
-    return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)
+    segments = [orjson.dumps(header), orjson.dumps(claims()), signature]
+    return ".".join(base64.urlsafe_b64encode(segment).rstrip(b"=").decode() for segment in segments)
 
 
 def _signed_with_the_public_key() -> str:
-    """The classic: the public key, which everybody has, taken for a shared secret."""
+    """The classic attack: the public key, which is known, taken for a shared secret."""
     secret = RSA.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     text = _unsigned({"alg": "HS256", "kid": "rsa"}).rpartition(".")[0]
     digest = hmac.digest(secret, text.encode(), "sha256")
@@ -85,14 +85,14 @@ def _signed_with_the_public_key() -> str:
         "." * 5000,
     ],
 )
-async def test_what_is_no_good_token_stands_for_nobody(issuer: Issuer, forged: str) -> None:
+async def test_an_invalid_token_has_no_principal(issuer: Issuer, forged: str) -> None:
     with pytest.raises(Unauthenticated) as refused:
         await issuer.tokens.principal(forged)
     assert refused.value.presented
     assert len(refused.value.detail) < 100
 
 
-async def test_keys_of_no_use_are_not_taken(issuer: Issuer) -> None:
+async def test_unusable_keys_are_ignored(issuer: Issuer) -> None:
     secret = base64.urlsafe_b64encode(b"s" * 32).decode()
     issuer.publish(
         {"kty": "oct", "k": secret, "kid": "shared"},
@@ -108,7 +108,7 @@ async def test_keys_of_no_use_are_not_taken(issuer: Issuer) -> None:
     assert await issuer.tokens.principal(token())
 
 
-async def test_a_key_that_is_taken_back_ends_tokens_that_were_good(issuer: Issuer) -> None:
+async def test_a_withdrawn_key_invalidates_its_tokens(issuer: Issuer) -> None:
     assert await issuer.tokens.principal(token())
     issuer.publish(jwk(CURVE, kid="curve"))
     issuer.clock.since_s += FLOOR_S + 1
@@ -117,7 +117,7 @@ async def test_a_key_that_is_taken_back_ends_tokens_that_were_good(issuer: Issue
         await issuer.tokens.principal(token())
 
 
-async def test_a_remembered_token_is_looked_at_again_when_its_time_is_over(
+async def test_a_cached_token_is_verified_again_when_it_expires(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def unknown(_: str | None) -> None: ...
@@ -132,7 +132,7 @@ async def test_a_remembered_token_is_looked_at_again_when_its_time_is_over(
         await issuer.tokens.principal(token())
 
 
-async def test_made_up_key_ids_do_not_cause_fetches(issuer: Issuer) -> None:
+async def test_unknown_key_ids_do_not_cause_fetches(issuer: Issuer) -> None:
     fetched = issuer.keys.generation
     for number in range(50):
         with pytest.raises(Unauthenticated):
@@ -145,7 +145,7 @@ async def test_made_up_key_ids_do_not_cause_fetches(issuer: Issuer) -> None:
 
 async def test_the_last_keys_stay_while_the_issuer_is_away(issuer: Issuer) -> None:
     assert await issuer.tokens.principal(token())
-    issuer.place.write_bytes(b"<html>")
+    issuer.file.write_bytes(b"<html>")
     issuer.clock.since_s += FLOOR_S
     await issuer.keys.refresh()
     assert await issuer.tokens.principal(token(sub="grace"))

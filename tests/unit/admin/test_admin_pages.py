@@ -1,4 +1,4 @@
-"""What the pages are made of: words, figures, files, and a page that somebody else brings."""
+"""The components of the pages: sentences, figures, files, and a page that another package adds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mediator.placement.decide import Decision, decide
 from mediator.placement.explain import explain, summarise
 from mediator.placement.figures import seconds
 from mediator.scaling.advisor import Advisor
-from mediator.scaling.energy import Energy, Stated
+from mediator.scaling.energy import Energy, StatedPowers
 from mediator.schema.annotations import Capability, Metric
 from mediator.schema.parse import parse_schema
 
@@ -102,23 +102,23 @@ async def test_names_are_escaped_in_every_template(tmp_path: Path, path: str) ->
     assert "&lt;script&gt;x" in answer.text
 
 
-async def test_a_template_that_was_not_given_what_it_names_is_an_error(tmp_path: Path) -> None:
+async def test_a_template_with_an_undefined_name_is_an_error(tmp_path: Path) -> None:
     page = module_of(tmp_path).PAGE
     (tmp_path / "epochs.html").write_text("{{ nothing }}")
     with pytest.raises(UndefinedError):
         await shown(Plane(), page, path="/epochs")
 
 
-async def test_the_overview_tells_of_energy_where_powers_are_stated() -> None:
+async def test_the_overview_shows_energy_where_powers_are_stated() -> None:
     assert "stated powers" not in (await shown(Plane(), path="/")).text
     stated = Plane()
-    stated.energy = Energy(service=Stated(20.0, 60.0))
-    told = (await shown(stated, path="/")).text
-    assert "20.0 to 60.0 W" in told
-    assert "nothing is measured with a meter" in told
+    stated.energy = Energy(service=StatedPowers(idle_w=20.0, peak_w=60.0))
+    text = (await shown(stated, path="/")).text
+    assert "20.0 to 60.0 W" in text
+    assert "nothing is measured with a meter" in text
 
 
-async def test_pages_say_what_to_do_first() -> None:
+async def test_empty_pages_say_what_to_do_first() -> None:
     class Empty(Plane):
         async def databases(self) -> list[dict[str, Any]]:
             return []
@@ -197,8 +197,8 @@ async def test_pages_explain_a_decision_by_its_sentence() -> None:
 
 
 def test_a_decision_in_words() -> None:
-    told = explained()
-    throughput, latency = schema_map.reasons(told)
+    explanation = explained()
+    throughput, latency = schema_map.reasons(explanation)
     assert throughput == (
         "Write throughput (goal 10,000/s; 75 % of the score):"
         " fast has 25,000/s, 2.5 times the goal; slow has 12,000/s, 1.2 times the goal."
@@ -207,32 +207,32 @@ def test_a_decision_in_words() -> None:
         "Write latency (by a utility of at most 1; 25 % of the score): fast has 1 ms, worth 1;"
         " slow has 200 ms, worth 0."
     )
-    assert schema_map.margin(told).startswith(
+    assert schema_map.margin(explanation).startswith(
         "fast scores 2.12 and slow, the runner-up, 0.9: 136 % ahead"
     )
 
 
-def test_what_would_flip_it_is_told_nearest_first() -> None:
-    told = schema_map.flips(explained())
-    assert told[0] == "the write throughput of slow rose to 28,333/s (it is 12,000/s)"
-    assert "the write throughput of fast fell to 8,667/s (it is 25,000/s)" in told
+def test_flips_are_listed_nearest_first() -> None:
+    flips = schema_map.flips(explained())
+    assert flips[0] == "the write throughput of slow rose to 28,333/s (it is 12,000/s)"
+    assert "the write throughput of fast fell to 8,667/s (it is 25,000/s)" in flips
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "text"),
     [(None, "-"), (0, "0 s"), (3.5e-5, "35 µs"), (0.0123, "12.3 ms"), (9, "9 s"), (600, "10 min")],
 )
-def test_durations(value: float | None, told: str) -> None:
-    assert seconds(value) == told
+def test_durations(value: float | None, text: str) -> None:
+    assert seconds(value) == text
 
 
-def test_long_values_are_cut_and_say_how_long_they_are() -> None:
-    told = site.FILTERS["cut"](["x" * 1_000])
-    assert len(told) < 200
-    assert told.endswith("… (1,004 characters)")
+def test_long_values_are_cut_and_show_their_length() -> None:
+    text = site.FILTERS["cut"](["x" * 1_000])
+    assert len(text) < 200
+    assert text.endswith("… (1,004 characters)")
 
 
-def test_series_tell_what_prometheus_is_told() -> None:
+def test_series_are_those_of_prometheus() -> None:
     registry = CollectorRegistry()
     ttls = Histogram(
         "portolan_cache_ttl_seconds", "", ["database", "class"], buckets=(1, 2), registry=registry
@@ -245,7 +245,7 @@ def test_series_tell_what_prometheus_is_told() -> None:
     assert series.purges(registry) == {"edge": {"sent": 3}}
 
 
-def test_what_is_frequent_is_not_kept_among_the_latest() -> None:
+def test_frequent_events_are_not_kept_among_the_latest() -> None:
     recent = RecentEvents()
     for epoch in range(60):
         recent.observe(PlacementDecided("news", epoch, {}, {}))

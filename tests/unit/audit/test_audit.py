@@ -1,4 +1,4 @@
-"""What an audit of the dependencies makes of what the service tells."""
+"""The audit of the dependencies, by the reports of a vulnerability service."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TODAY = date(2026, 7, 1)
 HOLE = {"id": "PYSEC-1", "aliases": ["GHSA-1"], "fix_versions": ["1.1"], "description": ""}
 
 
-def told(*packages: dict[str, Any]) -> dict[str, Any]:
+def report_of(*packages: dict[str, Any]) -> dict[str, Any]:
     return {"dependencies": list(packages), "fixes": []}
 
 
@@ -36,8 +36,8 @@ def review(until: date = date(2026, 8, 1), name: str = "GHSA-1") -> Reviewed:
     return Reviewed(name, "leaky", "it is never called", until)
 
 
-def test_what_is_known_and_sound_passes() -> None:
-    report = assess(told(package("sound"), unknown("other")), [], TODAY)
+def test_dependencies_without_vulnerabilities_pass() -> None:
+    report = assess(report_of(package("sound"), unknown("other")), [], TODAY)
     assert not report.wrong
     assert report.summary == (
         "Dependencies: no known vulnerability in 1 versions; the service does not know 1 others."
@@ -45,25 +45,25 @@ def test_what_is_known_and_sound_passes() -> None:
 
 
 def test_a_vulnerability_fails_unless_it_was_reviewed_under_any_of_its_names() -> None:
-    leaky = told(package("leaky", HOLE))
+    leaky = report_of(package("leaky", HOLE))
     assert assess(leaky, [], TODAY).wrong == ("leaky 1.0: PYSEC-1, fixed in 1.1",)
     for name in ("PYSEC-1", "GHSA-1"):
         assert not assess(leaky, [review(name=name)], TODAY).wrong
 
 
 def test_a_review_ends() -> None:
-    [line] = assess(told(package("leaky", HOLE)), [review(date(2026, 6, 30))], TODAY).wrong
+    [line] = assess(report_of(package("leaky", HOLE)), [review(date(2026, 6, 30))], TODAY).wrong
     assert "its review ended on 2026-06-30" in line
 
 
-def test_a_review_of_what_is_gone_fails_where_something_was_looked_up() -> None:
-    [line] = assess(told(package("leaky")), [review()], TODAY).wrong
+def test_a_review_of_a_fixed_vulnerability_fails_where_the_package_is_known() -> None:
+    [line] = assess(report_of(package("leaky")), [review()], TODAY).wrong
     assert "not found any more" in line
-    assert not assess(told(unknown("leaky")), [review()], TODAY).wrong
+    assert not assess(report_of(unknown("leaky")), [review()], TODAY).wrong
 
 
-def test_a_service_that_knows_nothing_is_told_in_a_line() -> None:
-    report = assess(told(unknown("a"), unknown("b")), [], TODAY)
+def test_a_service_that_knows_no_dependency_is_reported_in_one_line() -> None:
+    report = assess(report_of(unknown("a"), unknown("b")), [], TODAY)
     assert not report.wrong
     assert report.summary == "Dependencies were not audited: the service knew none of them."
 
@@ -80,7 +80,7 @@ def test_reviews_have_all_that_they_need() -> None:
             read_reviewed(broken)
 
 
-# --- The whole of it: pip-audit itself, asking a service that says what the test says.
+# --- The whole audit: pip-audit itself, with a service that answers what the test sets.
 
 LEAKY = b"leaky==1.0 --hash=sha256:" + b"0" * 64 + b"\n"
 KNOWN = {
@@ -100,8 +100,8 @@ KNOWN = {
 
 
 @contextmanager
-def saying(status: int, body: bytes) -> Iterator[str]:
-    """A service that knows vulnerabilities, and says this to everything."""
+def answering(status: int, body: bytes) -> Iterator[str]:
+    """A vulnerability service that gives this answer to every request."""
 
     class Answering(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -126,13 +126,13 @@ def saying(status: int, body: bytes) -> Iterator[str]:
 def audited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> int:
     (tmp_path / "requirements.lock").write_bytes(LEAKY)
     monkeypatch.setattr(vulnerabilities, "ROOT", tmp_path)
-    asked = (*vulnerabilities.TRIED, "-s", "osv", "--osv-url", url)
-    monkeypatch.setattr(vulnerabilities, "TRIED", asked)
+    command = (*vulnerabilities.TRIED, "-s", "osv", "--osv-url", url)
+    monkeypatch.setattr(vulnerabilities, "TRIED", command)
     return 0 if audit_locks() else 1
 
 
 @pytest.mark.parametrize(
-    ("told", "status", "said"),
+    ("answer", "status", "output"),
     [
         (KNOWN, 1, "leaky 1.0: PYSEC-1, fixed in 1.1"),
         ({}, 0, "Dependencies: no known vulnerability in 1 versions."),
@@ -142,38 +142,38 @@ def test_a_pin_that_is_known_to_be_vulnerable_fails(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    told: dict[str, Any],
+    answer: dict[str, Any],
     status: int,
-    said: str,
+    output: str,
 ) -> None:
-    with saying(200, orjson.dumps(told)) as url:
+    with answering(200, orjson.dumps(answer)) as url:
         assert audited(tmp_path, monkeypatch, url) == status
-    assert said in capsys.readouterr().out
+    assert output in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("status", "body"),
     [(200, b"<html>please log in</html>"), (200, b'{"vulns": 7}'), (503, b"")],
 )
-def test_a_service_that_answers_garbage_is_told_and_not_taken_for_a_clean_bill(
+def test_an_unreadable_answer_is_reported_and_does_not_count_as_no_vulnerability(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     status: int,
     body: bytes,
 ) -> None:
-    with saying(status, body) as url:
+    with answering(status, body) as url:
         assert audited(tmp_path, monkeypatch, url) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("Dependencies were not audited: ")
-    assert len(said.splitlines()) == 1
-    assert "no known vulnerability" not in said
+    output = capsys.readouterr().out
+    assert output.startswith("Dependencies were not audited: ")
+    assert len(output.splitlines()) == 1
+    assert "no known vulnerability" not in output
 
 
 @pytest.mark.parametrize(
     "printed", ["[]", "7", "{}", '{"dependencies": 7}', '{"dependencies": [{"name": "x"}]}', ""]
 )
-def test_a_report_of_another_form_is_told_too(
+def test_a_report_of_another_form_is_reported_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], printed: str
 ) -> None:
     monkeypatch.setattr(vulnerabilities, "TRIED", ("-c", f"print({printed!r})"))

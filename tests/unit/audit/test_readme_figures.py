@@ -41,34 +41,34 @@ def test_the_readme_has_the_figures_that_were_recorded() -> None:
 
 
 def test_every_result_is_a_row() -> None:
-    told = table([REPORT]).splitlines()
-    assert told[2] == "| hits | 4,513 updates/s | 2,000 | 2.26 | 1.5 | met |"
-    assert told[3] == "| top ten | 12.5 ms |  |  | 10 ms, **missed** | missed |"
+    lines = table([REPORT]).splitlines()
+    assert lines[2] == "| hits | 4,513 updates/s | 2,000 | 2.26 | 1.5 | met |"
+    assert lines[3] == "| top ten | 12.5 ms |  |  | 10 ms, **missed** | missed |"
 
 
-def test_what_missed_its_bar_stands_for_its_benchmark() -> None:
-    told = summary([REPORT]).splitlines()[2:]
-    assert told == ["| `ppm` | top ten | 12.5 ms |  |  | 10 ms, **missed** | 1 of 2 |"]
+def test_a_missed_target_is_shown_for_its_benchmark() -> None:
+    lines = summary([REPORT]).splitlines()[2:]
+    assert lines == ["| `ppm` | top ten | 12.5 ms |  |  | 10 ms, **missed** | 1 of 2 |"]
 
 
-def test_else_what_comes_nearest_to_its_bar_does() -> None:
+def test_otherwise_the_result_nearest_to_its_bar_does() -> None:
     far = {**HITS, "name": "far beyond", "ratio": 30.0}
-    told = summary([{**REPORT, "results": [far, HITS]}]).splitlines()[2:]
-    assert told == ["| `ppm` | hits | 4,513 updates/s | 2,000 | 2.26 | 1.5 | 2 of 2 |"]
+    lines = summary([{**REPORT, "results": [far, HITS]}]).splitlines()[2:]
+    assert lines == ["| `ppm` | hits | 4,513 updates/s | 2,000 | 2.26 | 1.5 | 2 of 2 |"]
 
 
 def test_without_bars_the_first_result_does() -> None:
-    told = summary([{**REPORT, "results": [{**HITS, "bar": None, "met": None}]}]).splitlines()[2:]
-    assert told == ["| `ppm` | hits | 4,513 updates/s | 2,000 | 2.26 |  | none is set |"]
+    lines = summary([{**REPORT, "results": [{**HITS, "bar": None, "met": None}]}]).splitlines()[2:]
+    assert lines == ["| `ppm` | hits | 4,513 updates/s | 2,000 | 2.26 |  | none is set |"]
 
 
-def test_figures_are_told_with_what_they_were_measured_on() -> None:
-    told = table([REPORT]).splitlines()[5]
-    assert told.startswith("- `portolan bench ppm`: 2 cores, x86_64, Python 3.11.2;")
-    assert told.endswith("redis 6.2.14; calibration 0.05 s.")
+def test_figures_have_the_machine_that_they_were_measured_on() -> None:
+    line = table([REPORT]).splitlines()[5]
+    assert line.startswith("- `portolan bench ppm`: 2 cores, x86_64, Python 3.11.2;")
+    assert line.endswith("redis 6.2.14; calibration 0.05 s.")
 
 
-def test_a_new_table_takes_the_place_of_the_old_one() -> None:
+def test_a_new_table_replaces_the_old_one() -> None:
     text = README.read_text()
     once = renewed(text, [REPORT])
     assert "12.5 ms" in once

@@ -1,4 +1,4 @@
-"""The site: what leads nowhere ends its build, and its pictures are legible, and shown."""
+"""The site: broken links end its build, and its pictures are legible, and shown."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def built(folder: Path, **pages: str) -> tuple[int, str]:
 
 
 def test_a_site_without_fault_is_built(tmp_path: Path) -> None:
-    # The anchor is spelled as forges spell it.
-    status, told = built(tmp_path, index="# A\n\n[b](#b--c)\n\n## B · c\n")
-    assert status == 0, told
+    # The anchor has the form that forges give it.
+    status, log = built(tmp_path, index="# A\n\n[b](#b--c)\n\n## B · c\n")
+    assert status == 0, log
     page = (tmp_path / "site" / "index.html").read_text()
     assert "<script" in page
     # A reader without a network, or with a secret, loads nothing from elsewhere.
@@ -56,16 +56,16 @@ def test_a_site_without_fault_is_built(tmp_path: Path) -> None:
         ("![x](missing.svg)", "missing.svg"),
     ],
 )
-def test_what_leads_nowhere_ends_the_build(tmp_path: Path, text: str, fault: str) -> None:
-    status, told = built(tmp_path, index=f"# A\n\n{text}\n")
+def test_a_broken_link_ends_the_build(tmp_path: Path, text: str, fault: str) -> None:
+    status, log = built(tmp_path, index=f"# A\n\n{text}\n")
     assert status != 0
-    assert fault in told
+    assert fault in log
 
 
 def test_a_page_that_is_not_in_the_menu_ends_the_build(tmp_path: Path) -> None:
-    status, told = built(tmp_path, index="# A\n", lonely="# B\n")
+    status, log = built(tmp_path, index="# A\n", lonely="# B\n")
     assert status != 0
-    assert "lonely.md" in told
+    assert "lonely.md" in log
 
 
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)
@@ -73,8 +73,8 @@ def test_every_picture_is_legible_and_is_shown(picture: Path) -> None:
     root = ET.parse(picture).getroot()
     assert root.tag == f"{SVG}svg"
     assert root.get("role") == "img"
-    for told in ("title", "desc"):
-        element = root.find(f"{SVG}{told}")
+    for name in ("title", "desc"):
+        element = root.find(f"{SVG}{name}")
         assert element is not None
         assert element.text
         assert (element.get("id") or "-") in (root.get("aria-labelledby") or "")

@@ -1,4 +1,4 @@
-"""What the benchmark of coherence measures with: its judge, its relay, its way of sending."""
+"""The instruments of the benchmark of coherence: its checker, its delay, its transport."""
 
 from __future__ import annotations
 
@@ -29,49 +29,49 @@ def time() -> Time:
     return Time()
 
 
-def read(judge: Staleness, count: int) -> None:
-    judge.judge("a", judge.due("a"), count)
+def read(staleness: Staleness, count: int) -> None:
+    staleness.judge("a", staleness.due("a"), count)
 
 
-def test_what_was_acknowledged_may_be_missed_for_delta_and_no_longer(time: Time) -> None:
-    judge = Staleness(1.0, time)
-    judge.known("a", 1)
+def test_a_read_may_miss_an_acknowledged_write_for_delta_only(time: Time) -> None:
+    staleness = Staleness(1.0, time)
+    staleness.known("a", 1)
     time.now += 1.0
-    read(judge, 0)
-    assert judge.violations == 0
+    read(staleness, 0)
+    assert staleness.violations == 0
     time.now += 0.001
-    read(judge, 1)
-    assert judge.violations == 0
-    read(judge, 0)
-    assert (judge.reads, judge.violations) == (3, 1)
+    read(staleness, 1)
+    assert staleness.violations == 0
+    read(staleness, 0)
+    assert (staleness.reads, staleness.violations) == (3, 1)
 
 
-def test_what_was_seen_counts_as_what_was_acknowledged(time: Time) -> None:
-    judge = Staleness(1.0, time)
-    read(judge, 5)
+def test_a_value_that_was_read_counts_as_known(time: Time) -> None:
+    staleness = Staleness(1.0, time)
+    read(staleness, 5)
     time.now += 2.0
-    read(judge, 4)
-    assert judge.violations == 1
+    read(staleness, 4)
+    assert staleness.violations == 1
 
 
-def test_a_read_is_judged_by_when_it_began(time: Time) -> None:
-    judge = Staleness(1.0, time)
-    due = judge.due("a")
-    judge.known("a", 1)
+def test_a_read_is_checked_by_when_it_began(time: Time) -> None:
+    staleness = Staleness(1.0, time)
+    due = staleness.due("a")
+    staleness.known("a", 1)
     time.now += 5.0
-    judge.judge("a", due, 0)
-    assert judge.violations == 0
-    read(judge, 0)
-    assert judge.violations == 1
+    staleness.judge("a", due, 0)
+    assert staleness.violations == 0
+    read(staleness, 0)
+    assert staleness.violations == 1
 
 
-def test_late_news_of_an_older_write_lowers_nothing(time: Time) -> None:
-    judge = Staleness(1.0, time)
-    judge.known("a", 7)
-    judge.known("a", 3)
+def test_a_late_acknowledgement_of_an_older_write_lowers_nothing(time: Time) -> None:
+    staleness = Staleness(1.0, time)
+    staleness.known("a", 7)
+    staleness.known("a", 3)
     time.now += 2.0
-    read(judge, 6)
-    assert judge.violations == 1
+    read(staleness, 6)
+    assert staleness.violations == 1
 
 
 @asynccontextmanager
@@ -88,22 +88,22 @@ async def echo() -> AsyncIterator[int]:
         yield int(server.sockets[0].getsockname()[1])
 
 
-async def test_the_relay_takes_its_time_and_changes_nothing() -> None:
+async def test_the_relay_delays_and_changes_nothing() -> None:
     async with echo() as port:
         with delayed(port, 0.1) as behind:
-            wire = Wire("127.0.0.1", behind)
-            await wire.send(render("GET", "/"))
-            begun = monotonic()
-            answers = await asyncio.gather(*(wire.send(render("GET", "/")) for _ in range(3)))
-            assert monotonic() - begun > 0.09
+            transport = Wire("127.0.0.1", behind)
+            await transport.send(render("GET", "/"))
+            started = monotonic()
+            answers = await asyncio.gather(*(transport.send(render("GET", "/")) for _ in range(3)))
+            assert monotonic() - started > 0.09
             assert [a.content for a in answers] == [b"{}"] * 3
-            await wire.aclose()
+            await transport.aclose()
 
 
-async def test_the_wire_sends_what_httpx_asks_for() -> None:
+async def test_the_transport_sends_the_requests_of_httpx() -> None:
     async with echo() as port:
-        wire = Wire("127.0.0.1", port)
-        async with httpx.AsyncClient(transport=wire) as client:
+        transport = Wire("127.0.0.1", port)
+        async with httpx.AsyncClient(transport=transport) as client:
             for _ in range(2):
                 answer = await client.get(f"http://127.0.0.1:{port}/path")
                 assert (answer.status_code, answer.headers["x-one"], answer.json()) == (
@@ -114,7 +114,7 @@ async def test_the_wire_sends_what_httpx_asks_for() -> None:
 
 
 class Counter:
-    """A door behind which a read may be late by some writes."""
+    """A counter whose reads may be late by some writes."""
 
     def __init__(self, late: int) -> None:
         self._late = late
@@ -130,8 +130,8 @@ class Counter:
 
 @pytest.mark.parametrize("late", [0, 1])
 async def test_loops_find_reads_that_are_late(late: int) -> None:
-    judge = Staleness(0.0)
-    tally = await drive([Counter(late)] * 4, A, ["a", "b", "c"], 500, judge, 1)
-    assert len(tally.latencies) == judge.reads == 500
+    staleness = Staleness(0.0)
+    tally = await drive([Counter(late)] * 4, A, ["a", "b", "c"], 500, staleness, 1)
+    assert len(tally.latencies) == staleness.reads == 500
     assert 350 < tally.writes < 650
-    assert bool(judge.violations) == bool(late)
+    assert bool(staleness.violations) == bool(late)

@@ -10,14 +10,14 @@ import pytest
 
 from app.commands.demo.failed import Failed
 from app.commands.demo.http1 import render
-from app.commands.demo.load import Lane, LoadProcess, Plan, Tally
+from app.commands.demo.load import LoadLane, LoadPlan, LoadProcess, LoadResult
 
 ANSWER = b"HTTP/1.1 %d Whatever\r\ncontent-length: 2\r\n\r\n{}"
 NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
 class Server:
-    """Answers requests by their target, and notes them."""
+    """Answers requests by their target, and records them."""
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []
@@ -50,38 +50,38 @@ async def serving() -> AsyncIterator[Server]:
         yield server
 
 
-async def driven(load: LoadProcess, server: Server, *lanes: Lane) -> list[Tally]:
-    return await load.drive(Plan("127.0.0.1", server.port, lanes, 0.2, warm_s=0.05))
+async def driven(load: LoadProcess, server: Server, *lanes: LoadLane) -> list[LoadResult]:
+    return await load.drive(LoadPlan("127.0.0.1", server.port, lanes, 0.2, warm_s=0.05))
 
 
 async def test_every_answer_is_counted_and_nothing_is_sent_that_is_not() -> None:
     requests = [render("PATCH", "/200", b"abc"), render("GET", "/204")]
     async with LoadProcess() as load, serving() as server:
         first, second = await driven(
-            load, server, Lane(requests, 3, operations=10), Lane([render("GET", "/201")])
+            load, server, LoadLane(requests, 3, operations=10), LoadLane([render("GET", "/201")])
         )
         assert server.at_once == 4
-        told = server.seen.count(b"/200") + server.seen.count(b"/204")
-        assert first.acknowledged == told * 10
+        answered = server.seen.count(b"/200") + server.seen.count(b"/204")
+        assert first.acknowledged == answered * 10
         assert second.acknowledged == server.seen.count(b"/201")
-        assert 0 < len(first.latencies) < told
+        assert 0 < len(first.latencies) < answered
         assert first.rate == pytest.approx(len(first.latencies) * 10 / 0.2)
         assert list(first.latencies) == sorted(first.latencies)
         assert 0 < first.percentile(0.5) <= first.percentile(0.99) <= first.latencies[-1]
 
 
-async def test_a_pace_is_kept() -> None:
+async def test_the_configured_rate_is_kept() -> None:
     async with LoadProcess() as load, serving() as server:
-        (tally,) = await driven(load, server, Lane([render("GET", "/200")], 1, every_s=0.05))
+        (tally,) = await driven(load, server, LoadLane([render("GET", "/200")], 1, every_s=0.05))
         assert tally.acknowledged == len(server.seen) <= 7
 
 
 async def test_refusals_and_lost_connections_fail() -> None:
     async with LoadProcess() as load, serving() as server:
         with pytest.raises(Failed, match="times 503"):
-            await driven(load, server, Lane([render("GET", "/200"), render("GET", "/503")]))
+            await driven(load, server, LoadLane([render("GET", "/200"), render("GET", "/503")]))
         with pytest.raises(ConnectionError):
-            await driven(load, server, Lane([render("GET", "/gone")]))
+            await driven(load, server, LoadLane([render("GET", "/gone")]))
 
 
 def test_a_request_is_rendered() -> None:

@@ -33,7 +33,7 @@ def placed(schema: dict[str, Any], given: dict[str, Any]) -> dict[str, str]:
     return {node: where["system"] for node, where in advice["placements"].items()}
 
 
-def test_each_part_goes_where_its_needs_are_met() -> None:
+def test_each_field_is_placed_where_its_requirements_are_met() -> None:
     where = placed(SCHEMA, systems())
     assert where["articles.hits"] == "a"
     assert where["articles.body"] == where["articles.title"] == where["people"] == "b"
@@ -54,14 +54,14 @@ def test_other_declarations_place_the_rest_elsewhere() -> None:
     assert (where["people"], where["articles"], where["comments"]) == ("c", "c", "b")
 
 
-def test_what_nobody_offers_is_left_out_and_said() -> None:
+def test_a_requirement_that_no_system_meets_is_dropped_and_reported() -> None:
     given = systems()
     del given["c"]
     with pytest.raises(Unplaceable):
         placed(SCHEMA, given)
     offered = {capability for each in given.values() for capability in each["capabilities"]}
     schema, dropped = affordable(SCHEMA, offered)
-    assert dropped == ["comments asks for data_volume_scalability, which no system here offers"]
+    assert dropped == ["comments requires data_volume_scalability, which no system here offers"]
     assert placed(schema, given)["comments"] in {"a", "b"}
     assert affordable(SCHEMA, {*offered, "data_volume_scalability"}) == (SCHEMA, [])
 
@@ -77,17 +77,19 @@ def test_the_whole_database_can_be_tied_to_one_system(capability: str, system: s
 
 def test_the_objects_fit_the_schema() -> None:
     schema = parse_schema("news", SCHEMA)
-    made = objects(50, seed=5)
-    assert made == objects(50, seed=5)
-    for class_name, members in made.items():
+    generated = objects(50, seed=5)
+    assert generated == objects(50, seed=5)
+    for class_name, members in generated.items():
         fields = schema.classes[class_name].fields
         for body in members.values():
             for name, value in body.items():
                 decoder(fields[name])(value)
-    assert {article["author"] for article in made["articles"].values()} <= made["people"].keys()
+    assert {article["author"] for article in generated["articles"].values()} <= generated[
+        "people"
+    ].keys()
 
 
-def test_requests_are_what_they_say() -> None:
+def test_requests_have_their_declared_form() -> None:
     single, batched = single_hits("news", 1), batched_hits("news", 1)
     assert single.requests[0].startswith(b"PATCH /v1/news/articles/a")
     head, _, body = batched.requests[0].partition(b"\r\n\r\n")

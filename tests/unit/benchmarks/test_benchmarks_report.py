@@ -1,4 +1,4 @@
-"""The frame of the benchmarks: what a result says, what a report holds, which there are."""
+"""The frame of the benchmarks: their results, their reports, and which there are."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_draws_follow_zipf_and_the_seed() -> None:
     assert counts["a"] / counts["d"] == pytest.approx(4, rel=0.1)
 
 
-async def test_sides_are_measured_in_turn_and_every_other_time_backwards() -> None:
+async def test_variants_are_measured_alternately_in_changing_order() -> None:
     order: list[str] = []
 
     async def side(name: str) -> int:
@@ -94,9 +94,9 @@ async def test_a_report_has_its_form(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     """A report has the form of docs/benchmarks.md, here of a benchmark that stands in."""
     (tmp_path / "stands_in.py").write_text(STAND_IN)
     monkeypatch.setattr(benchmarks, "__path__", [str(tmp_path)])
-    said: list[str] = []
-    report = await measure("stands-in", Options(seed=7, say=said.append))
-    assert said == ["working"]
+    printed: list[str] = []
+    report = await measure("stands-in", Options(seed=7, say=printed.append))
+    assert printed == ["working"]
     assert orjson.loads(orjson.dumps(report)).keys() == REPORT
     assert [result["met"] for result in report["results"]] == [True, None, False]
     assert report["seed"] == 7
@@ -109,7 +109,7 @@ async def test_a_report_has_its_form(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     ]
 
 
-async def test_a_name_that_is_none_is_refused() -> None:
+async def test_an_unknown_name_is_refused() -> None:
     assert "ppm" in available()
     assert "runner" not in available()
     with pytest.raises(UnknownBenchmark, match="ppm"):

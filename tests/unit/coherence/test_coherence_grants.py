@@ -1,4 +1,4 @@
-"""What is left of a grant: never a life beyond the end that the sketch was told of."""
+"""The rest of a grant: never a TTL beyond the expiry that the sketch has recorded."""
 
 from __future__ import annotations
 
@@ -10,70 +10,70 @@ from hypothesis import strategies as st
 
 from app.coherence.grants import GrantCache, GrantKey
 from mediator.routing.model import ClassRoute
-from sketch.protocol.port import Grant
+from sketch.protocol.port import CacheGrant
 
 ROUTE, OTHER = (cast(ClassRoute, object()) for _ in range(2))
-PLACE: GrantKey = ("news", "articles", "a1", ("main",))
+KEY: GrantKey = ("news", "articles", "a1", ("main",))
 SECOND = 1_000_000
 
 
 def granted(ttl_us: int = 60 * SECOND, **options: Any) -> GrantCache:
     grants = GrantCache(**options)
-    grants.put(PLACE, ROUTE, Grant(1_000 * SECOND, ttl_us, (7,), "fill"), 100.0)
+    grants.put(KEY, ROUTE, CacheGrant(1_000 * SECOND, ttl_us, (7,), "fill"), 100.0)
     return grants
 
 
-def test_what_is_left_ends_when_the_grant_does() -> None:
-    again = granted().reuse(PLACE, ROUTE, 60 * SECOND, 110.0)
-    assert again == Grant(1_010 * SECOND, 50 * SECOND)
+def test_a_reused_grant_ends_with_the_original() -> None:
+    again = granted().reuse(KEY, ROUTE, 60 * SECOND, 110.0)
+    assert again == CacheGrant(1_010 * SECOND, 50 * SECOND)
 
 
 @given(
     ttl_us=st.integers(0, 10**9),
-    life_us=st.integers(0, 10**9),
+    requested_us=st.integers(0, 10**9),
     passed_s=st.floats(0, 2_000, allow_nan=False),
 )
-def test_no_life_is_longer_than_was_granted_or_much_shorter_than_is_wanted(
-    ttl_us: int, life_us: int, passed_s: float
+def test_no_ttl_is_longer_than_was_granted_or_much_shorter_than_requested(
+    ttl_us: int, requested_us: int, passed_s: float
 ) -> None:
     now_s = 100.0 + passed_s
-    again = granted(ttl_us).reuse(PLACE, ROUTE, life_us, now_s)
+    again = granted(ttl_us).reuse(KEY, ROUTE, requested_us, now_s)
     if again is not None:
-        assert 0 < again.ttl_us <= life_us
-        assert again.ttl_us >= 0.75 * life_us
+        assert 0 < again.ttl_us <= requested_us
+        assert again.ttl_us >= 0.75 * requested_us
         assert again.now_us >= 1_000 * SECOND + (now_s - 100.0) * SECOND
         assert again.now_us + again.ttl_us <= 1_000 * SECOND + ttl_us
 
 
-def test_what_is_left_must_be_most_of_the_life_that_is_wanted() -> None:
+def test_a_grant_is_reused_only_if_most_of_the_requested_ttl_is_left() -> None:
     grants = granted()
-    assert grants.reuse(PLACE, ROUTE, 60 * SECOND, 114.9) is not None
-    assert grants.reuse(PLACE, ROUTE, 60 * SECOND, 115.1) is None
-    assert grants.reuse(PLACE, ROUTE, 10 * SECOND, 115.1) == Grant(1_015_100_000, 10 * SECOND)
-    assert grants.reuse(PLACE, ROUTE, 10 * SECOND, 160.0) is None
+    assert grants.reuse(KEY, ROUTE, 60 * SECOND, 114.9) is not None
+    assert grants.reuse(KEY, ROUTE, 60 * SECOND, 115.1) is None
+    assert grants.reuse(KEY, ROUTE, 10 * SECOND, 115.1) == CacheGrant(1_015_100_000, 10 * SECOND)
+    assert grants.reuse(KEY, ROUTE, 10 * SECOND, 160.0) is None
 
 
 @pytest.mark.parametrize(
-    "place", [("news", "articles", "a2", ("main",)), ("news", "articles", "a1", ("hits", "main"))]
+    "key", [("news", "articles", "a2", ("main",)), ("news", "articles", "a1", ("hits", "main"))]
 )
-def test_a_grant_is_for_what_it_was_asked_for(place: GrantKey) -> None:
-    assert granted().reuse(place, ROUTE, 60 * SECOND, 100.0) is None
+def test_a_grant_is_for_its_object_and_groups_only(key: GrantKey) -> None:
+    assert granted().reuse(key, ROUTE, 60 * SECOND, 100.0) is None
 
 
 def test_nothing_is_left_under_another_layout() -> None:
-    assert granted().reuse(PLACE, OTHER, 60 * SECOND, 100.0) is None
+    assert granted().reuse(KEY, OTHER, 60 * SECOND, 100.0) is None
 
 
-def test_what_was_refused_is_not_remembered_nor_what_was_granted_before() -> None:
+def test_a_refusal_is_not_remembered_and_removes_the_former_grant() -> None:
     grants = granted()
-    grants.put(PLACE, ROUTE, Grant(1_000 * SECOND), 101.0)
-    assert grants.reuse(PLACE, ROUTE, 60 * SECOND, 101.0) is None
+    grants.put(KEY, ROUTE, CacheGrant(1_000 * SECOND), 101.0)
+    assert grants.reuse(KEY, ROUTE, 60 * SECOND, 101.0) is None
 
 
 def test_the_oldest_grants_are_forgotten() -> None:
     grants = granted(most=2)
     for id_ in ("a2", "a3"):
-        grants.put(("news", "articles", id_, ()), ROUTE, Grant(0, 60 * SECOND), 100.0)
+        grants.put(("news", "articles", id_, ()), ROUTE, CacheGrant(0, 60 * SECOND), 100.0)
     left = [
         id_
         for id_, groups in (("a1", ("main",)), ("a2", ()), ("a3", ()))

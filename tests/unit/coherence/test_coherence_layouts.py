@@ -1,4 +1,4 @@
-"""Which changes of a class's layout begin its part of the sketch anew (docs/coherence.md)."""
+"""Which changes of a class's layout invalidate the class (docs/coherence.md)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ layouts = st.dictionaries(st.sampled_from("abcd"), st.sampled_from("uvw"))
 
 
 def layout(groups: Groups, visibility: str = "public", schema: str = "1") -> dict[str, Any]:
-    parts = sorted({"main", *groups.values()})
-    return {"groups": groups, "object_groups": parts, "visibility": visibility, "schema": schema}
+    names = sorted({"main", *groups.values()})
+    return {"groups": groups, "object_groups": names, "visibility": visibility, "schema": schema}
 
 
 def keys(groups: Groups, shown: str | None) -> set[str]:
@@ -25,7 +25,7 @@ def keys(groups: Groups, shown: str | None) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "anew"),
+    ("before", "after", "invalidates"),
     [
         (layout({"a": "main"}), layout({"a": "main"}, schema="2"), False),
         (layout({"a": "main"}), layout({"a": "main", "b": "main"}), False),
@@ -36,20 +36,20 @@ def keys(groups: Groups, shown: str | None) -> set[str]:
         (layout({"a": "main"}), layout({"a": "main"}, "private"), True),
     ],
 )
-def test_copies_are_doubted_only_where_they_could_be_missed(
-    before: dict[str, Any], after: dict[str, Any], anew: bool
+def test_a_class_is_invalidated_only_where_copies_could_be_missed(
+    before: dict[str, Any], after: dict[str, Any], invalidates: bool
 ) -> None:
-    assert adoption(before, after)[1] == anew
+    assert adoption(before, after)[1] == invalidates
 
 
 @given(st.lists(layouts, min_size=2, max_size=6))
-def test_a_write_marks_a_key_of_every_copy_that_shows_what_it_changed(all_: list[Groups]) -> None:
-    """Whatever came between: copies live on while layouts come and go."""
-    known, alive = layout(all_[0]), [all_[0]]
+def test_a_write_covers_a_key_of_every_copy_that_shows_what_it_changed(all_: list[Groups]) -> None:
+    """Whatever happened in between: copies stay while layouts come and go."""
+    known, copies = layout(all_[0]), [all_[0]]
     for groups in all_[1:]:
-        known, anew = adoption(known, layout(groups))
-        alive = [groups] if anew else [*alive, groups]
+        known, invalidates = adoption(known, layout(groups))
+        copies = [groups] if invalidates else [*copies, groups]
         for name, written in groups.items():
-            for under in alive:
+            for under in copies:
                 assert written in keys(under, None)
                 assert name not in under or written in keys(under, name)

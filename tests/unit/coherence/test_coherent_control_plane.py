@@ -1,4 +1,4 @@
-"""The control plane that keeps caches coherent: what it tells the sketch of a change of schemas."""
+"""The control plane that keeps caches coherent: its calls of the sketch when schemas change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sketch.protocol.port import Partition
 
 
 class World:
-    """A control plane, a sketch, a guard and a catalogue, which note their calls."""
+    """A control plane, a sketch, a guard and a catalogue, which record their calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, ...]] = []
@@ -80,7 +80,7 @@ def world() -> World:
     return World()
 
 
-async def test_classes_are_created_before_and_what_has_changed_is_invalidated_after(
+async def test_classes_are_created_before_and_invalidated_after_a_change(
     world: World,
 ) -> None:
     change = await world.control.set_schema(
@@ -98,14 +98,14 @@ async def test_classes_are_created_before_and_what_has_changed_is_invalidated_af
     ]
 
 
-async def test_a_class_is_created_once_whichever_replica_does_it(world: World) -> None:
+async def test_a_class_is_created_by_one_replica_only(world: World) -> None:
     world.proposals["sketch:news/articles"] = "of another replica"
     for _ in range(2):
         await world.control.set_schema("news", {"classes": {"articles": {}}}, version=7)
     assert ("create", "articles") not in world.calls
 
 
-async def test_what_is_refused_or_only_tried_leaves_nothing(world: World) -> None:
+async def test_a_refused_change_or_a_dry_run_changes_nothing(world: World) -> None:
     await world.control.set_schema("news", {"classes": {"notes": {}}}, version=7, dry_run=True)
     await world.control.delete_schema("news", dry_run=True)
     world.refused = True
@@ -126,7 +126,7 @@ async def test_a_schema_is_set_while_the_sketch_is_away(world: World) -> None:
     await world.control.delete_schema("news")
 
 
-async def test_a_caller_of_its_own_is_called_before_the_change_too(world: World) -> None:
+async def test_the_hook_of_the_caller_runs_before_the_change_too(world: World) -> None:
     names: list[str] = []
 
     async def before(classes: Any) -> None:
@@ -136,5 +136,5 @@ async def test_a_caller_of_its_own_is_called_before_the_change_too(world: World)
     assert names == ["notes"]
 
 
-async def test_all_else_is_passed_through(world: World) -> None:
+async def test_other_calls_are_delegated(world: World) -> None:
     assert await world.control.systems() == [{"name": "redis"}]

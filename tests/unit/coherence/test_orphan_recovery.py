@@ -1,4 +1,4 @@
-"""Orphaned writes: how many are resolved in a round, and what becomes of those that cannot be."""
+"""Orphaned writes: how many are resolved in a round, and what happens to the others."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ KEY = "articles/1#main"
 
 
 class World:
-    """A sketch with orphans, and the systems that tell what came of them."""
+    """A sketch with orphans, and the systems that resolve them."""
 
     def __init__(self, orphans: int) -> None:
         self.left = {
             str(token): PendingWrite(PARTITION, str(token), (KEY,)) for token in range(orphans)
         }
-        self.asked = 0
+        self.rounds = 0
         self.unknown: set[str] = set()
         self.away = False
 
     async def orphans(self, _partitions: Sequence[Partition], limit: int) -> list[PendingWrite]:
-        self.asked += 1
+        self.rounds += 1
         if self.away:
             raise SketchUnavailable
         return list(self.left.values())[:limit]
@@ -53,18 +53,18 @@ class World:
         await recovery.run()
 
 
-async def test_all_that_a_replica_left_is_resolved_in_one_round() -> None:
+async def test_all_orphans_of_a_replica_are_resolved_in_one_round() -> None:
     world = World(3 * BATCH + 1)
     await world.recover()
     assert not world.left
-    assert world.asked == 4
+    assert world.rounds == 4
 
 
-async def test_what_cannot_be_resolved_waits_for_the_next_round() -> None:
+async def test_orphans_that_cannot_be_resolved_wait_for_the_next_round() -> None:
     world = World(2 * BATCH)
     world.unknown = {"7", "150"}
     await world.recover()
-    assert (len(world.left), world.asked) == (BATCH + 1, 1)
+    assert (len(world.left), world.rounds) == (BATCH + 1, 1)
     await world.recover()
     assert set(world.left) == {"7", "150", "199"}
     world.unknown = set()
@@ -72,7 +72,7 @@ async def test_what_cannot_be_resolved_waits_for_the_next_round() -> None:
     assert not world.left
 
 
-async def test_a_sketch_that_does_not_answer_is_told_of() -> None:
+async def test_a_sketch_that_does_not_answer_raises() -> None:
     world = World(1)
     world.away = True
     with pytest.raises(Unavailable):

@@ -15,13 +15,13 @@ PLANNED: Final[Any] = SimpleNamespace(resource=SimpleNamespace(database="news", 
 
 
 @pytest.mark.parametrize("id_", ["a", "ab", "abc", "~~~", ">?>?", "ÿþ", "日本"])
-def test_a_position_is_what_may_stand_in_an_address_and_comes_back(id_: str) -> None:
+def test_a_position_is_safe_in_an_address_and_survives_encoding(id_: str) -> None:
     position = position_of(PLANNED, Outcome(id_, None, {"main": 7, "hits": 2**62}))
     assert re.fullmatch("[A-Za-z0-9_-]+", position)
     assert seen_at(position, "news") == {("articles", id_): {"main": 7, "hits": 2**62}}
 
 
-def test_ids_here_need_every_letter_that_base64_has_beside_digits_and_letters() -> None:
+def test_positions_with_special_characters_of_base64_are_safe() -> None:
     ids = [f"{a}{b}{c}" for a in "~?>" for b in "~?>" for c in "~?>"]
-    told = "".join(position_of(PLANNED, Outcome(id_, None, {"main": 7})) for id_ in ids)
-    assert {"-", "_"} <= {*told}
+    positions = "".join(position_of(PLANNED, Outcome(id_, None, {"main": 7})) for id_ in ids)
+    assert {"-", "_"} <= {*positions}

@@ -1,4 +1,4 @@
-"""Sweeps over connections: who waits for too long is ended, and nobody else."""
+"""Sweeps over connections: those that wait for too long are ended, and no others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LIMITS = PortLimits(**SECONDS, connections=3, per_peer=2)
 
 
 class Waiting:
-    """A connection that waits for what a test says."""
+    """A connection that waits as the test sets."""
 
     def __init__(self, awaits: Awaited | None = None) -> None:
         self.awaits = awaits
@@ -25,7 +25,7 @@ class Waiting:
 
 
 @pytest.mark.parametrize("wait", ["head", "body", "response", "idle"])
-def test_what_makes_no_progress_is_ended_after_its_timeout(wait: Wait) -> None:
+def test_a_connection_without_progress_is_ended_after_its_timeout(wait: Wait) -> None:
     port, connection = Connections(LIMITS), Waiting((wait, 0))
     assert port.admit(connection, "a")
     for _ in range(SECONDS[wait]):
@@ -35,7 +35,7 @@ def test_what_makes_no_progress_is_ended_after_its_timeout(wait: Wait) -> None:
     assert connection.timed_out == [wait]
 
 
-def test_progress_and_pauses_of_ours_begin_anew() -> None:
+def test_progress_and_own_pauses_restart_the_timeout() -> None:
     port, slow, paused = Connections(LIMITS), Waiting(), Waiting()
     assert port.admit(slow, "a")
     assert port.admit(paused, "b")
@@ -46,7 +46,7 @@ def test_progress_and_pauses_of_ours_begin_anew() -> None:
     assert slow.timed_out == paused.timed_out == []
 
 
-def test_another_wait_begins_anew() -> None:
+def test_another_wait_restarts_the_timeout() -> None:
     port, connection = Connections(LIMITS), Waiting(("head", 1))
     assert port.admit(connection, "a")
     for _ in range(SECONDS["head"]):
@@ -66,6 +66,6 @@ def test_connections_are_counted_until_they_leave() -> None:
     assert port.admit(third, "b")
     assert not port.admit(fourth, "c"), "there are three"
     port.leave(fourth)
-    assert not port.admit(fourth, "c"), "one that was never taken in gives no place back"
+    assert not port.admit(fourth, "c"), "one that was not admitted frees nothing"
     port.leave(first)
     assert port.admit(fourth, "a")

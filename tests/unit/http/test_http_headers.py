@@ -152,6 +152,6 @@ def test_origins_are_per_database() -> None:
     assert cors.headers("news", "https://b.example") == [(b"vary", b"Origin")]
     assert cors.headers("private", "https://a.example") == []
     of_all = cors.headers("open", None)
-    assert of_all == cors.headers("open", "https://b.example"), "one copy serves everybody"
+    assert of_all == cors.headers("open", "https://b.example"), "one copy serves all origins"
     assert (b"access-control-allow-origin", b"*") in of_all
     assert b"vary" not in dict(of_all)

@@ -24,7 +24,7 @@ ENDLESS = {
 }
 
 
-class Line(asyncio.Transport):
+class RecordingTransport(asyncio.Transport):
     """A connection that keeps what is written to it."""
 
     def __init__(self) -> None:
@@ -54,47 +54,47 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-async def fed(pieces: list[bytes]) -> Line:
+async def fed(pieces: list[bytes]) -> RecordingTransport:
     """Feed a connection until it is closed."""
     config = Config(app, log_config=None, lifespan="off", http=Http1Protocol)
     config.load()
-    protocol, line = Http1Protocol(config, ServerState(), {}), Line()
-    protocol.connection_made(line)
+    protocol, transport = Http1Protocol(config, ServerState(), {}), RecordingTransport()
+    protocol.connection_made(transport)
     for piece in pieces:
-        if not line.closed:
+        if not transport.closed:
             protocol.data_received(piece)
         await asyncio.sleep(0)
     for task in list(protocol.tasks):
         await task
-    closed = line.closed
+    closed = transport.closed
     protocol.connection_lost(None)  # it closes the connection as well
-    line.closed = closed
-    return line
+    transport.closed = closed
+    return transport
 
 
 @pytest.mark.parametrize(("begin", "more"), ENDLESS.values(), ids=ENDLESS)
 async def test_a_head_that_never_ends_is_refused(begin: bytes, more: bytes) -> None:
-    line = await fed([begin, *[more] * 300])
-    assert line.closed
-    assert line.written.count(b"HTTP/1.1 431 ") == 1
-    assert b'"/problems/head-too-large"' in line.written
+    transport = await fed([begin, *[more] * 300])
+    assert transport.closed
+    assert transport.written.count(b"HTTP/1.1 431 ") == 1
+    assert b'"/problems/head-too-large"' in transport.written
 
 
 @given(st.integers(500, 200_000), st.integers(1, 4))
 @settings(max_examples=30)
 def test_heads_within_the_limit_are_taken_in_any_pieces(piece: int, requests: int) -> None:
     whole = (LOOK + b"X: " + b"x" * (HEAD_LIMIT - 1000) + b"\r\n\r\n") * requests
-    line = asyncio.run(fed([whole[at : at + piece] for at in range(0, len(whole), piece)]))
-    assert not line.closed
-    assert line.written.count(b"HTTP/1.1 204 ") == requests
+    transport = asyncio.run(fed([whole[at : at + piece] for at in range(0, len(whole), piece)]))
+    assert not transport.closed
+    assert transport.written.count(b"HTTP/1.1 204 ") == requests
 
 
-async def test_a_body_is_no_head() -> None:
+async def test_the_limit_of_heads_does_not_hold_for_bodies() -> None:
     head = b"PUT /x HTTP/1.1\r\nHost: x\r\nContent-Length: 500000\r\n\r\n"
-    line = await fed([head, *[b"x" * 1000] * 500])
-    assert not line.closed
-    assert line.written.startswith(b"HTTP/1.1 204 ")
+    transport = await fed([head, *[b"x" * 1000] * 500])
+    assert not transport.closed
+    assert transport.written.startswith(b"HTTP/1.1 204 ")
 
 
-async def test_what_is_no_http_is_refused_as_that() -> None:
+async def test_other_protocols_than_http_are_refused() -> None:
     assert (await fed([b"nonsense\r\n\r\n"])).written.startswith(b"HTTP/1.1 400 ")

@@ -1,4 +1,4 @@
-"""The OpenAPI description of the data API says what the application does."""
+"""The OpenAPI description of the data API agrees with the application."""
 
 from __future__ import annotations
 

@@ -18,14 +18,14 @@ from mediator.changes.feed import PositionGone
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="/")))
-def test_what_is_quoted_once_is_decoded_once(text: str) -> None:
+def test_quoting_is_decoded_once(text: str) -> None:
     assert decode_segment(quote(text, safe="").encode(), "id") == text
 
 
 @pytest.mark.parametrize(
     "raw", [b"%", b"%4", b"%zz", b"a%2", b"%ff", b"%c3", b"\xff", b"a%2Fb", b"%2f"]
 )
-def test_what_cannot_be_decoded_is_refused(raw: bytes) -> None:
+def test_malformed_encoding_is_refused(raw: bytes) -> None:
     with pytest.raises(HttpError) as caught:
         decode_segment(raw, "id")
     assert caught.value.locations[0].pointer == "id"

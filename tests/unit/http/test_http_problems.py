@@ -54,11 +54,11 @@ def test_extra_members_never_replace_those_of_the_standard() -> None:
     assert (document["status"], document["type"]) == (400, "/problems/invalid")
 
 
-def test_unavailable_says_when_to_come_back() -> None:
+def test_unavailable_has_a_retry_after() -> None:
     assert problem_of(_make(errors.Unavailable)).headers == (("Retry-After", "2"),)
 
 
-def test_the_unforeseen_tells_nothing() -> None:
+def test_an_unexpected_error_reveals_nothing() -> None:
     problem = problem_of(RuntimeError("redis://user:secret@host"))
     assert problem.type is INTERNAL
     assert b"secret" not in problem.body("r")

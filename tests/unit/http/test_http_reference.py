@@ -38,7 +38,7 @@ async def http(request: pytest.FixtureRequest) -> AsyncIterator[httpx.AsyncClien
         yield client
 
 
-async def test_it_shows_every_operation_and_every_schema(http: httpx.AsyncClient) -> None:
+async def test_the_reference_shows_every_operation_and_schema(http: httpx.AsyncClient) -> None:
     document = (await http.get("/openapi.json")).json()
     page = unescape((await http.get("/docs")).text)
     for path, item in document["paths"].items():
@@ -52,23 +52,23 @@ async def test_it_shows_every_operation_and_every_schema(http: httpx.AsyncClient
     assert targets <= set(re.findall(r'id="([^"]*)"', page)), "links lead somewhere"
 
 
-async def test_nothing_comes_from_elsewhere(http: httpx.AsyncClient) -> None:
+async def test_the_page_loads_nothing_from_other_hosts(http: httpx.AsyncClient) -> None:
     answer = await http.get("/docs")
     assert answer.status_code == 200
     assert not re.search(r"<script|<link|<img|<iframe|\bsrc=|url\(|@import", answer.text)
     (style,) = re.findall(r"<style>(.*?)</style>", answer.text, re.DOTALL)
     digest = b64encode(sha256(style.encode()).digest()).decode()
     (policy,) = answer.headers.get_list("content-security-policy")
-    directives = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+    directives = dict(directive.strip().split(" ", 1) for directive in policy.split(";"))
     assert directives["default-src"] == "'none'"
     assert directives["style-src"] == f"'sha256-{digest}'"
     assert not {"script-src", "connect-src", "img-src"} & directives.keys()
 
 
-async def test_what_it_shows_is_text() -> None:
+async def test_texts_are_escaped() -> None:
     app = FastAPI(title=HOSTILE, summary=HOSTILE, docs_url=None)
     serve_reference(app)
-    app.get("/x", summary=HOSTILE, description=HOSTILE)(test_what_it_shows_is_text)
+    app.get("/x", summary=HOSTILE, description=HOSTILE)(test_texts_are_escaped)
     async with client_of(app) as client:
         page = (await client.get("/docs")).text
     assert "<script" not in page

@@ -1,4 +1,4 @@
-"""Whole answers on the wire: one write, and what uvicorn would have said."""
+"""Whole answers: one write to the transport, and byte for byte what uvicorn sends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from uvicorn.server import ServerState
 from app.http.message import DIRECT_EXTENSION, Request, read_body
 from app.http.problems import HttpError
 from app.http.uvicorn_protocol import Http1Protocol
-from tests.unit.http.test_http_heads import Line
+from tests.unit.http.test_http_heads import RecordingTransport
 
 ROOT = Path(__file__).parents[3]
 GET = b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -28,7 +28,7 @@ POST = b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n"
 FIELDS = [(b"etag", b'"1"'), (b"content-length", b"4")]
 
 
-class Pieces(Line):
+class Pieces(RecordingTransport):
     """A connection, and the pieces that were written to it."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Server:
         self.protocol = Http1Protocol(config, state, {})
         self.protocol.connection_made(self.line)
 
-    async def ask(self, request: bytes) -> list[bytes]:
+    async def send(self, request: bytes) -> list[bytes]:
         """Return the pieces in which a request is answered."""
         self.line.pieces.clear()
         self.protocol.data_received(request)
@@ -95,7 +95,7 @@ class Server:
 async def test_an_answer_reads_as_uvicorn_writes_it(request_: bytes, status: int) -> None:
     body = b"body" if status == 200 else b""
     ours, theirs = (Server(whole=whole, status=status, body=body) for whole in (True, False))
-    assert b"".join(await ours.ask(request_)) == b"".join(await theirs.ask(request_))
+    assert b"".join(await ours.send(request_)) == b"".join(await theirs.send(request_))
     assert set(ours.sent) == {True}
     assert ours.line.closed == theirs.line.closed
 
@@ -103,24 +103,24 @@ async def test_an_answer_reads_as_uvicorn_writes_it(request_: bytes, status: int
 async def test_an_answer_is_one_piece() -> None:
     server = Server(whole=True)
     for _ in range(2):
-        (piece,) = await server.ask(GET)
+        (piece,) = await server.send(GET)
         assert piece.startswith(b"HTTP/1.1 200 OK\r\ndate: now\r\n")
         assert piece.endswith(b"\r\n\r\nbody")
 
 
 async def test_a_large_body_is_not_copied() -> None:
     server = Server(whole=True, body=bytes(1 << 20))
-    assert [len(piece) for piece in await server.ask(GET)][1:] == [1 << 20]
+    assert [len(piece) for piece in await server.send(GET)][1:] == [1 << 20]
 
 
 @pytest.mark.parametrize("value", [b"1\r\nx: 2", b"1\n", b"\r1", b"1\0"])
 async def test_no_field_begins_another_one(value: bytes) -> None:
     server = Server(whole=True)
     server.fields = [(b"etag", value)]
-    assert b"etag" not in b"".join(await server.ask(GET))
+    assert b"etag" not in b"".join(await server.send(GET))
 
 
-async def test_nothing_is_sent_to_who_has_gone() -> None:
+async def test_nothing_is_sent_to_a_disconnected_client() -> None:
     server = Server(whole=True)
     server.protocol.data_received(GET)
     server.protocol.connection_lost(None)
@@ -138,7 +138,7 @@ async def test_nothing_is_sent_on_a_connection_that_is_being_closed() -> None:
     assert server.sent == [True]
 
 
-async def test_who_does_not_read_is_waited_for() -> None:
+async def test_a_client_that_does_not_read_is_waited_for() -> None:
     server = Server(whole=True)
     server.protocol.pause_writing()
     server.protocol.data_received(GET)
@@ -151,12 +151,12 @@ async def test_who_does_not_read_is_waited_for() -> None:
 
 
 class Taker(Server):
-    """A server whose application takes the body of a request, or waits for its messages."""
+    """A server whose application takes the body of a request, or receives it by messages."""
 
     def __init__(self) -> None:
         super().__init__(whole=True)
         self.taken: list[bytes | None] = []
-        self.brought: list[bytes] = []
+        self.received: list[bytes] = []
 
     def take(self) -> bytes | None:
         """Take the body of the latest request."""
@@ -169,17 +169,17 @@ class Taker(Server):
         if self.taken[-1] is None:
             message = await receive()
             while message.get("more_body"):
-                self.brought.append(message["body"])
+                self.received.append(message["body"])
                 message = await receive()
-            self.brought.append(message.get("body", b"gone"))
+            self.received.append(message.get("body", b"gone"))
         await super()._app(scope, receive, send)
 
 
 async def test_a_body_that_came_with_its_head_is_taken_at_once() -> None:
     server = Taker()
     for _ in range(2):
-        assert await server.ask(POST + b"body")
-    assert (server.taken, server.brought) == ([b"body"] * 2, [])
+        assert await server.send(POST + b"body")
+    assert (server.taken, server.received) == ([b"body"] * 2, [])
 
 
 async def test_a_body_can_be_taken_only_once() -> None:
@@ -190,7 +190,7 @@ async def test_a_body_can_be_taken_only_once() -> None:
 
 
 @pytest.mark.parametrize("end", [b"dy", None])
-async def test_a_body_that_is_not_all_there_is_brought_by_messages(end: bytes | None) -> None:
+async def test_a_body_that_is_not_all_there_is_received_by_messages(end: bytes | None) -> None:
     server = Taker()
     server.protocol.data_received(POST + b"bo")
     await asyncio.sleep(0)
@@ -200,34 +200,34 @@ async def test_a_body_that_is_not_all_there_is_brought_by_messages(end: bytes | 
         server.protocol.data_received(end)
     await asyncio.gather(*server.protocol.tasks)
     assert server.taken == [None]
-    assert b"".join(server.brought) == (b"bogone" if end is None else b"body")
+    assert b"".join(server.received) == (b"bogone" if end is None else b"body")
 
 
-async def test_a_body_that_is_asked_for_first_is_brought_by_messages() -> None:
+async def test_a_body_after_100_continue_is_received_by_messages() -> None:
     server = Taker()
     server.protocol.data_received(PUT)
     await asyncio.sleep(0)
     assert server.line.pieces == [b"HTTP/1.1 100 Continue\r\n\r\n"]
     server.protocol.data_received(b"body")
     await asyncio.gather(*server.protocol.tasks)
-    assert (server.taken, server.brought) == ([None], [b"body"])
+    assert (server.taken, server.received) == ([None], [b"body"])
 
 
-async def test_a_body_for_which_reading_stopped_is_brought_by_messages() -> None:
-    """They let it go on: the client may be sending what comes next already."""
+async def test_a_body_for_which_reading_stopped_is_received_by_messages() -> None:
+    """Messages resume reading: the client may be sending the next request already."""
     server, body = Taker(), bytes(1 << 17)
     server.protocol.data_received(POST.replace(b"4", b"%d" % len(body)) + body)
     assert server.protocol.flow.read_paused
     await asyncio.gather(*server.protocol.tasks)
-    assert (server.taken, server.brought) == ([None], [body])
+    assert (server.taken, server.received) == ([None], [body])
 
 
-async def test_no_body_is_taken_of_who_has_gone() -> None:
+async def test_no_body_is_taken_from_a_disconnected_client() -> None:
     server = Taker()
     server.protocol.data_received(POST + b"body")
     server.protocol.connection_lost(None)
     await asyncio.gather(*server.protocol.tasks)
-    assert (server.taken, server.brought) == ([None], [b"gone"])
+    assert (server.taken, server.received) == ([None], [b"gone"])
 
 
 async def test_nothing_comes_after_a_body_that_was_taken() -> None:
@@ -240,7 +240,7 @@ async def test_nothing_comes_after_a_body_that_was_taken() -> None:
     await asyncio.gather(*server.protocol.tasks)
 
 
-async def test_a_body_that_is_taken_has_its_limit_too() -> None:
+async def test_a_body_that_is_taken_directly_is_limited_too() -> None:
     async def never() -> Any:
         raise AssertionError
 
@@ -261,9 +261,9 @@ async def test_nothing_of_a_request_is_left_to_the_collector(whole: bool) -> Non
     server = Server(whole=whole)
     gc.disable()
     try:
-        await server.ask(GET)
+        await server.send(GET)
         first = ref(server.protocol.cycle)
-        await server.ask(GET)
+        await server.send(GET)
         assert first() is None
     finally:
         gc.enable()
@@ -287,7 +287,7 @@ UNDOCUMENTED = {
 
 async def test_the_pinned_uvicorn_has_every_name_that_is_used_of_it() -> None:
     server = Server(whole=False)
-    await server.ask(GET)
+    await server.send(GET)
     protocol: Any = server.protocol
     owners = {
         Http1Protocol: HttpToolsProtocol,

@@ -39,7 +39,7 @@ def test_a_mistake_in_an_operation_has_its_pointer(operation: Any, pointer: str)
     assert pointers(caught.value) == [pointer]
 
 
-def test_an_operation_within_a_transaction_has_the_pointer_of_its_place() -> None:
+def test_an_operation_within_a_transaction_has_the_pointer_of_its_location() -> None:
     with pytest.raises(Invalid) as caught:
         parse_transaction({"operations": [PUT, {**PUT, "op": "get"}, {**PUT, "class": 1}]})
     assert pointers(caught.value) == ["/operations/1/op", "/operations/2/class"]

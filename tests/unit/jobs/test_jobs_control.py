@@ -1,4 +1,4 @@
-"""A run under way: what it may do while it is not known whose it is."""
+"""A run under way: what it may do while the lease of its execution is uncertain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark_jobs.runner.control import Control
 from spark_jobs.runner.port import Forecast, RunCancelled
 
 
-def test_what_others_see_is_written_by_whoever_has_the_run() -> None:
+def test_only_the_holder_of_the_lease_publishes() -> None:
     control = Control()
     control.hold_until(-inf)
     control.check()  # what is kept under an attempt spoils nothing
@@ -24,7 +24,7 @@ def test_what_others_see_is_written_by_whoever_has_the_run() -> None:
     assert not control.cancelled
 
 
-def test_a_run_without_a_queue_is_always_ours() -> None:
+def test_a_run_without_a_queue_has_no_lease_to_lose() -> None:
     control = Control()
     control.begin_publishing()
     assert not control.lease_lost
@@ -33,7 +33,7 @@ def test_a_run_without_a_queue_is_always_ours() -> None:
         control.check()
 
 
-def test_a_run_that_was_let_go_stays_so_when_its_worker_is_heard_again() -> None:
+def test_a_lost_lease_stays_lost_when_the_worker_returns() -> None:
     control = Control()
     control.hold_until(-inf)
     with pytest.raises(RunCancelled):
@@ -44,8 +44,8 @@ def test_a_run_that_was_let_go_stays_so_when_its_worker_is_heard_again() -> None
         control.check()
 
 
-def test_what_is_left_counts_the_stages_that_were_forecast() -> None:
-    """Reading an input is over when the forecast is made, however long it took."""
+def test_the_remaining_time_counts_the_forecast_stages() -> None:
+    """Reading an input is over when the forecast starts, however long it took."""
     control = Control()
     control.plan(["read records", "count", "rank"])
     control.begin("read records")

@@ -1,4 +1,4 @@
-"""The examples that people begin with."""
+"""The examples of each kind of job."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def test_every_kind_has_an_example_that_it_understands(name: str) -> None:
     assert kind.inputs(kind.specification.parse(job["spec"]))
 
 
-def test_a_kind_that_is_not_there_has_none() -> None:
+def test_an_unknown_kind_has_no_example() -> None:
     with pytest.raises(SpecInvalid):
         example_of("example.nothing")

@@ -1,4 +1,4 @@
-"""What a person is told of a run that failed: a sentence, and nothing of the inside."""
+"""The reason that a failed run shows: a sentence, without internal details."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INSIDE = "postgresql://portolan:hush-hush@db.example/x\n  File worker.py, line 7
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "sentence"),
     [
         (InputUnfit("left has no column id."), "left has no column id."),
         (SpecInvalid("/model", "it is no model of these"), "/model: it is no model of these"),
@@ -26,14 +26,14 @@ INSIDE = "postgresql://portolan:hush-hush@db.example/x\n  File worker.py, line 7
         (RuntimeError(INSIDE), "It failed with RuntimeError"),
     ],
 )
-def test_a_failure_is_a_sentence(error: Exception, told: str) -> None:
+def test_a_failure_is_reported_as_a_sentence(error: Exception, sentence: str) -> None:
     reason = reason_of(error)
-    assert told in reason
+    assert sentence in reason
     assert "hush" not in reason
     assert "\n" not in reason
 
 
-def test_the_cause_is_looked_at_too() -> None:
+def test_the_cause_is_considered_too() -> None:
     error = RuntimeError("the stage failed")
     error.__cause__ = OSError(28, "No space left on device")
     assert "The disk is full" in reason_of(error)

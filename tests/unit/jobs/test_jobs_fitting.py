@@ -1,4 +1,4 @@
-"""Whether results fit classes, by their columns: as the codec of the class says of values."""
+"""Whether results fit classes, by their columns: as the codec of the class accepts values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mediator.schema.types import FieldType
 from mediator.schema.values import Codec
 from spark_jobs.runner.job import Into
 from spark_jobs.runner.port import ColumnType
-from spark_jobs.sinks.fitting import misfits
+from spark_jobs.sinks.classes import misfits
 
 VALUES: Final[dict[ColumnType, tuple[Any, ...]]] = {
     "string": ("1", "2024-01-02T03:04:05Z", "YQ=="),
@@ -42,7 +42,7 @@ def test_a_column_fits_a_field_that_can_hold_one_of_its_values(
     held = any(holds(Codec(schema), value) for value in VALUES[column])
     found = misfits(INTO, {"key": "string", "value": column}, schema)
     assert (found == []) is held
-    assert all(place.pointer == "/into/class" for place in found)
+    assert all(location.pointer == "/into/class" for location in found)
 
 
 def holds(codec: Codec, value: Any) -> bool:
@@ -53,14 +53,14 @@ def holds(codec: Codec, value: Any) -> bool:
     return True
 
 
-def test_every_mistake_has_its_place() -> None:
+def test_every_mistake_is_located() -> None:
     schema = class_of(
         given={"type": "integer", "required": True, "default": 1},
         kept={"type": "string"},
         needed={"type": "string", "required": True},
     )
     columns: dict[str, ColumnType] = {"kept": "boolean", "more": "string"}
-    assert [(place.pointer, place.detail) for place in misfits(INTO, columns, schema)] == [
+    assert [(location.pointer, location.detail) for location in misfits(INTO, columns, schema)] == [
         ("/into/id", "the result has no column key to make ids of; it has: kept, more"),
         ("/into/class", "things.kept is of type string, and the result has boolean there"),
         ("/into/class", "things has no field more, which the result has"),

@@ -18,10 +18,10 @@ from spark_jobs.runner.port import ColumnType
 from spark_jobs.runner.results import ResultFiles
 
 
-def write(directory: Path, *parts: int, group: int = 3) -> pa.Table:
+def write(directory: Path, *sizes: int, group: int = 3) -> pa.Table:
     """Write files of so many rows each, which count on."""
     tables, begin = [], 0
-    for number, rows in enumerate(parts):
+    for number, rows in enumerate(sizes):
         table = pa.table({"n": pa.array(range(begin, begin + rows), pa.int64())})
         pq.write_table(table, directory / f"part-{number:05d}.parquet", row_group_size=group)
         tables.append(table)
@@ -30,15 +30,15 @@ def write(directory: Path, *parts: int, group: int = 3) -> pa.Table:
 
 
 @given(
-    parts=st.lists(st.integers(0, 10), min_size=1, max_size=4),
+    sizes=st.lists(st.integers(0, 10), min_size=1, max_size=4),
     limit=st.integers(1, 12),
     group=st.integers(1, 4),
 )
 def test_pages_make_up_the_whole(
-    tmp_path_factory: pytest.TempPathFactory, parts: list[int], limit: int, group: int
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], limit: int, group: int
 ) -> None:
     directory = tmp_path_factory.mktemp("result")
-    write(directory, *parts, group=group)
+    write(directory, *sizes, group=group)
     files = ResultFiles(directory)
     seen: list[int] = []
     after: tuple[int, int] | None = (0, 0)
@@ -46,7 +46,7 @@ def test_pages_make_up_the_whole(
         rows, after = files.page(after, limit)
         assert len(rows) <= limit
         seen += [row["n"] for row in rows]
-    assert seen == list(range(sum(parts)))
+    assert seen == list(range(sum(sizes)))
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "json"])

@@ -1,4 +1,4 @@
-"""What a run keeps: stages count once a manifest names them; attempts cannot spoil each other."""
+"""The files of a run: stages count once a manifest names them; attempts are isolated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_jobs.runner.run_directory import FinishedStage, RunDirectory
 
 
 def write(directory: RunDirectory, text: str) -> str:
-    """Write what stands for a stage's Parquet; nothing counts yet."""
+    """Write a file in place of a stage's Parquet; nothing counts yet."""
     target = directory.new_path()
     target.mkdir()
     (target / "part-0").write_text(text)
@@ -30,7 +30,7 @@ def read(directory: RunDirectory, stage: str) -> str:
     return (directory.frame(stage) / "part-0").read_text()
 
 
-def test_it_is_closed_to_other_users(tmp_path: Path) -> None:
+def test_a_run_directory_is_closed_to_other_users(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         directory = RunDirectory(tmp_path / "jobs" / "run")
@@ -40,20 +40,20 @@ def test_it_is_closed_to_other_users(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
 
 
-def test_what_was_committed_is_there_for_the_next_attempt(tmp_path: Path) -> None:
+def test_committed_stages_are_available_to_the_next_attempt(tmp_path: Path) -> None:
     first = RunDirectory(tmp_path)
     keep(first, "one", "a")
-    first.commit("told", FinishedStage(None, reports={"r": {}}))
+    first.commit("report", FinishedStage(None, reports={"r": {}}))
     again = RunDirectory(tmp_path)
     assert again.attempt == first.attempt + 1
-    assert list(again.stages) == ["one", "told"]
+    assert list(again.stages) == ["one", "report"]
     assert again.stages["one"] == first.stages["one"]
     assert read(again, "one") == "a"
     with pytest.raises(LookupError, match="no frame"):
-        again.frame("told")
+        again.frame("report")
 
 
-def test_what_was_not_committed_is_swept(tmp_path: Path) -> None:
+def test_uncommitted_files_are_swept(tmp_path: Path) -> None:
     first = RunDirectory(tmp_path)
     keep(first, "one", "a")
     lost = write(first, "b")
@@ -62,7 +62,7 @@ def test_what_was_not_committed_is_swept(tmp_path: Path) -> None:
     assert read(again, "one") == "a"
 
 
-def test_one_that_lost_the_run_spoils_nothing(tmp_path: Path) -> None:
+def test_an_attempt_that_lost_the_run_changes_nothing(tmp_path: Path) -> None:
     slow = RunDirectory(tmp_path, 1)
     keep(slow, "one", "a")
     quick = RunDirectory(tmp_path, 2)
@@ -75,7 +75,7 @@ def test_one_that_lost_the_run_spoils_nothing(tmp_path: Path) -> None:
     assert read(after, "two") == "quick"
 
 
-def test_one_that_opens_late_neither_reads_nor_sweeps_what_is_newer(tmp_path: Path) -> None:
+def test_an_attempt_that_opens_late_neither_reads_nor_sweeps_what_is_newer(tmp_path: Path) -> None:
     keep(RunDirectory(tmp_path, 1), "one", "a")
     quick = RunDirectory(tmp_path, 2)
     keep(quick, "two", "quick")
@@ -89,7 +89,7 @@ def test_one_that_opens_late_neither_reads_nor_sweeps_what_is_newer(tmp_path: Pa
 def test_files_are_on_the_disk_before_a_manifest_names_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A crash of the machine cannot be had here: what is flushed before the name counts can."""
+    """A crash of the machine cannot be tested here, but what is flushed before the name counts."""
     directory = RunDirectory(tmp_path)
     fsync, replace = os.fsync, Path.replace
     flushed: set[int] = set()
@@ -101,8 +101,8 @@ def test_files_are_on_the_disk_before_a_manifest_names_them(
 
     def name(written: Path, target: Path) -> Path:
         stage = directory.path_of(kept)
-        wanted = {path.stat().st_ino for path in (written, stage, stage / "part-0")}
-        named.append(wanted - flushed)
+        needed = {path.stat().st_ino for path in (written, stage, stage / "part-0")}
+        named.append(needed - flushed)
         return replace(written, target)
 
     monkeypatch.setattr(os, "fsync", note)
@@ -137,7 +137,7 @@ def test_stages_are_taken_up_by_the_same_job_alone(tmp_path: Path) -> None:
     assert RunDirectory(tmp_path / "new").claim("other")
 
 
-def test_a_stage_whose_files_are_gone_is_done_again_with_all_behind_it(tmp_path: Path) -> None:
+def test_a_stage_with_missing_files_is_repeated_with_all_later_ones(tmp_path: Path) -> None:
     first = RunDirectory(tmp_path)
     for stage in ("one", "two", "three"):
         keep(first, stage, stage)
@@ -148,7 +148,7 @@ def test_a_stage_whose_files_are_gone_is_done_again_with_all_behind_it(tmp_path:
     assert not lost.exists()
 
 
-def test_an_attempt_that_begins_again_goes_on(tmp_path: Path) -> None:
+def test_a_restarted_attempt_continues(tmp_path: Path) -> None:
     keep(RunDirectory(tmp_path, 4), "one", "a")
     assert read(RunDirectory(tmp_path, 4), "one") == "a"
 

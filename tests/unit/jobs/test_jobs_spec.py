@@ -1,4 +1,4 @@
-"""Jobs as JSON: read strictly, with the place of every mistake, and without Spark."""
+"""Jobs as JSON: read strictly, with the location of every mistake, and without Spark."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ BY_CLASS = COUNT | {"spec": {"records": {"class": "people"}, "field": "city"}}
         (BY_CLASS, "/spec/records"),
     ],
 )
-def test_mistakes_have_their_place(document: Any, pointer: str) -> None:
+def test_mistakes_are_located(document: Any, pointer: str) -> None:
     with pytest.raises(SpecInvalid) as caught:
         parse_job(document)
     assert caught.value.pointer == pointer
 
 
-def test_nesting_has_an_end() -> None:
+def test_nesting_is_bounded() -> None:
     deep: Any = {}
     for _ in range(50):
         deep = {"and": [deep]}
@@ -65,7 +65,7 @@ def test_over_http_only_classes_of_the_database_are_read() -> None:
         assert caught.value.pointer == "/spec/records"
 
 
-def test_jobs_are_told_apart_by_what_determines_their_stages() -> None:
+def test_the_fingerprint_of_a_job_covers_what_determines_its_stages() -> None:
     known = parse_job(COUNT).fingerprint
     assert parse_job({**COUNT, "limits": {"rows": 1}}).fingerprint == known
     assert parse_job(dict(reversed(COUNT.items()))).fingerprint == known

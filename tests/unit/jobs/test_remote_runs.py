@@ -1,4 +1,4 @@
-"""Jobs submitted from afar: a lost answer makes no second run."""
+"""Jobs that are submitted over HTTP: a lost answer causes no second run."""
 
 from __future__ import annotations
 
@@ -56,7 +56,19 @@ def test_a_job_whose_answer_was_lost_is_sent_once_more_under_its_key(
     assert len({key and key[1] for key in keys} - {None}) == 1
 
 
-def test_a_service_that_never_answers_is_told() -> None:
+@pytest.mark.parametrize(("status", "attempts"), [(b"200 OK", 1), (b"502 Bad Gateway", 2)])
+@pytest.mark.parametrize("body", [b"<p>a page</p>", b"5", b"\xff"])
+def test_an_answer_of_a_proxy_is_reported(
+    listener: socket.socket, status: bytes, attempts: int, body: bytes
+) -> None:
+    answer = b"HTTP/1.1 %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
+    thread, _ = answering(listener, *[answer % (status, len(body), body)] * attempts)
+    with pytest.raises(ServiceRefused, match=r"no JSON|answered 502"):
+        submit(listener)
+    thread.join()
+
+
+def test_a_service_that_never_answers_is_reported() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as gone:
         port = gone.getsockname()[1]
     with (

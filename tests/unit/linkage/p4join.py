@@ -31,7 +31,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Two records of different owners that are as similar as was asked for."""
+    """Two records of different owners that are at least as similar as required."""
 
     left: str
     right: str
@@ -65,7 +65,7 @@ class _Prepared:
 def order_of(records: Iterable[Record]) -> Mapping[int, int]:
     """Return the rank of each position: rare ones first, ties by position; unused ones have none.
 
-    It must be made of the records of all owners, or the prefix filter loses pairs.
+    It must be computed from the records of all owners, or the prefix filter loses pairs.
     """
     frequency: dict[int, int] = {}
     for record in records:

@@ -1,4 +1,4 @@
-"""Who looks for a GPU, and who is told that there is none."""
+"""The search for a GPU, and what is reported if there is none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spark_jobs.session import SparkOptions, SparkUnavailable, open_session
 
 
 class Cuda(SimpleNamespace):
-    """What is asked of `numba.cuda`."""
+    """The functions of `numba.cuda` that are used."""
 
     def __init__(self, *, available: bool, error: str | None = None, name: Any = b"T4") -> None:
         super().__init__(
@@ -35,8 +35,8 @@ def put(monkeypatch: pytest.MonkeyPatch, cuda: Any) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _forgotten() -> Iterator[None]:
-    """What one test has found is not there for the next."""
+def _cleared_cache() -> Iterator[None]:
+    """Forget what a test has found."""
     gpu.has_gpu.cache_clear()
     yield
     gpu.has_gpu.cache_clear()
@@ -49,29 +49,30 @@ def test_a_gpu_is_named(monkeypatch: pytest.MonkeyPatch, name: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cuda", "said"),
+    ("cuda", "message"),
     [
         (Cuda(available=False, error="no driver"), "no device.*install the driver"),
         (Cuda(available=False), r"no CUDA toolkit.*portolan\[spark,gpu\]"),
         (None, r"not installed.*portolan\[spark,gpu\]"),
     ],
 )
-def test_it_is_said_what_is_missing(monkeypatch: pytest.MonkeyPatch, cuda: Any, said: str) -> None:
+def test_the_error_names_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, cuda: Any, message: str
+) -> None:
     put(monkeypatch, cuda)
-    with pytest.raises(GpuUnavailable, match=said):
+    with pytest.raises(GpuUnavailable, match=message):
         look_for_gpu()
 
 
 class Session:
     """The settings of a session."""
 
-    def __init__(self, master: str, asked: str | None) -> None:
-        given = {"spark.master": master} | ({} if asked is None else {gpu.ON_GPU: asked})
-        self.conf = given
+    def __init__(self, master: str, use: str | None) -> None:
+        self.conf = {"spark.master": master} | ({} if use is None else {gpu.ON_GPU: use})
 
 
 @pytest.mark.parametrize(
-    ("master", "asked", "there", "uses"),
+    ("master", "use", "there", "uses"),
     [
         ("local[*,4]", "auto", True, True),
         ("local", "auto", True, True),
@@ -84,27 +85,27 @@ class Session:
     ],
 )
 def test_only_spark_of_this_machine_uses_its_gpu(
-    monkeypatch: pytest.MonkeyPatch, master: str, asked: str | None, *, there: bool, uses: bool
+    monkeypatch: pytest.MonkeyPatch, master: str, use: str | None, *, there: bool, uses: bool
 ) -> None:
     put(monkeypatch, Cuda(available=there, error=None if there else "no driver"))
-    spark: Any = Session(master, asked)
+    spark: Any = Session(master, use)
     assert uses_gpu(spark) is uses
     assert is_here(master) is (master in {"local", "local[2]", "local[*,4]"})
 
 
 @pytest.mark.parametrize(
-    ("master", "said"),
+    ("master", "message"),
     [
         ("local[2]", "PORTOLAN_GPU is always, and no device.*install the driver.*PORTOLAN_GPU to"),
         ("spark://host:7077", "PORTOLAN_GPU is always.*Spark here only.*PORTOLAN_SPARK to local"),
     ],
 )
-def test_a_worker_that_must_have_a_gpu_does_not_start_without(
-    monkeypatch: pytest.MonkeyPatch, master: str, said: str
+def test_a_worker_that_requires_a_gpu_does_not_start_without_one(
+    monkeypatch: pytest.MonkeyPatch, master: str, message: str
 ) -> None:
     put(monkeypatch, Cuda(available=False, error="no driver"))
     monkeypatch.setattr(session, "look_for_spark", lambda _: "Spark")
-    with pytest.raises(SparkUnavailable, match=said):
+    with pytest.raises(SparkUnavailable, match=message):
         open_session(SparkOptions(master, gpu="always"))
 
 
@@ -115,7 +116,7 @@ def test_the_setting_reaches_the_session(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(
-    ("use", "there", "told"),
+    ("use", "there", "details"),
     [
         ("auto", True, ["T4"]),
         ("auto", False, ["slower without"]),
@@ -123,16 +124,16 @@ def test_the_setting_reaches_the_session(monkeypatch: pytest.MonkeyPatch) -> Non
         ("never", True, []),
     ],
 )
-def test_the_doctor_tells_of_a_gpu(
-    monkeypatch: pytest.MonkeyPatch, use: str, told: list[str], *, there: bool
+def test_the_doctor_reports_the_gpu(
+    monkeypatch: pytest.MonkeyPatch, use: str, details: list[str], *, there: bool
 ) -> None:
     put(monkeypatch, Cuda(available=there, error=None if there else "no driver"))
     monkeypatch.setenv("PORTOLAN_GPU", use)
     findings = app.commands.doctor.installation.examine_gpu()
-    assert [finding.found for finding in findings] == [there] * len(told)
+    assert [finding.found for finding in findings] == [there] * len(details)
     assert not any(finding.fatal for finding in findings)
-    for finding, each in zip(findings, told, strict=True):
-        assert each in finding.detail + finding.remedy
+    for finding, detail in zip(findings, details, strict=True):
+        assert detail in finding.detail + finding.remedy
 
 
 @pytest.mark.parametrize("switched", [{"prefix": True}, {"position": True}, {}])

@@ -1,4 +1,4 @@
-"""One-to-one links: what going through all pairs at once would choose, batch by batch."""
+"""One-to-one links: batch by batch the same as from all pairs together."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.linkage.private.links import first_come
-from spark_jobs.linkage.private.stages import BYTES_PER_END
+from spark_jobs.linkage.private.stages import BYTES_PER_END, first_come
 
 Link = tuple[str, str, str, str, float]
 NAMES = ("left_party", "left", "right_party", "right", "similarity")
 
 
 def ends(link: Link) -> set[tuple[str, str, str]]:
-    """Whose partner of which owner a link uses up."""
+    """The record and the owner for which a link uses up the partner."""
     return {link[:3], (link[2], link[3], link[0])}
 
 
 def best_of_both(links: list[Link]) -> list[Link]:
-    """Take again and again what both ends like best, and what touches it away: no order needed."""
+    """Repeatedly take the links that both ends rank first, and drop those that touch them."""
     rank, left, chosen = {link: n for n, link in enumerate(links)}, set(links), set()
     while left:
         best = {end: min((x for x in left if end in ends(x)), key=rank.__getitem__)
@@ -65,12 +64,14 @@ def through(links: list[Link], sizes: list[int]) -> list[Link]:
 
 
 @given(graphs(), st.lists(st.integers(0, 7), max_size=8))
-def test_it_chooses_what_both_like_best(links: list[Link], sizes: list[int]) -> None:
+def test_assignment_chooses_links_that_both_ends_rank_first(
+    links: list[Link], sizes: list[int]
+) -> None:
     assert through(links, sizes) == best_of_both(links)
 
 
-def test_what_it_remembers_of_a_record_is_in_the_forecast() -> None:
-    """However many pairs: all that stays is an id for each record, and its place in a set."""
+def test_the_forecast_includes_its_memory_of_each_record() -> None:
+    """However many pairs: it keeps only an id for each record, and its slot in a set."""
     ids = {f"{Random(n).getrandbits(160):040x}" for n in range(10_000)}
     most = (sys.getsizeof(ids) + sum(sys.getsizeof(id_) for id_ in ids)) / len(ids)
     assert most <= BYTES_PER_END

@@ -50,7 +50,7 @@ def test_ppjoins_filter_keeps_a_pair_that_p4joins_drops() -> None:
     assert len(set(r3) & set(r4)) == 10
 
 
-def test_both_drop_the_other_pair() -> None:
+def test_both_filters_drop_the_other_pair() -> None:
     order = order_of(O1)
     bits = {record.id: reordered(record, order) for record in O1}
     r2, r3 = bits["r2"], bits["r3"]
@@ -59,7 +59,7 @@ def test_both_drop_the_other_pair() -> None:
 
 
 @given(st.lists(st.sets(st.integers(0, 15), min_size=1), min_size=2, max_size=8))
-def test_neither_drops_what_is_similar(drawn: list[set[int]]) -> None:
+def test_neither_drops_similar_pairs(drawn: list[set[int]]) -> None:
     records = [Record(str(n), n, tuple(sorted(bits))) for n, bits in enumerate(drawn)]
     order = order_of(records)
     for one, other in combinations([reordered(record, order) for record in records], 2):
@@ -84,7 +84,7 @@ def encoded() -> list[Record]:
 
 
 def test_o6_what_the_filters_leave_of_people(encoded: list[Record]) -> None:
-    """At this density nearly every pair shares a bit of its prefixes; positions tell them apart."""
+    """At this density nearly every pair shares a bit of its prefixes; positions separate them."""
     counters = Counters()
     matches = {(match.left, match.right) for match in join(encoded, T8, counters=counters)}
     assert counters.pairs == 60 * 240
@@ -111,5 +111,5 @@ def test_o7_pairs_of_blocks_before_any_is_skipped(people: int, pairs: int) -> No
         for number in range(records // 2_000)
     ]
     assert sum(len(task.rights) for task in tasks_between(spans, comparison)) == pairs
-    apart = [replace(span, low=100, high=110) if span.party else span for span in spans]
-    assert tasks_between(apart, comparison) == []
+    separate = [replace(span, low=100, high=110) if span.party else span for span in spans]
+    assert tasks_between(separate, comparison) == []

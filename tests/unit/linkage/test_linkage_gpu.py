@@ -18,7 +18,7 @@ from spark_jobs.gpu import GpuUnavailable, look_for_gpu
 from spark_jobs.linkage.private.blocks import BY_LENGTH, BlockComparison, BlockMatches, RecordBlock
 from spark_jobs.linkage.private.limits import ThresholdTables
 from spark_jobs.linkage.private.spec import Filters
-from spark_jobs.linkage.private.vectors import GROUP, Order, frequencies, unpacked
+from spark_jobs.linkage.private.vectors import GROUP, BitOrder, frequencies, unpacked
 from tests.unit.linkage.test_linkage_kernel import T8, Bits, brute, packed, side, similar
 
 SOME = [Fraction(1, 10), Fraction(2, 3), T8]
@@ -37,12 +37,12 @@ SIMULATED = "simulator" in gpu()
 from spark_jobs.linkage.private.gpu import device  # noqa: E402 - only where there is one
 
 
-class Sides:
+class BlockPair:
     """Two owners' blocks, and where their records were."""
 
     def __init__(self, left: Sequence[Bits], right: Sequence[Bits], bits: int) -> None:
         arrays = [unpacked(packed(side, bits)) for side in (left, right)]
-        self.order = Order(frequencies(np.concatenate(arrays)), len(left) + len(right))
+        self.order = BitOrder(frequencies(np.concatenate(arrays)), len(left) + len(right))
         (self.left, self.at), (self.right, self.other_at) = (
             RecordBlock.of(self.order.rewritten(each)) for each in arrays
         )
@@ -74,16 +74,16 @@ class Sides:
     st.data(), st.sampled_from([20, 300]), st.sampled_from([Fraction(1, 10), Fraction(2, 3), T8])
 )
 @settings(max_examples=6, phases=[Phase.generate])  # to find a smaller example takes minutes here
-def test_it_finds_what_brute_force_and_the_processor_find(
+def test_the_kernel_finds_the_pairs_of_brute_force_and_the_cpu(
     data: st.DataObject, bits: int, threshold: Fraction
 ) -> None:
     left, right = data.draw(side(bits)), data.draw(side(bits))
-    sides = Sides(left, right, bits)
+    blocks = BlockPair(left, right, bits)
     expected = {(i, j) for i, j, _ in brute(left, right, threshold)}
     for filters in (BY_LENGTH, UNLIMITED):
-        done = sides.check(sides.comparison(threshold, filters))
-        assert sides.found(done) == expected
-    sides.check(sides.comparison(threshold, top=2))
+        done = blocks.check(blocks.comparison(threshold, filters))
+        assert blocks.found(done) == expected
+    blocks.check(blocks.comparison(threshold, top=2))
 
 
 @pytest.mark.parametrize(
@@ -98,14 +98,14 @@ def test_it_finds_what_brute_force_and_the_processor_find(
 def test_blocks_that_fill_no_tile_and_several(
     left: int, right: int, bits: int, threshold: Fraction
 ) -> None:
-    sides = Sides(
+    blocks = BlockPair(
         similar(Random(bits), left, bits, 0.3, 4), similar(Random(bits), right, bits, 0.3, 4), bits
     )
-    assert sides.check(sides.comparison(threshold)).tally.matches
-    sides.check(sides.comparison(threshold, UNLIMITED, top=3))
+    assert blocks.check(blocks.comparison(threshold)).tally.matches
+    blocks.check(blocks.comparison(threshold, UNLIMITED, top=3))
 
 
-def test_what_is_just_alike_enough_is_found_and_what_is_not_is_not() -> None:
+def test_pairs_at_the_threshold_are_found_and_those_below_are_not() -> None:
     """Overlaps of 80 in 100 bits are a Tanimoto similarity of 0.8; of 79 in 101 they are not."""
     random, left, right = Random(5), [], []
     for _ in range(6):
@@ -113,38 +113,38 @@ def test_what_is_just_alike_enough_is_found_and_what_is_not_is_not() -> None:
             bits = random.sample(range(1000), 180 - common)
             left.append(frozenset(bits[:90]))
             right.append(frozenset(bits[90 - common :]))
-    sides = Sides(left, right, 1000)
-    done = sides.check(sides.comparison(T8))
-    assert sides.found(done) == {(n, n) for n in range(0, 12, 2)}
+    blocks = BlockPair(left, right, 1000)
+    done = blocks.check(blocks.comparison(T8))
+    assert blocks.found(done) == {(n, n) for n in range(0, 12, 2)}
 
 
 def test_equally_similar_ones_are_kept_by_rank() -> None:
     same = [frozenset({1, 2, 3, 4})] * 9
-    sides = Sides(same[:3], same, 64)
-    done = sides.check(sides.comparison(T8, top=2))
-    assert sides.found(done) == {(i, j) for i in range(3) for j in range(2)}
+    blocks = BlockPair(same[:3], same, 64)
+    done = blocks.check(blocks.comparison(T8, top=2))
+    assert blocks.found(done) == {(i, j) for i in range(3) for j in range(2)}
 
 
 def test_a_record_without_bits_matches_nothing() -> None:
     some = [frozenset({1, 2, 3}), frozenset({4})]
-    sides = Sides([frozenset(), *some], [frozenset(), frozenset(), *some], 64)
+    blocks = BlockPair([frozenset(), *some], [frozenset(), frozenset(), *some], 64)
     for filters in (BY_LENGTH, UNLIMITED):
-        comparison = sides.comparison(T8, filters)
-        done = device.OnGpu(comparison).compare(sides.left, sides.right)
-        assert sides.found(done) == {(1, 2), (2, 3)}
+        comparison = blocks.comparison(T8, filters)
+        done = device.OnGpu(comparison).compare(blocks.left, blocks.right)
+        assert blocks.found(done) == {(1, 2), (2, 3)}
 
 
 def test_blocks_that_lengths_keep_apart_have_nothing_in_common() -> None:
-    sides = Sides([frozenset({1})] * 3, [frozenset(range(40))] * 3, 64)
-    done = sides.check(sides.comparison(T8))
+    blocks = BlockPair([frozenset({1})] * 3, [frozenset(range(40))] * 3, 64)
+    done = blocks.check(blocks.comparison(T8))
     assert (done.tally.after_length, done.tally.matches) == (0, 0)
 
 
 def test_tiles_that_only_some_records_of_a_block_meet() -> None:
     """Records of each cardinality, of which one of n bits has all those of one of fewer."""
     ramp = [frozenset(range(n)) for n in range(1, 151)]
-    sides = Sides(ramp, ramp, 150)
-    done = sides.check(sides.comparison(T8))
+    blocks = BlockPair(ramp, ramp, 150)
+    done = blocks.check(blocks.comparison(T8))
     assert len(done.pairs) == sum(
         5 * min(x, y) >= 4 * max(x, y) for x in range(1, 151) for y in range(1, 151)
     )
@@ -153,13 +153,15 @@ def test_tiles_that_only_some_records_of_a_block_meet() -> None:
 def test_more_pairs_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel runs again with enough room, which it keeps."""
     monkeypatch.setattr(device, "ROOM", 7)
-    sides = Sides(similar(Random(1), 20, 300, 0.3, 1), similar(Random(2), 30, 300, 0.3, 1), 300)
-    comparison = sides.comparison(Fraction(1, 10))
+    blocks = BlockPair(
+        similar(Random(1), 20, 300, 0.3, 1), similar(Random(2), 30, 300, 0.3, 1), 300
+    )
+    comparison = blocks.comparison(Fraction(1, 10))
     used = device.OnGpu(comparison)
     for _ in range(2):
-        done = used.compare(sides.left, sides.right)
+        done = used.compare(blocks.left, blocks.right)
         assert len(done.pairs) == 600
-        assert done.pairs.tolist() == comparison.compare(sides.left, sides.right).pairs.tolist()
+        assert done.pairs.tolist() == comparison.compare(blocks.left, blocks.right).pairs.tolist()
         assert (used.found.shape[0], done.tally.on_gpu) == (602, 600)
 
 
@@ -167,20 +169,22 @@ def test_more_pairs_than_there_can_be_room_for(monkeypatch: pytest.MonkeyPatch) 
     """The processor finds them."""
     monkeypatch.setattr(device, "ROOM", 7)
     monkeypatch.setattr(device, "MOST", 500)
-    sides = Sides(similar(Random(1), 20, 300, 0.3, 1), similar(Random(2), 30, 300, 0.3, 1), 300)
-    done = sides.check(sides.comparison(Fraction(1, 10)))
+    blocks = BlockPair(
+        similar(Random(1), 20, 300, 0.3, 1), similar(Random(2), 30, 300, 0.3, 1), 300
+    )
+    done = blocks.check(blocks.comparison(Fraction(1, 10)))
     assert (done.tally.matches, done.tally.on_gpu) == (600, 0)
 
 
 def test_the_blocks_of_the_last_comparison_are_not_sent_again() -> None:
-    one, other = (Sides([frozenset({1, 2})], [frozenset({n})], 64) for n in (1, 2))
+    one, other = (BlockPair([frozenset({1, 2})], [frozenset({n})], 64) for n in (1, 2))
     used = device.OnGpu(one.comparison(Fraction(1, 10)))
     sent: list[device.BlockCopy] = []
     for left, right in (
         (one.left, one.right),
         (one.left, other.right),
         (other.left, other.right),
-        (one.left, other.right),  # the first one was let go
+        (one.left, other.right),  # the first one was released
     ):
         before = [id(copy) for copy in used.kept]
         used.compare(left, right)
@@ -190,13 +194,13 @@ def test_the_blocks_of_the_last_comparison_are_not_sent_again() -> None:
     assert [id(copy.block) for copy in sent] == [id(block) for block in expected]
 
 
-def test_the_words_that_tell_most_are_looked_at_first() -> None:
+def test_the_most_selective_words_are_compared_first() -> None:
     """What is found does not depend on it; how soon a pair is given up does."""
-    sides = Sides(similar(Random(1), 5, 600, 0.3, 3), similar(Random(2), 5, 600, 0.3, 3), 600)
-    used = device.OnGpu(comparison := sides.comparison(T8))
-    used.compare(sides.left, sides.right)
+    blocks = BlockPair(similar(Random(1), 5, 600, 0.3, 3), similar(Random(2), 5, 600, 0.3, 3), 600)
+    used = device.OnGpu(comparison := blocks.comparison(T8))
+    used.compare(blocks.left, blocks.right)
     assert comparison.by_selectivity.tolist() != sorted(comparison.by_selectivity.tolist())
-    for block, copy in zip((sides.left, sides.right), used.kept, strict=True):
+    for block, copy in zip((blocks.left, blocks.right), used.kept, strict=True):
         words = copy.words.copy_to_host().T
         assert words.tolist() == block.words[:, comparison.by_selectivity].tolist()
         left = [int(np.bitwise_count(row[GROUP:]).sum()) for row in words]
@@ -207,7 +211,7 @@ def test_the_words_that_tell_most_are_looked_at_first() -> None:
 @pytest.mark.parametrize("top", [None, 3])
 def test_blocks_of_full_size(top: int | None) -> None:
     left, right = (similar(Random(n), 8000, 1000, 0.3, 900) for n in (1, 2))
-    sides = Sides(left, right, 1000)
-    done = sides.check(sides.comparison(T8, top=top))
+    blocks = BlockPair(left, right, 1000)
+    done = blocks.check(blocks.comparison(T8, top=top))
     assert done.tally.on_gpu == 64_000_000
     assert done.tally.matches

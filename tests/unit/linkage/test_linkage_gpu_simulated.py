@@ -11,7 +11,7 @@ from pathlib import Path
 CHECKS = Path(__file__).with_name("test_linkage_gpu.py")
 
 
-def test_the_kernel_finds_in_the_simulator_what_that_for_processors_finds() -> None:
+def test_the_kernel_in_the_simulator_finds_the_pairs_of_the_processor() -> None:
     """In a process of its own: Numba looks at the environment when it is imported."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(CHECKS)]
     environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}

@@ -16,12 +16,18 @@ from spark_jobs.linkage.private.blocks import (
     BY_LENGTH,
     BlockComparison,
     BlockMatches,
+    PairCounts,
     RecordBlock,
-    Tally,
 )
 from spark_jobs.linkage.private.limits import ThresholdTables, prefix_length
 from spark_jobs.linkage.private.spec import Filters
-from spark_jobs.linkage.private.vectors import Numbers, Order, cardinalities, frequencies, unpacked
+from spark_jobs.linkage.private.vectors import (
+    BitOrder,
+    Numbers,
+    cardinalities,
+    frequencies,
+    unpacked,
+)
 from tests.unit.linkage.p4join import Counters, Record, join, order_of, reordered
 
 T8 = Fraction(4, 5)
@@ -45,9 +51,9 @@ def compared(
     threshold: Fraction,
     filters: Filters = BY_LENGTH,
     top: int | None = None,
-) -> tuple[set[tuple[int, int, Fraction]], Tally]:
+) -> tuple[set[tuple[int, int, Fraction]], PairCounts]:
     arrays = [unpacked(packed(side, bits)) for side in (left, right)]
-    order = Order(frequencies(np.concatenate(arrays)), len(left) + len(right))
+    order = BitOrder(frequencies(np.concatenate(arrays)), len(left) + len(right))
     limits = ThresholdTables.of(threshold, order.words * 64, length=filters.length)
     (one, at), (other, other_at) = (RecordBlock.of(order.rewritten(each)) for each in arrays)
     done = BlockComparison(limits, order.by_selectivity, filters, top).compare(one, other)
@@ -117,8 +123,8 @@ def similar(random: Random, count: int, bits: int, share: float, families: int) 
 def test_blocks_of_several_tiles_and_full_buffers(
     bits: int, share: float, families: int, threshold: Fraction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Few pairs and many, one group of words and all of them, and pairs handed over in parts."""
-    monkeypatch.setattr("spark_jobs.linkage.private.blocks._ROOM", 200)
+    """Few pairs and many, one group of words and all of them, and pairs in several batches."""
+    monkeypatch.setattr("spark_jobs.linkage.private.blocks.PAIRS_AT_ONCE", 200)
     random = Random(bits)
     left = similar(random, 90, bits, share, families)
     right = similar(Random(bits), 130, bits, share, families)
@@ -159,7 +165,7 @@ O1 = [
 
 def test_o1_the_order_and_the_rewritten_arrays() -> None:
     arrays = unpacked(packed(O1, 20))
-    order = Order(frequencies(arrays), 4)
+    order = BitOrder(frequencies(arrays), 4)
     assert order.positions[:16].tolist() == [1, 5, 16, 3, 4, 0, 8, 9, 12, 13, 15, 18, 19, 2, 6, 11]
     words = order.rewritten(arrays)
     assert [f"{int(word):064b}"[:20] for word in words[:, 0]] == [
@@ -177,7 +183,7 @@ def test_o1_the_order_and_the_rewritten_arrays() -> None:
 )
 def test_o1_what_the_filters_leave(one: int, other: int, left: tuple[int, int, int]) -> None:
     arrays = unpacked(packed(O1, 20))
-    order = Order(frequencies(arrays), 4)
+    order = BitOrder(frequencies(arrays), 4)
     words = order.rewritten(arrays)
     blocks = [RecordBlock.of(words[at : at + 1])[0] for at in (one, other)]
     tally = (
@@ -198,11 +204,11 @@ def test_o4_tables_are_exact() -> None:
 
 
 @given(st.lists(st.frozensets(st.integers(0, 39), min_size=1), min_size=1, max_size=9))
-def test_orders_are_those_of_the_reference(drawn: list[Bits]) -> None:
+def test_orders_equal_those_of_the_reference(drawn: list[Bits]) -> None:
     records = [Record(str(n), 0, tuple(sorted(bits))) for n, bits in enumerate(drawn)]
     reference = order_of(records)
     arrays = unpacked(packed(drawn, 40))
-    order = Order(frequencies(arrays), len(drawn))
+    order = BitOrder(frequencies(arrays), len(drawn))
     assert order.positions[: len(reference)].tolist() == list(reference)
     for word, record in zip(order.rewritten(arrays)[:, 0], records, strict=True):
         shown = f"{int(word):064b}"
@@ -211,7 +217,7 @@ def test_orders_are_those_of_the_reference(drawn: list[Bits]) -> None:
 
 @given(st.integers(1, 1000), st.fractions(Fraction(1, 100), 1, max_denominator=10**6))
 @settings(max_examples=20)
-def test_tables_say_what_the_formulas_say(size: int, threshold: Fraction) -> None:
+def test_tables_equal_the_formulas(size: int, threshold: Fraction) -> None:
     limits = ThresholdTables.of(threshold, 1000)
     assert limits.prefix[size] == prefix_length(size, threshold)
     assert Fraction(int(limits.low[size]), size) >= threshold

@@ -1,4 +1,4 @@
-"""Specifications of open linkage: read strictly, written back, refused with the place."""
+"""Specifications of open linkage: read strictly, written back, refused with the location."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from spark_jobs.linkage.open.kind import OpenLinkage
-from spark_jobs.linkage.open.spec import Clustering, Engine, Measure, OpenSpec, Plan, Take
+from spark_jobs.linkage.open.spec import (
+    Clustering,
+    LinkageEngine,
+    LinkagePlan,
+    Measure,
+    OpenSpec,
+    Take,
+)
 from spark_jobs.runner.specification import SpecInvalid
 
 GOOD: dict[str, Any] = {
@@ -24,7 +31,7 @@ GOOD: dict[str, Any] = {
 }
 
 
-def test_a_specification_says_what_it_says() -> None:
+def test_a_specification_is_parsed() -> None:
     spec = OpenSpec.parse(GOOD)
     assert [rule.name for rule in spec.blocking] == ["surname & year(born)"]
     assert spec.comparisons[0].level_names == (
@@ -35,9 +42,9 @@ def test_a_specification_says_what_it_says() -> None:
     assert spec.clustering is Clustering.AVERAGE
 
 
-def test_only_who_asks_for_another_engine_gets_it() -> None:
-    assert OpenSpec.parse(GOOD).engine is Engine.SPARK
-    assert OpenSpec.parse({**GOOD, "engine": "auto"}).engine is Engine.AUTO
+def test_another_engine_is_used_only_on_request() -> None:
+    assert OpenSpec.parse(GOOD).engine is LinkageEngine.SPARK
+    assert OpenSpec.parse({**GOOD, "engine": "auto"}).engine is LinkageEngine.AUTO
     order = [
         stage.name for stage in OpenLinkage().stages(OpenSpec.parse({**GOOD, "engine": "auto"}))
     ]
@@ -51,15 +58,15 @@ def test_two_tables_are_linked_and_not_searched_for_doubles() -> None:
     assert spec.clustering is Clustering.ONE_PER_SOURCE
 
 
-def test_what_is_written_is_read_as_it_was() -> None:
+def test_a_specification_survives_encoding() -> None:
     spec = OpenSpec.parse(GOOD)
-    plan = Plan(blocking=spec.blocking, comparisons=spec.comparisons)
-    assert Plan.parse(plan.model_dump(mode="json")) == plan
+    plan = LinkagePlan(blocking=spec.blocking, comparisons=spec.comparisons)
+    assert LinkagePlan.parse(plan.model_dump(mode="json")) == plan
 
 
-def test_its_json_schema_admits_short_forms() -> None:
+def test_the_json_schema_admits_short_forms() -> None:
     models = OpenSpec.model_json_schema()["$defs"]
-    assert models["Level"]["anyOf"][0] == {"const": "exact"}
+    assert models["AgreementLevel"]["anyOf"][0] == {"const": "exact"}
     assert models["KeyPart"]["anyOf"][0] == {"type": "string"}
 
 
@@ -126,7 +133,7 @@ def changed(*path: str | int, to: Any) -> dict[str, Any]:
         ({"inputs": GOOD["inputs"], "zero_config": True, "model": {}}, "/model"),
     ],
 )
-def test_what_is_wrong_is_named(document: dict[str, Any], pointer: str) -> None:
+def test_mistakes_are_located(document: dict[str, Any], pointer: str) -> None:
     with pytest.raises(SpecInvalid) as refused:
         OpenSpec.parse(document)
     assert refused.value.pointer == pointer

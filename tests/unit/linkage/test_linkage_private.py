@@ -69,7 +69,7 @@ def test_tokens_are_those_of_the_paper() -> None:
         ("É", "e"),
     ],
 )
-def test_what_differs_between_records_of_one_person_is_taken_away(value: str, form: str) -> None:
+def test_differences_between_records_of_one_person_are_normalised(value: str, form: str) -> None:
     assert normalised(value) == form
 
 
@@ -81,8 +81,8 @@ def test_positions_are_the_double_hashing_of_the_sheet() -> None:
 
 def test_a_subset_of_tokens_has_a_subset_of_bits() -> None:
     clk = Clk(ClkShape(bits=20, hashes=2), KEYS)
-    part, whole = clk.encode(["tom"]), clk.encode(["tom", "tomas"])
-    assert part & whole == part
+    subset, whole = clk.encode(["tom"]), clk.encode(["tom", "tomas"])
+    assert subset & whole == subset
     assert clk.encode(["tom", "anna"]) == clk.encode(["anna"]) | clk.encode(["tom"])
 
 
@@ -103,7 +103,7 @@ def test_hardened_arrays_are_folded_or_balanced() -> None:
         hardened_bits(7, (fold,))
 
 
-def test_keys_are_made_once_and_are_for_their_owner_alone(tmp_path: Path) -> None:
+def test_keys_are_created_once_and_readable_by_their_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     make_keys(path)
     keys = read_keys(path)
@@ -149,9 +149,9 @@ def test_a_file_of_people_is_encoded_in_its_order(
     rows = [{"id": f"p{n}", "name": f"Tom {n}", "born": str(1900 + n % 9)} for n in range(40)]
     source = people(tmp_path / f"people.{suffix}", rows)
     target = tmp_path / f"encoded.{suffix}"
-    told: list[int] = []
+    counts: list[int] = []
     encoding = Encoding(("name",), salt="born", workers=workers)
-    assert encode_file(source, target, encoding, KEYS, told.append) == sum(told) == 40
+    assert encode_file(source, target, encoding, KEYS, counts.append) == sum(counts) == 40
     text = target.read_text().splitlines()
     if suffix == "csv":
         assert text[0] == "id,clk"
@@ -166,7 +166,7 @@ def test_a_file_of_people_is_encoded_in_its_order(
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "problem"),
     [
         ([{"id": "1", "nom": "a"}], "record 1: there is no column name"),
         ([{"id": "1", "name": "a"}, {"id": "1", "name": "b"}], "record 2: its id has come"),
@@ -175,18 +175,18 @@ def test_a_file_of_people_is_encoded_in_its_order(
         ([], "no records"),
     ],
 )
-def test_bad_records_are_refused_and_nothing_is_left(
-    tmp_path: Path, rows: list[dict[str, str]], told: str
+def test_invalid_records_are_refused_and_leave_no_file(
+    tmp_path: Path, rows: list[dict[str, str]], problem: str
 ) -> None:
     source = people(tmp_path / "people.csv", rows)
     target = tmp_path / "encoded.csv"
-    with pytest.raises(BadRecords, match=told):
+    with pytest.raises(BadRecords, match=problem):
         encode_file(source, target, Encoding(("name",)), KEYS, lambda _: None)
     assert list(tmp_path.iterdir()) == [source]
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\n", b"[1]\n", b"{\n"])
-def test_a_file_that_is_not_what_its_name_says_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_of_another_format_than_its_name_is_refused(tmp_path: Path, content: bytes) -> None:
     source = tmp_path / "people.ndjson"
     source.write_bytes(content)
     with pytest.raises(BadRecords, match="record 1 cannot be read"):

@@ -1,4 +1,4 @@
-"""The one look at a feed: it ends with the last who follows, whatever the driver does."""
+"""The shared read of a feed: it ends with its last follower, whatever the driver does."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from mediator.changes.feed import Event
 from mediator.changes.subscriptions import Fanout
 
 
-class DeafFeed:
+class UncancellableFeed:
     """A feed whose driver loses a cancellation, as redis-py does now and then."""
 
     def __init__(self) -> None:
-        self.looks = 0
-        self.turn = asyncio.Event()
-        self.asked = asyncio.Event()
-        self.asker: asyncio.Task[Any] | None = None
+        self.reads = 0
+        self.released = asyncio.Event()
+        self.followed = asyncio.Event()
+        self.follower: asyncio.Task[Any] | None = None
 
     async def last(self, _database: str, _partition: int) -> str:
         return "0-0"
@@ -28,24 +28,24 @@ class DeafFeed:
     async def follow(
         self, _database: str, _after: Sequence[str], _limit: int, _wait_s: float
     ) -> list[Event]:
-        self.looks += 1
-        self.asker = asyncio.current_task()
-        self.asked.set()
+        self.reads += 1
+        self.follower = asyncio.current_task()
+        self.followed.set()
         try:
-            await self.turn.wait()
+            await self.released.wait()
         except asyncio.CancelledError:
-            await self.turn.wait()
+            await self.released.wait()
         await asyncio.sleep(0)
         return [Event(0, "1-0", "c", b"{}")]
 
 
-async def test_a_look_ends_even_if_its_cancellation_was_lost() -> None:
-    feed = DeafFeed()
+async def test_a_read_ends_even_if_its_cancellation_was_lost() -> None:
+    feed = UncancellableFeed()
     fanout = Fanout(cast(Any, feed), "news")
     buffer = await fanout.attach()
-    await feed.asked.wait()
+    await feed.followed.wait()
     fanout.detach(buffer)
-    feed.turn.set()
-    assert feed.asker is not None
-    await asyncio.wait_for(feed.asker, 10.0)
-    assert feed.looks == 1
+    feed.released.set()
+    assert feed.follower is not None
+    await asyncio.wait_for(feed.follower, 10.0)
+    assert feed.reads == 1

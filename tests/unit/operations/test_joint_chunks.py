@@ -49,7 +49,7 @@ def test_an_operation_larger_than_a_wave_goes_alone() -> None:
     assert lengths(put({}), larger, put({})) == [1, 1, 1]
 
 
-def test_revisions_count_for_more_than_what_they_say() -> None:
+def test_revisions_count_for_more_than_their_values() -> None:
     assert lengths(*[ReadModifyWrite(*HEAD)] * 17) == [16, 1]
 
 

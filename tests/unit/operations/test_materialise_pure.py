@@ -1,18 +1,27 @@
-"""The pure parts of materialised views: condensing, freshness, watermarks, comparing."""
+"""The pure functions of materialised views: compaction, freshness, watermarks, comparison."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mediator.base.errors import Unavailable
 from mediator.base.observation import Observation, ViolationDetected
 from mediator.changes.feed import PARTITIONS, partition_of
 from mediator.changes.ticks import TickTimes
-from mediator.materialisation.audit import AuditFinding, Discrepancy, compare
+from mediator.materialisation.audit import (
+    Audit,
+    AuditFinding,
+    AuditReport,
+    Discrepancy,
+    compare,
+)
 from mediator.materialisation.context import ViewContext
 from mediator.materialisation.copier import join_fragments
 from mediator.materialisation.materialisers import period_s
@@ -79,16 +88,16 @@ def test_an_object_is_copied_once_however_often_it_changed() -> None:
     assert work["articles"].deleted == {}
 
 
-def test_an_object_whose_anchor_is_deleted_is_dead() -> None:
+def test_an_object_whose_anchor_is_deleted_is_deleted() -> None:
     pages = [[change("a", "delete", 7), change("b", "delete", 8, "hits")]]
     work = compact_changes(pages, ROUTES)["articles"]
     assert work.deleted == {"a": 7}
     assert list(work.dirty) == ["b"]
 
 
-def test_an_object_that_was_created_again_is_dead_and_dirty() -> None:
-    deaths = [change("a", "delete", 3), change("a", "create", 4), change("a", "delete", 9)]
-    work = compact_changes([[*deaths, change("a", "create", 11)]], ROUTES)["articles"]
+def test_an_object_that_was_created_again_is_deleted_and_dirty() -> None:
+    deletions = [change("a", "delete", 3), change("a", "create", 4), change("a", "delete", 9)]
+    work = compact_changes([[*deletions, change("a", "create", 11)]], ROUTES)["articles"]
     assert work.deleted == {"a": 9}
     assert list(work.dirty) == ["a"]
 
@@ -117,7 +126,7 @@ def test_the_tighter_bound_counts() -> None:
 
 
 @pytest.mark.parametrize(("seen", "held"), [(4, True), (5, True), (6, False)])
-def test_a_copy_has_what_was_seen(seen: int, held: bool) -> None:
+def test_a_copy_has_reached_the_versions_that_were_seen(seen: int, held: bool) -> None:
     outcome = Outcome("a", {}, {"main": 5})
     preference = ReadPreference(at_least={("articles", "a"): {"main": seen, "hits": 99}})
     assert has_reached(outcome, preference, "articles") is held
@@ -126,7 +135,7 @@ def test_a_copy_has_what_was_seen(seen: int, held: bool) -> None:
 
 @dataclass
 class Time:
-    """A clock that is set by hand, and a count that goes on."""
+    """A clock that the test sets, and a count of ticks."""
 
     at: float = 100.0
     ticks: int = 1_000
@@ -138,7 +147,7 @@ class Time:
         return self.at
 
 
-def learnt(until: list[int | None]) -> tuple[Watermarks, Time]:
+def watermarks_of(until: list[int | None]) -> tuple[Watermarks, Time]:
     """Return what is known at 109 s; tick 10 was read at 101 s, and so on up to 90 at 109 s."""
     time = Time()
     watermarks = Watermarks(time)
@@ -150,7 +159,7 @@ def learnt(until: list[int | None]) -> tuple[Watermarks, Time]:
 
 
 def test_the_age_of_a_class_is_that_of_its_oldest_partition() -> None:
-    watermarks, time = learnt([81, 75, 85, 95])
+    watermarks, time = watermarks_of([81, 75, 85, 95])
     assert watermarks.measured_s(ARTICLES) == 2.0
     time.at += 3
     assert watermarks.measured_s(ARTICLES) == 5.0
@@ -159,23 +168,23 @@ def test_the_age_of_a_class_is_that_of_its_oldest_partition() -> None:
 def test_the_age_of_an_object_is_that_of_its_partition() -> None:
     until: list[int | None] = [81] * PARTITIONS
     until[partition_of("articles", "a")] = 50
-    watermarks, _ = learnt(until)
+    watermarks, _ = watermarks_of(until)
     assert watermarks.measured_s(ARTICLES, "a") == 5.0, "tick 50 itself was given before 105 s"
 
 
 def test_the_age_of_an_incomplete_copy_is_not_known() -> None:
-    watermarks, _ = learnt([80, None, 80, 80])
+    watermarks, _ = watermarks_of([80, None, 80, 80])
     assert watermarks.measured_s(ARTICLES) is None
     assert watermarks.measured_s(ROUTES["notes"]) is None
 
 
-def test_what_is_older_than_all_that_was_read_has_no_age() -> None:
-    watermarks, _ = learnt([10] * PARTITIONS)
+def test_a_tick_before_the_first_reading_has_no_age() -> None:
+    watermarks, _ = watermarks_of([10] * PARTITIONS)
     assert watermarks.measured_s(ARTICLES) is None
 
 
-def test_a_count_that_stands_still_makes_copies_older() -> None:
-    """Nobody relays, whatever the clock of the server that counts shows meanwhile."""
+def test_copies_age_while_the_watermark_does_not_advance() -> None:
+    """Nothing is relayed, whatever the clock of the server that counts shows meanwhile."""
     time = Time()
     watermarks, copy = Watermarks(time), ARTICLES.copy
     assert copy is not None
@@ -185,7 +194,7 @@ def test_a_count_that_stands_still_makes_copies_older() -> None:
     assert watermarks.measured_s(ARTICLES) == 61.0
 
 
-def test_of_a_count_that_was_removed_nothing_is_remembered() -> None:
+def test_a_watermark_that_restarts_is_discarded() -> None:
     watermarks, copy = Watermarks(Time()), ARTICLES.copy
     assert copy is not None
     for tick in (1_000, 1_010, 5):
@@ -231,6 +240,7 @@ def record(main: int = 10, hits: int = 10, creation_version: int = 10, title: An
         (None, record(), Discrepancy.LEFT_OVER),
         (record(), record(creation_version=11), Discrepancy.AHEAD),
         (record(), record(main=11), Discrepancy.AHEAD),
+        (record(), replace(record(hits=11), values={"title": "o", "hits": 1}), Discrepancy.AHEAD),
         (record(main=40), record(), Discrepancy.OVERDUE),
         (record(main=60), record(), None),
         (record(), record(title="other"), Discrepancy.DIFFERENT),
@@ -247,25 +257,61 @@ versions = st.integers(1, 100)
 
 
 @given(versions, versions, versions)
-def test_a_copy_that_is_its_original_is_never_wrong(main: int, hits: int, due_us: int) -> None:
+def test_a_copy_equal_to_its_original_is_correct(main: int, hits: int, due_us: int) -> None:
     one = record(main, hits)
     assert compare(ARTICLES, one, record(main, hits), due_us) is None
 
 
-def test_parts_of_another_incarnation_are_left_out() -> None:
+def test_fragments_of_another_creation_are_left_out() -> None:
     anchor = Record("a", 5, {"main": 6}, {"title": "t"})
     former = Record("a", 2, {"hits": 9}, {"hits": 3})
     assert join_fragments([anchor, former]) == anchor
     assert join_fragments([None, former]) is None
 
 
+class _CreatedAgain:
+    """Copies of an object that is absent when it is compared, and created again afterwards."""
+
+    def __init__(self) -> None:
+        self.forgotten: dict[str, int] = {}
+        self._looks = 0
+
+    async def id_pages(self, _: ClassRoute) -> AsyncIterator[list[str]]:
+        yield ["a"]
+
+    async def read(self, *_: object) -> list[Record | None]:
+        return [None]
+
+    async def read_copies(self, *_: object) -> list[Record | None]:
+        self._looks += 1
+        return [record(creation_version=10 if self._looks <= 2 else 99)]
+
+    async def copy(self, _: ClassRoute, ids: Sequence[str], *, force: bool = False) -> None:
+        assert not ids, force
+
+    async def forget(self, _: ClassRoute, deleted: Mapping[str, int]) -> None:
+        self.forgotten |= deleted
+
+
+async def test_a_repair_spares_the_copy_of_an_object_that_was_created_again() -> None:
+    copier = _CreatedAgain()
+    audit = Audit(cast("Any", copier), Time())
+    reports: list[AuditReport] = []
+    await audit.run(ARTICLES, 1.0, reports.append, repair=True)
+    assert copier.forgotten == {"a": 10}, "a copy with a later creation version stays"
+    assert reports[-1].repaired == 1
+
+
 class _Log:
-    """Keeps violations."""
+    """Records violations, unless it is down."""
 
     def __init__(self) -> None:
         self.reports: list[tuple[str, float]] = []
+        self.is_down = False
 
     async def record(self, phase: str, event: ViolationDetected) -> None:
+        if self.is_down:
+            raise Unavailable("The catalogue does not answer.", system="catalogue")
         self.reports.append((phase, event.measured))
 
 
@@ -274,10 +320,10 @@ class _Leases:
         return True
 
     async def release(self, name: str, token: str) -> None:
-        """Give it back."""
+        """Do nothing."""
 
 
-async def test_a_view_that_gets_late_is_told_of_before_its_bound_breaks() -> None:
+async def test_a_late_view_is_reported_before_its_bound_breaks() -> None:
     time = Time()
     watermarks = Watermarks(time)
     model = RoutingModel(1, {"news": database()})
@@ -292,6 +338,13 @@ async def test_a_view_that_gets_late_is_told_of_before_its_bound_breaks() -> Non
         await lateness.check()
     assert log.reports == [("began", 4.5), ("ended", 1.0)]
     [event] = seen
+    log.reports.clear()
+    for down, age in ((True, 4.5), (False, 4.5), (True, 1.0), (False, 1.0)):
+        log.is_down = down
+        _rebase(watermarks, model, time, age)
+        with suppress(Unavailable):
+            await lateness.check()
+    assert log.reports == [("began", 4.5), ("ended", 1.0)], "what failed is tried again"
     assert isinstance(event, ViolationDetected)
     assert (event.node, event.metric, event.system) == ("articles", "staleness", "postgres")
     assert event.score < event.below
@@ -302,8 +355,8 @@ def _rebase(watermarks: Watermarks, model: RoutingModel, time: Time, age_s: floa
     copy = _articles(model).copy
     assert copy is not None
     time.ticks += 2
-    marks = WatermarkSnapshot(time.ticks, {copy_key(copy): [time.ticks + 1] * PARTITIONS})
-    watermarks.update(marks, time.at - age_s)
+    snapshot = WatermarkSnapshot(time.ticks, {copy_key(copy): [time.ticks + 1] * PARTITIONS})
+    watermarks.update(snapshot, time.at - age_s)
 
 
 def _articles(model: RoutingModel) -> ClassRoute:

@@ -1,4 +1,4 @@
-"""Refresher of a materialiser: what they do, and in which order, whatever fails."""
+"""The refresher of a materialiser: its steps and their order, whatever fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mediator.changes.feed import Feed, LeaseLost, PositionGone
 from mediator.materialisation.builds import Builds
 from mediator.materialisation.copier import Copier
 from mediator.materialisation.refresh import PAGE, Refresher, Slot
-from mediator.materialisation.state import CopyState, CopyStep, PartitionState, ViewState, copy_key
+from mediator.materialisation.state import CopyState, CopyStep, ViewPartition, ViewState, copy_key
 from mediator.model.change import Change
 from mediator.operations.calls import StoreCalls
 from mediator.placement.decide import GroupPlacement, build_routes
@@ -41,6 +41,30 @@ def route() -> ClassRoute:
 
 
 NOTES = route()
+SPLIT = build_routes(
+    parse_schema(
+        "db",
+        DOCUMENT
+        | {
+            "classes": {
+                "notes": {
+                    "fields": {
+                        "text": {"type": "string"},
+                        "hits": {"type": "integer", "group": "hits"},
+                    }
+                }
+            }
+        },
+    ),
+    {
+        "notes": {
+            "main": GroupPlacement("mongo", ("text",)),
+            "hits": GroupPlacement("redis", ("hits",)),
+        }
+    },
+    {"notes": 1},
+    "postgres",
+).classes["notes"]
 assert NOTES.copy is not None
 COPY = copy_key(NOTES.copy)[1]
 
@@ -64,34 +88,35 @@ class WorldCopier(Copier):
 
 
 class World:
-    """A feed, the state of copies, and stores, that write down what is asked of them."""
+    """A feed, the state of copies, and stores, which record their calls."""
 
     def __init__(self, *changes: Change, state: CopyState | None = None) -> None:
-        self.asked: list[str] = []
+        self.calls: list[str] = []
         self.changes = list(changes)
-        self.state = PartitionState("life/0", {} if state is None else {COPY: state})
-        self.life = "life"
+        self.state = ViewPartition("first/0", {} if state is None else {COPY: state})
+        self.route = NOTES
+        self.current = "first"
         self.gone = False
         self.until = {"mongo": UNTIL}
-        self.sick: set[str] = set()
+        self.failing: set[str] = set()
         self.away = False
         self.copied: list[str] = []
-        self.dead: dict[str, int] = {}
+        self.deleted: dict[str, int] = {}
 
     # the feed
     async def relayed_until(self, database: str) -> Mapping[str, int]:
-        self.asked.append("until")
+        self.calls.append("until")
         return self.until
 
     async def generation(self, database: str) -> str:
-        return self.life
+        return self.current
 
     async def read(
         self, database: str, partition: int, after: str, limit: int
     ) -> list[tuple[str, Change]]:
         if self.gone:
             raise PositionGone("gone")
-        self.asked.append("read")
+        self.calls.append("read")
         start = int(after)
         page = self.changes[start : start + limit]
         return [(str(start + n), each) for n, each in enumerate(page, 1)]
@@ -100,7 +125,7 @@ class World:
         return str(len(self.changes))
 
     # the state
-    async def load(self, database: str, partition: int) -> PartitionState:
+    async def load(self, database: str, partition: int) -> ViewPartition:
         return self.state
 
     async def advance(
@@ -111,26 +136,26 @@ class World:
         steps: Sequence[CopyStep],
         lease: Lease,
     ) -> None:
-        self.asked.append("advance")
+        self.calls.append("advance")
         assert cursor[0] == self.state.cursor
         copies = dict(self.state.copies)
         for step in steps:
             assert copies.pop(step.copy, None) == step.before
             if step.after is not None:
                 copies[step.copy] = step.after
-        self.state = PartitionState(cursor[1], copies)
+        self.state = ViewPartition(cursor[1], copies)
 
     # the copier
     async def copy(self, route: ClassRoute, ids: Sequence[str]) -> int:
-        self.asked.append("copy")
-        if self.away or self.sick & set(ids):
+        self.calls.append("copy")
+        if self.away or self.failing & set(ids):
             raise Unavailable("It does not answer.", system="mongo")
         self.copied += ids
         return len(ids)
 
-    async def forget(self, route: ClassRoute, dead: Mapping[str, int]) -> None:
-        self.asked.append("forget")
-        self.dead.update(dead)
+    async def forget(self, route: ClassRoute, deleted: Mapping[str, int]) -> None:
+        self.calls.append("forget")
+        self.deleted.update(deleted)
 
     # stores
     async def ping(self) -> None:
@@ -154,7 +179,7 @@ class World:
         builds = Builds(copier, 0, SystemClock())
         slot = Slot("db", 0, Lease("materialise:db:0", "me"))
         feed, state = cast("Feed", self), cast("ViewState", self)
-        return Refresher(slot, lambda: {"notes": NOTES}, feed, state, copier, builds), builds
+        return Refresher(slot, lambda: {"notes": self.route}, feed, state, copier, builds), builds
 
     @property
     def known(self) -> CopyState:
@@ -164,58 +189,76 @@ class World:
 COMPLETE = CopyState(until_tick=1)
 
 
-async def test_a_refresh_promises_only_what_it_has_done() -> None:
+async def test_a_refresh_records_only_what_it_has_done() -> None:
     world = World(change("a"), change("a"), change("b"), state=COMPLETE)
     refresher, _ = world.refresher()
     assert await refresher.refresh()
-    assert world.asked == ["until", "read", "copy", "advance"]
+    assert world.calls == ["until", "read", "copy", "advance"]
     assert world.copied == ["a", "b"]
-    assert world.state.cursor == "life/3"
+    assert world.state.cursor == "first/3"
     assert world.known == CopyState(UNTIL)
 
 
-async def test_the_dead_are_forgotten_before_their_successors_are_copied() -> None:
+@pytest.mark.parametrize(
+    ("until", "complete_until"),
+    [
+        ({"mongo": 1_000, "redis": 500}, 500),
+        ({"mongo": 500, "redis": 1_000}, 500),
+        ({"mongo": 1_000}, COMPLETE.until_tick),
+    ],
+)
+async def test_a_copy_is_as_old_as_the_system_that_is_furthest_behind(
+    until: dict[str, int], complete_until: int
+) -> None:
+    world = World(change("a"), state=COMPLETE)
+    world.route, world.until = SPLIT, until
+    refresher, _ = world.refresher()
+    await refresher.refresh()
+    assert world.known == CopyState(complete_until)
+
+
+async def test_deleted_objects_are_forgotten_before_their_successors_are_copied() -> None:
     world = World(change("a", "delete"), change("a", "create"), state=COMPLETE)
     refresher, _ = world.refresher()
     await refresher.refresh()
-    assert world.asked == ["until", "read", "forget", "copy", "advance"]
-    assert world.dead == {"a": 7}
+    assert world.calls == ["until", "read", "forget", "copy", "advance"]
+    assert world.deleted == {"a": 7}
 
 
-async def test_a_store_that_is_away_ends_the_round_and_the_cursor_stays() -> None:
+async def test_an_unavailable_store_ends_the_round_and_the_cursor_stays() -> None:
     world = World(change("a"), state=COMPLETE)
     world.away = True
     refresher, _ = world.refresher()
     with pytest.raises(Unavailable):
         await refresher.refresh()
-    assert world.state.cursor == "life/0"
+    assert world.state.cursor == "first/0"
     assert world.known == COMPLETE
 
 
-async def test_an_object_that_cannot_be_copied_stops_no_other() -> None:
+async def test_an_object_that_cannot_be_copied_does_not_block_others() -> None:
     world = World(*(change(f"n{n}") for n in range(9)), state=COMPLETE)
-    world.sick = {"n4"}
+    world.failing = {"n4"}
     refresher, _ = world.refresher()
     await refresher.refresh()
     assert sorted(world.copied) == [f"n{n}" for n in range(9) if n != 4]
-    # But nobody is reports that the copy is complete, until the object is copied after all.
+    # But the copy is not reported as complete until the object is copied after all.
     assert world.known == CopyState(1, "", ("n4",))
     await refresher.refresh()
     assert world.known == CopyState(1, "", ("n4",))
-    world.sick = set()
+    world.failing = set()
     await refresher.refresh()
     assert world.known == CopyState(UNTIL)
     assert "n4" in world.copied
 
 
-async def test_what_was_told_never_goes_back() -> None:
+async def test_the_watermark_never_goes_back() -> None:
     world = World(state=CopyState(UNTIL + 5))
     refresher, _ = world.refresher()
     await refresher.refresh()
     assert world.known == CopyState(UNTIL + 5)
 
 
-async def test_nothing_is_promised_while_a_system_tells_nothing() -> None:
+async def test_the_watermark_stays_while_a_system_does_not_report() -> None:
     world = World(change("a"), state=COMPLETE)
     world.until = {}
     refresher, _ = world.refresher()
@@ -224,7 +267,7 @@ async def test_nothing_is_promised_while_a_system_tells_nothing() -> None:
     assert world.copied == ["a"]
 
 
-async def test_a_backlog_is_worked_off_before_anything_is_promised() -> None:
+async def test_a_backlog_is_processed_before_the_watermark_advances() -> None:
     world = World(*(change(f"n{n}") for n in range(20 * PAGE + 5)), state=COMPLETE)
     refresher, _ = world.refresher()
     assert not await refresher.refresh()
@@ -233,7 +276,7 @@ async def test_a_backlog_is_worked_off_before_anything_is_promised() -> None:
     assert world.known == CopyState(UNTIL)
 
 
-async def test_a_copy_that_nothing_is_known_of_is_built() -> None:
+async def test_an_unknown_copy_is_built() -> None:
     world = World(change("a"))
     refresher, builds = world.refresher()
     await refresher.refresh()
@@ -247,7 +290,7 @@ async def test_a_copy_that_nothing_is_known_of_is_built() -> None:
     assert builds.progress() == {}
 
 
-async def test_a_build_of_somebody_who_is_gone_is_begun_anew() -> None:
+async def test_the_build_of_a_failed_replica_is_restarted() -> None:
     world = World(state=CopyState(None, "theirs"))
     refresher, builds = world.refresher()
     await refresher.refresh()
@@ -255,27 +298,27 @@ async def test_a_build_of_somebody_who_is_gone_is_begun_anew() -> None:
     await builds.cancel()
 
 
-@pytest.mark.parametrize("life", ["life", "another"])
-async def test_copies_are_built_anew_if_changes_are_missing(life: str) -> None:
+@pytest.mark.parametrize("generation", ["first", "another"])
+async def test_copies_are_built_anew_if_changes_are_missing(generation: str) -> None:
     world = World(change("a"), change("b"), state=COMPLETE)
-    world.life, world.gone = life, life == "life"
+    world.current, world.gone = generation, generation == "first"
     refresher, builds = world.refresher()
     await refresher.refresh()
-    assert world.state.cursor == f"{life}/2"
+    assert world.state.cursor == f"{generation}/2"
     assert world.known.until_tick is None
     assert world.known.build
     await builds.cancel()
 
 
-async def test_copies_that_are_no_more_are_forgotten() -> None:
+async def test_copies_of_dropped_classes_are_forgotten() -> None:
     world = World(state=COMPLETE)
-    world.state = PartitionState("life/0", {COPY: COMPLETE, "notes@view.0@postgres": COMPLETE})
+    world.state = ViewPartition("first/0", {COPY: COMPLETE, "notes@view.0@postgres": COMPLETE})
     refresher, _ = world.refresher()
     await refresher.refresh()
     assert set(world.state.copies) == {COPY}
 
 
-async def test_who_has_lost_the_lease_begins_no_builds(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_lease_no_build_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(*_: Any) -> None:
         raise LeaseLost
 

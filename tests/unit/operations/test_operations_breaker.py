@@ -1,4 +1,4 @@
-"""The breaker around a store: when it opens, whom it lets through, when it closes."""
+"""The circuit breaker of a store: when it opens, which calls it lets through, when it closes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from mediator.base.clock import SystemClock
 from mediator.base.observation import CircuitChanged, Observation, StoreCallFinished
 from mediator.stores.guarded import FAILURES_TO_OPEN, FIRST_PAUSE_S, GuardedStore
 from mediator.stores.port import (
@@ -18,12 +17,13 @@ from mediator.stores.port import (
     StoreUnavailable,
     SystemConfig,
 )
+from tests.conformance.virtual_time import HandClock
 
 CALLS = (Read(Fragment("s", "d", "c", {}, {}), "x"),)
 
 
 class Scripted:
-    """A store whose reads do what they are told."""
+    """A store whose reads fail as the test sets."""
 
     def __init__(self) -> None:
         self.config = SystemConfig("s", "scripted", "memory:")
@@ -40,21 +40,12 @@ class Scripted:
         await self.read(())
 
 
-class Hand(SystemClock):
-    """A clock that is put forward by hand."""
-
-    at = 0.0
-
-    def monotonic(self) -> float:
-        return self.at
-
-
 class Case:
     def __init__(self) -> None:
-        self.store, self.clock = Scripted(), Hand()
-        self.told: list[Observation] = []
+        self.store, self.clock = Scripted(), HandClock()
+        self.observations: list[Observation] = []
         store: Any = self.store
-        self.guarded = GuardedStore(store, self.told.append, self.clock)
+        self.guarded = GuardedStore(store, self.observations.append, self.clock)
 
     async def fail(self, error: BaseException, times: int = 1) -> None:
         self.store.error = error
@@ -67,7 +58,7 @@ class Case:
         await self.fail(StoreUnavailable("away"), FAILURES_TO_OPEN)
 
     def circuits(self) -> list[bool]:
-        return [told.open for told in self.told if isinstance(told, CircuitChanged)]
+        return [each.open for each in self.observations if isinstance(each, CircuitChanged)]
 
 
 @pytest.fixture
@@ -75,7 +66,7 @@ def case() -> Case:
     return Case()
 
 
-async def test_it_opens_after_failures_in_a_row_and_then_calls_nobody(case: Case) -> None:
+async def test_the_breaker_opens_after_consecutive_failures(case: Case) -> None:
     await case.fail(StoreTimeout("slow"), FAILURES_TO_OPEN - 1)
     await case.guarded.read(CALLS)
     await case.fail(StoreTimeout("slow"), FAILURES_TO_OPEN - 1)
@@ -97,7 +88,7 @@ async def test_a_refusal_is_an_answer(case: Case) -> None:
 
 async def test_one_trial_at_a_time_and_its_success_closes(case: Case) -> None:
     await case.open()
-    case.clock.at += FIRST_PAUSE_S
+    case.clock.elapsed_s += FIRST_PAUSE_S
     started, goes_on = asyncio.Event(), asyncio.Event()
 
     async def trial() -> None:
@@ -119,12 +110,12 @@ async def test_each_failed_trial_doubles_the_pause(case: Case) -> None:
     pauses = []
     for _ in range(6):
         pauses.append(case.guarded.breaker.retry_after_s)
-        case.clock.at += pauses[-1]
+        case.clock.elapsed_s += pauses[-1]
         await case.fail(StoreUnavailable("away"))
     assert pauses == pytest.approx([0.5, 1, 2, 4, 8, 8])
 
 
-async def test_calls_under_way_when_it_opens_do_not_lengthen_the_pause(case: Case) -> None:
+async def test_concurrent_failures_do_not_lengthen_the_pause(case: Case) -> None:
     late = FAILURES_TO_OPEN * 4
 
     async def away() -> None:
@@ -138,7 +129,7 @@ async def test_calls_under_way_when_it_opens_do_not_lengthen_the_pause(case: Cas
 
 async def test_a_cancelled_trial_lets_the_next_one_through(case: Case) -> None:
     await case.open()
-    case.clock.at += FIRST_PAUSE_S
+    case.clock.elapsed_s += FIRST_PAUSE_S
     trial = asyncio.create_task(case.guarded.guarded(asyncio.Event().wait))
     await asyncio.sleep(0)
     trial.cancel()
@@ -150,15 +141,15 @@ async def test_a_cancelled_trial_lets_the_next_one_through(case: Case) -> None:
 
 async def test_a_cancelled_call_is_neither_success_nor_failure(case: Case) -> None:
     await case.fail(StoreUnavailable("away"), FAILURES_TO_OPEN - 1)
-    before = len(case.told)
+    before = len(case.observations)
     await case.fail(asyncio.CancelledError())
-    assert len(case.told) == before
+    assert len(case.observations) == before
     await case.fail(StoreUnavailable("away"))
     assert case.circuits() == [True]
 
 
-async def test_every_round_trip_is_told(case: Case) -> None:
+async def test_every_round_trip_is_observed(case: Case) -> None:
     await case.guarded.read(CALLS * 3)
     await case.fail(StoreTimeout("slow"))
-    told = [o for o in case.told if isinstance(o, StoreCallFinished)]
-    assert [(o.count, o.outcome) for o in told] == [(3, "ok"), (1, "timeout")]
+    finished = [each for each in case.observations if isinstance(each, StoreCallFinished)]
+    assert [(each.count, each.outcome) for each in finished] == [(3, "ok"), (1, "timeout")]

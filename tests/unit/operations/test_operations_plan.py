@@ -23,7 +23,7 @@ from mediator.stores.port import Fragment, Record, RecordState, WriteKind
 from mediator.stores.systems import Systems
 from mediator.transactions.preparing import PendingOperation, PreparedOperation, prepare
 from mediator.transactions.redo import dump_operation, load_operation
-from mediator.transactions.targets import LockedObject, Target
+from mediator.transactions.targets import LockedObject, LockTarget
 
 FIELDS = {
     "title": Field("title", FieldType.STRING),
@@ -53,7 +53,7 @@ WHOLE = ClassRoute(
 )
 
 
-def test_one_system_takes_one_call() -> None:
+def test_a_class_on_one_system_needs_one_call() -> None:
     assert len(plan_read(WHOLE, Get("news", "articles", "x"))) == 1
     steps = plan_write(WHOLE, Put(*HEAD, values=VALUES), {"main": 1, "hits": 2})
     assert not steps.rest
@@ -76,7 +76,7 @@ def test_a_put_that_must_not_replace_creates() -> None:
     assert kinds == [WriteKind.CREATE, WriteKind.REPLACE]
 
 
-def test_an_update_touches_what_it_names() -> None:
+def test_an_update_touches_only_the_groups_of_its_fields() -> None:
     operators = (OperatorCall("hits", Operator.INC, 1),)
     update = Update(*HEAD, values={"title": "u"}, operators=operators)
     steps = plan_write(SPREAD, update, {})
@@ -108,7 +108,9 @@ def test_a_redo_record_gives_back_the_steps_that_were_put_in(
     operation: Create | Put | Update | Delete,
 ) -> None:
     steps = _steps_of(operation)
-    kept = orjson.loads(orjson.dumps(dump_operation(PreparedOperation(Target(SPREAD, "x"), steps))))
+    kept = orjson.loads(
+        orjson.dumps(dump_operation(PreparedOperation(LockTarget(SPREAD, "x"), steps)))
+    )
     loaded = load_operation(SPREAD, kept, "m")
     assert isinstance(loaded, PreparedOperation)
     assert loaded.steps == steps
@@ -129,11 +131,13 @@ def _steps_of(operation: Create | Put | Update | Delete) -> Steps:
     [((5, 5), (True, True), 5), ((5, None), (True, False), 5), ((None, 5), (False, True), None)],
     ids=["whole", "lacks a fragment", "left over"],
 )
-async def test_steps_say_what_is_there_under_the_intents(
+async def test_steps_contain_the_records_under_the_intents(
     creation_versions: tuple[int | None, ...], known: tuple[bool, ...], creation_version: int | None
 ) -> None:
-    standings = [RecordState(born, {}, "m") for born in creation_versions]
-    held = LockedObject(Target(SPREAD, "x"), dict(zip(SPREAD.fragments, standings, strict=True)))
+    standings = [RecordState(version, {}, "m") for version in creation_versions]
+    held = LockedObject(
+        LockTarget(SPREAD, "x"), dict(zip(SPREAD.fragments, standings, strict=True))
+    )
     calls = StoreCalls(Systems(), NullGuard(), SystemClock())  # nothing is read for a put
     [work] = await prepare([PendingOperation(Put(*HEAD, values=VALUES), held)], "m", calls)
     assert isinstance(work, PreparedOperation)
@@ -142,32 +146,32 @@ async def test_steps_say_what_is_there_under_the_intents(
     assert tuple(step.creation_version for step in work.steps.all) == (None, creation_version)
 
 
-def test_a_redo_record_of_what_left_the_class_applies_nothing() -> None:
-    kept = dump_operation(PreparedOperation(Target(SPREAD, "x"), _steps_of(Delete(*HEAD))))
+def test_a_redo_record_of_removed_fields_applies_nothing() -> None:
+    kept = dump_operation(PreparedOperation(LockTarget(SPREAD, "x"), _steps_of(Delete(*HEAD))))
     loaded = load_operation(WHOLE, kept, "m")
     assert isinstance(loaded, PreparedOperation)
     assert loaded.steps is None
     assert isinstance(load_operation(None, kept, "m"), Outcome)
 
 
-def part(
+def fragment_record(
     creation_version: int, group: str, values: Values, intent: str = "", joint: str = ""
 ) -> Record:
     return Record("x", creation_version, {group: creation_version}, values, intent, joint)
 
 
-def test_parts_of_another_birth_are_not_shown() -> None:
+def test_fragments_of_another_creation_are_not_shown() -> None:
     get = Get("news", "articles", "x")
-    title = part(5, "main", {"title": "t"})
-    for other in (part(3, "hits", {"hits": 9}), None):
+    title = fragment_record(5, "main", {"title": "t"})
+    for other in (fragment_record(3, "hits", {"hits": 9}), None):
         seen = merge_records(SPREAD, get, [title, other])
         assert seen is not None
         assert (seen.values, seen.partial) == ({"title": "t"}, ("hits",))
         assert seen.versions == {"hits": None, "main": 5}
-    both = merge_records(SPREAD, get, [title, part(5, "hits", {"hits": 9})])
+    both = merge_records(SPREAD, get, [title, fragment_record(5, "hits", {"hits": 9})])
     assert both is not None
     assert (both.values, both.partial) == ({"title": "t", "hits": 9}, ())
-    assert merge_records(SPREAD, get, [None, part(5, "hits", {"hits": 9})]) is None
+    assert merge_records(SPREAD, get, [None, fragment_record(5, "hits", {"hits": 9})]) is None
 
 
 @pytest.mark.parametrize(
@@ -184,8 +188,8 @@ def test_parts_of_another_birth_are_not_shown() -> None:
 def test_fragments_of_different_joint_writes_are_partial(
     intents: tuple[str, str], joints: tuple[str, str], partial: tuple[str, ...], pending: bool
 ) -> None:
-    title = part(5, "main", {"title": "t"}, intents[0], joints[0])
-    hits = part(5, "hits", {"hits": 9}, intents[1], joints[1])
+    title = fragment_record(5, "main", {"title": "t"}, intents[0], joints[0])
+    hits = fragment_record(5, "hits", {"hits": 9}, intents[1], joints[1])
     seen = merge_records(SPREAD, Get("news", "articles", "x"), [title, hits])
     assert seen is not None
     assert (seen.partial, seen.pending) == (partial, pending)

@@ -1,4 +1,4 @@
-"""Planning queries: which system finds the objects, what it is given, and what is left."""
+"""Planning queries: which system drives, what it is given, and what is left."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from mediator.model.filters import (
 )
 from mediator.model.query import Aggregate, Computation, Function, Join, OrderBy, Query
 from mediator.query.explain import filter_document
-from mediator.query.planner import Plan, make_plan
+from mediator.query.planner import QueryPlan, make_plan
 from mediator.routing.model import ClassRoute
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType
-from mediator.stores.port import Access, Fragment, Pushdown, SearchPage, SearchRequest
+from mediator.stores.port import AccessPath, Fragment, Pushdown, SearchPage, SearchRequest
 
 FIELDS = {
     "a": Field("a", FieldType.INTEGER, index=True),
@@ -51,18 +51,18 @@ class Server:
     def pushdown(
         self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
     ) -> Pushdown:
-        pushed = [part for part in conjuncts(filter_) if self.applies(fragment, part)]
-        left = [part for part in conjuncts(filter_) if part not in pushed]
-        used = {path for part in pushed for path in paths_of(part)}
-        access = Access.SERVER_SCAN
+        pushed = [operand for operand in conjuncts(filter_) if self.applies(fragment, operand)]
+        left = [operand for operand in conjuncts(filter_) if operand not in pushed]
+        used = {path for operand in pushed for path in paths_of(operand)}
+        access = AccessPath.SERVER_SCAN
         if ID in used:
-            access = Access.KEYS
+            access = AccessPath.KEYS
         elif self.indexed(fragment, used) or (filter_ is None and self.indexed(fragment, (ID,))):
-            access = Access.INDEX
+            access = AccessPath.INDEX
         return Pushdown(all_of(pushed), all_of(left), access, self.orders(fragment, order))
 
-    def applies(self, fragment: Fragment, part: Filter) -> bool:
-        return not isinstance(part, Like)
+    def applies(self, fragment: Fragment, operand: Filter) -> bool:
+        return not isinstance(operand, Like)
 
     def orders(self, fragment: Fragment, order: tuple[OrderBy, ...]) -> bool:
         return len(order) <= 1
@@ -74,18 +74,18 @@ class Server:
         return True
 
     async def aggregate(self, *_: object, **__: object) -> Any:
-        raise AssertionError("planning asks no server")
+        raise AssertionError("planning calls no server")
 
     async def find(self, find: SearchRequest) -> SearchPage:
-        raise AssertionError("planning asks no server")
+        raise AssertionError("planning calls no server")
 
 
 class Indexes(Server):
     """A store that pushes only what it has an index for, and only has the order of indexes."""
 
-    def applies(self, fragment: Fragment, part: Filter) -> bool:
-        return isinstance(part, Compare | Between | In | Exists) and self.indexed(
-            fragment, paths_of(part)
+    def applies(self, fragment: Fragment, operand: Filter) -> bool:
+        return isinstance(operand, Compare | Between | In | Exists) and self.indexed(
+            fragment, paths_of(operand)
         )
 
     def orders(self, fragment: Fragment, order: tuple[OrderBy, ...]) -> bool:
@@ -116,7 +116,7 @@ SPLIT = route(fragment("server", "a", "b"), fragment("indexes", "x", "y", "z"))
 TURNED = route(fragment("indexes", "x", "y", "z"), fragment("server", "a", "b"))
 
 
-def plan(where: ClassRoute, filter_: Filter | None = None, **members: Any) -> Plan:
+def plan(where: ClassRoute, filter_: Filter | None = None, **members: Any) -> QueryPlan:
     query = Query("db", "things", filter_, **{"allow_scan": True, **members})
     return make_plan(query, where, STORES.__getitem__, lambda _: None)
 
@@ -138,22 +138,22 @@ LIKE = Like(("b",), "%x%")
 
 @pytest.mark.parametrize("where", [WHOLE, LISTED, SPLIT, TURNED])
 def test_a_listing_by_id_is_no_scan(where: ClassRoute) -> None:
-    made = plan(where, allow_scan=False)
-    assert (made.driver, made.limited, made.access) == (where.anchor, True, Access.INDEX)
+    found = plan(where, allow_scan=False)
+    assert (found.driver, found.limited, found.access) == (where.anchor, True, AccessPath.INDEX)
 
 
-def test_what_is_pushed_whole_is_ordered_and_limited_there() -> None:
-    made = plan(WHOLE, And((eq("a"), ge("b"))), order=by("b"))
-    assert (made.residual, made.ordered, made.limited) == (None, True, True)
+def test_a_filter_that_is_pushed_whole_is_ordered_and_limited_there() -> None:
+    found = plan(WHOLE, And((eq("a"), ge("b"))), order=by("b"))
+    assert (found.residual, found.ordered, found.limited) == (None, True, True)
 
 
 def test_a_limit_is_not_pushed_before_a_residual() -> None:
-    made = plan(WHOLE, And((eq("a"), LIKE)), order=by("b"))
-    assert (made.pushdown.pushed, made.residual) == (eq("a"), LIKE)
-    assert (made.ordered, made.limited) == (True, False)
+    found = plan(WHOLE, And((eq("a"), LIKE)), order=by("b"))
+    assert (found.pushdown.pushed, found.residual) == (eq("a"), LIKE)
+    assert (found.ordered, found.limited) == (True, False)
 
 
-def test_an_order_that_the_driver_lacks_is_made_here() -> None:
+def test_an_order_that_the_driver_lacks_is_left_to_the_mediator() -> None:
     two = (*by("a"), *by("b"))
     assert not plan(WHOLE, eq("a"), order=two).ordered
     assert not plan(SPLIT, eq("a"), order=by("x")).ordered
@@ -162,7 +162,7 @@ def test_an_order_that_the_driver_lacks_is_made_here() -> None:
 @pytest.mark.parametrize(
     ("filter_", "driver"),
     [
-        (eq("x"), "indexes"),  # nobody without a part there meets it
+        (eq("x"), "indexes"),  # no object without a fragment there meets it
         (And((ge("a"), eq("x"))), "indexes"),  # equality leaves less than a bound
         (And((eq("a"), ge("x"))), "server"),
         (And((eq("b"), ge("x"))), "indexes"),  # an index is better than a scan
@@ -174,14 +174,14 @@ def test_an_order_that_the_driver_lacks_is_made_here() -> None:
         (And((eq("y"), LIKE)), "server"),  # no index, so it would have to send all
     ],
 )
-def test_the_driver_finds_everything_with_least_work(filter_: Filter, driver: str) -> None:
+def test_the_driver_is_the_system_with_least_work(filter_: Filter, driver: str) -> None:
     assert plan(SPLIT, filter_).driver.system == driver
 
 
-def test_ids_alone_let_no_other_system_drive() -> None:
-    made = plan(SPLIT, And((eq("id"), Compare(Comparison.NE, ("x",), 1))))
-    assert made.driver is SPLIT.anchor
-    assert made.residual == Compare(Comparison.NE, ("x",), 1)
+def test_a_condition_on_the_id_lets_the_anchor_drive() -> None:
+    found = plan(SPLIT, And((eq("id"), Compare(Comparison.NE, ("x",), 1))))
+    assert found.driver is SPLIT.anchor
+    assert found.residual == Compare(Comparison.NE, ("x",), 1)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_ids_alone_let_no_other_system_drive() -> None:
         (LISTED, None, by("y")),
         (SPLIT, eq("y"), ()),
         (SPLIT, Or((eq("a"), eq("x"))), ()),
-        (SPLIT, None, by("x")),  # those without a part come first
+        (SPLIT, None, by("x")),  # objects without a fragment there come first
         (SPLIT, None, (*by("a"), *by("x"))),
         (WHOLE, LIKE, ()),
     ],
@@ -204,7 +204,7 @@ def test_scans_are_refused_unless_allowed(
     for path in {*paths_of(filter_), *(level.path for level in order)}:
         assert path[0] in refused.value.detail
     assert refused.value.locations
-    assert plan(where, filter_, order=order).access is Access.CLIENT_SCAN
+    assert plan(where, filter_, order=order).access is AccessPath.CLIENT_SCAN
 
 
 def refusal(where: ClassRoute, filter_: Filter | None = None, **members: Any) -> NeedsScan:
@@ -214,74 +214,74 @@ def refusal(where: ClassRoute, filter_: Filter | None = None, **members: Any) ->
 
 
 def test_an_index_is_advised_only_where_there_is_none() -> None:
-    told = refusal(LISTED, eq("y"))
-    assert "y has no index" in told.detail
-    assert "What helps: an index on y, another placement" in told.detail
+    refused = refusal(LISTED, eq("y"))
+    assert "y has no index" in refused.detail
+    assert "What helps: an index on y, another placement" in refused.detail
     both = refusal(LISTED, Or((eq("y"), eq("x"))))
     assert "an index on y, another" in both.detail
-    assert "no index serves what is asked of x" in both.detail
+    assert "no index serves x" in both.detail
     indexed = refusal(SPLIT, Or((eq("a"), eq("x"))))
-    assert "no index serves what is asked of a and x" in indexed.detail
+    assert "no index serves a and x" in indexed.detail
     assert "an index on" not in indexed.detail
-    assert [place.pointer for place in indexed.locations] == ["/filter"]
+    assert [location.pointer for location in indexed.locations] == ["/filter"]
     elsewhere = refusal(SPLIT, order=by("x"))
     assert 'What helps: {"exists": "x"} in the filter' in elsewhere.detail
     assert "an index on" not in elsewhere.detail
 
 
-def test_an_order_by_what_is_computed_is_no_reason() -> None:
+def test_an_order_by_a_computed_field_needs_no_index() -> None:
     counted = Aggregate((("a",),), {"n": Computation(Function.COUNT)})
-    told = refusal(LISTED, eq("y"), aggregate=counted, order=by("n", down=True))
-    assert [place.pointer for place in told.locations] == ["/filter"]
-    assert "an index on y, another" in told.detail
+    refused = refusal(LISTED, eq("y"), aggregate=counted, order=by("n", down=True))
+    assert [location.pointer for location in refused.locations] == ["/filter"]
+    assert "an index on y, another" in refused.detail
     everything = refusal(LISTED, aggregate=counted, order=by("a"))
-    assert [place.pointer for place in everything.locations] == ["/aggregate"]
+    assert [location.pointer for location in everything.locations] == ["/aggregate"]
     assert "an index on" not in everything.detail
 
 
-def test_an_order_that_is_there_is_no_reason() -> None:
-    told = refusal(LISTED, LIKE, order=by("x"))
-    assert [place.pointer for place in told.locations] == ["/filter"]
-    assert "by indexes: b has no index. What helps: an index on b, another" in told.detail
+def test_an_available_order_is_not_reported_as_missing() -> None:
+    refused = refusal(LISTED, LIKE, order=by("x"))
+    assert [location.pointer for location in refused.locations] == ["/filter"]
+    assert "by indexes: b has no index. What helps: an index on b, another" in refused.detail
 
 
-def test_a_server_may_look_at_all_it_has() -> None:
-    made = plan(WHOLE, eq("b"), allow_scan=False)
-    assert (made.access, made.residual) == (Access.SERVER_SCAN, None)
+def test_a_scan_by_the_server_is_allowed() -> None:
+    found = plan(WHOLE, eq("b"), allow_scan=False)
+    assert (found.access, found.residual) == (AccessPath.SERVER_SCAN, None)
 
 
 def test_the_system_that_has_the_order_drives_downwards() -> None:
-    made = plan(SPLIT, None, order=by("x", down=True), allow_scan=False)
-    assert (made.driver.system, made.pushdown.pushed) == ("indexes", Exists(("x",)))
-    assert made.limited
-    assert made.rest is not None
-    assert made.rest.driver is SPLIT.anchor
-    assert made.rest.residual == Not(Exists(("x",)))
+    found = plan(SPLIT, None, order=by("x", down=True), allow_scan=False)
+    assert (found.driver.system, found.pushdown.pushed) == ("indexes", Exists(("x",)))
+    assert found.limited
+    assert found.rest is not None
+    assert found.rest.driver is SPLIT.anchor
+    assert found.rest.residual == Not(Exists(("x",)))
 
 
-def test_upwards_it_drives_if_nothing_comes_first() -> None:
-    """A required field may be younger than an object, so only a condition says it is there."""
+def test_a_system_drives_if_it_has_every_object() -> None:
+    """A required field may be newer than an object, so only a condition ensures its presence."""
     for name in ("x", "z"):
         with pytest.raises(NeedsScan, match=f'"exists": "{name}"'):
             plan(SPLIT, None, order=by(name), allow_scan=False)
-        made = plan(SPLIT, Exists((name,)), order=by(name), allow_scan=False)
-        assert (made.driver.system, made.limited, made.rest) == ("indexes", True, None)
+        found = plan(SPLIT, Exists((name,)), order=by(name), allow_scan=False)
+        assert (found.driver.system, found.limited, found.rest) == ("indexes", True, None)
 
 
-def test_a_selective_condition_is_better_than_an_order() -> None:
-    made = plan(SPLIT, eq("a"), order=by("x", down=True), allow_scan=False)
-    assert (made.driver, made.ordered, made.rest) == (SPLIT.anchor, False, None)
+def test_a_selective_condition_is_preferred_to_an_order() -> None:
+    found = plan(SPLIT, eq("a"), order=by("x", down=True), allow_scan=False)
+    assert (found.driver, found.ordered, found.rest) == (SPLIT.anchor, False, None)
 
 
 JOIN = Join("that", ("a",), "others", ("n",))
 
 
-def test_what_is_joined_is_tested_afterwards() -> None:
+def test_conditions_on_joined_objects_are_tested_afterwards() -> None:
     late = Or((eq("that.n"), eq("a")))
-    made = plan(WHOLE, And((eq("a"), late)), order=by("b"), joins=(JOIN,))
-    assert (made.own, made.late, made.residual) == (eq("a"), late, None)
-    assert made.ordered
-    assert not made.limited
+    found = plan(WHOLE, And((eq("a"), late)), order=by("b"), joins=(JOIN,))
+    assert (found.own, found.late, found.residual) == (eq("a"), late, None)
+    assert found.ordered
+    assert not found.limited
     assert plan(WHOLE, eq("a"), order=by("b"), joins=(JOIN,)).limited
 
 
@@ -294,7 +294,7 @@ def test_an_aggregate_is_pushed_only_if_all_of_it_is_there() -> None:
     assert plan(WHOLE, eq("a"), aggregate=COUNT, allow_scan=False).aggregated
     assert plan(SPLIT, eq("a"), aggregate=COUNT, allow_scan=False).aggregated
     assert plan(WHOLE, aggregate=COUNT, allow_scan=False).aggregated
-    for made in (
+    for found in (
         plan(WHOLE, LIKE, aggregate=COUNT),
         plan(SPLIT, eq("x"), aggregate=COUNT),
         plan(SPLIT, And((eq("a"), eq("x"))), aggregate=COUNT),
@@ -303,12 +303,12 @@ def test_an_aggregate_is_pushed_only_if_all_of_it_is_there() -> None:
         plan(route(fragment("server", *FIELDS, ttl_s=60.0)), eq("a"), aggregate=COUNT),
         plan(LISTED, eq("a"), aggregate=COUNT),
     ):
-        assert not made.aggregated
+        assert not found.aggregated
 
 
 def test_fields_are_those_that_are_needed_and_one_of_the_driver() -> None:
-    made = plan(SPLIT, eq("x"), order=by("b"), fields=("y",), joins=(JOIN,))
-    assert made.fields == ("a", "b", "x", "y")
+    found = plan(SPLIT, eq("x"), order=by("b"), fields=("y",), joins=(JOIN,))
+    assert found.fields == ("a", "b", "x", "y")
     assert plan(SPLIT, fields=("x",)).fields == ("a", "x")
     assert plan(route(fragment("server"), fragment("indexes", "x")), fields=("x",)).fields is None
     assert plan(SPLIT).fields is None
@@ -326,10 +326,10 @@ LEAVES: st.SearchStrategy[Filter] = st.one_of(
 )
 FILTERS = st.recursive(
     LEAVES,
-    lambda parts: st.one_of(
-        st.lists(parts, max_size=3).map(lambda some: And(tuple(some))),
-        st.lists(parts, max_size=3).map(lambda some: Or(tuple(some))),
-        parts.map(Not),
+    lambda operands: st.one_of(
+        st.lists(operands, max_size=3).map(lambda some: And(tuple(some))),
+        st.lists(operands, max_size=3).map(lambda some: Or(tuple(some))),
+        operands.map(Not),
     ),
     max_leaves=6,
 )
@@ -341,32 +341,36 @@ ORDERS = st.lists(st.builds(OrderBy, PATHS, st.booleans()), max_size=2).map(tupl
     filter_=FILTERS,
     order=ORDERS,
     values=OBJECTS,
-    parts=st.sets(st.sampled_from(("server", "indexes"))),
+    capabilities=st.sets(st.sampled_from(("server", "indexes"))),
 )
 def test_no_plan_loses_an_object(
     where: ClassRoute,
     filter_: Filter,
     order: tuple[OrderBy, ...],
     values: dict[str, Any],
-    parts: set[str],
+    capabilities: set[str],
 ) -> None:
     """An object is found by a plan, or by its rest, exactly if the filter holds for it."""
-    there = [f for f in where.fragments if f is where.anchor or f.system in parts]
+    there = [f for f in where.fragments if f is where.anchor or f.system in capabilities]
     values = {n: v for n, v in values.items() if any(n in f.fields for f in there)}
     lookup = lookup_of("1", values)
-    made = plan(where, filter_, order=order)
+    found = plan(where, filter_, order=order)
 
-    def finds(one: Plan | None) -> bool:
+    def finds(one: QueryPlan | None) -> bool:
         if one is None or one.driver not in there:
             return False
-        left = [part for part in (one.pushdown.pushed, one.residual, one.late) if part is not None]
-        return all(holds(part, lookup) for part in left)
+        left = [
+            operand
+            for operand in (one.pushdown.pushed, one.residual, one.late)
+            if operand is not None
+        ]
+        return all(holds(operand, lookup) for operand in left)
 
-    assert finds(made) + finds(made.rest) == holds(filter_, lookup)
+    assert finds(found) + finds(found.rest) == holds(filter_, lookup)
 
 
-def test_filters_are_told_as_they_are_sent() -> None:
-    told = filter_document(And((eq("a"), Not(Or((Exists(("b",)), Between(("x",), 1, 2)))))))
-    assert told == {
+def test_filters_are_printed_as_they_are_sent() -> None:
+    document = filter_document(And((eq("a"), Not(Or((Exists(("b",)), Between(("x",), 1, 2)))))))
+    assert document == {
         "and": [{"eq": ["a", 1]}, {"not": {"or": [{"exists": "b"}, {"between": ["x", 1, 2]}]}}]
     }

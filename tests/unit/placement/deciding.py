@@ -1,4 +1,4 @@
-"""Two systems, a class placed on them, and where its fields came to be."""
+"""Two systems, a class placed on them, and the placements of its fields."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import pytest
 
 from mediator.base.errors import Invalid, SchemaInvalid, Unplaceable
 from mediator.placement.advice import advise
+from mediator.placement.candidates import Candidate
 
 READ = {"metric": "read_latency", "goal": 0.020, "weight": 1}
 SYSTEMS: dict[str, Any] = {
@@ -81,26 +82,35 @@ def test_r2_over_a_document() -> None:
 
 
 def test_the_single_system_is_none_where_none_serves_everything() -> None:
-    asked = document()
-    fields = asked["schema"]["classes"]["articles"]["fields"]
+    body = document()
+    fields = body["schema"]["classes"]["articles"]["fields"]
     fields["title"]["annotations"] = [{"require": "range_queries"}]
     fields["body"]["annotations"] = [{"require": "joins"}]
-    asked["systems"] = {**SYSTEMS, "D": {"capabilities": ["full_text_search"], "metrics": {}}}
+    body["systems"] = {**SYSTEMS, "D": {"capabilities": ["full_text_search"], "metrics": {}}}
     fields["body"]["annotations"] = [{"require": "full_text_search"}]
-    best = advise(asked)["best_single_system"]
+    best = advise(body)["best_single_system"]
     assert best["system"] is None
     assert "A lacks full_text_search, required by articles.body" in best["why"]
 
 
+def test_without_systems_the_registered_ones_are_advised_on() -> None:
+    schema, registered = document()["schema"], [Candidate("B"), Candidate("A")]
+    schema["classes"]["articles"]["fields"] = {"title": {"type": "string"}}
+    assert advise({"schema": schema}, registered)["placements"]["*"]["system"] == "B"
+    with pytest.raises(SchemaInvalid) as refused:
+        advise({"schema": {**schema, "mode": "odd"}}, registered)
+    assert [location.pointer for location in refused.value.locations] == ["/schema/mode"]
+
+
 def test_mixing_goals_and_utilities_on_a_field_is_pointed_out() -> None:
-    asked = document()
+    body = document()
     curve = {"shape": "linear", "points": [[0.02, 1], [0.05, 0]]}
-    asked["schema"]["annotations"] = [{"metric": "write_latency", "utility": curve}]
-    assert advise(asked)["notes"][0].startswith("articles.title mixes goals")
+    body["schema"]["annotations"] = [{"metric": "write_latency", "utility": curve}]
+    assert advise(body)["notes"][0].startswith("articles.title mixes goals")
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "place"),
+    ("path", "value", "location"),
     [
         ((), [], ""),
         ((), {}, "/schema"),
@@ -130,16 +140,16 @@ def test_mixing_goals_and_utilities_on_a_field_is_pointed_out() -> None:
         (("extra",), 1, "/extra"),
     ],
 )
-def test_a_wrong_document_is_answered_with_the_place(
-    path: tuple[str, ...], value: Any, place: str
+def test_mistakes_in_a_document_are_located(
+    path: tuple[str, ...], value: Any, location: str
 ) -> None:
-    asked = json.loads(json.dumps(document()))
-    inner = asked
+    body = json.loads(json.dumps(document()))
+    inner = body
     for name in path[:-1]:
         inner = inner[name]
     if path:
         inner[path[-1]] = value
     with pytest.raises(Invalid) as refused:
-        advise(asked if path else value)
-    assert any(found.pointer.startswith(place) for found in refused.value.locations)
-    assert isinstance(refused.value, SchemaInvalid) == place.startswith("/schema")
+        advise(body if path else value)
+    assert any(found.pointer.startswith(location) for found in refused.value.locations)
+    assert isinstance(refused.value, SchemaInvalid) == location.startswith("/schema")

@@ -108,7 +108,7 @@ async def test_calls_that_fail_lower_the_availability() -> None:
         ScratchStore(ignores=True),
     ],
 )
-async def test_a_store_that_does_not_answer_is_told_and_its_scratch_dropped(
+async def test_a_store_that_does_not_answer_is_reported_and_its_scratch_dropped(
     store: ScratchStore,
 ) -> None:
     with pytest.raises((StoreUnavailable, StoreRefused)):

@@ -43,7 +43,7 @@ def test_equal_scores_go_to_the_view_before_the_first_registered() -> None:
     assert decide(plan, twins).placements["articles.title"].system == "two"
 
 
-def test_a_field_that_nothing_is_asked_of_is_on_the_default_system() -> None:
+def test_a_field_without_requirements_is_on_the_default_system() -> None:
     decision = decide(schema({"hits": HITS, "body": {}}), TWO)
     placement = decision.placements["articles.body"]
     assert (placement.system, placement.choice.kind, placement.score) == ("reader", "default", None)
@@ -53,7 +53,7 @@ def test_a_field_that_nothing_is_asked_of_is_on_the_default_system() -> None:
     }
 
 
-def test_a_field_that_the_default_of_its_class_cannot_hold_goes_elsewhere() -> None:
+def test_a_field_that_the_default_system_cannot_hold_is_placed_elsewhere() -> None:
     body = {"annotations": [SORTING]}
     search = {"annotations": [{"require": "full_text_search"}]}
     searching = system("search", 0.01, 0.01, Capability.FULL_TEXT_SEARCH)
@@ -78,7 +78,7 @@ def shop(*systems: Candidate, **members: Any) -> dict[str, str]:
     return {node: placed.system for node, placed in decision.placements.items()}
 
 
-def test_nobody_follows_the_goals_of_another_field_or_class() -> None:
+def test_no_field_follows_the_goals_of_another_field_or_class() -> None:
     assert shop(FAST, SAFE) == {
         "*": "fast",
         "customers": "safe",
@@ -107,14 +107,14 @@ def test_equally_durable_systems_are_the_view_then_the_first_registered() -> Non
     assert shop(equal, FAST, materialised_view={"system": "fast"})["customers.address"] == "fast"
 
 
-def test_the_default_system_can_do_all_that_its_class_is_asked() -> None:
+def test_the_default_system_supports_all_that_its_class_requires() -> None:
     fields = {"note": {}, "text": {"annotations": [{"require": "full_text_search"}]}}
     able = replace(FAST, capabilities=frozenset({Capability.FULL_TEXT_SEARCH}))
     decision = decide(schema(fields), (SAFE, able))
     assert set(where(decision).values()) == {"fast"}
     assert decision.why("articles.note") == (
-        "nothing is asked of it, so it is on the default system: only fast can do all that articles"
-        " is asked; out: safe (lacks full_text_search, required by articles.text)."
+        "nothing is required of it, so it is on the default system: only fast can do all that is"
+        " required of articles; out: safe (lacks full_text_search, required by articles.text)."
     )
 
 
@@ -126,8 +126,8 @@ def test_a_named_default_that_cannot_hold_a_class_leaves_it_to_the_others() -> N
     assert "out: fast (lacks joins, required by articles)" in decision.why("articles.title")
 
 
-def test_a_field_that_only_requires_votes_with_that() -> None:
-    """Whatever is asked of another field does not flip it."""
+def test_requirements_of_a_field_decide_its_default_placement() -> None:
+    """Requirements of another field do not change its placement."""
     able = frozenset({Capability.SORTING})
     safe, fast = replace(SAFE, capabilities=able), replace(FAST, capabilities=able)
     title = {"annotations": [SORTING]}
@@ -143,7 +143,7 @@ def test_a_field_that_only_requires_votes_with_that() -> None:
     assert class_.dropped == {"incapable": "lacks sorting, required by articles.title"}
 
 
-def test_what_a_class_requires_is_the_vote_of_its_fields() -> None:
+def test_requirements_of_a_class_are_votes_of_its_fields() -> None:
     able = frozenset({Capability.JOINS})
     systems = replace(SAFE, capabilities=able), replace(FAST, capabilities=able)
     plan = schema({"title": {}, "body": {}, "hits": HITS}, require=[{"require": "joins"}])
@@ -152,13 +152,13 @@ def test_what_a_class_requires_is_the_vote_of_its_fields() -> None:
 
 
 def test_of_equal_scores_the_default_system_wins() -> None:
-    met = {"utility": {"shape": "linear", "points": [[0.02, 1], [0.05, 0]]}}
-    plan = schema({"title": {"annotations": [{"metric": "read_latency", **met}]}})
+    annotation = {"utility": {"shape": "linear", "points": [[0.02, 1], [0.05, 0]]}}
+    plan = schema({"title": {"annotations": [{"metric": "read_latency", **annotation}]}})
     decision = decide(plan, (FAST, SAFE))
     assert where(decision) == {"articles.title": "safe"}
     assert decision.why("articles.title") == (
         "articles.title decides for itself: safe and fast score alike, and of the systems that can"
-        " do all that articles is asked, safe loses least in a crash (0 s; fast 1 s)."
+        " do all that is required of articles, safe loses least in a crash (0 s; fast 1 s)."
     )
 
 
@@ -212,7 +212,7 @@ def test_a_declared_group_is_never_split() -> None:
     assert placement.score == pytest.approx(10 if placement.system == "writer" else 2)
 
 
-def test_a_declared_group_that_nobody_can_hold_whole_is_refused() -> None:
+def test_a_declared_group_that_no_system_can_hold_is_refused() -> None:
     searching = system("search", 0.01, 0.01, Capability.FULL_TEXT_SEARCH)
     fields = {
         "a": {"annotations": [SORTING], "group": "both"},

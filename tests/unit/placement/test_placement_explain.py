@@ -31,14 +31,14 @@ def flips(explanation: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
 
 
 def test_an_explanation_has_candidates_metrics_scores_margin_and_thresholds() -> None:
-    told = explain(decided({"goal": 0.02}, A, B), "articles.title")
-    json.dumps(told)
-    assert told["system"] == "B"
-    assert told["why"] == (
+    explanation = explain(decided({"goal": 0.02}, A, B), "articles.title")
+    json.dumps(explanation)
+    assert explanation["system"] == "B"
+    assert explanation["why"] == (
         "articles.title decides for itself: B reads twice as fast as A (2 ms, 4 ms),"
         " and read latency is 100 % of the score."
     )
-    assert told["candidates"]["A"]["terms"] == [
+    assert explanation["candidates"]["A"]["terms"] == [
         {
             "metric": "read_latency",
             "statistic": "mean",
@@ -49,21 +49,21 @@ def test_an_explanation_has_candidates_metrics_scores_margin_and_thresholds() ->
             "weight": 1,
         }
     ]
-    assert told["margin"] == {
+    assert explanation["margin"] == {
         "runner_up": "A",
         "difference": pytest.approx(5),
         "ratio": pytest.approx(1),
     }
-    found = flips(told)
+    found = flips(explanation)
     assert found["A"] == (pytest.approx(0.002), None)
     assert found["B"] == (None, pytest.approx(0.004))
 
 
-def test_no_threshold_is_told_where_no_value_flips_the_choice() -> None:
+def test_no_threshold_is_given_where_no_value_flips_the_choice() -> None:
     curve = {"shape": "linear", "points": [[0.02, 1], [0.05, 0]]}
-    told = explain(decided({"utility": curve}, A, B), "articles.title")
-    assert told["system"] == "A"  # equal scores: the first registered
-    assert flips(told) == {"A": (None, pytest.approx(0.02)), "B": (None, None)}
+    explanation = explain(decided({"utility": curve}, A, B), "articles.title")
+    assert explanation["system"] == "A"  # equal scores: the first registered
+    assert flips(explanation) == {"A": (None, pytest.approx(0.02)), "B": (None, None)}
 
 
 def test_a_step_flips_at_its_corner() -> None:
@@ -73,20 +73,29 @@ def test_a_step_flips_at_its_corner() -> None:
     assert found["A"] == (pytest.approx(0.003), None)
 
 
-def test_a_field_that_follows_is_explained_by_what_it_follows() -> None:
-    told = explain(decided({"goal": 0.02}, A, B, group="hot"), "articles.note")
-    assert (told["kind"], told["by"], told["score"]) == ("follows", "articles#hot", None)
-    assert flips(told)["B"] == (None, pytest.approx(0.004))
-    assert told["why"].startswith(
-        "nothing is asked of it, so it follows cache group articles#hot: B reads twice as fast as A"
+def test_a_field_that_follows_a_group_is_explained_by_it() -> None:
+    explanation = explain(decided({"goal": 0.02}, A, B, group="hot"), "articles.note")
+    assert (explanation["kind"], explanation["by"], explanation["score"]) == (
+        "follows",
+        "articles#hot",
+        None,
+    )
+    assert flips(explanation)["B"] == (None, pytest.approx(0.004))
+    assert explanation["why"].startswith(
+        "nothing is required of it, so it follows cache group articles#hot:"
+        " B reads twice as fast as A"
     )
 
 
 def test_a_default_has_no_thresholds_and_a_single_candidate_no_margin() -> None:
     fields = {"note": {"type": "string"}}
     plan = parse_schema("news", {"classes": {"articles": {"fields": fields}}})
-    told = explain(decide(plan, (A, B)), "articles.note")
-    assert (told["kind"], told["margin"], told["thresholds"]) == ("default", None, [])
+    explanation = explain(decide(plan, (A, B)), "articles.note")
+    assert (explanation["kind"], explanation["margin"], explanation["thresholds"]) == (
+        "default",
+        None,
+        [],
+    )
     alone = explain(decided({"goal": 0.02}, B), "articles.title")
     assert alone["margin"] is None
     assert alone["why"] == "articles.title decides for itself: only B is left."
@@ -130,14 +139,14 @@ def test_a_sentence_compares_the_best_two(
     metric: str, goal: float, values: tuple[float, float], sentence: str
 ) -> None:
     systems = [measured(n, Metric(metric), v) for n, v in zip("AB", values, strict=True)]
-    told = why([{"metric": metric, "goal": goal}], *systems)
-    assert told.startswith(f"articles.title decides for itself: {sentence}")
+    explanation = why([{"metric": metric, "goal": goal}], *systems)
+    assert explanation.startswith(f"articles.title decides for itself: {sentence}")
 
 
-def test_a_sentence_names_the_metric_that_sets_the_best_two_apart() -> None:
+def test_a_sentence_names_the_metric_that_decides_between_the_best_two() -> None:
     quick = Candidate("A", metrics={Metric.READ_LATENCY: 0.001, Metric.WRITE_THROUGHPUT: 2_000})
     strong = Candidate("B", metrics={Metric.READ_LATENCY: 0.002, Metric.WRITE_THROUGHPUT: 9_000})
-    told = why(
+    sentence = why(
         [
             {"metric": "read_latency", "goal": 0.001},
             {"metric": "write_throughput", "goal": 3_000, "weight": 3},
@@ -145,19 +154,19 @@ def test_a_sentence_names_the_metric_that_sets_the_best_two_apart() -> None:
         quick,
         strong,
     )
-    assert "B writes 4.5 times as fast as A" in told
-    assert "write throughput is 75 % of the score" in told
+    assert "B writes 4.5 times as fast as A" in sentence
+    assert "write throughput is 75 % of the score" in sentence
 
 
-def test_a_sentence_says_which_statistic_and_how_a_curve_may_prefer_the_worse() -> None:
+def test_a_sentence_names_the_statistic_and_a_curve_that_prefers_the_worse() -> None:
     slow_tail = measured("A", Metric.READ_LATENCY, 0.001, p99=0.1)
-    told = why(
+    sentence = why(
         [{"metric": "read_latency", "goal": 0.01, "statistic": "p99"}],
         slow_tail,
         measured("B", Metric.READ_LATENCY, 0.002, p99=0.05),
     )
-    assert "B reads twice as fast as A (50 ms, 100 ms)" in told
-    assert "the 99th percentile of read latency is 100 % of the score" in told
+    assert "B reads twice as fast as A (50 ms, 100 ms)" in sentence
+    assert "the 99th percentile of read latency is 100 % of the score" in sentence
     curve = {"shape": "step", "points": [[0, 0], [0.0015, 1]]}
     odd = why(
         [{"metric": "read_latency", "utility": curve}], A, measured("C", Metric.READ_LATENCY, 0)
@@ -165,22 +174,25 @@ def test_a_sentence_says_which_statistic_and_how_a_curve_may_prefer_the_worse() 
     assert "the read latency of A suits it better than that of C (4 ms, 0 s)" in odd
 
 
-def test_a_sentence_names_those_who_are_out_the_first_few() -> None:
+def test_a_sentence_names_the_first_few_systems_that_are_out() -> None:
     many = [Candidate(f"s{n}") for n in range(8)]
-    told = why([{"metric": "read_latency", "goal": 0.01}], A, *many)
+    sentence = why([{"metric": "read_latency", "goal": 0.01}], A, *many)
     reason = "has no measured read_latency, needed by articles.title"
-    assert told.startswith(f"articles.title decides for itself: only A is left; out: s0 ({reason})")
-    assert told.endswith(f"s4 ({reason}) and 3 others.")
+    assert sentence.startswith(
+        f"articles.title decides for itself: only A is left; out: s0 ({reason})"
+    )
+    assert sentence.endswith(f"s4 ({reason}) and 3 others.")
 
 
-def test_a_sentence_tells_of_modes_and_named_defaults() -> None:
+def test_a_sentence_names_modes_and_named_defaults() -> None:
     goal = [{"metric": "read_latency", "goal": 0.01}]
     assert why(goal, A, B, mode="entity").startswith(
         "articles stays on one system, as mode entity splits no object: B reads twice as fast as A"
     )
     named = Candidate("named")
     assert why([], A, named, default={"system": "named"}) == (
-        "nothing is asked of it, so it is on the default system: the schema names named as default."
+        "nothing is required of it, so it is on the default system: the schema names named as"
+        " default."
     )
 
 

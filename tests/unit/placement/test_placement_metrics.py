@@ -1,4 +1,4 @@
-"""The metrics book: what live traffic tells of systems, on a clock that the test sets."""
+"""The metrics registry: figures of systems from live traffic, on a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -24,23 +24,11 @@ from mediator.placement.series import (
     percentile,
 )
 from mediator.schema.annotations import Metric
-
-
-class HandClock:
-    """A clock that goes on only when told."""
-
-    def __init__(self) -> None:
-        self.time = 1000.0
-
-    def now(self) -> float:
-        return self.time
-
-    def monotonic(self) -> float:
-        return self.time
+from tests.conformance.virtual_time import HandClock
 
 
 class Traffic:
-    """A book and the clock it reads."""
+    """A registry and the clock it reads."""
 
     def __init__(self) -> None:
         self.clock = HandClock()
@@ -67,7 +55,7 @@ class Traffic:
         for _ in range(seconds):
             for _ in range(per_second):
                 self.call()
-            self.clock.time += 1
+            self.clock.elapsed_s += 1
 
 
 def test_mean_deviation_and_percentiles_are_those_of_the_calls() -> None:
@@ -84,11 +72,11 @@ def test_mean_deviation_and_percentiles_are_those_of_the_calls() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1e-9, 1e-6, 3e-4, 0.1, 99.0, 1e6])
-def test_every_latency_has_a_bucket_that_tells_it_within_its_error(seconds: float) -> None:
+def test_every_latency_has_a_bucket_within_its_error(seconds: float) -> None:
     histogram = [0] * BUCKETS
     histogram[bucket_of(seconds)] = 1
-    told = percentile(histogram, 0.5)
-    assert told == pytest.approx(min(max(seconds, 1e-6), 134), rel=0.05)
+    median = percentile(histogram, 0.5)
+    assert median == pytest.approx(min(max(seconds, 1e-6), 134), rel=0.05)
 
 
 def test_a_percentile_of_nothing_is_not_known() -> None:
@@ -98,7 +86,7 @@ def test_a_percentile_of_nothing_is_not_known() -> None:
 def test_a_latency_counts_half_after_its_half_life() -> None:
     traffic = Traffic()
     traffic.call(0.010)
-    traffic.clock.time += LATENCY_HALF_LIFE_S
+    traffic.clock.elapsed_s += LATENCY_HALF_LIFE_S
     traffic.call(0.040)
     assert traffic.metric(Metric.WRITE_LATENCY) == pytest.approx((0.5 * 0.010 + 0.040) / 1.5)
 
@@ -107,7 +95,7 @@ def test_the_deviation_fades_with_the_calls_it_came_from() -> None:
     traffic = Traffic()
     traffic.call(0.010)
     traffic.call(0.030)
-    traffic.clock.time += SHOWN_HALF_LIFE_S
+    traffic.clock.elapsed_s += SHOWN_HALF_LIFE_S
     (row,) = traffic.registry.statistics()
     assert row["deviation_s"] == pytest.approx(0.010)
 
@@ -115,10 +103,10 @@ def test_the_deviation_fades_with_the_calls_it_came_from() -> None:
 def test_percentiles_forget_what_is_two_windows_old() -> None:
     traffic = Traffic()
     traffic.call(1.0)
-    traffic.clock.time += 70
+    traffic.clock.elapsed_s += 70
     traffic.call(0.001)
     assert traffic.registry.candidate_metrics("redis")[1][Metric.WRITE_LATENCY] > 0.9
-    traffic.clock.time += 130
+    traffic.clock.elapsed_s += 130
     traffic.call(0.001)
     assert traffic.registry.candidate_metrics("redis")[1][Metric.WRITE_LATENCY] < 0.002
 
@@ -127,7 +115,7 @@ def test_a_pipeline_is_one_latency_and_many_operations() -> None:
     traffic = Traffic()
     for _ in range(10):
         traffic.call(0.002, count=100)
-        traffic.clock.time += 1
+        traffic.clock.elapsed_s += 1
     assert traffic.metric(Metric.WRITE_LATENCY) == pytest.approx(0.002)
     assert traffic.metric(Metric.WRITE_THROUGHPUT) == pytest.approx(100, rel=0.02)
     assert traffic.registry.offered() == {("redis", "write"): pytest.approx(100)}
@@ -139,7 +127,7 @@ def test_capacity_is_the_highest_sustained_rate_and_fades() -> None:
     traffic.spread(30, per_second=5)
     assert traffic.metric(Metric.WRITE_THROUGHPUT) == pytest.approx(50, rel=0.02)
     assert traffic.registry.offered()[("redis", "write")] == pytest.approx(5)
-    traffic.clock.time += CAPACITY_HALF_LIFE_S
+    traffic.clock.elapsed_s += CAPACITY_HALF_LIFE_S
     assert traffic.metric(Metric.WRITE_THROUGHPUT) == pytest.approx(25, rel=0.02)
 
 
@@ -151,7 +139,7 @@ def test_a_burst_is_not_a_capacity_and_a_calibrated_one_is_kept() -> None:
     assert traffic.metric(Metric.WRITE_THROUGHPUT) == 25_000
 
 
-def test_failed_calls_lower_availability_and_say_nothing_of_latency() -> None:
+def test_failed_calls_lower_availability_and_leave_latency() -> None:
     traffic = Traffic()
     for _ in range(3):
         traffic.call(0.001)
@@ -166,7 +154,7 @@ def test_availability_falls_while_the_breaker_is_open_and_recovers_after() -> No
     for _ in range(100):
         traffic.call()
     traffic.registry.observe(CircuitChanged("redis", open=True, reason="timeouts"))
-    traffic.clock.time += AVAILABILITY_HALF_LIFE_S
+    traffic.clock.elapsed_s += AVAILABILITY_HALF_LIFE_S
     assert traffic.metric(Metric.WRITE_AVAILABILITY) == pytest.approx(0.5)
     traffic.registry.observe(CircuitChanged("redis", open=False, reason="answers"))
     for _ in range(100):
@@ -188,7 +176,7 @@ def burst(traffic: Traffic, *, calls: int = 3000, seconds: int = 3, took: float 
     for _ in range(seconds):
         for _ in range(calls // seconds):
             traffic.call(took)
-        traffic.clock.time += 1
+        traffic.clock.elapsed_s += 1
 
 
 def latencies(traffic: Traffic) -> tuple[float, float]:
@@ -196,16 +184,16 @@ def latencies(traffic: Traffic) -> tuple[float, float]:
     return metrics[Metric.WRITE_LATENCY], p99[Metric.WRITE_LATENCY]
 
 
-def test_history_gives_way_to_traffic_that_lasts() -> None:
+def test_history_is_replaced_by_lasting_traffic() -> None:
     traffic = calibrated(History({Metric.WRITE_LATENCY: 0.010}, {Metric.WRITE_LATENCY: 0.030}))
     assert latencies(traffic) == (0.010, 0.030)
     for _ in range(int(LATENCY_HALF_LIFE_S)):
         traffic.call(0.002)
-        traffic.clock.time += 1
+        traffic.clock.elapsed_s += 1
     assert traffic.metric(Metric.WRITE_LATENCY) == pytest.approx(0.006, rel=0.01)
     for _ in range(3000):
         traffic.call(0.002)
-        traffic.clock.time += 1
+        traffic.clock.elapsed_s += 1
     assert list(latencies(traffic)) == pytest.approx([0.002, 0.002], rel=0.06)
 
 
@@ -215,7 +203,7 @@ def test_a_burst_hardly_shows_and_fades() -> None:
     mean, p99 = latencies(traffic)
     assert 0.00025 < mean < 0.0003
     assert 0.001 < p99 < 0.0011
-    traffic.clock.time += 10 * LATENCY_HALF_LIFE_S
+    traffic.clock.elapsed_s += 10 * LATENCY_HALF_LIFE_S
     assert list(latencies(traffic)) == pytest.approx([0.00025, 0.001], rel=1e-3)
 
 
@@ -223,12 +211,12 @@ def test_a_burst_among_calm_traffic_counts_by_its_seconds_not_by_its_calls() -> 
     traffic = calibrated()
     for _ in range(600):
         traffic.call(0.00025)
-        traffic.clock.time += 1
+        traffic.clock.elapsed_s += 1
     burst(traffic)
     assert latencies(traffic)[0] < 0.0003
 
 
-def test_a_new_calibration_begins_anew_and_the_same_one_does_not() -> None:
+def test_only_a_new_calibration_resets_the_averages() -> None:
     traffic = calibrated()
     burst(traffic, seconds=300)
     slow = latencies(traffic)
@@ -246,24 +234,24 @@ def test_a_new_calibration_forgets_no_outage() -> None:
     traffic.registry.remember("redis", History({Metric.WRITE_LATENCY: 0.0002}))
     traffic.call(1.0, outcome="timeout")
     traffic.call()
-    traffic.clock.time += AVAILABILITY_HALF_LIFE_S
+    traffic.clock.elapsed_s += AVAILABILITY_HALF_LIFE_S
     assert traffic.metric(Metric.WRITE_AVAILABILITY) == pytest.approx(0.25)
 
 
 def test_figures_of_other_replicas_fade_by_the_clock_of_this_one() -> None:
     one, two = calibrated(), calibrated()
-    two.clock.time += 1e6
+    two.clock.elapsed_s += 1e6
     burst(two, seconds=600)
-    told = json.loads(json.dumps(two.registry.snapshot()))
-    one.registry.merge([{**told, "age_s": 0.0}])
+    shared = json.loads(json.dumps(two.registry.snapshot()))
+    one.registry.merge([{**shared, "age_s": 0.0}])
     assert one.metric(Metric.WRITE_LATENCY) == pytest.approx(two.metric(Metric.WRITE_LATENCY))
-    one.clock.time += 10 * LATENCY_HALF_LIFE_S
+    one.clock.elapsed_s += 10 * LATENCY_HALF_LIFE_S
     assert one.metric(Metric.WRITE_LATENCY) == pytest.approx(0.00025, rel=0.02)
-    one.registry.merge([{**told, "age_s": 10 * LATENCY_HALF_LIFE_S}])
+    one.registry.merge([{**shared, "age_s": 10 * LATENCY_HALF_LIFE_S}])
     assert one.metric(Metric.WRITE_LATENCY) == pytest.approx(0.00025, rel=0.02)
 
 
-def test_what_others_saw_before_a_new_calibration_counts_no_more() -> None:
+def test_figures_of_others_from_before_a_calibration_are_ignored() -> None:
     one, two = calibrated(), calibrated()
     burst(two, seconds=600)
     one.registry.remember("redis", History({Metric.WRITE_LATENCY: 0.0002}))
@@ -272,7 +260,7 @@ def test_what_others_saw_before_a_new_calibration_counts_no_more() -> None:
     assert one.metric(Metric.WRITE_THROUGHPUT) is None
 
 
-def test_what_the_operator_declares_replaces_what_was_measured() -> None:
+def test_declared_metrics_replace_measured_ones() -> None:
     traffic = Traffic()
     traffic.call(0.5)
     metrics, _ = traffic.registry.candidate_metrics("redis", {Metric.WRITE_LATENCY: 0.001})
@@ -280,7 +268,7 @@ def test_what_the_operator_declares_replaces_what_was_measured() -> None:
     assert metrics[Metric.WRITE_AVAILABILITY] == 1.0
 
 
-def test_a_system_nobody_called_has_no_metrics() -> None:
+def test_a_system_without_calls_has_no_metrics() -> None:
     assert Traffic().registry.candidate_metrics("redis") == ({}, {})
 
 
@@ -315,7 +303,7 @@ def test_replicas_share_what_they_have_seen_through_snapshots() -> None:
     assert one.metric(Metric.WRITE_LATENCY) == pytest.approx(0.021)  # each has seen one second
 
 
-def test_replicas_sustain_together_what_none_of_them_sees_alone() -> None:
+def test_the_capacity_of_replicas_adds_up() -> None:
     one, two = Traffic(), Traffic()
     one.spread(10, per_second=30)
     two.spread(10, per_second=20)
@@ -329,7 +317,7 @@ def test_long_silence_neither_breaks_nor_changes_the_averages() -> None:
     traffic = Traffic()
     traffic.call(0.003)
     traffic.call(0.003, outcome="refused")
-    traffic.clock.time += 10 * 365 * 86_400
+    traffic.clock.elapsed_s += 10 * 365 * 86_400
     assert traffic.metric(Metric.WRITE_LATENCY) == pytest.approx(0.003)
     assert traffic.metric(Metric.WRITE_AVAILABILITY) == pytest.approx(0.5)
 
@@ -338,7 +326,7 @@ def test_memory_is_bounded_by_classes_not_by_calls() -> None:
     traffic = Traffic()
     for n in range(5000):
         traffic.call(n / 1000, class_name=f"class_{n % 3}")
-        traffic.clock.time += 0.1
+        traffic.clock.elapsed_s += 0.1
     series = traffic.registry.snapshot()["series"]
     assert len(series) == 3
     assert all(len(row["histogram"]) <= BUCKETS for row in series)

@@ -1,4 +1,4 @@
-"""What holds data stays, and is moved only where the schema rules its place out."""
+"""What holds data stays, and is moved only where the schema excludes its system."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pinned(plan: Schema, systems: tuple[Candidate, ...]) -> Pins:
     return pins_of(build_routes(plan, decide(plan, systems).groups, {"articles": 1}), ["articles"])
 
 
-def test_what_holds_data_stays_although_scores_changed() -> None:
+def test_fields_with_data_stay_although_scores_changed() -> None:
     plan = schema({"title": TITLE, "body": TITLE, "hits": HITS})
     swapped = (system("reader", 0.01, 0.002, Capability.SORTING), system("writer", 0.001, 0.01))
     decision = decide(plan, swapped, pinned(plan, TWO))
@@ -43,7 +43,7 @@ def test_what_holds_data_stays_although_scores_changed() -> None:
     assert decision.placements["articles.hits"].choice.kind == "pinned"
 
 
-def test_what_would_be_placed_the_same_again_does_not_move() -> None:
+def test_equal_placements_move_nothing() -> None:
     plan = schema({"title": TITLE, "hits": HITS})
     decision = decide(plan, TWO, pinned(plan, TWO))
     assert not decision.moves
@@ -67,7 +67,7 @@ def test_a_requirement_that_rules_the_present_system_out_is_a_required_move() ->
     assert "does not meet the requirements" in move.reason
 
 
-def test_a_field_without_goals_moves_nothing_that_is_there() -> None:
+def test_a_new_field_without_goals_moves_no_other_field() -> None:
     before, after = schema({"hits": HITS}), schema({"hits": HITS, "note": {}})
     decision = decide(after, TWO, pinned(before, TWO))
     assert not decision.moves
@@ -77,14 +77,15 @@ def test_a_field_without_goals_moves_nothing_that_is_there() -> None:
     }
 
 
-def test_what_nothing_is_asked_of_stays_where_it_is() -> None:
+def test_a_field_without_requirements_stays_on_its_system() -> None:
     plan = schema({"title": {}})
     decision = decide(plan, (FAST, SAFE), pinned(plan, (FAST,)))
     assert where(decision) == {"articles.title": "fast"}
     assert not decision.moves
     assert decision.why("articles.title") == (
         "fast holds its data, which only a migration moves; by what is known today, of the systems"
-        " that can do all that articles is asked, safe loses least in a crash (0 s; fast 1 s)."
+        " that can do all that is required of articles, safe loses least in a crash (0 s;"
+        " fast 1 s)."
     )
 
 

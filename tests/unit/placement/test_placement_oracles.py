@@ -112,7 +112,7 @@ def test_r1d_the_database_is_the_mean_of_its_classes_not_of_all_fields() -> None
     assert not decision.placements["users"].bound
 
 
-def test_r2_a_requirement_nobody_meets_is_refused_with_what_each_system_lacks() -> None:
+def test_r2_an_unmet_requirement_is_refused_with_what_each_system_lacks() -> None:
     with pytest.raises(Unplaceable) as refused:
         placed(newspaper(title=[{"require": "full_text_search"}]))
     (node,) = refused.value.extra["nodes"]

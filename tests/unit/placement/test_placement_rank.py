@@ -46,7 +46,7 @@ def test_a_field_without_continuous_requirements_does_not_vote() -> None:
     assert not nodes["articles.body"].votes
 
 
-def test_a_class_whose_fields_do_not_vote_does_not_vote() -> None:
+def test_a_class_without_voting_fields_does_not_vote() -> None:
     document = {
         "classes": {
             "articles": {"fields": {"title": {"type": "string", "annotations": [READ]}}},
@@ -66,9 +66,9 @@ def test_a_missing_metric_drops_the_candidate_with_that_reason() -> None:
 
 
 def test_a_missing_percentile_is_named_as_such() -> None:
-    wanted = {**READ, "statistic": "p99"}
+    requirement = {**READ, "statistic": "p99"}
     with pytest.raises(Unplaceable, match="has no measured p99 read_latency"):
-        ranked({"title": {"annotations": [wanted]}}, FAST)
+        ranked({"title": {"annotations": [requirement]}}, FAST)
 
 
 def test_an_inexact_type_and_a_suspension_drop_a_candidate() -> None:

@@ -62,7 +62,7 @@ def test_a_metric_of_zero_is_neither_divided_by_nor_unbounded() -> None:
     assert goal_index(Metric.WRITE_THROUGHPUT, 10_000, 0.0) == 0.0
 
 
-def test_a_score_tells_the_parts_it_is_made_of() -> None:
+def test_a_score_lists_its_terms() -> None:
     latency = ContinuousRequirement(Metric.WRITE_LATENCY, 1, goal=0.005)
     throughput = ContinuousRequirement(Metric.WRITE_THROUGHPUT, 3, goal=10_000)
     candidate = Candidate(
@@ -86,7 +86,7 @@ def test_extreme_weights_leave_a_finite_score(weight: float) -> None:
     assert score((requirement, requirement), candidate).value == pytest.approx(2)
 
 
-def test_a_percentile_is_asked_for_by_its_own_name() -> None:
+def test_a_percentile_is_requested_by_its_own_name() -> None:
     requirement = ContinuousRequirement(Metric.READ_LATENCY, 1, goal=0.02, statistic="p99")
     candidate = Candidate(
         "A", metrics={Metric.READ_LATENCY: 0.001}, p99={Metric.READ_LATENCY: 0.04}

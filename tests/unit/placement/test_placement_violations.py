@@ -22,8 +22,8 @@ HITS = {"type": "integer", "annotations": [RULE]}
 SCHEMA = parse_schema("news", {"classes": {"articles": {"fields": {"hits": HITS}}}})
 
 
-class Watched:
-    """Feeds a watch with latencies of the system that holds the field."""
+class Detector:
+    """The violation detector, fed with latencies of the system that holds the field."""
 
     def __init__(self, schema: Any = SCHEMA) -> None:
         self.state: ViolationState = {}
@@ -37,60 +37,60 @@ class Watched:
         return events
 
 
-def test_a_violation_is_told_once_after_it_has_lasted_and_when_it_ends() -> None:
-    watched = Watched()
-    assert watched.feed(0, 0.045) == []
-    assert watched.feed(59, 0.045) == []
-    (began,) = watched.feed(60, 0.044)
+def test_a_violation_is_reported_once_it_has_lasted_and_once_it_ends() -> None:
+    detector = Detector()
+    assert detector.feed(0, 0.045) == []
+    assert detector.feed(59, 0.045) == []
+    (began,) = detector.feed(60, 0.044)
     assert began.phase == "began"
     assert (began.detected.node, began.detected.system) == ("articles.hits", "A")
     assert began.detected.measured == 0.044
     assert began.detected.score == pytest.approx(0.2)
     assert began.detected.duration_s == 60
-    assert watched.feed(100, 0.045) == []
-    (ended,) = watched.feed(130, 0.010)
+    assert detector.feed(100, 0.045) == []
+    (ended,) = detector.feed(130, 0.010)
     assert (ended.phase, ended.detected.duration_s, ended.detected.score) == ("ended", 130, 1)
-    assert watched.feed(140, 0.010) == []
+    assert detector.feed(140, 0.010) == []
 
 
-def test_it_is_armed_again_after_its_end() -> None:
-    watched = Watched()
+def test_a_detector_restarts_after_a_violation_ended() -> None:
+    detector = Detector()
     for now, latency in ((0, 0.045), (60, 0.045), (70, 0.01), (80, 0.045)):
-        watched.feed(now, latency)
-    assert watched.feed(139, 0.045) == []
-    assert [event.phase for event in watched.feed(140, 0.045)] == ["began"]
+        detector.feed(now, latency)
+    assert detector.feed(139, 0.045) == []
+    assert [event.phase for event in detector.feed(140, 0.045)] == ["began"]
 
 
 def test_a_short_dip_is_no_violation() -> None:
-    watched = Watched()
+    detector = Detector()
     for now in range(0, 600, 50):
-        assert watched.feed(now, 0.045) == []
-        assert watched.feed(now + 30, 0.010) == []
+        assert detector.feed(now, 0.045) == []
+        assert detector.feed(now + 30, 0.010) == []
 
 
-def test_a_metric_that_is_not_known_neither_begins_nor_ends_anything() -> None:
-    watched = Watched()
-    assert watched.feed(0, None) == []
-    watched.feed(1, 0.045)
-    watched.feed(30, None)
-    assert len(watched.feed(61, 0.045)) == 1
-    assert watched.feed(70, None) == []
-    assert [event.phase for event in watched.feed(80, 0.01)] == ["ended"]
+def test_an_unknown_metric_neither_starts_nor_ends_a_violation() -> None:
+    detector = Detector()
+    assert detector.feed(0, None) == []
+    detector.feed(1, 0.045)
+    detector.feed(30, None)
+    assert len(detector.feed(61, 0.045)) == 1
+    assert detector.feed(70, None) == []
+    assert [event.phase for event in detector.feed(80, 0.01)] == ["ended"]
 
 
-def test_a_field_that_moved_starts_anew() -> None:
-    watched = Watched()
-    watched.feed(0, 0.045)
-    assert watched.feed(60, 0.045, system="B") == []
-    assert len(watched.feed(120, 0.045, system="B")) == 1
+def test_a_moved_field_restarts_its_violation() -> None:
+    detector = Detector()
+    detector.feed(0, 0.045)
+    assert detector.feed(60, 0.045, system="B") == []
+    assert len(detector.feed(120, 0.045, system="B")) == 1
 
 
-def test_a_rule_of_the_class_is_watched_at_every_field_and_zero_seconds_at_once() -> None:
+def test_a_rule_of_the_class_holds_for_every_field_and_may_have_no_delay() -> None:
     rule = {**RULE, "violation": {"below": 0.5, "for_s": 0}}
     plain = {"type": "integer"}
     class_ = {"annotations": [rule], "fields": {"hits": plain, "likes": plain}}
-    watched = Watched(parse_schema("news", {"classes": {"articles": class_}}))
-    nodes = [event.detected.node for event in watched.feed(0, 0.045)]
+    detector = Detector(parse_schema("news", {"classes": {"articles": class_}}))
+    nodes = [event.detected.node for event in detector.feed(0, 0.045)]
     assert nodes == ["articles.hits", "articles.likes"]
 
 
@@ -100,16 +100,16 @@ def move(ratio: float, proposed: str = "B") -> Move:
 
 
 def fed(state: Proposals, *steps: tuple[float, Move | None]) -> tuple[Proposals, list[float]]:
-    told = []
+    times = []
     for now, each in steps:
-        state, fresh = propose(state, [each] if each else [], now)
-        told += [now] * len(fresh)
-    return state, told
+        state, fresh = propose(state, [each] if each else [], now, margin=0.2, dwell_s=60.0)
+        times += [now] * len(fresh)
+    return state, times
 
 
 def test_a_proposal_needs_its_margin_for_its_dwell_time() -> None:
-    state, told = fed(NOTHING_PROPOSED, (0, move(1.3)), (59, move(1.3)), (60, move(1.4)))
-    assert told == [60]
+    state, proposed_at = fed(NOTHING_PROPOSED, (0, move(1.3)), (59, move(1.3)), (60, move(1.4)))
+    assert proposed_at == [60]
     (proposal,) = state.recorded
     assert (proposal.current, proposal.proposed, proposal.since) == ("A", "B", 0)
     assert proposal.margin == pytest.approx(0.4)
@@ -117,16 +117,16 @@ def test_a_proposal_needs_its_margin_for_its_dwell_time() -> None:
 
 
 def test_a_margin_too_small_is_never_proposed() -> None:
-    state, told = fed(NOTHING_PROPOSED, *((now, move(1.19)) for now in range(0, 600, 10)))
-    assert (told, state.recorded) == ([], ())
+    state, proposed_at = fed(NOTHING_PROPOSED, *((now, move(1.19)) for now in range(0, 600, 10)))
+    assert (proposed_at, state.recorded) == ([], ())
 
 
 def test_two_nearly_equal_systems_do_not_flap() -> None:
     steps = [(now, move(1.5) if now % 20 else None) for now in range(0, 3600, 10)]
     assert fed(NOTHING_PROPOSED, *steps)[1] == []
-    recorded, told = fed(NOTHING_PROPOSED, (0, move(1.5)), (60, move(1.5)))
+    recorded, proposed_at = fed(NOTHING_PROPOSED, (0, move(1.5)), (60, move(1.5)))
     again = [(now + 70, move(1.5) if now % 20 else None) for now in range(0, 3600, 10)]
-    assert told == [60]
+    assert proposed_at == [60]
     assert fed(recorded, *again)[1] == []
 
 
@@ -139,8 +139,8 @@ def test_a_proposal_is_withdrawn_once_the_lead_is_gone_for_the_dwell_time() -> N
 def test_another_leader_replaces_a_proposal_only_after_the_dwell_times() -> None:
     state, _ = fed(NOTHING_PROPOSED, (0, move(1.5)), (60, move(1.5)), (70, move(2, "C")))
     assert [proposal.proposed for proposal in state.recorded] == ["B"]
-    state, told = fed(state, (130, move(2, "C")), (190, move(2, "C")))
-    assert told == [190]
+    state, proposed_at = fed(state, (130, move(2, "C")), (190, move(2, "C")))
+    assert proposed_at == [190]
     assert [proposal.proposed for proposal in state.recorded] == ["C"]
 
 

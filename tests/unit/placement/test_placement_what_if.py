@@ -58,36 +58,36 @@ def suppose(**document: Any) -> dict[str, Any]:
     return what_if(SCHEMA, SYSTEMS, document)
 
 
-def test_what_stays_as_it_is_moves_nothing() -> None:
-    told = suppose()
-    assert told["moves"] == []
-    assert all(each["before"] == each["after"] for each in told["nodes"].values())
+def test_no_supposition_moves_nothing() -> None:
+    result = suppose()
+    assert result["moves"] == []
+    assert all(each["before"] == each["after"] for each in result["nodes"].values())
 
 
-def test_a_slower_system_loses_the_part() -> None:
-    told = suppose(metrics={"A": {"write_throughput": 1_000, "write_latency": 0.002}})
+def test_a_slower_system_loses_the_field() -> None:
+    result = suppose(metrics={"A": {"write_throughput": 1_000, "write_latency": 0.002}})
     why = (
         "articles.hits requires atomic_updates: B writes 12 times as fast as A (12,000/s, 1,000/s),"
         " and write throughput is 75 % of the score."
     )
-    assert told["moves"] == [{"node": "articles.hits", "from": "A", "to": "B", "why": why}]
-    assert told["nodes"]["articles.hits"]["after"]["why"] == why
-    scores = told["nodes"]["articles.hits"]["after"]["scores"]
+    assert result["moves"] == [{"node": "articles.hits", "from": "A", "to": "B", "why": why}]
+    assert result["nodes"]["articles.hits"]["after"]["why"] == why
+    scores = result["nodes"]["articles.hits"]["after"]["scores"]
     assert scores["A"] == pytest.approx((1 * 2.5 + 3 * 0.1) / 4)
 
 
 def test_a_weight_and_a_goal_are_amended_where_they_stand() -> None:
-    told = suppose(
+    result = suppose(
         annotations={f"{HITS}/1": {"weight": 3, "goal": 0.010}, f"{HITS}/2": {"weight": 1}}
     )
-    assert told["nodes"]["articles.hits"]["after"]["scores"]["A"] == pytest.approx(
+    assert result["nodes"]["articles.hits"]["after"]["scores"]["A"] == pytest.approx(
         (3 * 10 + 1 * 2.5) / 4
     )
 
 
 @given(st.floats(0.01, 100), st.floats(0.01, 100))
 def test_the_outcome_is_that_of_deciding_for_real(latency: float, weight: float) -> None:
-    told = suppose(
+    result = suppose(
         annotations={f"{HITS}/2": {"weight": weight}},
         metrics={"B": {"write_latency": latency}},
     )
@@ -101,7 +101,7 @@ def test_the_outcome_is_that_of_deciding_for_real(latency: float, weight: float)
     document["classes"]["articles"]["fields"]["hits"] = hits
     slower = Candidate("B", ABLE, metrics(latency, 12_000, 0.002))
     real = decide(parse_schema("news", document), [SYSTEMS[0], slower])
-    assert {node: side["after"]["system"] for node, side in told["nodes"].items()} == {
+    assert {node: side["after"]["system"] for node, side in result["nodes"].items()} == {
         node: placed.system for node, placed in real.placements.items()
     }
 
@@ -124,23 +124,23 @@ def test_the_outcome_is_that_of_deciding_for_real(latency: float, weight: float)
         ({"annotations": {"": {"weight": 1}}}, "/annotations"),
     ],
 )
-def test_a_supposition_that_means_nothing_is_refused(document: Any, pointer: str | None) -> None:
+def test_an_invalid_supposition_is_refused(document: Any, pointer: str | None) -> None:
     with pytest.raises(Invalid) as refused:
         what_if(SCHEMA, SYSTEMS, document)
-    told = [place.pointer for place in refused.value.locations]
-    assert told if pointer is None else pointer in told
+    pointers = [location.pointer for location in refused.value.locations]
+    assert pointers if pointer is None else pointer in pointers
 
 
-def test_what_cannot_be_a_schema_is_refused() -> None:
+def test_an_invalid_schema_is_refused() -> None:
     curve = {"shape": "linear", "points": [[0.02, 1], [0.05, 0]]}
     field = {"type": "string", "annotations": [{"metric": "read_latency", "utility": curve}]}
     schema = parse_schema("news", {"classes": {"a": {"fields": {"b": field}}}})
-    asked = {"annotations": {"/classes/a/fields/b/annotations/0": {"goal": 1}}}
+    amended = {"annotations": {"/classes/a/fields/b/annotations/0": {"goal": 1}}}
     with pytest.raises(SchemaInvalid):
-        what_if(schema, SYSTEMS, asked)
+        what_if(schema, SYSTEMS, amended)
 
 
-def test_no_system_left_is_told() -> None:
+def test_a_schema_that_no_system_can_hold_is_refused() -> None:
     bare = [Candidate("A", frozenset(), metrics(1, 1, 1))]
     with pytest.raises(Unplaceable):
         what_if(SCHEMA, bare, {})

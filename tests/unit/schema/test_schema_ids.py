@@ -21,10 +21,10 @@ def test_ids_are_returned_as_they_are(text: str) -> None:
     "text",
     ["", ".", "..", "/", "a/b", "a\0", "a\n", "\x7f", "\x85", "\ud800", "a" * 513, "é" * 257],
 )
-def test_other_texts_are_refused_with_their_place(text: str) -> None:
+def test_other_texts_are_refused_with_their_location(text: str) -> None:
     with pytest.raises(Invalid) as caught:
         check_id(text, "/operations/0/id")
-    assert [place.pointer for place in caught.value.locations] == ["/operations/0/id"]
+    assert [location.pointer for location in caught.value.locations] == ["/operations/0/id"]
     caught.value.detail.encode()
 
 

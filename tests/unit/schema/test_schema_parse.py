@@ -1,4 +1,4 @@
-"""The schema's one shape: what is read, and where each mistake is told."""
+"""The document of a schema: what is read, and where each mistake is located."""
 
 from __future__ import annotations
 
@@ -122,6 +122,8 @@ HITS = f"{FIELDS}/hits/annotations"
     ("pointer", "value"),
     [
         ("/mod", "mixed"),
+        ("/(name)", "mixed"),
+        (f"{FIELDS}/title/(name)", "headline"),
         ("/mode", "Mixed"),
         ("/mode", None),
         ("/materialised_view", None),
@@ -202,7 +204,7 @@ HITS = f"{FIELDS}/hits/annotations"
         (f"{HITS}/2/utility/points/1/0", "0"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(pointer: str, value: Any) -> None:
+def test_a_mistake_is_located(pointer: str, value: Any) -> None:
     document = deepcopy(NEWSPAPER)
     *path, last = pointer.removeprefix("/").split("/")
     node: Any = document
@@ -215,7 +217,7 @@ def test_a_mistake_is_told_with_its_place(pointer: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "place"),
+    ("field", "location"),
     [
         ({}, "/type"),
         ({"type": "list"}, "/items"),
@@ -225,14 +227,14 @@ def test_a_mistake_is_told_with_its_place(pointer: str, value: Any) -> None:
         ({"type": "map", "items": "integer", "default": {"a": "1"}}, "/default/a"),
     ],
 )
-def test_what_a_type_needs_is_asked_for(field: Any, place: str) -> None:
+def test_members_that_a_type_needs_are_required(field: Any, location: str) -> None:
     with pytest.raises(SchemaInvalid) as caught:
         parse_schema("news", {"classes": {"c": {"fields": {"f": field}}}})
-    assert [p.pointer for p in caught.value.locations] == [f"/classes/c/fields/f{place}"]
+    assert [p.pointer for p in caught.value.locations] == [f"/classes/c/fields/f{location}"]
 
 
 @pytest.mark.parametrize(
-    ("utility", "place"),
+    ("utility", "location"),
     [
         ({"shape": "sigmoid", "midpoint": 1}, "/steepness"),
         ({"shape": "sigmoid", "midpoint": 1, "steepness": 0}, "/steepness"),
@@ -241,11 +243,11 @@ def test_what_a_type_needs_is_asked_for(field: Any, place: str) -> None:
         ({"shape": "step", "points": [[1, 0], [1, 1]]}, "/points/1"),
     ],
 )
-def test_a_utility_has_what_its_shape_needs(utility: Any, place: str) -> None:
+def test_a_utility_has_what_its_shape_needs(utility: Any, location: str) -> None:
     annotation = {"metric": "read_latency", "utility": utility}
     with pytest.raises(SchemaInvalid) as caught:
         parse_schema("news", {"annotations": [annotation]})
-    assert [p.pointer for p in caught.value.locations] == [f"/annotations/0/utility{place}"]
+    assert [p.pointer for p in caught.value.locations] == [f"/annotations/0/utility{location}"]
 
 
 @pytest.mark.parametrize(
@@ -291,10 +293,10 @@ def test_the_database_has_a_name(database: str) -> None:
 def test_a_schema_is_an_object(document: Any) -> None:
     with pytest.raises(SchemaInvalid) as caught:
         parse_schema("news", document)
-    assert [place.pointer for place in caught.value.locations] == [""]
+    assert [location.pointer for location in caught.value.locations] == [""]
 
 
-def test_all_mistakes_are_told_up_to_a_bound() -> None:
+def test_all_mistakes_are_reported_up_to_a_bound() -> None:
     with pytest.raises(SchemaInvalid) as caught:
         parse_schema("news", {"mode": 1, "nope": 1, "classes": {"a": {"ttl_s": 0}}})
     assert [p.pointer for p in caught.value.locations] == ["/nope", "/mode", "/classes/a/ttl_s"]
@@ -327,12 +329,12 @@ hostile = st.recursive(
 
 
 def paths(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """List the ways to every node of a document."""
+    """List the paths to every node of a document."""
     if isinstance(node, dict):
         members = list(node.items())
     else:
         members = list(enumerate(node)) if isinstance(node, list) else []
-    return [path, *(way for key, member in members for way in paths(member, (*path, key)))]
+    return [path, *(inner for key, member in members for inner in paths(member, (*path, key)))]
 
 
 def replaced(node: Any, path: tuple[Any, ...], value: Any) -> Any:
@@ -350,12 +352,12 @@ def test_a_damaged_schema_is_refused_or_rendered_faithfully(path: Any, damage: A
     try:
         schema = parse_schema("news", document)
     except SchemaInvalid as error:
-        places = error.locations
+        locations = error.locations
     else:
         assert parse_schema("news", schema_document(schema)) == schema
         return
-    assert places
-    "".join(place.pointer + place.detail for place in places).encode()
+    assert locations
+    "".join(location.pointer + location.detail for location in locations).encode()
 
 
 OWNED: dict[str, Any] = {
@@ -364,14 +366,14 @@ OWNED: dict[str, Any] = {
 }
 
 
-def test_the_field_that_says_whose_an_object_is_is_read_and_written() -> None:
+def test_the_owner_field_is_read_and_written() -> None:
     schema = parse_schema("news", {"classes": {"drafts": OWNED}})
     assert schema.classes["drafts"].owner_field == "author"
     assert parse_schema("news", schema_document(schema)) == schema
 
 
 @pytest.mark.parametrize(
-    ("place", "given"),
+    ("location", "given"),
     [
         ("owner_field", "nobody"),
         ("owner_field", "id"),
@@ -384,9 +386,9 @@ def test_the_field_that_says_whose_an_object_is_is_read_and_written() -> None:
         ("cache/visibility", "private"),
     ],
 )
-def test_a_field_that_cannot_say_whose_an_object_is_is_refused(place: str, given: Any) -> None:
+def test_an_unsuitable_owner_field_is_refused(location: str, given: Any) -> None:
     class_: dict[str, Any] = deepcopy({**OWNED, "cache": {}})
-    *above, last = place.split("/")
+    *above, last = location.split("/")
     node = class_
     for name in above:
         node = node[name]
@@ -395,4 +397,4 @@ def test_a_field_that_cannot_say_whose_an_object_is_is_refused(place: str, given
         node["to"] = "drafts"
     with pytest.raises(SchemaInvalid) as refused:
         parse_schema("news", {"classes": {"drafts": class_}})
-    assert f"/classes/drafts/{place}" in [told.pointer for told in refused.value.locations]
+    assert f"/classes/drafts/{location}" in [found.pointer for found in refused.value.locations]

@@ -1,4 +1,4 @@
-"""What a process knows of a server's clock: never more than that shows."""
+"""A process's estimate of a server's clock: never ahead of it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def reading(machine: Machine, server_ahead_s: float, there_s: float, back_s: flo
     passed_s=SECONDS,
     drift=st.floats(-DRIFT / 2, DRIFT / 2),
 )
-def test_it_is_never_ahead_and_behind_only_by_the_answers_way(
+def test_the_estimate_is_never_ahead_and_behind_by_the_response_time_only(
     ahead_s: float,
     server_ahead_s: float,
     there_s: float,

@@ -61,7 +61,7 @@ def ran(code: str, *arguments: str, **environment: str) -> subprocess.CompletedP
 MAIN = "from app.cli import main; main()"
 
 
-def test_a_variable_that_is_no_setting_is_warned_of() -> None:
+def test_an_unknown_variable_causes_a_warning() -> None:
     done = ran(MAIN, "bench", "--list", PORTOLAN_PROT="80", PORTOLAN_TEST_REDIS_URL="redis://x")
     assert done.returncode == 0
     assert done.stderr.splitlines() == [
@@ -77,7 +77,7 @@ def test_the_doctor_finds_variables_that_are_no_settings(monkeypatch: pytest.Mon
     assert finding.detail.startswith("PORTOLAN_SPARK_MASTER is not a setting")
 
 
-def test_what_commands_write_is_for_their_user_alone(tmp_path: Path) -> None:
+def test_files_of_commands_are_readable_by_their_user_only(tmp_path: Path) -> None:
     keys, people, encoded = (tmp_path / name for name in ("keys", "people.csv", "encoded.csv"))
     people.write_text("id,name\n1,Anna\n")
     options = ("--keys", str(keys), "--fields", "name", "--workers", "1")
@@ -91,7 +91,7 @@ def test_what_commands_write_is_for_their_user_alone(tmp_path: Path) -> None:
     assert {stat.S_IMODE(file.stat().st_mode) for file in (keys, encoded)} == {0o600}
 
 
-def test_a_setting_that_cannot_be_ends_a_command_with_a_sentence() -> None:
+def test_an_invalid_setting_ends_a_command_with_a_sentence() -> None:
     done = ran(MAIN, "bench", "--list", PORTOLAN_LOG_FORMAT="loud")
     assert done.returncode == 1
     assert done.stderr.startswith("Portolan cannot run: ")
@@ -101,17 +101,17 @@ def test_a_setting_that_cannot_be_ends_a_command_with_a_sentence() -> None:
 def test_a_service_that_does_not_answer_ends_a_command_with_a_sentence(command: str) -> None:
     result = CliRunner().invoke(command_line(), [command, "shop", "--url", "http://127.0.0.1:1"])
     assert result.exit_code == 1
-    told = " ".join(result.stderr.split())
-    assert told.startswith("Portolan cannot run: The admin API at http://127.0.0.1:1 does not")
+    message = " ".join(result.stderr.split())
+    assert message.startswith("Portolan cannot run: The admin API at http://127.0.0.1:1 does not")
 
 
-def test_a_benchmark_that_is_not_there_is_told() -> None:
+def test_an_unknown_benchmark_is_refused() -> None:
     result = CliRunner().invoke(command_line(), ["bench", "nonsense"])
     assert result.exit_code == 1
     assert result.stderr.startswith("Portolan cannot run:")
 
 
-def test_a_command_of_a_checkout_says_so_where_there_is_none() -> None:
+def test_a_command_of_a_checkout_is_refused_without_one() -> None:
     """An installed wheel has no benchmarks."""
     without = "import app.cli; app.cli.find_spec = lambda name: None; app.cli.main()"
     refused = ran(without, "bench", "--list")

@@ -1,4 +1,4 @@
-"""Long computations give way to the event loop: for each second they compute, they rest three."""
+"""Long computations yield to the event loop: for each second they compute, they rest six."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ SYSTEMS = [
 def rests(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds of every rest that is taken."""
     taken: list[float] = []
-    monkeypatch.setattr("mediator.base.offload.time.sleep", taken.append)
+    monkeypatch.setattr("mediator.base.offload.sleep", taken.append)
     return taken
 
 
 def compute() -> float:
     """Use the processor for a while; returns for how long (seconds)."""
-    begun = time.thread_time()
-    while time.thread_time() - begun < USED_S:
+    started = time.thread_time()
+    while time.thread_time() - started < USED_S:
         throttle()
     throttle()
-    return time.thread_time() - begun
+    return time.thread_time() - started
 
 
 async def test_a_thread_rests_for_six_times_as_long_as_it_computes(rests: list[float]) -> None:
@@ -64,7 +64,7 @@ async def test_the_event_loop_never_rests(rests: list[float]) -> None:
     assert rests == []
 
 
-def test_every_step_of_placing_a_large_schema_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_step_of_placing_a_large_schema_yields(monkeypatch: pytest.MonkeyPatch) -> None:
     """Field by field: what is computed at once must not grow with the schema."""
     calls: list[None] = []
     monkeypatch.setattr("mediator.base.offload.throttle", lambda: calls.append(None))
@@ -82,7 +82,7 @@ def test_every_step_of_placing_a_large_schema_gives_way(monkeypatch: pytest.Monk
         assert len(calls) >= FIELDS, step
 
 
-async def test_a_large_schema_gives_way_while_it_is_read_and_placed(rests: list[float]) -> None:
+async def test_a_large_schema_yields_while_it_is_read_and_placed(rests: list[float]) -> None:
     schema = await offload(True, parse_schema, "news", WIDE)
     read = len(rests)
     decision = await offload(True, decide, schema, SYSTEMS)

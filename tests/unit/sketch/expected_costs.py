@@ -1,4 +1,4 @@
-"""The cost of a read by the model of `sketch.ttl.costs`: what its best life is tested against."""
+"""The cost of a read by the model of `sketch.ttl.costs`: the oracle of its best TTL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Golden vectors of the hash family and the wire format, in `golden_vectors.json` beside it.
+"""Golden vectors of the hash family and the wire format, in `golden_vectors.json`.
 
 `python -m tests.unit.sketch.golden_vectors` writes them. The file is an object of lists.
 A key is a string, or ``{"repeat": text, "times": n}``.
@@ -7,8 +7,8 @@ A key is a string, or ``{"repeat": text, "times": n}``.
 - ``positions``: the bits (`positions`) of a `key` in a filter of `m` bits, with its `k` and `seed`;
 - ``documents``: one filter in both forms, `binary` (in base64) and `json`, with keys that it
   `holds` and `lacks`;
-- ``queries``: parameters of a query (`asked`) as clients are given them, and the one spelling
-  (`spelled`) of its address and key;
+- ``queries``: `parameters` of a query as clients are given them, and the `canonical` form of its
+  address and key;
 - ``broken``: what must be refused, in `binary` (in base64), and `why`.
 """
 
@@ -21,11 +21,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from sketch.client.resources import QueryResult
+from sketch.client.resources import QueryResource
 from sketch.filter.bloom import BloomFilter
-from sketch.filter.hashing import hash_words, positions
+from sketch.filter.hashing import hash_all, positions
 from sketch.filter.shape import FilterShape
-from sketch.protocol.wire import ClientFilter, GroupMap, encode, encode_json
+from sketch.protocol.wire import FilterDocument, GroupMap, encode, encode_json
 
 __all__ = ["VECTORS", "key_of", "vectors", "written"]
 
@@ -103,15 +103,15 @@ def vectors() -> dict[str, list[dict[str, Any]]]:
     """Compute the vectors."""
     return {
         "hashes": [
-            {"key": key, "seed": seed, "words": hash_words(key_of(key), seed)}
+            {"key": key, "seed": seed, "words": hash_all([key_of(key)], seed)[0].tolist()}
             for key in (*_KEYS, *_LONG)
             for seed in _SEEDS
         ],
         "positions": list(_positions()),
         "documents": [_document(document, holds) for document, holds in _filters()],
         "queries": [
-            {"asked": asked, "spelled": QueryResult.of("articles", asked).query}
-            for asked in _QUERIES
+            {"parameters": parameters, "canonical": QueryResource.of("articles", parameters).query}
+            for parameters in _QUERIES
         ],
         "broken": list(_broken()),
     }
@@ -127,9 +127,9 @@ def written() -> str:
 
 
 def _positions() -> Iterator[dict[str, Any]]:
-    asked = [(key, shape) for key in (*_KEYS, *_LONG) for shape in _SHAPES]
-    asked += [("articles/7#text", FilterShape(116_800, k, 7)) for k in range(1, 33)]
-    for key, shape in asked:
+    cases = [(key, shape) for key in (*_KEYS, *_LONG) for shape in _SHAPES]
+    cases += [("articles/7#text", FilterShape(116_800, k, 7)) for k in range(1, 33)]
+    for key, shape in cases:
         yield {
             "key": key,
             "m": shape.bits,
@@ -139,24 +139,24 @@ def _positions() -> Iterator[dict[str, Any]]:
         }
 
 
-def _filters() -> Iterator[tuple[ClientFilter, tuple[str, ...]]]:
+def _filters() -> Iterator[tuple[FilterDocument, tuple[str, ...]]]:
     wide, narrow = FilterShape(4096, 4, 0xFFFF_FFFE), FilterShape(8, 32, 0)
     some = _KEYS[::2]
     yield _filter(wide, some, _MAP), some
     yield _filter(wide, (), _MAP), ()
     yield _filter(narrow, (), {}), ()
     full = b"\xff" * wide.size
-    everything = ClientFilter(wide, full, _TIME_US, 1, _RUN_ID, 2**53 - 1, _MAP, True)
+    everything = FilterDocument(wide, full, _TIME_US, 1, _RUN_ID, 2**53 - 1, _MAP, True)
     yield everything, _KEYS
 
 
-def _filter(shape: FilterShape, keys: tuple[str, ...], groups: GroupMap) -> ClientFilter:
+def _filter(shape: FilterShape, keys: tuple[str, ...], groups: GroupMap) -> FilterDocument:
     held = BloomFilter(shape)
     held.add_many(keys)
-    return ClientFilter(shape, bytes(held.bits), _TIME_US, 60_000, _RUN_ID, len(keys), groups)
+    return FilterDocument(shape, bytes(held.bits), _TIME_US, 60_000, _RUN_ID, len(keys), groups)
 
 
-def _document(document: ClientFilter, holds: tuple[str, ...]) -> dict[str, Any]:
+def _document(document: FilterDocument, holds: tuple[str, ...]) -> dict[str, Any]:
     return {
         "binary": _base64(encode(document)),
         "json": json.loads(encode_json(document)),

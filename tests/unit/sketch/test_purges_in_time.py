@@ -14,7 +14,7 @@ from sketch.instruments.simulate.latency import Latency, Normal
 def probability(bound_s: float, purge: Normal, server_cache: Normal, client_cache: Normal) -> float:
     """Return the probability that no answer of the cache is older than a bound.
 
-    Between the acknowledgement of a write and the moment at which a read of somebody who knows of
+    Between the acknowledgement of a write and the moment at which a read of a client that observed
     it reaches the cache pass half a round trip to the writer, and half of one to the cache.
 
     Args:

@@ -11,10 +11,10 @@ import pytest
 from sketch.filter.bloom import BloomFilter
 from sketch.filter.shape import FilterShape
 from sketch.instruments.simulate.comparison import Oracle
+from sketch.instruments.simulate.engine import Estimators, Prepared, SimulationRun, simulate
 from sketch.instruments.simulate.latency import Constant, Exponential, LogNormal
 from sketch.instruments.simulate.origin import PARTITION
-from sketch.instruments.simulate.run import Estimators, Prepared, Run, simulate
-from sketch.instruments.simulate.workload import WORKLOADS, Mix, Workload
+from sketch.instruments.simulate.workload import WORKLOADS, Mix, YcsbWorkload
 from sketch.instruments.simulate.world import CACHES, World
 from sketch.protocol.port import Partition
 from sketch.ttl import Cate, Learner, Memory, Static, TtlEstimator, Weights
@@ -28,15 +28,15 @@ ESTIMATORS: dict[str, Estimators] = {
 
 
 def world(letter: str = "a", **given: Any) -> World:
-    work = Workload(WORKLOADS[letter], operations=4_000, records=100, longest_scan=5)
+    work = YcsbWorkload(WORKLOADS[letter], operations=4_000, records=100, longest_scan=5)
     return World(work, **given)
 
 
-def ran(of: World, estimator: TtlEstimator) -> Run:
+def ran(of: World, estimator: TtlEstimator) -> SimulationRun:
     return simulate(Prepared.of(of), lambda _: estimator)
 
 
-def check(run: Run) -> None:
+def check(run: SimulationRun) -> None:
     tally = run.tally
     answered = tally.client_hits + tally.shared_hits + tally.misses + tally.revalidations
     assert answered == tally.reads == len(tally.latencies)
@@ -54,10 +54,10 @@ def test_everything_adds_up_and_the_bound_holds(letter: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("letter", ["d", "f"])
-def test_what_comes_before_is_not_counted(letter: str) -> None:
+def test_the_warm_up_is_not_counted(letter: str) -> None:
     """All that happens is the same; what is counted begins later."""
 
-    class Noted(Static):
+    class Recording(Static):
         def __init__(self) -> None:
             super().__init__(20)
             self.missed_s: list[float] = []
@@ -67,11 +67,11 @@ def test_what_comes_before_is_not_counted(letter: str) -> None:
             partition: Partition,
             keys: Sequence[str],
             now_s: float,
-            life_s: float | None = None,
+            ttl_s: float | None = None,
         ) -> None:
             self.missed_s.append(now_s)
 
-    whole, later = Noted(), Noted()
+    whole, later = Recording(), Recording()
     work = world(letter).workload
     everything = ran(World(work), whole)
     prepared = Prepared.of(World(replace(work, operations=1_500, warm_up=2_500)))
@@ -87,11 +87,11 @@ def test_what_comes_before_is_not_counted(letter: str) -> None:
     assert tally.beyond_bound == 0
 
 
-def test_the_estimator_hears_what_was_created() -> None:
-    class Heard(Static):
+def test_the_estimator_is_notified_of_creations() -> None:
+    class Recording(Static):
         def __init__(self) -> None:
             super().__init__()
-            self.made: list[str] = []
+            self.created: list[str] = []
             self.changed: list[str] = []
 
         def wrote(
@@ -101,26 +101,26 @@ def test_the_estimator_hears_what_was_created() -> None:
             now_s: float,
             created: Collection[str] = (),
         ) -> None:
-            (self.made if keys[0] in created else self.changed).append(keys[0])
+            (self.created if keys[0] in created else self.changed).append(keys[0])
 
-    inserts, updates = Heard(), Heard()
+    inserts, updates = Recording(), Recording()
     run = ran(world("d"), inserts)
-    assert inserts.made == [f"records/{100 + number}#all" for number in range(run.tally.writes)]
+    assert inserts.created == [f"records/{100 + number}#all" for number in range(run.tally.writes)]
     assert not inserts.changed
-    work = Workload(Mix("", read=0.4, insert=0.3, update=0.3, latest=True), 4_000, 100)
+    work = YcsbWorkload(Mix("", read=0.4, insert=0.3, update=0.3, latest=True), 4_000, 100)
     ran(World(work), updates)
-    assert len(updates.made) == len(set(updates.made)) > 1_000
+    assert len(updates.created) == len(set(updates.created)) > 1_000
     assert len(updates.changed) > 1_000
 
 
 @pytest.mark.parametrize("letter", ["a", "b"])
 def test_a_margin_is_learned_with(letter: str) -> None:
-    """Keys stay in the filter beyond their copies; these static lives cost more."""
-    prepared = Prepared.of(World(Workload(WORKLOADS[letter], operations=15_000), margin_s=5.0))
+    """Keys stay in the filter beyond their copies; these static TTLs cost more."""
+    prepared = Prepared.of(World(YcsbWorkload(WORKLOADS[letter], operations=15_000), margin_s=5.0))
     learned = simulate(prepared, lambda _: Learner(memory=Memory(margin_s=5.0)))
     check(learned)
-    for life in (5.0, 20.0, 60.0):
-        static = simulate(prepared, lambda _: Static(life))  # noqa: B023 - called at once
+    for ttl_s in (5.0, 20.0, 60.0):
+        static = simulate(prepared, lambda _: Static(ttl_s))  # noqa: B023 - called at once
         assert learned.tally.cost(Weights()) < static.tally.cost(Weights())
 
 
@@ -154,21 +154,21 @@ def test_without_the_filter_the_bound_would_not_hold(monkeypatch: pytest.MonkeyP
     assert tally.stalest_s > 1
 
 
-def test_without_lives_nothing_is_kept() -> None:
+def test_without_a_ttl_nothing_is_kept() -> None:
     tally = ran(world(), Static(0)).tally
     assert tally.hit_ratio == 0
     assert tally.invalidations == tally.stale == tally.filter_keys == 0
     assert tally.cost(Weights()) == pytest.approx(tally.reads / (tally.reads + tally.writes))
 
 
-def test_what_is_never_written_is_missed_once() -> None:
+def test_keys_that_are_never_written_are_missed_once() -> None:
     tally = ran(world("c", layers=(CACHES["cdn"],)), Static(600)).tally
     assert tally.invalidations == tally.stale == 0
     assert tally.misses < 400
     assert tally.hit_ratio > 0.85
 
 
-def test_who_knows_the_next_write_is_never_stale_and_never_invalidated() -> None:
+def test_an_oracle_causes_neither_stale_reads_nor_invalidations() -> None:
     prepared = Prepared.of(world("a"))
     oracle = simulate(prepared, lambda known: Oracle(known.writes_s())).tally
     assert oracle.invalidations == oracle.stale == oracle.filter_keys == 0
@@ -200,7 +200,7 @@ def test_a_small_filter_finds_keys_wrongly() -> None:
     assert small.beyond_bound == 0
 
 
-def test_latencies_are_those_of_the_way() -> None:
+def test_latencies_are_those_of_the_path() -> None:
     near = world("c", layers=(), client_caches=False, origin_one_way=Constant(0.1))
     latency = ran(near, Static(1)).tally.to_json()["latency_ms"]
     assert [latency["p50"], latency["p99"]] == pytest.approx([201, 201])

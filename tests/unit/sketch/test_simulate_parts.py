@@ -1,4 +1,4 @@
-"""The simulator's parts: latencies, workloads, hill climbing."""
+"""The simulator's components: latencies, workloads, hill climbing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from sketch.instruments.simulate.hill_climbing import hill_climbing
+from sketch.instruments.simulate.comparison import hill_climbing
 from sketch.instruments.simulate.latency import (
     Constant,
     Exponential,
@@ -18,7 +18,14 @@ from sketch.instruments.simulate.latency import (
     parse,
     stream,
 )
-from sketch.instruments.simulate.workload import WORKLOADS, Mix, Schedule, Workload, schedule, zipf
+from sketch.instruments.simulate.workload import (
+    WORKLOADS,
+    Mix,
+    Schedule,
+    YcsbWorkload,
+    schedule,
+    zipf,
+)
 from sketch.instruments.simulate.world import layers_of
 
 
@@ -58,13 +65,13 @@ def test_streams_draw_one_by_one() -> None:
         "constant(inf)",
     ],
 )
-def test_latencies_that_are_none(text: str) -> None:
+def test_invalid_latencies(text: str) -> None:
     with pytest.raises(ValueError):
         parse(text)
 
 
 def drawn(letter: str) -> Schedule:
-    work = Workload(WORKLOADS[letter], operations=20_000, records=500, longest_scan=10)
+    work = YcsbWorkload(WORKLOADS[letter], operations=20_000, records=500, longest_scan=10)
     return schedule(work, np.random.default_rng(1))
 
 
@@ -99,10 +106,10 @@ def test_scans_read_records_in_a_row() -> None:
 
 def test_inserts_make_records_that_are_then_read() -> None:
     found = drawn("d")
-    made = found.key[found.write]
-    assert made.tolist() == list(range(500, 500 + len(made)))
-    assert found.records == 500 + len(made)
-    first = dict(zip(made, found.begin_s[found.write], strict=True))
+    inserted = found.key[found.write]
+    assert inserted.tolist() == list(range(500, 500 + len(inserted)))
+    assert found.records == 500 + len(inserted)
+    first = dict(zip(inserted, found.begin_s[found.write], strict=True))
     reads = zip(found.key[~found.write], found.begin_s[~found.write], strict=True)
     assert all(key < 500 or at >= first[key] for key, at in reads)
 
@@ -112,10 +119,10 @@ def test_popularity() -> None:
     assert counts[0] / counts[9] == pytest.approx(10**0.99, rel=0.1)
 
 
-def test_seasons_change_what_is_popular() -> None:
-    work = Workload(Mix("", read=1.0, seasons=4), operations=8_000)
+def test_seasons_change_the_popular_keys() -> None:
+    work = YcsbWorkload(Mix("", read=1.0, seasons=4), operations=8_000)
     keys = schedule(work, np.random.default_rng(1)).key.reshape(4, -1)
-    favourites = [int(np.bincount(part).argmax()) for part in keys]
+    favourites = [int(np.bincount(season).argmax()) for season in keys]
     assert len(set(favourites)) == 4
 
 
@@ -128,7 +135,7 @@ def test_layers() -> None:
         layers_of("client,squid")
 
 
-def test_the_hill_is_climbed() -> None:
+def test_hill_climbing_finds_the_optimum() -> None:
     seen: list[tuple[float, float]] = []
 
     def cost(slope: float, longest_s: float) -> float:
@@ -141,7 +148,7 @@ def test_the_hill_is_climbed() -> None:
     assert len(seen) == len(set(seen)) == summit.evaluations
 
 
-def test_a_hill_of_its_own_is_found_where_rates_do_not_matter() -> None:
+def test_an_optimum_with_slope_zero_is_found() -> None:
     summit = hill_climbing(
         lambda slope, longest_s: abs(slope - 0.8) if slope else abs(longest_s - 37.5) - 1,
         starts=3,
@@ -150,7 +157,7 @@ def test_a_hill_of_its_own_is_found_where_rates_do_not_matter() -> None:
     assert (summit.slope, summit.longest_s) == (0, 37.5)
 
 
-def test_a_climb_ends() -> None:
-    """Downhill for ever, but for the number of steps."""
+def test_the_number_of_steps_is_bounded() -> None:
+    """A cost that falls for ever."""
     summit = hill_climbing(lambda slope, _: slope, starts=1, seed=1)
     assert summit.evaluations < 250

@@ -14,7 +14,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from sketch.instruments.simulate import plots
+from sketch.instruments.simulate import page
 from sketch.instruments.simulate.command import simulate
 
 ROOT = Path(__file__).parents[3]
@@ -64,13 +64,13 @@ def test_all_figures_are_written(files: Path) -> None:
     assert costs["oracle"] == min(costs.values())
     static = found["entries"][0]
     assert static["cost"] == min(point["cost"] for point in static["tried"])
-    assert static["tried"][0]["life_s"] == 0
+    assert static["tried"][0]["ttl_s"] == 0
     assert found["workload"]["operations"] == static["counts"]["operations"] == 600
     assert found["caches"] == ["client", "cdn"]
     assert found["weights"]["invalidation"] == 0.2
 
 
-def test_the_page_stands_alone(files: Path) -> None:
+def test_the_page_is_self_contained(files: Path) -> None:
     text = (files / "page.html").read_text()
     page = Elements(text)
     assert not {"script", "link", "img", "iframe"} & set(page.tags)
@@ -82,8 +82,8 @@ def test_the_page_stands_alone(files: Path) -> None:
     assert "Reads beyond the bound: 0." in text
 
 
-def test_the_command_line_has_it(tmp_path: Path) -> None:
-    """The real command, in a process of its own, says what was found and how fast it went."""
+def test_simulate_runs_from_the_command_line(tmp_path: Path) -> None:
+    """The real command, in a process of its own, prints what was found and how fast it went."""
     command = [str(Path(sys.executable).with_name("portolan")), "simulate", *SMALL]
     file = tmp_path / "all.json"
     done = subprocess.run(
@@ -98,9 +98,9 @@ def test_the_command_line_has_it(tmp_path: Path) -> None:
 
 
 def test_every_option_is_explained() -> None:
-    told = (ROOT / "docs" / "ttl.md").read_text()
+    page = (ROOT / "docs" / "ttl.md").read_text()
     for option in inspect.signature(simulate).parameters:
-        assert f"`--{option.replace('_', '-')}`" in told
+        assert f"`--{option.replace('_', '-')}`" in page
 
 
 def test_plots_are_files_of_their_own(files: Path) -> None:
@@ -137,9 +137,11 @@ def test_options_that_make_no_sense(arguments: tuple[str, str]) -> None:
     assert "Traceback" not in result.output
 
 
-def test_plots_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_no_report_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def missing(*_: Any) -> str:
-        raise plots.PlotsMissing("Plots need matplotlib: install portolan[plots].")
+        raise page.PlotsMissing("Plots need matplotlib: install portolan[plots].")
 
     monkeypatch.setattr("sketch.instruments.simulate.page.cost_plot", missing)
     result = run("--estimator", "oracle", "--report", tmp_path / "y")

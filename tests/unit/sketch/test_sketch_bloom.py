@@ -53,7 +53,7 @@ def test_bits_are_as_redis_sets_them() -> None:
     assert held.bits.readonly
 
 
-def test_a_filter_tells_of_itself() -> None:
+def test_a_filter_has_statistics() -> None:
     held = BloomFilter(FilterShape())
     assert (held.fill_ratio, held.estimated_count, held.false_positive_rate) == (0, 0, 0)
     held.add_many([f"articles/{number}#text" for number in range(18_732)])
@@ -72,7 +72,7 @@ def test_false_positives_are_as_many_as_set() -> None:
 
 
 def test_no_key_is_lost_in_a_large_filter() -> None:
-    """Asking one by one adds strides up: being out by one shows only where cells are narrow."""
+    """Strides add up over single queries: an error of one shows only where cells are narrow."""
     held = BloomFilter(FilterShape(2**22, 32, 1))
     keys = [f"articles/{number}#text" for number in range(2_000)]
     held.add_many(keys)
@@ -85,7 +85,7 @@ def test_bits_have_to_fit_the_shape(size: int) -> None:
         BloomFilter.from_bits(SMALL, bytes(size))
 
 
-def test_no_keys_are_asked_for() -> None:
+def test_no_keys_at_all() -> None:
     held = BloomFilter(SMALL)
     held.add_many([])
     assert held.contains_many([]).shape == (0,)

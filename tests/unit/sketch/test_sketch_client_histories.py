@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-import selectors
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -17,34 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sketch.client import CoherentClient, renewing
+from tests.conformance.virtual_time import run_virtually
 from tests.process.caching.coherent_origin import Origin, SharedCache, VirtualTime
 
 IDS = ("a1", "a2", "a3")
 DELTA_S = 1.0
-
-
-class HastySelector(selectors.DefaultSelector):
-    """Reports at once, and how long it would have waited."""
-
-    waited = 0.0
-
-    def select(self, timeout: float | None = None) -> Any:
-        assert timeout is not None, "nothing will ever happen again"
-        events = super().select(0)
-        if not events:
-            self.waited += max(timeout, 0)
-        return events
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop in which time passes only where everybody waits."""
-
-    def __init__(self) -> None:
-        self._hasty = HastySelector()
-        super().__init__(self._hasty)
-
-    def time(self) -> float:
-        return self._hasty.waited
 
 
 class LoopTime(VirtualTime):
@@ -56,7 +32,7 @@ class LoopTime(VirtualTime):
 
 
 class Network(httpx.AsyncBaseTransport):
-    """Brings requests to an application, late."""
+    """Delivers requests to an application with random delays."""
 
     def __init__(self, app: Callable[..., Awaitable[None]], drawn: random.Random) -> None:
         self._app = httpx.ASGITransport(app)
@@ -74,32 +50,32 @@ class Network(httpx.AsyncBaseTransport):
 
 
 class SlowOrigin(Origin):
-    """An origin that takes its time at every stage, and whose clock is set now and then.
+    """An origin that is slow at every stage, and whose clock is set now and then.
 
     Attributes:
-        drawn: Where chance comes from.
-        look: What a replica saw of the sketch's clock, and when.
+        drawn: The source of randomness.
+        reading: What a replica read of the sketch's clock, and when.
     """
 
     drawn: random.Random
-    look = (-math.inf, 0)
+    reading = (-math.inf, 0)
 
     def date_us(self) -> int:
-        """Go by a look at the clock that was 2 s ago at most."""
+        """Date by a reading of the clock that is 2 s old at most."""
         now = self.time.now
-        if now - self.look[0] > 2 * self.drawn.random():
-            self.look = now, self.clock_us()
-        return self.look[1] + int((now - self.look[0]) * 1_000_000)
+        if now - self.reading[0] > 2 * self.drawn.random():
+            self.reading = now, self.clock_us()
+        return self.reading[1] + int((now - self.reading[0]) * 1_000_000)
 
     async def set_clock(self) -> None:
-        """Set it forward, which begins the sketch anew, or back."""
+        """Set it forward, which restarts the sketch, or back."""
         for _ in range(2):
             await asyncio.sleep(12 * self.drawn.random())
             by_s = self.drawn.choice([-20.0, -0.9, -0.3, 0.6, 5.0])
             self.set_us += round(by_s * 1_000_000)
             if by_s > 0:
                 self.fresh = False
-                self.begin_anew(fresh=False)
+                self.restart_sketch(fresh=False)
 
     async def _pass(self, stage: Any, exchange: Any) -> None:
         await asyncio.sleep(self.drawn.random() ** 4)
@@ -197,24 +173,24 @@ async def session(
             work.create_task(writer(client, history, drawn, own, id_))
 
 
-def lived(seed: int, mode: Literal["eager", "lazy"]) -> History:
-    few = mock.patch.object(renewing, "_FEW", seed % 2)  # there are not many objects
-    with few, asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(run(seed, mode))
+def simulated(seed: int, mode: Literal["eager", "lazy"]) -> History:
+    few = mock.patch.object(renewing, "FEW", seed % 2)  # there are not many objects
+    with few:
+        return run_virtually(run(seed, mode))
 
 
 @settings(max_examples=25)
 @given(st.integers(0, 2**32), st.sampled_from(["eager", "lazy"]))
 def test_no_read_is_beyond_the_bound(seed: int, mode: Literal["eager", "lazy"]) -> None:
-    assert lived(seed, mode).reads == 320
+    assert simulated(seed, mode).reads == 320
 
 
 def test_every_kind_of_answer_occurs() -> None:
-    sources = {source for seed in range(5) for source in lived(seed, "eager").by_source}
+    sources = {source for seed in range(5) for source in simulated(seed, "eager").by_source}
     assert sources == {"own", "shared", "origin"}
 
 
 @pytest.mark.parametrize("seed", [1079, 2059, 3021])
-def test_no_read_goes_back_where_answers_overtake_each_other(seed: int) -> None:
-    """Histories in which one did: it joined a request from before an answer that had come."""
-    assert lived(seed, "eager").reads == 320
+def test_no_read_returns_an_older_version_when_responses_are_reordered(seed: int) -> None:
+    """Regressions: such a read joined a request from before an answer that had arrived."""
+    assert simulated(seed, "eager").reads == 320

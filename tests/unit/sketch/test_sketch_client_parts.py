@@ -1,4 +1,4 @@
-"""The parts of the coherent client that are plain functions of what they are given."""
+"""The pure functions of the coherent client."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sketch.client.copies import Copies, Copy, is_newer
 from sketch.client.own_writes import OwnWrites
 from sketch.client.problems import problem_of
 from sketch.client.renewing import Demand
-from sketch.client.resources import QueryResult, Resource, segment
+from sketch.client.resources import ObjectResource, QueryResource, segment
 
 GROUPS = {"articles": {"main": ("title", "text"), "hits": ("hits",)}}
 
@@ -43,7 +43,7 @@ def test_sleep_counts_as_time_passed_though_the_monotonic_clock_stands_still() -
     assert clock() - before == 3600
 
 
-def test_a_wall_clock_that_is_set_back_takes_no_time_away() -> None:
+def test_a_wall_clock_that_is_set_back_does_not_reduce_elapsed_time() -> None:
     monotonic, wall = 10.0, 1000.0
     clock = ElapsedTime(lambda: monotonic, lambda: wall)
     before = clock()
@@ -53,7 +53,7 @@ def test_a_wall_clock_that_is_set_back_takes_no_time_away() -> None:
 
 
 @given(st.lists(st.floats(0, 1e9), min_size=2))
-def test_what_is_later_reads_later(times: list[float]) -> None:
+def test_the_clock_is_strictly_increasing(times: list[float]) -> None:
     pending = iter(times)
     clock = StrictlyIncreasing(lambda: next(pending))
     read = [clock() for _ in times]
@@ -70,7 +70,7 @@ def test_a_password_in_the_address_is_refused_and_not_repeated() -> None:
     assert "s3cret" not in str(error.value)
 
 
-# --- what answers say -------------------------------------------------------------------------
+# --- headers of answers -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -103,12 +103,12 @@ def test_age(headers: dict[str, str], age: float) -> None:
         ({"age": "?"}, "shared"),
     ],
 )
-def test_who_answered(headers: dict[str, str], source: str) -> None:
+def test_the_source_of_an_answer(headers: dict[str, str], source: str) -> None:
     assert source_of(headers) == source
     assert (uncertainty_s(headers) == 0) is (source == Source.ORIGIN)
 
 
-def test_no_life_for_what_must_not_be_stored() -> None:
+def test_a_no_store_response_has_no_ttl() -> None:
     assert expires_us({"portolan-expires": "12"}) == 12
     assert expires_us({"portolan-expires": "12", "cache-control": "no-store"}) == 0
     assert expires_us({"portolan-expires": "1e9"}) == 0
@@ -127,7 +127,7 @@ def test_problems_are_exceptions(status: int, type_: type[Problem]) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b"\xff"])
-def test_an_error_of_something_on_the_way_is_a_problem_too(body: bytes) -> None:
+def test_an_error_of_an_intermediary_is_a_problem_too(body: bytes) -> None:
     problem = problem_of(502, body, httpx.Headers({"retry-after": "soon"}))
     assert (problem.status, problem.kind, problem.retry_after_s) == (502, "", None)
 
@@ -135,27 +135,29 @@ def test_an_error_of_something_on_the_way_is_a_problem_too(body: bytes) -> None:
 # --- resources --------------------------------------------------------------------------------
 
 
-def test_fields_have_one_spelling() -> None:
-    assert Resource.of("articles", "a1", ["title", "hits", "title"]).path == (
+def test_fields_have_a_canonical_form() -> None:
+    assert ObjectResource.of("articles", "a1", ["title", "hits", "title"]).path == (
         "articles/a1?fields=hits,title"
     )
-    assert Resource.of("articles", "a1", "title") == Resource.of("articles", "a1", ["title"])
+    assert ObjectResource.of("articles", "a1", "title") == ObjectResource.of(
+        "articles", "a1", ["title"]
+    )
     with pytest.raises(ValueError):
-        Resource.of("articles", "a1", [])
+        ObjectResource.of("articles", "a1", [])
 
 
 @pytest.mark.parametrize("text", ["", ".", "..", "a\ud800"])
-def test_what_can_be_no_segment(text: str) -> None:
+def test_texts_that_are_no_segment_are_refused(text: str) -> None:
     with pytest.raises(ValueError):
         segment(text)
 
 
 def test_a_resource_is_tested_by_all_groups_that_it_shows() -> None:
-    assert Resource.of("articles", "a").groups(GROUPS) == ("main", "hits")
-    assert Resource.of("articles", "a", ["text"]).groups(GROUPS) == ("main",)
-    assert Resource.of("articles", "a", ["hits", "text"]).groups(GROUPS) == ("main", "hits")
-    assert Resource.of("articles", "a", ["text", "other"]).groups(GROUPS) == ()
-    assert Resource.of("others", "a").groups(GROUPS) == ()
+    assert ObjectResource.of("articles", "a").groups(GROUPS) == ("main", "hits")
+    assert ObjectResource.of("articles", "a", ["text"]).groups(GROUPS) == ("main",)
+    assert ObjectResource.of("articles", "a", ["hits", "text"]).groups(GROUPS) == ("main", "hits")
+    assert ObjectResource.of("articles", "a", ["text", "other"]).groups(GROUPS) == ()
+    assert ObjectResource.of("others", "a").groups(GROUPS) == ()
 
 
 # --- own writes -------------------------------------------------------------------------------
@@ -168,10 +170,10 @@ def written(limit: int = 100) -> OwnWrites:
 
 def floor(writes: OwnWrites, id_: str, *groups: str) -> float:
     group_map = {"articles": {group: (group,) for group in groups}}
-    return writes.floor(Resource.of("articles", id_), group_map)
+    return writes.floor(ObjectResource.of("articles", id_), group_map)
 
 
-def test_own_writes_are_told_apart_by_group() -> None:
+def test_own_writes_are_kept_by_group() -> None:
     writes = written()
     with writes.writing("articles", ["a"], lambda: ["hits"]):
         assert floor(writes, "a", "hits") == -math.inf, "a read may come before it"
@@ -199,7 +201,7 @@ def test_writes_under_other_names_of_groups_count_for_every_object() -> None:
     assert floor(writes, "a", "counts") == -math.inf
 
 
-def test_too_many_writes_to_tell_apart_count_for_every_object() -> None:
+def test_too_many_writes_to_remember_count_for_every_object() -> None:
     writes = written(limit=3)
     for number in range(4):
         with writes.writing("articles", [f"a{number}"]):
@@ -220,11 +222,11 @@ def a_copy(
     version: int | None = None,
 ) -> Copy:
     etag = '"t"' if version is None else f'"j1.main:{version}"'
-    came = since if received is None else received
-    return Copy(200, etag, b"x" * size, since, since, came, 1, epoch)
+    received = since if received is None else received
+    return Copy(200, etag, b"x" * size, since, since, received, 1, epoch)
 
 
-def test_what_was_asked_for_after_a_copy_had_come_is_newer() -> None:
+def test_a_request_after_a_copy_was_received_gets_a_newer_one() -> None:
     copies = Copies(10_000, Statistics())
     copies.put("a", a_copy(1, received=2, version=9))
     copies.put("a", a_copy(2, received=3, version=8))
@@ -232,17 +234,19 @@ def test_what_was_asked_for_after_a_copy_had_come_is_newer() -> None:
 
 
 @pytest.mark.parametrize("first", [7, 8, 9])
-def test_of_two_that_were_under_way_together_the_higher_version_stays(first: int) -> None:
+def test_of_two_concurrent_responses_the_higher_version_stays(first: int) -> None:
     copies = Copies(10_000, Statistics())
     copies.put("a", a_copy(1, received=5, version=first))
     copies.put("a", a_copy(2, received=6, version=8))
     kept = copies.get("a")
     assert kept is not None
     assert kept.etag == f'"j1.main:{max(first, 8)}"'
-    assert (kept.since, kept.knows, kept.received) == (2, 2, 6), "it outlived what was read at 2"
+    assert (kept.since, kept.knows, kept.received) == (2, 2, 6), (
+        "it was still current when the other was read at 2"
+    )
 
 
-def test_of_two_that_were_under_way_together_neither_stays_if_nothing_tells() -> None:
+def test_of_two_concurrent_responses_neither_stays_if_their_order_is_unknown() -> None:
     copies = Copies(10_000, Statistics())
     copies.put("a", replace(a_copy(1, received=5), etag='"other"'))
     copies.put("a", a_copy(2, received=6))
@@ -252,7 +256,7 @@ def test_of_two_that_were_under_way_together_neither_stays_if_nothing_tells() ->
     assert (kept.since, kept.received) == (2, 6)
 
 
-def test_a_mark_of_the_version_that_is_kept_leaves_it() -> None:
+def test_a_confirmation_of_the_version_that_is_kept_keeps_it() -> None:
     copies = Copies(10_000, Statistics())
     copies.put("a", a_copy(1, received=5, version=8))
     copies.put("a", replace(a_copy(2, received=6, version=8), body=None, expires_us=0))
@@ -281,7 +285,7 @@ def test_a_mark_of_the_version_that_is_kept_leaves_it() -> None:
         ('"j1.main:2"', None, None),
     ],
 )
-def test_tags_tell_which_state_is_newer(
+def test_tags_show_which_state_is_newer(
     one: str | None, other: str | None, newer: bool | None
 ) -> None:
     assert is_newer(one, other) is newer
@@ -312,45 +316,45 @@ def test_a_bound_must_be_positive() -> None:
 # --- what is in demand ------------------------------------------------------------------------
 
 
-def wanted(demand: Demand, number: int, **options: Any) -> str:
-    resource = Resource("articles", f"a{number}", **options)
+def request(demand: Demand, number: int, **options: Any) -> str:
+    resource = ObjectResource("articles", f"a{number}", **options)
     demand.note(resource.path, resource)
     return resource.path
 
 
-def test_what_is_read_again_stays_in_demand_and_the_rest_is_forgotten() -> None:
+def test_objects_that_are_read_again_stay_in_demand() -> None:
     demand = Demand()
-    wanted(demand, 1)
+    request(demand, 1)
     for _ in range(30):
-        again = wanted(demand, 2)
-        found = [each.address for each in demand.lately()]
+        again = request(demand, 2)
+        found = [each.address for each in demand.recent()]
     assert found == [again]
 
 
-def test_only_so_many_objects_are_in_demand_those_read_last() -> None:
+def test_the_objects_in_demand_are_bounded_to_those_read_last() -> None:
     demand = Demand()
-    addresses = [wanted(demand, number) for number in range(1_200)]
-    demand.lately()
-    addresses.append(wanted(demand, 300))
-    assert [each.address for each in demand.lately()] == [*addresses[200:300], *addresses[301:]]
+    addresses = [request(demand, number) for number in range(1_200)]
+    demand.recent()
+    addresses.append(request(demand, 300))
+    assert [each.address for each in demand.recent()] == [*addresses[200:300], *addresses[301:]]
 
 
-def test_parts_of_objects_and_results_of_queries_are_not_in_demand() -> None:
+def test_projections_and_query_results_are_not_in_demand() -> None:
     demand = Demand()
-    wanted(demand, 1, fields=("title",))
-    result = QueryResult.of("articles", {"limit": 1})
+    request(demand, 1, fields=("title",))
+    result = QueryResource.of("articles", {"limit": 1})
     demand.note(result.path, result)
-    assert demand.lately() == []
+    assert demand.recent() == []
 
 
 def test_an_object_is_stable_some_rounds_after_it_has_changed() -> None:
     demand = Demand()
-    settled = []
+    stable = []
     for number in range(80):
-        wanted(demand, 1)
-        [found] = demand.lately()
+        request(demand, 1)
+        [found] = demand.recent()
         if number == 40:
             demand.changed(found)
-        settled.append(demand.is_stable(found))
-    assert settled[:20] == settled[41:61] == [False] * 20
-    assert settled[39] is settled[79] is True
+        stable.append(demand.is_stable(found))
+    assert stable[:20] == stable[41:61] == [False] * 20
+    assert stable[39] is stable[79] is True

@@ -1,4 +1,4 @@
-"""Whatever is done to the sketch's clock, no answer seems to be younger than it is."""
+"""However the sketch's clock is set, no answer seems to be younger than it is."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class World:
         return START_US + math.floor((at + set_s) * 1_000_000)
 
 
-def test_no_answer_seems_younger_than_it_is() -> None:
-    """It was told by a look at the clock of a while ago, and lay in a cache for a while."""
-    drawn, told = Random(1), 0
+def test_no_response_is_reported_younger_than_it_is() -> None:
+    """It was dated by an earlier reading of the clock, and was in a cache for a while."""
+    drawn, dated = Random(1), 0
     for _ in range(300):
         world = World([(drawn.uniform(0, 15), drawn.uniform(-5, 0))])
         clock, now = SketchClock(KEPT_S), 0.0
         while now < 15:
-            born = now + drawn.choice([0.4, 0.9, 4.0 * drawn.random()])
-            now = born + drawn.random() ** 3
-            clock.note(born, world.shows_us(drawn.uniform(born, now)))
+            created = now + drawn.choice([0.4, 0.9, 4.0 * drawn.random()])
+            now = created + drawn.random() ** 3
+            clock.note(created, world.shows_us(drawn.uniform(created, now)))
             for _ in range(20):
                 at = now + drawn.random()
                 true_at = at - KEPT_S * drawn.random()
@@ -40,11 +40,11 @@ def test_no_answer_seems_younger_than_it_is() -> None:
                 date_us = world.shows_us(look) + math.floor((true_at - look) * 1_000_000)
                 since = clock.not_before(date_us, at)
                 assert since <= true_at + 2e-6
-                told += since > -math.inf
-    assert told > 10_000
+                dated += since > -math.inf
+    assert dated > 10_000
 
 
-def test_a_clock_that_nobody_sets_is_known_after_a_while() -> None:
+def test_a_clock_that_is_not_set_is_known_after_a_while() -> None:
     world, clock = World([]), SketchClock(KEPT_S)
     for second in range(3):
         clock.note(second, world.shows_us(second + 0.01))
@@ -54,7 +54,7 @@ def test_a_clock_that_nobody_sets_is_known_after_a_while() -> None:
     assert 2.9 < clock.not_before(world.shows_us(3.0), 3.1) <= 3.0
 
 
-def test_after_a_gap_it_is_watched_anew() -> None:
+def test_after_a_gap_the_clock_is_observed_again() -> None:
     world, clock = World([]), SketchClock(KEPT_S)
     for second in range(5):
         clock.note(second, world.shows_us(second))
@@ -64,7 +64,7 @@ def test_after_a_gap_it_is_watched_anew() -> None:
     assert not clock.is_known(7.1)
 
 
-def test_another_clock_has_to_be_watched_first() -> None:
+def test_a_new_clock_is_unknown_until_it_is_observed() -> None:
     world, clock = World([]), SketchClock(KEPT_S)
     for second in range(5):
         clock.note(second, world.shows_us(second))
@@ -74,7 +74,7 @@ def test_another_clock_has_to_be_watched_first() -> None:
     assert not clock.is_known(5.0)
 
 
-def test_a_time_that_cannot_have_been_shown_yet_tells_nothing() -> None:
+def test_a_time_that_cannot_have_been_shown_yet_proves_nothing() -> None:
     world, clock = World([]), SketchClock(KEPT_S)
     for second in range(5):
         clock.note(second, world.shows_us(second))

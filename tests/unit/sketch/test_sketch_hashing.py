@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sketch.filter.bloom import BloomFilter
-from sketch.filter.hashing import hash_all, hash_words, positions, positions_of
+from sketch.filter.hashing import hash_all, positions, positions_of
 from sketch.filter.shape import FilterShape
 
 KEYS = [f"articles/{number}#text" for number in range(20_000)]
@@ -19,9 +19,9 @@ SHAPE = FilterShape(seed=7)
 def test_the_hash_is_murmur3_x86_128() -> None:
     """The verification value of SMHasher, by the procedure it is published with."""
     hashes = b"".join(
-        struct.pack("<4I", *hash_words(bytes(range(length)), 256 - length)) for length in range(256)
+        hash_all([bytes(range(length))], 256 - length).tobytes() for length in range(256)
     )
-    assert hash_words(hashes, 0)[0] == 0xB3ECE62A
+    assert hash_all([hashes], 0)[0, 0] == 0xB3ECE62A
 
 
 def test_positions_follow_the_formula() -> None:
@@ -40,9 +40,10 @@ def test_text_is_hashed_in_utf_8() -> None:
 def test_a_lone_surrogate_is_refused_everywhere(key: str) -> None:
     """It would end the process if it reached the hash function as text."""
     held = BloomFilter(SHAPE)
-    for ask in (held.add, held.contains, lambda k: positions(k, SHAPE), lambda k: hash_words(k, 0)):
+    hashing = (lambda k: positions(k, SHAPE), lambda k: hash_all([k], 0))
+    for call in (held.add, held.contains, *hashing):
         with pytest.raises(UnicodeEncodeError):
-            ask(key)
+            call(key)
     with pytest.raises(UnicodeEncodeError):
         held.contains_many([KEYS[0], key])
 
@@ -54,13 +55,12 @@ def test_keys_of_two_types_are_refused() -> None:
             hash_all(keys, 0)  # type: ignore[arg-type]  # this is the test
 
 
-def test_bits_of_a_key_lie_apart() -> None:
+def test_bits_of_a_key_are_far_from_each_other() -> None:
     """One after the other, they are a quarter to a half of the ring away from each other."""
     shape = FilterShape(bits=1 << 20, hashes=32)
-    places = positions_of(hash_all(KEYS, shape.seed), shape)
-    apart = np.diff(places, axis=1) % shape.bits
-    assert apart.min() >= shape.bits // 4 - 1
-    assert apart.max() <= shape.bits // 2 + 1
+    distances = np.diff(positions_of(hash_all(KEYS, shape.seed), shape), axis=1) % shape.bits
+    assert distances.min() >= shape.bits // 4 - 1
+    assert distances.max() <= shape.bits // 2 + 1
 
 
 @pytest.mark.parametrize("seed", [0, 0xFFFF_FFFF])
@@ -87,7 +87,7 @@ def test_every_bit_is_as_likely(form: str, seed: int) -> None:
         np.array(7, np.uint32),
     ],
 )
-def test_what_is_no_array_of_hashes_is_refused(wrong: np.ndarray) -> None:
+def test_an_array_of_another_type_is_refused(wrong: np.ndarray) -> None:
     with pytest.raises(ValueError, match="16 bytes"):
         BloomFilter(SHAPE).contains_hashes(wrong)
 

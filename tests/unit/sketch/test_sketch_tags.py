@@ -1,4 +1,4 @@
-"""Tags: of one length, so that none is a part of another, and each key's own."""
+"""Tags: of one length, so that none is a substring of another, and distinct for each key."""
 
 from __future__ import annotations
 

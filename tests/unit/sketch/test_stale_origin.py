@@ -45,7 +45,7 @@ class StaleObjects(dict[tuple[str, str], dict[str, Any]]):
 
 
 class StaleOrigin(Origin):
-    """An origin whose reads are stale; `keeps` says whether caches may keep them."""
+    """An origin whose reads are stale; `keeps` is whether caches may store them."""
 
     def __init__(self, time: VirtualTime, window_s: float, *, keeps: bool) -> None:
         super().__init__(time)
@@ -91,16 +91,16 @@ async def test_a_fresh_origin_keeps_the_bound() -> None:
     assert await oldest_read_s(0.0, keeps=True) <= DELTA_S
 
 
-async def test_what_no_cache_keeps_is_as_stale_as_the_store() -> None:
+async def test_without_caching_answers_are_as_stale_as_the_store() -> None:
     assert await oldest_read_s(WINDOW_S, keeps=False) <= DELTA_S + WINDOW_S
 
 
-async def test_what_caches_keep_of_a_stale_store_is_older_than_both_together() -> None:
+async def test_cached_answers_of_a_stale_store_are_older_than_both_together() -> None:
     """Why answers of a copy that lags are not cacheable: a TTL begins with an old value."""
     assert await oldest_read_s(WINDOW_S, keeps=True) > DELTA_S + WINDOW_S
 
 
 @pytest.mark.parametrize("window_s", [0.5, 2.0])
-async def test_the_instrument_tells_windows_apart(window_s: float) -> None:
+async def test_the_instrument_distinguishes_windows(window_s: float) -> None:
     oldest = await oldest_read_s(window_s, keeps=False)
     assert window_s - STEP_S <= oldest <= window_s + DELTA_S

@@ -26,8 +26,8 @@ from sketch.instruments.trace.reading import (
 
 
 def line(op: str, version: int | None, start: int, end: int | None, **more: Any) -> bytes:
-    told = {"op": op, "key": "k", "version": version, "start_us": start, "end_us": end}
-    return orjson.dumps({**told, **more})
+    operation = {"op": op, "key": "k", "version": version, "start_us": start, "end_us": end}
+    return orjson.dumps({**operation, **more})
 
 
 STALE = [
@@ -39,7 +39,7 @@ STALE = [
 """The second write is seen by a read at 14, acknowledged at 20, and missed by a read at 30."""
 
 
-def test_a_read_is_measured_against_what_was_seen_and_against_what_was_acknowledged() -> None:
+def test_a_read_is_measured_against_visible_and_acknowledged_writes() -> None:
     report = check(read_trace(STALE), bound_us=15)
     assert (report.vis.delta_us, report.ack.delta_us) == (16, 10)
     assert (report.vis.beyond, report.ack.beyond) == (1, 0)
@@ -57,7 +57,7 @@ def test_a_write_whose_outcome_is_unknown_counts_from_the_first_read_of_it() -> 
     assert (report.vis.delta_us, report.ack.delta_us) == (40, 0)
 
 
-def test_a_lost_write_need_not_know_its_version() -> None:
+def test_a_lost_write_may_have_no_version() -> None:
     assert check(read_trace([line("write", None, 0, None)] * 2)).holds
 
 
@@ -76,7 +76,7 @@ def test_values_are_put_in_order() -> None:
     assert check(read_trace(lines)).vis.delta_us == 3
 
 
-def test_a_value_that_nobody_wrote_was_there_before() -> None:
+def test_a_value_without_a_write_counts_as_initial() -> None:
     ops = [("write", "a", 0, 10), ("read", None, 30, 31), ("read", None, 5, 6)]
     lines = [
         orjson.dumps({"op": op, "key": "k", "value": value, "start_us": start, "end_us": end})
@@ -87,15 +87,17 @@ def test_a_value_that_nobody_wrote_was_there_before() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "contradictions"),
     [
         ([line("write", 1, 10, 12), line("read", 1, 0, 5)], [2]),
         ([line("write", 2, 0, 1), line("write", 1, 10, 12)], [2]),
     ],
 )
-def test_what_no_delta_explains_is_a_contradiction(lines: list[bytes], told: list[int]) -> None:
+def test_a_trace_that_no_delta_explains_is_a_contradiction(
+    lines: list[bytes], contradictions: list[int]
+) -> None:
     report = check(read_trace(lines), bound_us=10**6)
-    assert [it.line for it in report.examples] == told
+    assert [it.line for it in report.examples] == contradictions
     assert not report.holds
 
 
@@ -134,10 +136,10 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("bad", HOSTILE, ids=range(len(HOSTILE)))
-def test_a_mistake_is_told_with_its_line(bad: bytes) -> None:
-    with pytest.raises(TraceMistake, match=r"^some\.ndjson:2: [`a-z]") as told:
+def test_a_mistake_is_reported_with_its_line(bad: bytes) -> None:
+    with pytest.raises(TraceMistake, match=r"^some\.ndjson:2: [`a-z]") as refused:
         read_trace([line("read", 1, 0, 1), bad], "some.ndjson")
-    assert len(str(told.value)) < 300
+    assert len(str(refused.value)) < 300
 
 
 def test_a_version_is_written_once() -> None:
@@ -176,7 +178,9 @@ def test_an_empty_trace_holds() -> None:
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_the_command_prints_and_says_whether_it_holds(tmp_path: Path, as_json: bool) -> None:
+def test_the_command_prints_the_report_and_its_status_is_the_outcome(
+    tmp_path: Path, as_json: bool
+) -> None:
     file = tmp_path / "trace.ndjson"
     file.write_bytes(b"\n".join(STALE) + b"\n")
     text, status = check_trace(file, 0.000016, as_json=as_json)
@@ -193,7 +197,9 @@ def test_the_command_prints_and_says_whether_it_holds(tmp_path: Path, as_json: b
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_terminals_do_not_obey_what_is_in_a_trace(tmp_path: Path, as_json: bool) -> None:
+def test_control_characters_of_a_trace_do_not_reach_the_terminal(
+    tmp_path: Path, as_json: bool
+) -> None:
     file = tmp_path / "\udcff.ndjson"
     file.write_bytes(b"\n".join(row.replace(b'"k"', b'"\\u001b[2J"') for row in STALE))
     text, _ = check_trace(file, as_json=as_json)
@@ -202,7 +208,7 @@ def test_terminals_do_not_obey_what_is_in_a_trace(tmp_path: Path, as_json: bool)
     text.encode()
 
 
-def test_the_command_line_tells_mistakes_apart_from_staleness(tmp_path: Path) -> None:
+def test_the_command_line_distinguishes_mistakes_from_staleness(tmp_path: Path) -> None:
     file = tmp_path / "trace.ndjson"
     file.write_bytes(b"\n".join(STALE))
     run = partial(CliRunner().invoke, command_line())
@@ -210,9 +216,9 @@ def test_the_command_line_tells_mistakes_apart_from_staleness(tmp_path: Path) ->
     assert (held.exit_code, orjson.loads(held.stdout)["promise"]) == (0, "ack")
     assert run(["check-trace", str(file), "--delta", "0.00001"]).exit_code == 1
     file.write_bytes(b"{}\n")
-    told = run(["check-trace", str(file)])
-    assert (told.exit_code, told.stdout) == (2, "")
-    assert f"{file}:1: `op` is read or write" in told.stderr
+    mistaken = run(["check-trace", str(file)])
+    assert (mistaken.exit_code, mistaken.stdout) == (2, "")
+    assert f"{file}:1: `op` is read or write" in mistaken.stderr
     assert run(["check-trace", str(tmp_path / "nothing")]).exit_code == 2
 
 
@@ -226,20 +232,20 @@ def test_a_bound_is_a_number(tmp_path: Path, bound: float) -> None:
 
 
 def synthetic(operations: int) -> Trace:
-    """Writes in turn over 1,000 keys, one in ten operations; reads are up to a version late."""
+    """Writes round robin over 1,000 keys, one in ten operations; reads are up to a version late."""
     random = np.random.default_rng(1)
     key = random.integers(0, 1_000, operations).astype(np.int32)
     write = random.random(operations) < 0.1
     start = np.arange(operations, dtype=np.int64) * 10
     order = np.lexsort((start, key))
-    made = np.cumsum(write[order])
+    written = np.cumsum(write[order])
     first = np.searchsorted(key[order], np.arange(1_000))
     version = np.empty(operations, np.int64)
-    version[order] = made - made[first][key[order]] + 1
+    version[order] = written - written[first][key[order]] + 1
     end = np.where(random.random(operations) < 0.001, NEVER, start + 5)
     end[~write] = start[~write] + 5
     names = [str(number) for number in range(1_000)]
-    return Trace("made", names, key, version, start, end, write, np.zeros(1_000, np.bool_))
+    return Trace("synthetic", names, key, version, start, end, write, np.zeros(1_000, np.bool_))
 
 
 def test_a_hundred_thousand_operations_in_order_are_atomic() -> None:

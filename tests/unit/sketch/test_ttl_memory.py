@@ -1,4 +1,4 @@
-"""What estimators remember: bounded, biased to what is asked for, shared by replicas."""
+"""What estimators remember: bounded, biased to what is requested, shared by replicas."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from sketch.protocol.port import Partition
 from sketch.ttl import Cate, CateSettings, Learner, Memory
-from sketch.ttl.history import Fate, KeyHistory
+from sketch.ttl.history import CopyOutcome, KeyHistory
 from sketch.ttl.rates import ClassRates, Reservoir
 
 PARTITION = Partition("paper", "articles")
@@ -24,7 +24,7 @@ def test_the_sample_is_bounded() -> None:
     assert len(sample) == len(list(sample)) == 100
 
 
-def test_the_sample_prefers_what_is_asked_for_often() -> None:
+def test_the_sample_prefers_what_is_requested_often() -> None:
     rates, random = ClassRates(Memory(keys=100), Random(1), 0), Random(2)
     for at in range(20_000):
         number = random.randrange(50) if random.random() < 0.8 else random.randrange(50, 5_000)
@@ -34,16 +34,18 @@ def test_the_sample_prefers_what_is_asked_for_often() -> None:
     assert len([number for number in kept if number < 50]) >= 45
 
 
-def test_what_became_of_copies() -> None:
+def test_the_outcome_of_copies() -> None:
     history = KeyHistory(0)
-    assert history.granted(0, 10, 0) is Fate.OPEN
-    assert history.wrote(5, 0.9) is Fate.INVALIDATED
+    assert history.granted(0, 10, 0) is CopyOutcome.OPEN
+    assert history.wrote(5, 0.9) is CopyOutcome.INVALIDATED
     assert history.stale_until_s == 10
-    assert history.wrote(6, 0.9) is Fate.INVALIDATED, "purged again: copies may have come back"
-    assert history.granted(12, 3, 0) is Fate.OPEN
-    assert history.granted(20, 3, 0) is Fate.UNCHANGED
-    assert history.wrote(30, 0.9) is Fate.SPARED
-    assert history.wrote(31, 0.9) is Fate.OPEN, "there was no copy since"
+    assert history.wrote(6, 0.9) is CopyOutcome.INVALIDATED, (
+        "purged again: copies may have come back"
+    )
+    assert history.granted(12, 3, 0) is CopyOutcome.OPEN
+    assert history.granted(20, 3, 0) is CopyOutcome.UNCHANGED
+    assert history.wrote(30, 0.9) is CopyOutcome.SPARED
+    assert history.wrote(31, 0.9) is CopyOutcome.OPEN, "there was no copy since"
 
 
 def test_reads_are_counted_where_no_copy_answers() -> None:
@@ -76,20 +78,20 @@ def test_a_new_key_begins_with_the_rates_of_its_class() -> None:
 def test_the_write_that_a_key_begins_with_is_not_counted_of_the_key() -> None:
     """Not even if its first reader came before its end; only a copy that was kept changes that."""
     rates = ClassRates(Memory(), Random(1), 0)
-    for at, life_s in ((1.0, 0.0), (2.0, 10.0)):
+    for at, ttl_s in ((1.0, 0.0), (2.0, 10.0)):
         key = f"x{at}"
         history = rates.missed(key, at)
         assert history is not None
-        history.granted(at, life_s, 0.0)
+        history.granted(at, ttl_s, 0.0)
         rates.wrote(key, history, at + 0.001)
-        assert history.writes == (life_s > 0)
+        assert history.writes == (ttl_s > 0)
         assert history.written
-        assert history.unwritten_s(at + 5.001) == pytest.approx(5 + 0.001 * (life_s > 0))
+        assert history.unwritten_s(at + 5.001) == pytest.approx(5 + 0.001 * (ttl_s > 0))
         rates.wrote(key, history, at + 1)
-        assert history.writes == pytest.approx(1 + (life_s > 0), rel=0.02)
+        assert history.writes == pytest.approx(1 + (ttl_s > 0), rel=0.02)
 
 
-def test_an_update_of_what_was_unknown_counts_for_its_class_while_there_is_room() -> None:
+def test_an_update_of_an_unknown_key_counts_for_its_class_while_memory_allows() -> None:
     """What is not remembered counts for nothing: the class's rates are of what is remembered."""
     rates = ClassRates(Memory(keys=3), Random(1), 0)
     for number in range(3):
@@ -116,38 +118,38 @@ def test_creations_are_no_writes() -> None:
 
 
 @pytest.mark.parametrize("read", [False, True])
-def test_a_creation_is_told_apart_whoever_came_first(read: bool) -> None:
-    """It begins a key, also where its first reader came a moment before it."""
+def test_a_creation_is_recognised_before_and_after_the_first_read(read: bool) -> None:
+    """It starts a key's history, even if the first reader came a moment before it."""
     kept = Learner()
-    lives = []
+    ttls = []
     for created in (set[str](), set(KEY)):
         learner = Learner()
         if read:
             learner.missed(PARTITION, KEY, 1.0, 0.0)
         learner.wrote(PARTITION, KEY, 1.0, created=created)
-        lives.append(learner.ttl_s(PARTITION, KEY, 3.0))
+        ttls.append(learner.ttl_s(PARTITION, KEY, 3.0))
         kept = learner
-    assert lives[0] < 0.9 * lives[1], "an update is a sign that there will be more"
+    assert ttls[0] < 0.9 * ttls[1], "an update is a sign that there will be more"
     kept.wrote(PARTITION, KEY, 4.0)
-    assert kept.ttl_s(PARTITION, KEY, 5.0) < lives[1]
+    assert kept.ttl_s(PARTITION, KEY, 5.0) < ttls[1]
 
 
-def test_what_nobody_proposed_is_not_tried() -> None:
+def test_a_ttl_without_a_proposal_is_no_sample() -> None:
     history = KeyHistory(0)
     history.granted(0, 10, 0)
     assert history.sample is None
 
 
 @pytest.mark.parametrize(("kept", "counted"), [(False, 0), (True, 1)])
-def test_a_creation_is_a_write_to_copies_that_tell_of_nothing(kept: bool, counted: int) -> None:
-    """The life of an answer that says that there is no such record ends with it."""
+def test_a_creation_invalidates_copies_of_the_absence(kept: bool, counted: int) -> None:
+    """A cached answer that there is no such record is stale once it exists."""
     learner = Learner(memory=Memory(transit_s=0))
     learner.missed(PARTITION, KEY, 0.0, 10.0 if kept else 0.0)
     learner.wrote(PARTITION, KEY, 1.0, created=set(KEY))
     assert learner.regrets[PARTITION].invalidations == counted
 
 
-def test_what_was_forgotten_may_have_been_written() -> None:
+def test_a_forgotten_key_counts_as_possibly_written() -> None:
     rates = ClassRates(Memory(keys=5), Random(1), 0)
     for at in range(100):
         key = f"x{at % 5}"
@@ -166,30 +168,30 @@ def spread(replicas: list[Cate], seconds: int, *, exchange: bool) -> None:
             replica.missed(PARTITION, KEY, at + offset, 0.0)
         random.choice(replicas).wrote(PARTITION, KEY, at + 0.7)
         if exchange and at % 10 == 0:
-            told = [
+            shared = [
                 orjson.loads(orjson.dumps(list(replica.share(at + 0.8)))) for replica in replicas
             ]
             for number, replica in enumerate(replicas):
-                replica.merge(told[:number] + told[number + 1 :], at + 0.8)
+                replica.merge(shared[:number] + shared[number + 1 :], at + 0.8)
 
 
 def test_replicas_together_know_the_rates() -> None:
     (alone,) = one = [Cate(UNWEIGHTED)]
     spread(one, 1_000, exchange=False)
-    life = alone.ttl_s(PARTITION, KEY, 1_000)
-    together, apart = ([Cate(UNWEIGHTED) for _ in range(4)] for _ in range(2))
+    ttl_s = alone.ttl_s(PARTITION, KEY, 1_000)
+    together, separate = ([Cate(UNWEIGHTED) for _ in range(4)] for _ in range(2))
     spread(together, 1_000, exchange=True)
-    spread(apart, 1_000, exchange=False)
+    spread(separate, 1_000, exchange=False)
     for replica in together:
-        assert replica.ttl_s(PARTITION, KEY, 1_000) == pytest.approx(life, rel=0.35)
-    for replica in apart:
-        assert replica.ttl_s(PARTITION, KEY, 1_000) > 2 * life
+        assert replica.ttl_s(PARTITION, KEY, 1_000) == pytest.approx(ttl_s, rel=0.35)
+    for replica in separate:
+        assert replica.ttl_s(PARTITION, KEY, 1_000) > 2 * ttl_s
     silent = together[0].ttl_s(PARTITION, KEY, 1_200)
-    assert silent > 2 * life, "what the others told is too old"
+    assert silent > 2 * ttl_s, "what the others shared is too old"
 
 
 def test_nothing_is_learned_of_copies_whose_keys_others_write_too() -> None:
-    """What they see would look as if nobody had written: lives would grow without end."""
+    """They would seem to have no writers: TTLs would grow without end."""
 
     def grown(exchange: bool) -> tuple[list[Learner], float]:
         random, replicas, now = Random(5), [Learner(seed=n) for n in range(2)], 0.0
@@ -202,37 +204,37 @@ def test_nothing_is_learned_of_copies_whose_keys_others_write_too() -> None:
             else:
                 one.missed(PARTITION, key, now, one.ttl_s(PARTITION, key, now))
             if exchange and number % 50 == 0:
-                told = [list(replica.share(now)) for replica in replicas]
-                for mine, theirs in zip(replicas, reversed(told), strict=True):
+                shared = [list(replica.share(now)) for replica in replicas]
+                for mine, theirs in zip(replicas, reversed(shared), strict=True):
                     mine.merge([theirs], now)
         return replicas, now
 
-    def judged(replicas: list[Learner]) -> int:
+    def evaluated(replicas: list[Learner]) -> int:
         return sum(replica.regrets[PARTITION].judged for replica in replicas)
 
-    apart, _ = grown(exchange=False)
-    assert judged(apart) > 1_000
+    separate, _ = grown(exchange=False)
+    assert evaluated(separate) > 1_000
     together, now = grown(exchange=True)
-    before = judged(together)
-    assert before < 0.01 * judged(apart), "before the first exchange"
+    before = evaluated(together)
+    assert before < 0.01 * evaluated(separate), "before the first exchange"
     assert [replica.parameters[PARTITION].slope.value for replica in together] == pytest.approx(
         [1, 1], 0.05
     )
     for at in (now + 100, now + 200, now + 300):
         together[0].missed(PARTITION, KEY, at, together[0].ttl_s(PARTITION, KEY, at))
         together[0].wrote(PARTITION, KEY, at + 90)
-    assert judged(together) > before, "what the others told is too old: it is alone again"
+    assert evaluated(together) > before, "what the others shared is too old: it is alone again"
 
 
-def test_a_key_that_only_others_know() -> None:
-    knows, asks = Cate(UNWEIGHTED), Cate(UNWEIGHTED)
-    spread([knows], 500, exchange=False)
-    asks.merge([list(knows.share(500))], 500)
-    expected = knows.ttl_s(PARTITION, KEY, 500)
-    assert asks.ttl_s(PARTITION, KEY, 500) == pytest.approx(expected, rel=0.2)
+def test_a_key_known_only_to_other_replicas_gets_their_ttl() -> None:
+    experienced, new = Cate(UNWEIGHTED), Cate(UNWEIGHTED)
+    spread([experienced], 500, exchange=False)
+    new.merge([list(experienced.share(500))], 500)
+    expected = experienced.ttl_s(PARTITION, KEY, 500)
+    assert new.ttl_s(PARTITION, KEY, 500) == pytest.approx(expected, rel=0.2)
 
 
-def test_keys_that_are_not_told_one_by_one_go_with_their_class() -> None:
+def test_keys_that_are_not_shared_have_the_rates_of_their_class() -> None:
     """The class has four times the writes and misses that this replica sees."""
     rates = ClassRates(Memory(), Random(1), 0)
     for at in range(1_000):
@@ -246,27 +248,27 @@ def test_keys_that_are_not_told_one_by_one_go_with_their_class() -> None:
 
 
 @pytest.mark.parametrize("estimator", [Cate(), Learner()], ids=["cate", "learner"])
-def test_what_is_told_is_bounded(estimator: Cate | Learner) -> None:
+def test_the_shared_state_is_bounded(estimator: Cate | Learner) -> None:
     for number in range(5_000):
         estimator.missed(PARTITION, (f"articles/{number}#all",), float(number))
     assert len(orjson.dumps(list(estimator.share(5_000)))) < 50_000
 
 
-def test_what_is_told_of_many_classes_is_bounded() -> None:
+def test_the_shared_state_of_many_classes_is_bounded() -> None:
     estimator = Cate()
     for number in range(100):
         keys = [f"c{number}/{id_}#all" for id_ in range(200)]
         for at in (0.0, 1.0):
             estimator.missed(Partition("paper", f"c{number}"), keys, at)
-    told = list(estimator.share(2))
-    assert len(told) == 100
-    assert sum(len(entry[-1]) for entry in told) == 5_000
+    shared = list(estimator.share(2))
+    assert len(shared) == 100
+    assert sum(len(entry[-1]) for entry in shared) == 5_000
 
 
-def test_copies_count_as_alive_for_the_margin() -> None:
+def test_copies_count_as_fresh_for_the_margin() -> None:
     history = KeyHistory(0)
     history.granted(0, 10, 0, 5)
-    assert history.wrote(12, 0.9) is Fate.INVALIDATED
+    assert history.wrote(12, 0.9) is CopyOutcome.INVALIDATED
     assert history.stale_until_s == 15
     history.granted(20, 10, 0, 5)
-    assert history.wrote(36, 0.9) is Fate.SPARED
+    assert history.wrote(36, 0.9) is CopyOutcome.SPARED

@@ -1,4 +1,4 @@
-"""What the driver of MongoDB lets through of its event loop."""
+"""Errors of the event loop that the driver of MongoDB passes on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def _send_until_refused(port: int) -> None:
         await asyncio.sleep(0)
 
 
-async def _meet_a_closed_connection() -> None:
+async def _use_a_closed_connection() -> None:
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.abort()
 
@@ -33,12 +33,12 @@ async def _meet_a_closed_connection() -> None:
             await guarded("mongo", 10.0, _send_until_refused(port))
 
 
-def test_a_closed_connection_is_a_system_that_is_away() -> None:
+def test_a_closed_connection_is_an_unavailable_system() -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_meet_a_closed_connection())
+        runner.run(_use_a_closed_connection())
 
 
-async def test_mistakes_of_our_own_stay_what_they_are() -> None:
+async def test_own_mistakes_are_raised_unchanged() -> None:
     async def mistaken() -> None:
         raise RuntimeError("something else")
 

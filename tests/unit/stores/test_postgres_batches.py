@@ -33,10 +33,12 @@ CALLS = st.lists(
 
 @given(CALLS)
 def test_the_order_of_each_record_is_kept(calls: list[Write]) -> None:
-    places = [place for batch in batches(calls) for part in batch.chunks() for place, _ in part]
-    assert sorted(places) == list(range(len(calls)))
+    numbers = [
+        number for batch in batches(calls) for chunk in batch.chunks() for number, _ in chunk
+    ]
+    assert sorted(numbers) == list(range(len(calls)))
     for id_ in "xyz":
-        of_record = [place for place in places if calls[place].id == id_]
+        of_record = [number for number in numbers if calls[number].id == id_]
         assert of_record == sorted(of_record)
 
 

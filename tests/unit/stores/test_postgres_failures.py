@@ -1,4 +1,4 @@
-"""Errors speak the port's language, and carry neither values nor passwords."""
+"""Errors are those of the port, and contain neither values nor passwords."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ SECRET = "s3cr3t"
 )
 def test_each_failure_has_its_kind(error: Exception, expected: type[StoreError]) -> None:
     assert isinstance(error, FAILURES), "the store would let it through"
-    told = as_store_error("pg", error)
-    assert type(told) is expected
-    assert SECRET not in str(told)
+    store_error = as_store_error("pg", error)
+    assert type(store_error) is expected
+    assert SECRET not in str(store_error)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_each_failure_has_its_kind(error: Exception, expected: type[StoreError])
         f"postgresql://user:{SECRET}@/db?host=/nonexistent",
     ],
 )
-async def test_a_server_that_is_not_there(url: str) -> None:
+async def test_an_unreachable_server_fails_without_its_password(url: str) -> None:
     store = PostgresStore(SystemConfig("pg", "postgresql", url, deadline_s=1.0))
     with pytest.raises(StoreError) as caught:
         await store.open()

@@ -47,7 +47,7 @@ def test_where_the_boundary_between_database_and_class_lies() -> None:
 
 
 @given(FIELD)
-def test_a_field_never_hides_a_column_of_ours(field: str) -> None:
+def test_a_field_never_has_the_name_of_an_internal_column(field: str) -> None:
     taken = {
         "id",
         "_creation_version",

@@ -36,12 +36,12 @@ def as_bytes(text: str | bytes) -> bytes:
 
 def whole(value: Any, field: Field) -> bytes:
     """The whole value, as the scripts join it."""
-    marks, *parts = map(as_bytes, members(value, field))
-    return marks + b"".join(b"%d:%b" % (len(part), part) for part in parts)
+    tags, *items = map(as_bytes, members(value, field))
+    return tags + b"".join(b"%d:%b" % (len(each), each) for each in items)
 
 
 @pytest.mark.parametrize("type_", VALUES, ids=str)
-def test_a_value_comes_back_as_it_was(type_: FieldType) -> None:
+def test_a_value_survives_encoding(type_: FieldType) -> None:
     field = Field("f", type_)
 
     @given(VALUES[type_])

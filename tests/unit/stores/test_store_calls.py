@@ -22,7 +22,7 @@ def refused(calls: StoreCalls) -> None:
         calls.admission.check([left])
 
 
-def test_a_place_that_was_left_is_refused_as_long_as_anybody_knows_it() -> None:
+def test_a_former_placement_is_refused_as_long_as_it_is_referenced() -> None:
     calls = StoreCalls(Systems(), NullGuard(), SystemClock())
     for _ in range(3):
         refused(calls)

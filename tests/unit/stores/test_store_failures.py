@@ -1,4 +1,4 @@
-"""What clients and operators learn of a store that fails."""
+"""What clients and operators see of a store that fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STORE: Any = SimpleNamespace(name="postgres", breaker=SimpleNamespace(retry_afte
         (StoreTimeout("late"), "read", "does not answer"),
     ],
 )
-def test_the_client_is_told_what_kind_of_failure_it_was(
+def test_the_answer_names_the_kind_of_failure(
     error: StoreError, operation: Literal["read", "write"], detail: str
 ) -> None:
     failure = unavailable(STORE, error, operation)
@@ -35,7 +35,7 @@ def test_a_write_that_timed_out_may_have_been_done() -> None:
     assert isinstance(unavailable(STORE, StoreTimeout("late"), "write"), OutcomeUnknown)
 
 
-def test_why_a_store_refused_is_in_the_log_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_reason_of_a_refusal_is_only_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "portolan.systems"):
         failure = unavailable(STORE, StoreRefused("postgres: DiskFull (53100)"), "write")
     assert "DiskFull" in caplog.text

@@ -1,4 +1,4 @@
-"""What happens is told to those whom it concerns, in their order."""
+"""Observations reach the observers that they are for, in their order."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ RELAYED = ChangesRelayed("redis", 3)
 OPENED = CircuitChanged("redis", open=True, reason="no answer")
 
 
-def test_all_are_told_in_their_order_but_those_who_hear_other_kinds() -> None:
-    told: list[tuple[str, Observation]] = []
-    tell = broadcast(
-        lambda one: told.append(("first", one)),
-        FilteredObserver(lambda one: told.append(("second", one)), {CircuitChanged}),
-        lambda one: told.append(("third", one)),
+def test_observers_are_notified_in_order_unless_filtered() -> None:
+    observed: list[tuple[str, Observation]] = []
+    notify = broadcast(
+        lambda one: observed.append(("first", one)),
+        FilteredObserver(lambda one: observed.append(("second", one)), {CircuitChanged}),
+        lambda one: observed.append(("third", one)),
     )
     for _ in range(2):
-        told.clear()
+        observed.clear()
         for one in (RELAYED, OPENED):
-            tell(one)
-        assert told == [
+            notify(one)
+        assert observed == [
             ("first", RELAYED),
             ("third", RELAYED),
             ("first", OPENED),
@@ -41,24 +41,24 @@ def test_all_are_told_in_their_order_but_those_who_hear_other_kinds() -> None:
         ]
 
 
-def test_who_is_called_by_itself_hears_all() -> None:
-    told: list[Observation] = []
-    FilteredObserver(told.append, frozenset())(RELAYED)
-    assert told == [RELAYED]
+def test_an_observer_that_is_called_directly_gets_everything() -> None:
+    observed: list[Observation] = []
+    FilteredObserver(observed.append, frozenset())(RELAYED)
+    assert observed == [RELAYED]
 
 
-def test_what_nobody_hears_is_no_error() -> None:
-    tell = broadcast(FilteredObserver(lambda _: None, {CircuitChanged}))
-    tell(RELAYED)
+def test_an_observation_without_observers_is_no_error() -> None:
+    notify = broadcast(FilteredObserver(lambda _: None, {CircuitChanged}))
+    notify(RELAYED)
 
 
-def test_a_broadcast_can_be_heard_by_another() -> None:
-    told: list[Observation] = []
-    broadcast(FilteredObserver(broadcast(told.append), {CircuitChanged}))(OPENED)
-    assert told == [OPENED]
+def test_a_broadcast_can_be_nested() -> None:
+    observed: list[Observation] = []
+    broadcast(FilteredObserver(broadcast(observed.append), {CircuitChanged}))(OPENED)
+    assert observed == [OPENED]
 
 
-def test_what_each_request_tells_is_neither_logged_nor_kept() -> None:
+def test_observations_of_every_request_are_neither_logged_nor_kept() -> None:
     frequent = {RequestFinished, StoreCallFinished}
     assert not LOGGED & frequent
     assert not KEPT & frequent

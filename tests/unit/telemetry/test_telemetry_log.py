@@ -1,4 +1,4 @@
-"""The log as JSON: one line for each event, with what it is part of, and nothing secret."""
+"""The log as JSON: one line for each event, with its trace, and without secrets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def log() -> Iterator[Log]:
     logger.setLevel(before)
 
 
-def test_an_event_stands_with_its_members(log: Log) -> None:
+def test_an_event_is_logged_with_its_members(log: Log) -> None:
     log_observation(CircuitChanged("redis", open=True, reason="it does\nnot answer"))
     (line,) = log.lines()
     assert line["message"] == "CircuitChanged"
@@ -55,14 +55,14 @@ def test_an_event_stands_with_its_members(log: Log) -> None:
     assert "trace_id" not in line
 
 
-def test_levels_say_what_matters(log: Log) -> None:
+def test_levels_follow_the_severity_of_events(log: Log) -> None:
     log_observation(FeedGapFound("redis", ("news",), "gone"))
     log_observation(StoreCallFinished("redis", "d", "c", "read", 1, 0.1, "ok"))
     log_observation(RequestFinished("GET", "/", 200, 0.1))
     assert [line["level"] for line in log.lines()] == ["error"], "requests are not logged"
 
 
-def test_a_line_names_its_trace(log: Log) -> None:
+def test_a_log_line_has_its_trace_id(log: Log) -> None:
     trace_id = "0af7651916cd43dd8448eb211c80319c"
     traces = Traces(lambda _: None, 0.0)
     traces.start_request([(b"traceparent", f"00-{trace_id}-b7ad6b7169203331-00".encode())])
@@ -75,13 +75,13 @@ def test_a_line_names_its_trace(log: Log) -> None:
     assert line["span_id"] == f"{span_id:016x}"
 
 
-def test_a_line_has_an_end(log: Log) -> None:
+def test_the_length_of_a_log_line_is_bounded(log: Log) -> None:
     error = ValueError("x" * 100_000)
     logging.getLogger("portolan").error("y" * 100_000, exc_info=error)
     (line,) = log.lines()
     assert len(line["message"]) == len(line["exception"]) == 8_192
 
 
-def test_what_is_no_event_is_a_sentence(log: Log) -> None:
+def test_a_plain_log_message_is_a_sentence(log: Log) -> None:
     logging.getLogger("portolan").info("%s", {"not": "an event"})
     assert log.lines()[0]["message"] == "{'not': 'an event'}"

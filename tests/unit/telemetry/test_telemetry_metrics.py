@@ -1,4 +1,4 @@
-"""What is told is counted in its area, at the latest when somebody looks."""
+"""Observations are counted in their area, at the latest when the metrics are scraped."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from app.admin.api.health import Lifecycle
 from app.admin.application import create_admin_app
 from app.admin.context import AdminContext
-from app.telemetry.jobs import JobRefresher
 from app.telemetry.metrics import MOST_WAITING, Metrics
-from mediator.base.clock import SystemClock
+from app.telemetry.telemetry import JobRefresher
 from mediator.base.errors import Unavailable
 from mediator.base.observation import (
     PlacementDecided,
@@ -23,6 +22,7 @@ from mediator.base.observation import (
     SystemRegistered,
     ViewReadFinished,
 )
+from tests.conformance.virtual_time import HandClock
 
 READ = StoreCallFinished("cache", "news", "articles", "read", 2, 0.002, "ok")
 
@@ -31,18 +31,18 @@ def scraped(metrics: Metrics) -> str:
     return generate_latest(metrics.registry).decode()
 
 
-def test_what_waits_is_counted_at_every_look() -> None:
+def test_waiting_observations_are_counted_at_every_scrape() -> None:
     metrics = Metrics()
     count = MOST_WAITING + 1
     for _ in range(count):
         metrics.observe(RequestFinished("GET", "/v1", 200, 0.01, "https"))
-    told = scraped(metrics)
+    text = scraped(metrics)
     labels = (
         'http_request_method="GET",http_response_status_code="200",'
         'http_route="/v1",url_scheme="https"'
     )
-    assert f"http_server_request_duration_seconds_count{{{labels}}} {count}.0" in told
-    assert told == scraped(metrics), "a second look counts nothing again"
+    assert f"http_server_request_duration_seconds_count{{{labels}}} {count}.0" in text
+    assert text == scraped(metrics), "a second scrape counts nothing again"
 
 
 def test_calls_name_the_kind_of_their_system_once_it_is_known() -> None:
@@ -57,13 +57,13 @@ def test_calls_name_the_kind_of_their_system_once_it_is_known() -> None:
     )
 
 
-def test_how_a_call_failed_is_told_and_nothing_if_it_did_not() -> None:
+def test_calls_have_the_type_of_their_error() -> None:
     metrics = Metrics()
     metrics.observe(READ)
     metrics.observe(StoreCallFinished("cache", "news", "articles", "read", 1, 2.0, "timeout"))
-    told = scraped(metrics)
-    assert 'error_type=""' in told
-    assert 'error_type="timeout"' in told
+    text = scraped(metrics)
+    assert 'error_type=""' in text
+    assert 'error_type="timeout"' in text
 
 
 def test_decisions_are_counted_by_their_reason() -> None:
@@ -75,39 +75,30 @@ def test_decisions_are_counted_by_their_reason() -> None:
     metrics.observe(PlacementDecided("news", 1, systems, reasons))
     for decision, measured_s in (("answered", 0.2), ("stale", None), ("unseen", 0.1)):
         metrics.observe(ViewReadFinished("news", "articles", decision, measured_s))  # type: ignore[arg-type]  # a literal each
-    told = scraped(metrics)
-    assert 'portolan_placements_total{database="news",reason="own"} 2.0' in told
+    text = scraped(metrics)
+    assert 'portolan_placements_total{database="news",reason="own"} 2.0' in text
     of_class = 'class="articles",database="news"'
     for decision in ("answered", "stale", "unseen"):
-        assert f'portolan_view_reads_total{{{of_class},decision="{decision}"}} 1.0' in told
-    assert f"portolan_answer_staleness_seconds_count{{{of_class}}} 1.0" in told, "answers alone"
+        assert f'portolan_view_reads_total{{{of_class},decision="{decision}"}} 1.0' in text
+    assert f"portolan_answer_staleness_seconds_count{{{of_class}}} 1.0" in text, "answers alone"
 
 
-def test_gauges_show_what_is_there_now() -> None:
+def test_gauges_show_current_values() -> None:
     metrics = Metrics()
     ages = {("news", "articles"): 0.4}
     active = {("GET", "http"): 3}
     metrics.connect(metrics.view_ages, lambda: ages)
     metrics.connect(metrics.active, lambda: active)
-    told = scraped(metrics)
+    text = scraped(metrics)
     of_class = 'class="articles",database="news"'
-    assert f"portolan_view_staleness_seconds{{{of_class}}} 0.4" in told
-    assert 'http_server_active_requests{http_request_method="GET",url_scheme="http"} 3.0' in told
+    assert f"portolan_view_staleness_seconds{{{of_class}}} 0.4" in text
+    assert 'http_server_active_requests{http_request_method="GET",url_scheme="http"} 3.0' in text
     ages.clear()
     assert f"portolan_view_staleness_seconds{{{of_class}}}" not in scraped(metrics)
 
 
-class Hand(SystemClock):
-    """A clock that is put forward by hand."""
-
-    at = 100.0
-
-    def monotonic(self) -> float:
-        return self.at
-
-
-async def test_runs_are_counted_now_and_then_and_the_catalogue_may_be_away() -> None:
-    metrics, clock, counted = Metrics(), Hand(), [0]
+async def test_runs_are_counted_periodically_even_if_the_catalogue_is_away_later() -> None:
+    metrics, clock, counted = Metrics(), HandClock(), [0]
 
     async def count() -> tuple[Mapping[tuple[str, str], int], int]:
         counted[0] += 1
@@ -115,23 +106,23 @@ async def test_runs_are_counted_now_and_then_and_the_catalogue_may_be_away() -> 
             raise Unavailable("away", system="catalogue")
         return {("news", "queued"): 2}, 1
 
-    watch = JobRefresher(metrics, count, clock)
+    refresher = JobRefresher(metrics, count, clock)
     for _ in range(3):
-        await watch.refresh()
+        await refresher.refresh()
     assert counted == [1]
-    clock.at += 60
-    await watch.refresh()
+    clock.elapsed_s += 60
+    await refresher.refresh()
     assert counted == [2]
-    told = scraped(metrics)
-    assert 'portolan_runs{database="news",state="queued"} 2.0' in told, "what was known last"
-    assert "portolan_workers 1.0" in told
+    text = scraped(metrics)
+    assert 'portolan_runs{database="news",state="queued"} 2.0' in text, "what was known last"
+    assert "portolan_workers 1.0" in text
 
 
-async def test_startup_live_and_ready_mean_different_things() -> None:
-    verdict: dict[str, Any] = {"ready": False, "degraded": []}
+async def test_startup_liveness_and_readiness_differ() -> None:
+    health: dict[str, Any] = {"ready": False, "degraded": []}
 
     async def readiness() -> dict[str, Any]:
-        return dict(verdict)
+        return dict(health)
 
     control: Any = SimpleNamespace(readiness=readiness)
     lifecycle = Lifecycle()
@@ -144,10 +135,10 @@ async def test_startup_live_and_ready_mean_different_things() -> None:
             return [(await admin.get(path)).status_code for path in paths]
 
         assert await probes() == [503, 200, 503]
-        verdict["ready"] = True
+        health["ready"] = True
         assert await probes() == [200, 200, 200]
-        verdict["ready"] = False
+        health["ready"] = False
         assert await probes() == [200, 200, 503], "it has come up once"
-        verdict["ready"] = True
+        health["ready"] = True
         lifecycle.draining = True
         assert await probes() == [200, 200, 503], "it is about to end"

@@ -1,4 +1,4 @@
-"""Traces, made from observations: who decides, what they show, and what they never do."""
+"""Traces, built from observations: sampling, what they show, and what they never reveal."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ async def test_a_request_that_the_service_could_not_answer_failed() -> None:
     assert codes == [StatusCode.UNSET, StatusCode.ERROR]
 
 
-async def test_the_caller_decides_whatever_the_ratio_is() -> None:
+async def test_the_sampling_of_the_caller_precedes_the_ratio() -> None:
     never, always = Recorder(0.0), Recorder(1.0)
     await never.request(READ, DONE, headers=((b"traceparent", CALLER),))
     request = never.spans[-1]
@@ -158,12 +158,12 @@ async def test_without_a_caller_the_ratio_decides() -> None:
         b"\xff\x00",
     ],
 )
-def test_what_is_no_traceparent_is_none(value: bytes) -> None:
+def test_an_invalid_traceparent_is_ignored(value: bytes) -> None:
     Recorder(0.0).traces.start_request([(b"traceparent", value)])
     assert not get_current_span().get_span_context().is_valid
 
 
-def test_several_traceparents_are_none() -> None:
+def test_several_traceparents_are_ignored() -> None:
     Recorder(0.0).traces.start_request([(b"traceparent", CALLER), (b"traceparent", CALLER)])
     assert not get_current_span().get_span_context().is_valid
 
@@ -184,7 +184,7 @@ async def test_a_request_has_so_many_spans_of_store_calls_and_counts_the_rest() 
     assert attributes["portolan.store_calls.left_out"] == 2
 
 
-async def test_what_goes_on_after_a_request_is_no_part_of_it() -> None:
+async def test_work_after_a_request_is_no_part_of_its_trace() -> None:
     recorder = Recorder(1.0)
     over = asyncio.Event()
 

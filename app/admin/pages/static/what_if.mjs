@@ -32,5 +32,5 @@ async function decide() {
   }
   const address = `${form.getAttribute("action")}?${query}`;
   history.replaceState(null, "", address);
-  await renew(address, ["verdict", "outcome"]);
+  await renew(address, ["decision", "outcome"]);
 }

@@ -139,6 +139,5 @@ CREATE TABLE portolan_catalogue.revisions (
 
 
 def upgrade() -> None:
-    """Create the tables."""
     for statement in _STATEMENTS.split(";"):  # the driver takes one at a time
         op.execute(statement)

@@ -15,14 +15,14 @@ from typing import Any, Final
 
 import orjson
 
-from mediator.model.operators import WITHOUT_ARGUMENT, Operator
+from mediator.model.operators import WITHOUT_ARGUMENT, Operator, OperatorCall
 from mediator.schema.scalars import SCALAR_ENCODERS
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.schema.values import encoder
 from mediator.stores.port import Fragment, Write, WriteKind
 
-__all__ = ["Effect", "Effects", "json_encoder"]
+__all__ = ["EntryEncoder", "OutboxEntry", "converted", "json_encoder"]
 
 _KINDS: Final = {kind.name[0].lower(): kind for kind in WriteKind}
 _LETTERS: Final = {kind: letter for letter, kind in _KINDS.items()}
@@ -31,7 +31,7 @@ _Encode = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class OutboxEntry:
     """A write as its entry records it; see `Write` for the rest.
 
     Attributes:
@@ -41,7 +41,7 @@ class Effect:
         versions: The groups written, with their versions.
         sets: The values set, in JSON form.
         unset: The fields removed.
-        operators: Field, operator and argument (in JSON form) of each operator.
+        operators: The operators, their arguments in JSON form.
     """
 
     operation: str
@@ -50,18 +50,17 @@ class Effect:
     versions: Mapping[str, int]
     sets: Mapping[str, Any]
     unset: tuple[str, ...]
-    operators: tuple[tuple[str, Operator, Any], ...]
+    operators: tuple[OperatorCall, ...]
 
     @classmethod
-    def read(cls, text: str) -> Effect:
-        """Read an entry."""
+    def read(cls, text: str) -> OutboxEntry:
         operation, letter, stamp, written, sets, unset, operators = orjson.loads(text)
         versions = dict.fromkeys(written, stamp) if isinstance(written, list) else written
-        calls = tuple((name, Operator(word), argument) for name, word, argument in operators)
+        calls = tuple(OperatorCall(name, Operator(word), value) for name, word, value in operators)
         return cls(operation, _KINDS[letter], stamp, versions, sets, tuple(unset), calls)
 
 
-class Effects:
+class EntryEncoder:
     """Writes the entries of one fragment."""
 
     __slots__ = ("_arguments", "_fields", "_values")
@@ -78,8 +77,9 @@ class Effects:
         groups: Any = write.groups
         if any(versions[group] != stamp for group in groups):
             groups = {group: versions[group] for group in groups}
+        fields, arguments = self._fields, self._arguments
         operators = [
-            (call.field, call.operator, self._argument(call.field, call.operator, call.argument))
+            (call.field, call.operator, converted(fields[call.field], call, arguments[call.field]))
             for call in write.operators
         ]
         sets, letter = self.values(write.values), _LETTERS[write.kind]
@@ -87,7 +87,6 @@ class Effects:
         return orjson.dumps(entry).decode()
 
     def values(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return values in their JSON form."""
         return {name: self.value(name, value) for name, value in values.items()}
 
     def value(self, name: str, value: Any) -> Any:
@@ -95,15 +94,17 @@ class Effects:
         encode = self._values[name]
         return value if encode is None or value is None else encode(value)
 
-    def _argument(self, name: str, operator: Operator, argument: Any) -> Any:
-        encode = self._arguments[name]
-        if encode is None or operator in WITHOUT_ARGUMENT:
-            return argument
-        if self._fields[name].type is not FieldType.MAP:
-            return encode(argument)
-        if operator is Operator.PUT:
-            return {key: encode(member) for key, member in argument.items()}
+
+def converted(field: Field, call: OperatorCall, convert: _Encode | None) -> Any:
+    """Return the argument of an operator with its items converted."""
+    argument: Any = call.argument
+    if convert is None or call.operator in WITHOUT_ARGUMENT:
         return argument
+    if field.type is not FieldType.MAP:
+        return convert(argument)
+    if call.operator is Operator.PUT:
+        return {key: convert(member) for key, member in argument.items()}
+    return argument
 
 
 def json_encoder(field: Field) -> _Encode | None:

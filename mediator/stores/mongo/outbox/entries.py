@@ -10,7 +10,7 @@ from bson.int64 import Int64
 
 from mediator.schema.types import Values
 from mediator.stores.mongo.layout import Document, Layout
-from mediator.stores.mongo.outbox.effect import Effect
+from mediator.stores.mongo.outbox.effect import OutboxEntry
 from mediator.stores.port import RememberedOperation, Status, Write, WriteResult
 
 __all__ = [
@@ -76,21 +76,16 @@ def _remembered(
         "time": Int64(stamp),
         "created": result.created,
         "creation_version": Int64(result.creation_version),
-        "versions": _stored(layout, result.versions),
+        "versions": layout.encode_versions(result.versions),
     }
     if values is not None:
         remembered["values"] = layout.encode_all(values)
     return remembered
 
 
-def _stored(layout: Layout, versions: Mapping[str, int]) -> Document:
-    return layout.encode_versions({group: Int64(version) for group, version in versions.items()})
-
-
 def recalled(
     layout: Layout, document: Mapping[str, Any] | None, operation: str
 ) -> RememberedOperation | None:
-    """Return what a document remembers of an operation."""
     for remembered in (document or {}).get("_ops", ()):
         if remembered["op"] == operation:
             result = WriteResult(
@@ -115,7 +110,7 @@ def recall(layout: Layout, document: Mapping[str, Any] | None, write: Write) -> 
     return remembered.result if same else WriteResult(Status.REUSED)
 
 
-def acknowledged(document: Mapping[str, Any] | None, effects: Sequence[Effect]) -> str:
+def acknowledged(document: Mapping[str, Any] | None, effects: Sequence[OutboxEntry]) -> str:
     """Return what a record keeps of its outbox once these entries are acknowledged."""
     count, *names = _acknowledged(document)
     names += (_name(effect.operation, effect.stamp) for effect in effects)
@@ -143,7 +138,7 @@ def has_applied(
     """
     pending = (document or {}).get("_pending", ())
     total, *names = _acknowledged(document)
-    effects = map(Effect.read, pending)
+    effects = map(OutboxEntry.read, pending)
     if any((effect.operation, effect.stamp) == (operation, stamp) for effect in effects):
         return True
     if _name(operation, stamp) in names:

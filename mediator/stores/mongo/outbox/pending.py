@@ -11,10 +11,10 @@ from pymongo import UpdateOne
 
 from mediator.base.offload import is_large, offload
 from mediator.stores.mongo.codec import ordered_text, plain_text
-from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout, layout_of
+from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout, among, layout_of
 from mediator.stores.mongo.outbox.replay import AT_ONCE, Acknowledgement, replay_of
 from mediator.stores.mongo.read.spans import spans
-from mediator.stores.mongo.session import Session
+from mediator.stores.mongo.session import MongoSession
 from mediator.stores.port import Fragment, UnrelayedChanges, Write
 
 __all__ = [
@@ -84,10 +84,10 @@ _NEEDED: Final[Document] = BOOKKEEPING | {
 
 
 async def pending(
-    session: Session, recent_writes: RecentWrites, fragment: Fragment, ids: Sequence[str]
+    session: MongoSession, recent_writes: RecentWrites, fragment: Fragment, ids: Sequence[str]
 ) -> list[UnrelayedChanges]:
     """Read the changes that wait in some records; see `PendingChanges.pending`."""
-    query = WAITING | {"_id": {"$in": [ordered_text(id_) for id_ in ids]}}
+    query = WAITING | among(ids)
     replay = replay_of(fragment)
     changes: list[UnrelayedChanges] = []
     unseen, size = dict.fromkeys(ids), 0
@@ -106,7 +106,9 @@ async def pending(
     return changes
 
 
-async def sweep(session: Session, fragment: Fragment, after: str | None, limit: int) -> list[str]:
+async def sweep(
+    session: MongoSession, fragment: Fragment, after: str | None, limit: int
+) -> list[str]:
     """Find records in which changes wait; see `PendingChanges.sweep`."""
     layout, ids = layout_of(fragment), list[str]()
     reached = None if after is None else ordered_text(after)
@@ -119,7 +121,7 @@ async def sweep(session: Session, fragment: Fragment, after: str | None, limit: 
     return ids
 
 
-async def acknowledge(session: Session, done: Sequence[UnrelayedChanges]) -> None:
+async def acknowledge(session: MongoSession, done: Sequence[UnrelayedChanges]) -> None:
     """Remove relayed changes; see `PendingChanges.acknowledge`."""
     updates: defaultdict[Layout, list[UpdateOne]] = defaultdict(list)
     for one in done:

@@ -7,25 +7,24 @@ exact; and it has to end at the values that are in the document.
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import orjson
 
-from mediator.model.apply import Refused, apply_operator
+from mediator.model.apply import OperatorFailed, apply_operator
 from mediator.model.change import Change, change_id, kind_of
-from mediator.model.operators import WITHOUT_ARGUMENT, Operator, OperatorCall
+from mediator.model.operators import OperatorCall
+from mediator.schema.constraints import unconstrained
 from mediator.schema.tree import MISSING, Field, MissingType
 from mediator.schema.types import FieldType
 from mediator.stores.mongo.codec import moment, plain_text
 from mediator.stores.mongo.layout import Document, Layout, is_live, layout_of
-from mediator.stores.mongo.outbox.effect import Effect
+from mediator.stores.mongo.outbox.effect import OutboxEntry, converted
 from mediator.stores.mongo.outbox.entries import acknowledged
+from mediator.stores.outboxes import JSON_DECODERS
 from mediator.stores.port import Fragment, UnrelayedChanges, WriteKind
 
 __all__ = ["AT_ONCE", "Acknowledgement", "Replay", "replay_of"]
@@ -59,7 +58,7 @@ class Replay:
         self._fragment = fragment
         self._layout: Layout = layout_of(fragment)
         # A bound that was set since must not refuse what has been done before.
-        self._fields = {n: replace(f, max_length=None) for n, f in fragment.fields.items()}
+        self._fields = {n: unconstrained(f) for n, f in fragment.fields.items()}
         self._values = {name: _decoder(field) for name, field in fragment.fields.items()}
 
     def unrelayed(self, document: Document) -> UnrelayedChanges:
@@ -70,7 +69,7 @@ class Replay:
                 more of ``_pending`` than can be replayed together, if there are so many.
         """
         texts = document["_pending"][:AT_ONCE]
-        effects = [Effect.read(text) for text in texts]
+        effects = [OutboxEntry.read(text) for text in texts]
         states = [_base(document), *[None] * len(texts)]
         for number, effect in enumerate(effects):
             states[number + 1] = self._after(states[number], effect)
@@ -96,41 +95,40 @@ class Replay:
         """Leave out fields that the class has no more, or not yet for this process."""
         return state and {name: v for name, v in state.items() if name in self._fields}
 
-    def _after(self, before: _Json | None, effect: Effect) -> _Json | None:
+    def _after(self, before: _Json | None, effect: OutboxEntry) -> _Json | None:
         if effect.kind is WriteKind.DELETE:
             return None
         if effect.kind is not WriteKind.UPDATE:
             return dict(effect.sets)
         after = {name: v for name, v in (before or {}).items() if name not in effect.unset}
         after.update(effect.sets)
-        for name, operator, argument in effect.operators:
-            if name in self._fields:
-                result = self._applied(after.get(name, MISSING), name, operator, argument, effect)
+        for call in effect.operators:
+            if call.field in self._fields:
+                result = self._applied(after.get(call.field, MISSING), call, effect.stamp)
                 if result is not MISSING:
-                    after[name] = result
+                    after[call.field] = result
         return after
 
-    def _applied(
-        self, value: Any, name: str, operator: Operator, argument: Any, effect: Effect
-    ) -> Any:
-        field, layout = self._fields[name], self._layout
+    def _applied(self, value: Any, call: OperatorCall, stamp: int) -> Any:
+        name, field, layout = call.field, self._fields[call.field], self._layout
         try:
             present = value if value is None or value is MISSING else self._values[name](value)
-            call = OperatorCall(name, operator, _argument(field, operator, argument))
-            result = apply_operator(field, present, call, moment(effect.stamp))
-        except (Refused, ArithmeticError, TypeError, ValueError):
+            argument = converted(field, call, JSON_DECODERS.get(field.items or field.type))
+            call = replace(call, argument=argument)
+            result = apply_operator(field, present, call, moment(stamp))
+        except (OperatorFailed, ArithmeticError, TypeError, ValueError):
             # The field had another type then. The values then differ from the record's, which is
             # reported.
             return value
         return result if isinstance(result, MissingType) else layout.effects.value(name, result)
 
     def _changes(
-        self, id_: str, effect: Effect, before: _Json | None, after: _Json | None
+        self, id_: str, effect: OutboxEntry, before: _Json | None, after: _Json | None
     ) -> Iterator[Change]:
         fragment = self._fragment
         touched: frozenset[str] | None = None
         if effect.kind is WriteKind.UPDATE:
-            names = (name for name, _, _ in effect.operators)
+            names = (call.field for call in effect.operators)
             touched = frozenset((*effect.sets, *effect.unset, *names))
         for group, version in effect.versions.items():
             members = fragment.groups.get(group, ())
@@ -162,34 +160,16 @@ def _base(document: Mapping[str, Any]) -> _Json | None:
 def _decoder(field: Field) -> _Decode:
     """Return what reads the JSON form of a field's values, without looking for mistakes."""
     if field.items is None:
-        return _SCALARS.get(field.type, _same)
-    item = _SCALARS.get(field.items, _same)
+        return JSON_DECODERS.get(field.type, _same)
+    item = JSON_DECODERS.get(field.items, _same)
     if field.type is FieldType.MAP:
         return lambda value: {key: item(member) for key, member in value.items()}
     return lambda value: [item(element) for element in value]
 
 
-def _argument(field: Field, operator: Operator, argument: Any) -> Any:
-    item = _SCALARS.get(field.items or field.type, _same)
-    if operator in WITHOUT_ARGUMENT:
-        return argument
-    if field.type is not FieldType.MAP:
-        return item(argument)
-    if operator is Operator.PUT:
-        return {key: item(member) for key, member in argument.items()}
-    return argument
-
-
 def _same(value: Any) -> Any:
     return value
 
-
-_SCALARS: Final[Mapping[FieldType, _Decode]] = {
-    FieldType.FLOAT: float,
-    FieldType.DECIMAL: Decimal,
-    FieldType.TIMESTAMP: datetime.fromisoformat,
-    FieldType.BINARY: b64decode,
-}
 
 replay_of = lru_cache(maxsize=1024)(Replay)
 """What replays a fragment, compiled once."""

@@ -15,7 +15,7 @@ from mediator.schema.types import FieldType, Value
 from mediator.stores.mongo.codec import ordered_text
 from mediator.stores.mongo.layout import LIVE, Document, Layout
 
-__all__ = ["SATURATION", "Position", "Range", "ranges"]
+__all__ = ["SATURATION", "OrderRange", "Position", "ranges"]
 
 Position = tuple[Value | MissingType, str]
 """The value (or MISSING) and the id of the last record seen."""
@@ -31,7 +31,7 @@ SATURATION: Final = 2.0**62
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class OrderRange:
     """A part of a class; ranges follow each other without overlap.
 
     Attributes:
@@ -46,44 +46,44 @@ class Range:
 
 def ranges(
     layout: Layout, field: str, *, descending: bool, after: Position | None, saturates: bool
-) -> Iterator[Range]:
+) -> Iterator[OrderRange]:
     """Yield the ranges that hold the records beyond `after`, in order; see `SATURATION`."""
     path = layout.paths[field]
     direction = -1 if descending else 1
     by_id = {"_id": direction}
-    parts = [Range({path: _MISSING}, by_id), Range({path: _NULL}, by_id)]
+    parts = [OrderRange({path: _MISSING}, by_id), OrderRange({path: _NULL}, by_id)]
     if saturates and layout.fragment.fields[field].type is FieldType.FLOAT:
         parts += _of_doubles(path, direction)
     else:
-        parts.append(Range({path: _VALUES}, {path: direction, "_id": direction}))
+        parts.append(OrderRange({path: _VALUES}, {path: direction, "_id": direction}))
     if descending:
         parts.reverse()
     for part in _beyond(layout, field, parts, after, descending) if after else parts:
-        yield Range(LIVE | part.query, part.sort)
+        yield OrderRange(LIVE | part.query, part.sort)
 
 
-def _of_doubles(path: str, direction: int) -> list[Range]:
+def _of_doubles(path: str, direction: int) -> list[OrderRange]:
     """Return ranges within which the server sorts well; it also puts -0.0 before 0.0."""
     by_value = {path: direction, "_id": direction}
     return [
-        Range({path: {"$lt": -SATURATION}}, None),
-        Range({path: {"$gte": -SATURATION, "$lt": 0.0}}, by_value),
-        Range({path: _ZERO}, {"_id": direction}),
-        Range({path: {"$gt": 0.0, "$lte": SATURATION}}, by_value),
-        Range({path: {"$gt": SATURATION}}, None),
+        OrderRange({path: {"$lt": -SATURATION}}, None),
+        OrderRange({path: {"$gte": -SATURATION, "$lt": 0.0}}, by_value),
+        OrderRange({path: _ZERO}, {"_id": direction}),
+        OrderRange({path: {"$gt": 0.0, "$lte": SATURATION}}, by_value),
+        OrderRange({path: {"$gt": SATURATION}}, None),
     ]
 
 
 def _beyond(
-    layout: Layout, field: str, parts: list[Range], after: Position, descending: bool
-) -> Iterator[Range]:
+    layout: Layout, field: str, parts: list[OrderRange], after: Position, descending: bool
+) -> Iterator[OrderRange]:
     """Yield first what ties with the last record seen, then what is beyond its value."""
     path = layout.paths[field]
     value, id_ = after
     beyond = "$lt" if descending else "$gt"
     rest: Document = {"_id": {beyond: ordered_text(id_)}}
     tie, further = _tie(layout, field, value)
-    yield Range({path: tie} | rest, {"_id": -1 if descending else 1})
+    yield OrderRange({path: tie} | rest, {"_id": -1 if descending else 1})
     for part in parts:
         condition = part.query[path]
         if condition in (_MISSING, _NULL):
@@ -95,7 +95,7 @@ def _beyond(
         elif part.sort is None:
             yield part
         else:
-            yield Range({"$and": [part.query, {path: {beyond: further}}]}, part.sort)
+            yield OrderRange({"$and": [part.query, {path: {beyond: further}}]}, part.sort)
 
 
 def _tie(layout: Layout, field: str, value: Value | MissingType) -> tuple[Document, Any]:

@@ -11,18 +11,18 @@ from typing import Any, Final
 from mediator.base.offload import is_large, offload
 from mediator.schema.types import projected
 from mediator.stores.mongo.codec import ordered_text
-from mediator.stores.mongo.layout import LIVE, Document, Layout, is_live, layout_of
+from mediator.stores.mongo.layout import LIVE, Document, Layout, among, is_live, layout_of
 from mediator.stores.mongo.outbox.entries import recalled
 from mediator.stores.mongo.read.ordering import Position, ranges
 from mediator.stores.mongo.read.spans import spans
-from mediator.stores.mongo.session import Session
+from mediator.stores.mongo.session import MongoSession
 from mediator.stores.port import Fragment, Read, Record, RememberedOperation
 
-__all__ = ["ALL", "Reader", "Selection", "trimmed"]
+__all__ = ["ALL", "Reader", "RecordSelection", "trimmed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class RecordSelection:
     """Which records a listing selects from.
 
     Attributes:
@@ -43,14 +43,14 @@ class Selection:
         return max(1, round((self.until_s - get_running_loop().time()) * 1000))
 
 
-ALL: Final = Selection()
+ALL: Final = RecordSelection()
 """Every record of the class."""
 
 
 class Reader:
     """Reads records."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: MongoSession) -> None:
         self._session = session
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
@@ -73,14 +73,13 @@ class Reader:
     async def _many(
         self, layout: Layout, fields: tuple[str, ...] | None, ids: set[str]
     ) -> dict[str, Record]:
-        query = LIVE | {"_id": {"$in": [ordered_text(id_) for id_ in ids]}}
+        query = LIVE | among(ids)
         records = await self._find(layout, query, None, 0, fields)
         return {record.id: record for record in records}
 
     async def recall(
         self, fragment: Fragment, id_: str, operation: str
     ) -> RememberedOperation | None:
-        """Return what a record remembers of an operation."""
         layout = layout_of(fragment)
         document = await self._session.find(layout, id_, {"_ops": 1})
         return recalled(layout, document, operation)
@@ -93,13 +92,13 @@ class Reader:
         fields: tuple[str, ...] | None,
         *,
         descending: bool = False,
-        among: Selection = ALL,
+        selection: RecordSelection = ALL,
     ) -> list[Record]:
         """Read records in the order of their ids."""
         beyond, direction = ("$lt", -1) if descending else ("$gt", 1)
         rest: Document = {} if after is None else {"_id": {beyond: ordered_text(after)}}
         query, sort = LIVE | rest, {"_id": direction}
-        return await self._find(layout_of(fragment), query, sort, limit, fields, among)
+        return await self._find(layout_of(fragment), query, sort, limit, fields, selection)
 
     async def ordered(
         self,
@@ -110,7 +109,7 @@ class Reader:
         limit: int,
         after: Position | None,
         fields: tuple[str, ...] | None,
-        among: Selection = ALL,
+        selection: RecordSelection,
     ) -> list[Record]:
         """Read records in the order of a field."""
         layout = layout_of(fragment)
@@ -122,11 +121,11 @@ class Reader:
             room = limit - len(records)
             if part.sort is None:
                 some = await self._outliers(
-                    layout, part.query, field, after, descending, fields, among
+                    layout, part.query, field, after, descending, fields, selection
                 )
                 records += some[:room]
             else:
-                records += await self._find(layout, part.query, part.sort, room, fields, among)
+                records += await self._find(layout, part.query, part.sort, room, fields, selection)
         return records
 
     async def _outliers(
@@ -137,11 +136,11 @@ class Reader:
         after: Position | None,
         descending: bool,
         fields: tuple[str, ...] | None,
-        among: Selection,
+        selection: RecordSelection,
     ) -> list[Record]:
         """Return the records of a range of doubles in their order, beyond `after`."""
         needed = None if fields is None else tuple({*fields, field})
-        found = await self._find(layout, query, None, 0, needed, among)
+        found = await self._find(layout, query, None, 0, needed, selection)
         if after is not None and isinstance(after[0], float):
             limit = after[0]
             found = [r for r in found if _follows(r.values[field], limit, descending)]
@@ -149,7 +148,6 @@ class Reader:
         return trimmed(found, fields)
 
     async def count(self, fragment: Fragment) -> int:
-        """Count live records."""
         layout = layout_of(fragment)
         collection, number = self._session.collection(layout), 0
         async for span in spans(self._session, layout):
@@ -163,16 +161,16 @@ class Reader:
         sort: Mapping[str, int] | None,
         limit: int,
         fields: tuple[str, ...] | None,
-        among: Selection = ALL,
+        selection: RecordSelection = ALL,
     ) -> list[Record]:
         """Find records; a `limit` of 0 means no limit; callers that want none do not call."""
-        options: dict[str, Any] = {"limit": limit, "sort": sort, "max_time_ms": among.left_ms()}
+        options: dict[str, Any] = {"limit": limit, "sort": sort, "max_time_ms": selection.left_ms()}
         # In one batch: the driver would take 101 documents first.
         options["batch_size"] = limit
-        if among.condition is not None:
-            query = _both(among.condition, query)
-        if among.ids is not None:
-            query = _both(query, {"_id": {"$in": [ordered_text(id_) for id_ in among.ids]}})
+        if selection.condition is not None:
+            query = _both(selection.condition, query)
+        if selection.ids is not None:
+            query = _both(query, among(selection.ids))
         collection = self._session.collection(layout)
         found = collection.find(query, layout.projection(fields), **options)
         documents = await found.to_list()

@@ -12,7 +12,7 @@ from typing import Final
 from pymongo.asynchronous.collection import AsyncCollection
 
 from mediator.stores.mongo.layout import Document, Layout
-from mediator.stores.mongo.session import Session
+from mediator.stores.mongo.session import MongoSession
 
 __all__ = ["span_after", "spans"]
 
@@ -42,7 +42,7 @@ async def span_after(
 
 
 async def spans(
-    session: Session, layout: Layout, after: str | None = None
+    session: MongoSession, layout: Layout, after: str | None = None
 ) -> AsyncIterator[Document]:
     """Yield the conditions of the ranges in which a class is looked through, beyond a stored id.
 

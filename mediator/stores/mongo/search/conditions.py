@@ -70,12 +70,12 @@ class _FieldPath:
     guards: tuple[Document, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
 class Conditions:
     """Translates filters on one class."""
 
-    def __init__(self, layout: Layout, *, is_stand_in: bool) -> None:
-        self._layout = layout
-        self._is_stand_in = is_stand_in
+    layout: Layout
+    is_stand_in: bool
 
     def of(self, filter_: Filter) -> Document | None:
         """Return a condition that is equivalent to a filter, or None."""
@@ -130,7 +130,7 @@ class Conditions:
     def _containing(self, path: Path, field_path: _FieldPath, value: Value) -> Document:
         if field_path.type in _TEXTS and isinstance(value, str):
             return containing(value, ordered=field_path.constants.ordered)
-        field = self._layout.fragment.fields.get(path[0])
+        field = self.layout.fragment.fields.get(path[0])
         if field is None or field_path.type not in _ARRAYS or len(path) > 1 or value is None:
             raise Inexact
         items = self._constants(field.items, ordered=False)
@@ -141,8 +141,8 @@ class Conditions:
             return _FieldPath(
                 "_id", self._constants(FieldType.STRING, ordered=True), FieldType.STRING
             )
-        field = self._layout.fragment.fields[path[0]]
-        at = self._layout.paths[path[0]]
+        field = self.layout.fragment.fields[path[0]]
+        at = self.layout.paths[path[0]]
         if len(path) == 1:
             constants = self._constants(field.type, ordered=field.type in _TEXTS)
             return _FieldPath(at, constants, field.type)
@@ -163,7 +163,7 @@ class Conditions:
         return _FieldPath(at, self._constants(None, ordered=False), None, tuple(guards))
 
     def _constants(self, type_: FieldType | None, *, ordered: bool) -> Constants:
-        return Constants(type_, ordered=ordered, is_stand_in=self._is_stand_in)
+        return Constants(type_, ordered=ordered, is_stand_in=self.is_stand_in)
 
 
 def _all(conditions: list[Document]) -> Document:

@@ -7,6 +7,7 @@ every ASCII character that is no letter or digit for itself behind a backslash.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 from bson.int64 import Int64
@@ -32,39 +33,37 @@ class Inexact(Exception):
     """The server would not do exactly what a filter means."""
 
 
+@dataclass(frozen=True, slots=True)
 class Constants:
     """How constants are compared with values of one kind.
 
-    Args:
-        type_: The type of the values; None: they are JSON, within a document.
+    Attributes:
+        type: The type of the values; None: they are JSON, within a document.
         ordered: Whether texts are stored as `ordered_text`.
         is_stand_in: Whether the server is mongo-java-server. It mistakes numbers beyond
             `SATURATION`, and compares texts by their UTF-16 code units.
     """
 
-    __slots__ = ("_is_stand_in", "_type", "ordered")
-
-    def __init__(self, type_: FieldType | None, *, ordered: bool, is_stand_in: bool) -> None:
-        self._type = type_
-        self.ordered = ordered
-        self._is_stand_in = is_stand_in
+    type: FieldType | None
+    ordered: bool
+    is_stand_in: bool
 
     def equals(self, value: Value) -> list[Any]:
         """Return the stored forms of a value that is not null; raises `Inexact`."""
         if isinstance(value, str) and self.ordered:
             return [ordered_text(value)]
-        if self._type is None:
+        if self.type is None:
             return [self._json(value)]
-        if self._type not in SCALARS:
+        if self.type not in SCALARS:
             raise Inexact
         if isinstance(value, bytes):
-            # A field that is given an index stores texts from then on.
+            # Indexed fields were once stored as texts.
             return [value, value.decode("latin-1")]
-        return [item_codec(self._type).encode(value)]
+        return [item_codec(self.type).encode(value)]
 
     def bound(self, value: Value) -> Any:
         """Return a value's stored form, which the server orders as we do; raises `Inexact`."""
-        if isinstance(value, bytes) or (self._type is None and isinstance(value, bool)):
+        if isinstance(value, bytes) or (self.type is None and isinstance(value, bool)):
             raise Inexact
         if isinstance(value, str) and not self.ordered:
             self._check_order(value)
@@ -82,11 +81,11 @@ class Constants:
 
     def _check_order(self, text: str) -> None:
         # Up to here, characters have the same order in UTF-8 and in UTF-16.
-        if self._is_stand_in and max(text, default="") >= _FIRST_SURROGATE:
+        if self.is_stand_in and max(text, default="") >= _FIRST_SURROGATE:
             raise Inexact
 
     def _check_size(self, number: float) -> None:
-        if self._is_stand_in and abs(number) > SATURATION:
+        if self.is_stand_in and abs(number) > SATURATION:
             raise Inexact
 
 

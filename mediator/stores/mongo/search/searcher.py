@@ -27,10 +27,10 @@ from mediator.schema.tree import MISSING
 from mediator.schema.types import SCALARS, FieldType
 from mediator.stores.mongo.layout import layout_of
 from mediator.stores.mongo.read.ordering import Position
-from mediator.stores.mongo.read.reader import Reader, Selection, trimmed
+from mediator.stores.mongo.read.reader import Reader, RecordSelection, trimmed
 from mediator.stores.mongo.search.conditions import Conditions
 from mediator.stores.port import (
-    Access,
+    AccessPath,
     Fragment,
     Pushdown,
     Record,
@@ -45,7 +45,7 @@ __all__ = ["found", "pushdown"]
 _SORTED: Final = SCALARS - {FieldType.BINARY}
 """Types of which all values are stored in one form, which the server sorts as we do."""
 
-_RANKS: Final = list(Access)
+_RANKS: Final = list(AccessPath)
 _SEEKING: Final = frozenset(Comparison) - {Comparison.NE}
 
 
@@ -56,12 +56,12 @@ async def found(reader: Reader, find: SearchRequest, *, is_stand_in: bool) -> Se
     sort = _sort_level(find.fragment, find.order)
     if sort is None:
         raise StoreRefused("the order is not one that was offered")
-    among = _selection(find, is_stand_in)
+    selection = _selection(find, is_stand_in)
     after: Position | None = find.resume
     if after is None and find.after is not None:
         value = MISSING if sort.path == ID else find.after.values[0]
         after = (value, find.after.id)
-    records = await _read(reader, find, sort, after, among)
+    records = await _read(reader, find, sort, after, selection)
     if len(records) < find.limit:
         return SearchPage(trimmed(records, find.fields))
     last = records[-1]
@@ -69,15 +69,15 @@ async def found(reader: Reader, find: SearchRequest, *, is_stand_in: bool) -> Se
     return SearchPage(trimmed(records, find.fields), position)
 
 
-def _selection(find: SearchRequest, is_stand_in: bool) -> Selection:
+def _selection(find: SearchRequest, is_stand_in: bool) -> RecordSelection:
     until_s = get_running_loop().time() + find.deadline_s
     if find.filter is None:
-        return Selection(None, until_s)
+        return RecordSelection(None, until_s)
     conditions = Conditions(layout_of(find.fragment), is_stand_in=is_stand_in)
     condition = conditions.of(find.filter)
     if condition is None:
         raise StoreRefused("the filter is not one that was offered")
-    return Selection(condition, until_s, _ids(find.filter))
+    return RecordSelection(condition, until_s, _ids(find.filter))
 
 
 def _ids(filter_: Filter) -> tuple[str, ...] | None:
@@ -92,12 +92,21 @@ def _ids(filter_: Filter) -> tuple[str, ...] | None:
 
 
 async def _read(
-    reader: Reader, find: SearchRequest, sort: OrderBy, after: Position | None, among: Selection
+    reader: Reader,
+    find: SearchRequest,
+    sort: OrderBy,
+    after: Position | None,
+    selection: RecordSelection,
 ) -> list[Record]:
     if sort.path == ID:
         seen = None if after is None else after[1]
         return await reader.scan(
-            find.fragment, seen, find.limit, find.fields, descending=sort.descending, among=among
+            find.fragment,
+            seen,
+            find.limit,
+            find.fields,
+            descending=sort.descending,
+            selection=selection,
         )
     name = sort.path[0]
     return await reader.ordered(
@@ -108,7 +117,7 @@ async def _read(
         after=after,
         # The value is needed to go on from there.
         fields=None if find.fields is None else tuple({*find.fields, name}),
-        among=among,
+        selection=selection,
     )
 
 
@@ -128,9 +137,9 @@ def pushdown(
     if pushed:
         access = min((_access(fragment, part) for part in pushed), key=_RANKS.index)
     elif residual or sort is None:
-        access = Access.CLIENT_SCAN
+        access = AccessPath.CLIENT_SCAN
     else:
-        access = Access.INDEX if _is_indexed(fragment, sort.path) else Access.SERVER_SCAN
+        access = AccessPath.INDEX if _is_indexed(fragment, sort.path) else AccessPath.SERVER_SCAN
     return Pushdown(all_of(pushed), all_of(residual), access, sort is not None)
 
 
@@ -146,13 +155,13 @@ def _sort_level(fragment: Fragment, order: tuple[OrderBy, ...]) -> OrderBy | Non
     return None if further or fragment.fields[name].type not in _SORTED else level
 
 
-def _access(fragment: Fragment, part: Filter) -> Access:
+def _access(fragment: Fragment, part: Filter) -> AccessPath:
     """Say how the server may find what a condition holds for."""
     match part:
         case Or(parts) if parts:
             return max((_access(fragment, each) for each in parts), key=_RANKS.index)
         case Compare(Comparison.EQ, path) | In(path) if path == ID:
-            return Access.KEYS
+            return AccessPath.KEYS
         case Compare(comparison, path) if comparison in _SEEKING:
             indexed = _is_indexed(fragment, path)
         case Between(path) | In(path):
@@ -161,7 +170,7 @@ def _access(fragment: Fragment, part: Filter) -> Access:
             indexed = _is_indexed(fragment, path) and _begins_literally(pattern)
         case _:
             indexed = False
-    return Access.INDEX if indexed else Access.SERVER_SCAN
+    return AccessPath.INDEX if indexed else AccessPath.SERVER_SCAN
 
 
 def _begins_literally(pattern: str) -> bool:

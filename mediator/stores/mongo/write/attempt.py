@@ -28,11 +28,11 @@ from mediator.stores.mongo.write.decision import replacing, returned
 from mediator.stores.mongo.write.operators import native
 from mediator.stores.port import Status, Write, WriteKind, WriteResult
 
-__all__ = ["Attempt", "attempt_of"]
+__all__ = ["UpdateAttempt", "attempt_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class UpdateAttempt:
     """A `findAndModify`.
 
     Attributes:
@@ -56,7 +56,7 @@ class Attempt:
     is_fixed: bool = False
 
 
-def attempt_of(layout: Layout, write: Write, stamp: int, token: str = "") -> Attempt | None:
+def attempt_of(layout: Layout, write: Write, stamp: int, token: str) -> UpdateAttempt | None:
     """Translate a write, or return None if the record must be read first.
 
     A remembered write stores its result with it, so the result must be known beforehand. A write
@@ -104,7 +104,7 @@ def _versions(
     return layout.decode_versions(document) | dict.fromkeys(write.groups, stamp)
 
 
-def _update(layout: Layout, write: Write, stamp: int) -> Attempt | None:
+def _update(layout: Layout, write: Write, stamp: int) -> UpdateAttempt | None:
     query = _condition(layout, write, stamp)
     update = _bookkeeping(layout, write, stamp)
     sets = update["$set"]
@@ -131,12 +131,12 @@ def _update(layout: Layout, write: Write, stamp: int) -> Attempt | None:
 
     after = write.returning is not None
     projection = layout.projection(write.returning or None) if after else BOOKKEEPING
-    return Attempt(
+    return UpdateAttempt(
         query, update, projection, after=after, upsert=False, stamp=stamp, result_of=result_of
     )
 
 
-def _deletion(layout: Layout, write: Write, stamp: int) -> Attempt:
+def _deletion(layout: Layout, write: Write, stamp: int) -> UpdateAttempt:
     query = _condition(layout, write, stamp)
     if write.creation_version is not None:  # a later generation is spared
         query["creation_version"] = {"$lte": Int64(write.creation_version)}
@@ -149,12 +149,12 @@ def _deletion(layout: Layout, write: Write, stamp: int) -> Attempt:
         highest = max(versions.values())
         return WriteResult(Status.APPLIED, creation_version=highest, versions=versions)
 
-    return Attempt(
+    return UpdateAttempt(
         query, update, BOOKKEEPING, after=False, upsert=False, stamp=stamp, result_of=result_of
     )
 
 
-def _creation(layout: Layout, write: Write, stamp: int) -> Attempt | None:
+def _creation(layout: Layout, write: Write, stamp: int) -> UpdateAttempt | None:
     """Make a record under an intent, hence of a tombstone; without one it is inserted."""
     if not write.intent or write.expect:
         return None
@@ -164,7 +164,7 @@ def _creation(layout: Layout, write: Write, stamp: int) -> Attempt | None:
     )
 
 
-def _replacement(layout: Layout, write: Write, stamp: int) -> Attempt | None:
+def _replacement(layout: Layout, write: Write, stamp: int) -> UpdateAttempt | None:
     present = bool(write.expect) or write.require_present
     if not write.intent:
         return _whole(layout, write, stamp, write.creation_version, LIVE, upsert=not present)
@@ -183,7 +183,7 @@ def _whole(
     presence: Document,
     *,
     upsert: bool,
-) -> Attempt:
+) -> UpdateAttempt:
     """Set a whole record.
 
     Without `creation_version` the record keeps its own, or gets one when it is inserted. An empty
@@ -208,7 +208,7 @@ def _whole(
         versions = _versions(layout, write, before, stamp)
         return WriteResult(Status.APPLIED, not is_live(before), recorded, versions, values)
 
-    return Attempt(
+    return UpdateAttempt(
         _condition(layout, write, stamp, presence),
         update,
         BOOKKEEPING,
@@ -220,7 +220,7 @@ def _whole(
     )
 
 
-_TRANSLATORS: Final[Mapping[WriteKind, Callable[[Layout, Write, int], Attempt | None]]] = {
+_TRANSLATORS: Final[Mapping[WriteKind, Callable[[Layout, Write, int], UpdateAttempt | None]]] = {
     WriteKind.CREATE: _creation,
     WriteKind.UPDATE: _update,
     WriteKind.DELETE: _deletion,

@@ -10,16 +10,16 @@ from typing import Final, TypeAlias
 from pymongo.errors import DocumentTooLarge
 
 from mediator.stores.mongo.codec import ordered_text
-from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout
+from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout, among
 from mediator.stores.mongo.outbox.entries import acknowledged_count, has_applied
 from mediator.stores.mongo.outbox.pending import RecentWrites
-from mediator.stores.mongo.session import Lookup, Session
-from mediator.stores.mongo.write.attempt import Attempt
-from mediator.stores.mongo.write.decision import Change, Insertion
+from mediator.stores.mongo.session import Lookup, MongoSession
+from mediator.stores.mongo.write.attempt import UpdateAttempt
+from mediator.stores.mongo.write.decision import ConditionalUpdate, Insertion
 from mediator.stores.mongo.write.single import ENTIRE, SingleWriter
 from mediator.stores.port import StoreTimeout, Write, WriteResult
 
-__all__ = ["BulkWriter", "Call"]
+__all__ = ["BulkWrite", "Call"]
 
 Call: TypeAlias = tuple[int, Write]
 """A write and its position in the call."""
@@ -39,55 +39,55 @@ class _Expected:
     stamp: int
 
 
-class BulkWriter:
-    """Applies writes to different records together; `single` applies what has to go alone."""
+@dataclass(frozen=True, slots=True)
+class BulkWrite:
+    """Writes to different records of one class, which are applied together.
 
-    def __init__(self, session: Session, single: SingleWriter, recent_writes: RecentWrites) -> None:
-        self._session = session
-        self._single = single
-        self._recent_writes = recent_writes
+    Attributes:
+        session: Sends them.
+        single: Applies what has to go alone.
+        recent_writes: Where written records are noted.
+        layout: The layout of the class.
+        token: What the writes are fenced by; empty: nothing.
+        results: Gets the results, by the positions of the writes.
+    """
 
-    async def write(
-        self,
-        layout: Layout,
-        calls: Sequence[Call],
-        token: str,
-        results: dict[int, WriteResult],
-    ) -> None:
+    session: MongoSession
+    single: SingleWriter
+    recent_writes: RecentWrites
+    layout: Layout
+    token: str
+    results: dict[int, WriteResult]
+
+    async def apply(self, calls: Sequence[Call]) -> None:
         """Apply writes to different records together.
 
         A bulk write returns how many updates applied, not which. If some did not, the outbox of
         each record shows which, and those writes are applied one by one.
         """
-        left = await self._under_intents(layout, calls, token, results)
+        left = await self._under_intents(calls)
         if left:
-            await self._by_reading(layout, left, token, results)
+            await self._by_reading(left)
 
-    async def _under_intents(
-        self,
-        layout: Layout,
-        calls: Sequence[Call],
-        token: str,
-        results: dict[int, WriteResult],
-    ) -> Sequence[Call]:
+    async def _under_intents(self, calls: Sequence[Call]) -> Sequence[Call]:
         """Apply writes under intents in one round trip; return the writes that are left.
 
         What a record was before is read in the same round trip, unless the result is fixed:
         under its intent no other write changes that until the intent goes, with the write.
         """
-        attempts = await self._attempts(layout, calls, token)
+        attempts = await self._attempts(calls)
         if not attempts:
             return calls
         to_read = [call for call, attempt in attempts if not attempt.is_fixed]
-        lookup = Lookup(_among(to_read), _BEFORE, len(to_read))
+        lookup = Lookup(among(write.id for _, write in to_read), _BEFORE, len(to_read))
         steps = [{"q": attempt.query, "u": attempt.update} for _, attempt in attempts]
         try:
-            found, applied = await self._session.find_and_change(layout, lookup, steps)
+            found, applied = await self.session.find_and_change(self.layout, lookup, steps)
         except DocumentTooLarge:
             return calls
         finally:
             for (_, write), _ in attempts:
-                self._recent_writes.note(write)
+                self.recent_writes.note(write)
         before = {document["_id"]: document for document in found}
         sent: list[tuple[Call, _Expected]] = []
         for call, attempt in attempts:
@@ -95,63 +95,52 @@ class BulkWriter:
             if attempt.is_fixed or document.get("_intent") == call[1].intent:
                 sent.append((call, _Expected(attempt.result_of(document), attempt.stamp)))
         if applied == len(sent) == len(attempts):
-            results.update((call[0], step.result) for call, step in sent)
+            self.results.update((call[0], step.result) for call, step in sent)
         else:
-            await self._resolve_each(layout, sent, before, token, results)
-        return [call for call in calls if call[0] not in results]
+            await self._resolve_each(sent, before)
+        return [call for call in calls if call[0] not in self.results]
 
-    async def _attempts(
-        self, layout: Layout, calls: Sequence[Call], token: str
-    ) -> list[tuple[Call, Attempt]]:
+    async def _attempts(self, calls: Sequence[Call]) -> list[tuple[Call, UpdateAttempt]]:
         """Translate those of the writes that are under intents, and need no read first."""
-        attempts: list[tuple[Call, Attempt]] = []
+        attempts: list[tuple[Call, UpdateAttempt]] = []
         for number, call in enumerate(calls, 1):
             if not number % _AT_ONCE:
                 await asyncio.sleep(0)
             if call[1].intent:
-                attempt = await self._single.attempt(layout, call[1], token)
+                attempt = await self.single.attempt(self.layout, call[1], self.token)
                 if attempt is not None and not attempt.after:
                     attempts.append((call, attempt))
         return attempts
 
-    async def _by_reading(
-        self,
-        layout: Layout,
-        calls: Sequence[Call],
-        token: str,
-        results: dict[int, WriteResult],
-    ) -> None:
+    async def _by_reading(self, calls: Sequence[Call]) -> None:
         """Read records together, decide on each, and write them together."""
-        documents = await self._lookup(layout, calls, ENTIRE)
-        steps: list[tuple[Call, Insertion | Change]] = []
+        documents = await self._lookup(calls, ENTIRE)
+        steps: list[tuple[Call, Insertion | ConditionalUpdate]] = []
         for number, call in enumerate(calls, 1):
             if not number % _AT_ONCE:
                 await asyncio.sleep(0)
             before = documents.get(ordered_text(call[1].id))
-            decision = await self._single.decide(layout, call[1], before, token)
+            decision = await self.single.decide(self.layout, call[1], before, self.token)
             if isinstance(decision, WriteResult):
-                results[call[0]] = decision
+                self.results[call[0]] = decision
             else:
                 steps.append((call, decision))
         try:
-            if not steps or await self._session.apply_all(layout, [step for _, step in steps]):
-                results.update((call[0], step.result) for call, step in steps)
+            if not steps or await self.session.apply_all(self.layout, [step for _, step in steps]):
+                self.results.update((call[0], step.result) for call, step in steps)
             else:
-                await self._resolve_each(layout, steps, documents, token, results)
+                await self._resolve_each(steps, documents)
         finally:
             for (_, write), _ in steps:
-                self._recent_writes.note(write)
+                self.recent_writes.note(write)
 
     async def _resolve_each(
         self,
-        layout: Layout,
-        steps: Sequence[tuple[Call, Insertion | Change | _Expected]],
+        steps: Sequence[tuple[Call, Insertion | ConditionalUpdate | _Expected]],
         before: Mapping[str, Document],
-        token: str,
-        results: dict[int, WriteResult],
     ) -> None:
         """Find out which steps applied, by the outboxes of their records; write the others."""
-        found = await self._lookup(layout, [call for call, _ in steps], _OUTBOX)
+        found = await self._lookup([call for call, _ in steps], _OUTBOX)
         for (position, write), step in steps:
             id_ = ordered_text(write.id)
             count = acknowledged_count(before.get(id_))
@@ -159,16 +148,14 @@ class BulkWriter:
             # Under an intent a second attempt is safe: the first took the intent with it.
             if applied is None and not write.intent:
                 raise StoreTimeout("too many later writes hide whether a write has applied")
-            results[position] = (
-                step.result if applied else await self._single.read_and_write(layout, write, token)
+            self.results[position] = (
+                step.result
+                if applied
+                else await self.single.read_and_write(self.layout, write, self.token)
             )
 
-    async def _lookup(
-        self, layout: Layout, calls: Iterable[Call], projection: Document
-    ) -> dict[str, Document]:
-        found = self._session.collection(layout).find(_among(calls), projection)
+    async def _lookup(self, calls: Iterable[Call], projection: Document) -> dict[str, Document]:
+        found = self.session.collection(self.layout).find(
+            among(write.id for _, write in calls), projection
+        )
         return {document["_id"]: document async for document in found}
-
-
-def _among(calls: Iterable[Call]) -> Document:
-    return {"_id": {"$in": [ordered_text(write.id) for _, write in calls]}}

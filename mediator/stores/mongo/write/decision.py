@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from bson.int64 import Int64
 
-from mediator.model.apply import Refused, apply_operator
+from mediator.model.apply import OperatorFailed, apply_operator
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Values
 from mediator.stores.mongo.codec import moment
@@ -24,7 +24,7 @@ from mediator.stores.mongo.layout import (
 from mediator.stores.mongo.outbox.entries import VACANCY, entries, pushes, recall
 from mediator.stores.port import Status, Write, WriteKind, WriteResult
 
-__all__ = ["Change", "Decision", "Insertion", "decide", "replacing", "returned"]
+__all__ = ["ConditionalUpdate", "Decision", "Insertion", "decide", "replacing", "returned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Insertion:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ConditionalUpdate:
     """An update under the condition that the record is as it was read, and the result then."""
 
     query: Document
@@ -46,7 +46,7 @@ class Change:
     stamp: int
 
 
-Decision: TypeAlias = WriteResult | Insertion | Change
+Decision: TypeAlias = WriteResult | Insertion | ConditionalUpdate
 """A result where nothing is to be written, or what is to be written."""
 
 
@@ -65,7 +65,7 @@ def decide(
         return result
     try:
         return _Revision(layout, write, document, stamp, token).decision()
-    except Refused as refused:
+    except OperatorFailed as refused:
         return WriteResult(Status.REFUSED, failure=refused.failure)
 
 
@@ -126,7 +126,7 @@ class _Revision:
             return self._update()
         return self._replacement()
 
-    def _deletion(self) -> Change:
+    def _deletion(self) -> ConditionalUpdate:
         changes = {"$set": {"tombstone": Int64(self.stamp)}, "$unset": {"values": ""}}
         highest = max(self.versions.values(), default=self.latest)
         return self._change(WriteResult(Status.APPLIED, creation_version=highest), changes, None)
@@ -143,11 +143,10 @@ class _Revision:
         if self.document is not None:
             return self._change(result, {"$set": state, "$unset": {"tombstone": ""}}, values)
         result = self._complete(result, values)
-        versions = {group: Int64(version) for group, version in self.versions.items()}
         document = {
             **self.layout.key(self.write.id),
             **state,
-            "versions": self.layout.encode_versions(versions),
+            "versions": self.layout.encode_versions(self.versions),
             **entries(self.layout, self.write, result, values, self.stamp),
         }
         return Insertion(document, result, self.stamp)
@@ -160,7 +159,7 @@ class _Revision:
         assert self.document is not None
         return int(self.document["creation_version"])
 
-    def _update(self) -> Change:
+    def _update(self) -> ConditionalUpdate:
         assert self.document is not None
         stored = self.layout.decode_all(self.document.get("values"))
         after = {name: v for name, v in stored.items() if name not in self.write.unset}
@@ -189,7 +188,9 @@ class _Revision:
                 results[call.field] = result
         return results
 
-    def _change(self, result: WriteResult, changes: Document, values: Values | None) -> Change:
+    def _change(
+        self, result: WriteResult, changes: Document, values: Values | None
+    ) -> ConditionalUpdate:
         result = self._complete(result, values)
         paths = self.layout.version_paths
         versions = {paths[group]: Int64(self.versions[group]) for group in self.write.groups}
@@ -198,7 +199,7 @@ class _Revision:
         if self.write.intent:
             update["$unset"] = update.get("$unset", {}) | {"_intent": ""}
             update["$set"] |= {"_joint": self.write.intent}
-        return Change(self._unchanged(), update, result, self.stamp)
+        return ConditionalUpdate(self._unchanged(), update, result, self.stamp)
 
     def _complete(self, result: WriteResult, values: Values | None) -> WriteResult:
         return replace(result, versions=self.versions, values=values or {})

@@ -64,12 +64,17 @@ def native(layout: Layout, call: OperatorCall, stamp: int) -> Native | None:
     if call.operator is Operator.NOW:
         return Native({"$set": {path: Int64(stamp)}}, {})
     build = _BUILDERS.get(call.operator)
-    return build(field, path, call.argument) if build else None
+    if build is None or (call.operator is not Operator.INC and field.is_bounded):
+        return None
+    return build(field, path, call.argument)
 
 
 def _inc(field: Field, path: str, argument: Any) -> Native | None:
     if field.type is FieldType.INTEGER:
-        return Native({"$inc": {path: Int64(argument)}}, {path: _room(argument)})
+        room = _within(field, argument) if field.is_bounded else _room(argument)
+        return Native({"$inc": {path: Int64(argument)}}, {path: room}) if room else None
+    if field.is_bounded:
+        return None  # a sum of doubles is rounded, so no condition on one of them bounds it
     if field.type is not FieldType.FLOAT or not 0 < abs(argument) < _HALF_MAX:
         return None
     return Native({"$inc": {path: float(argument)}}, {path: {"$gte": -_REACH, "$lte": _REACH}})
@@ -79,6 +84,14 @@ def _room(argument: int) -> Document:
     if argument >= 0:
         return {"$not": {"$gt": Int64(INTEGER_MAX - argument)}}
     return {"$not": {"$lt": Int64(INTEGER_MIN - argument)}}
+
+
+def _within(field: Field, argument: int) -> Document | None:
+    """Bound the values to which an integer may be added; missing and null are not within bounds."""
+    low, high = field.minimum, field.maximum
+    least = max(INTEGER_MIN, (INTEGER_MIN if low is None else low) - argument)
+    most = min(INTEGER_MAX, (INTEGER_MAX if high is None else high) - argument)
+    return {"$gte": Int64(least), "$lte": Int64(most)} if least <= most else None
 
 
 def _mul(field: Field, path: str, argument: Any) -> Native | None:

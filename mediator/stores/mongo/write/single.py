@@ -12,8 +12,8 @@ from mediator.base.clock import Clock
 from mediator.base.offload import is_large, offload
 from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout
 from mediator.stores.mongo.outbox.entries import FULL
-from mediator.stores.mongo.session import Session
-from mediator.stores.mongo.write.attempt import Attempt, attempt_of
+from mediator.stores.mongo.session import MongoSession
+from mediator.stores.mongo.write.attempt import UpdateAttempt, attempt_of
 from mediator.stores.mongo.write.decision import Decision, decide
 from mediator.stores.port import StoreBusy, StoreUnavailable, Write, WriteKind, WriteResult
 
@@ -47,12 +47,11 @@ _UNFIT: Final = frozenset({2, 14, 28})
 class SingleWriter:
     """Applies one write at a time."""
 
-    def __init__(self, session: Session, clock: Clock) -> None:
+    def __init__(self, session: MongoSession, clock: Clock) -> None:
         self._session = session
         self._stamps = _Stamps(clock)
 
     async def write(self, layout: Layout, write: Write, token: str) -> WriteResult:
-        """Apply a write."""
         result = await self._attempt(layout, write, token)
         return result or await self.read_and_write(layout, write, token)
 
@@ -75,7 +74,7 @@ class SingleWriter:
             raise
         return attempt.result_of(document) if applied else None
 
-    async def attempt(self, layout: Layout, write: Write, token: str) -> Attempt | None:
+    async def attempt(self, layout: Layout, write: Write, token: str) -> UpdateAttempt | None:
         """Translate a write; None if its record must be read first; see `attempt_of`."""
         stamp = self._stamps.next()
         return await offload(is_large(write.values), attempt_of, layout, write, stamp, token)

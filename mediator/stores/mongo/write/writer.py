@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
 from mediator.base.clock import Clock
+from mediator.base.concurrency import concurrently
 from mediator.stores.mongo.layout import Layout, layout_of
 from mediator.stores.mongo.outbox.pending import RecentWrites
-from mediator.stores.mongo.session import Session
-from mediator.stores.mongo.write.bulk import BulkWriter, Call
+from mediator.stores.mongo.session import MongoSession
+from mediator.stores.mongo.write.bulk import BulkWrite, Call
 from mediator.stores.mongo.write.single import SingleWriter
 from mediator.stores.port import Status, Write, WriteResult
 
@@ -31,10 +32,9 @@ class Writer:
         recent_writes: The records that were written.
     """
 
-    def __init__(self, session: Session, clock: Clock) -> None:
+    def __init__(self, session: MongoSession, clock: Clock) -> None:
         self.recent_writes = RecentWrites()
-        self._single = SingleWriter(session, clock)
-        self._bulk = BulkWriter(session, self._single, self.recent_writes)
+        self._session, self._single = session, SingleWriter(session, clock)
         self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     async def write(self, calls: Sequence[Write], token: str) -> list[WriteResult]:
@@ -52,13 +52,13 @@ class Writer:
         classes: defaultdict[Layout, list[Call]] = defaultdict(list)
         for call in wave:
             classes[layout_of(call[1].fragment)].append(call)
-        work: list[Awaitable[None]] = []
+        work: list[Coroutine[Any, Any, None]] = []
         for layout, members in classes.items():
             if len(members) >= _WORTH_A_BULK:
                 work.append(self._together(layout, members, token, results))
             else:
                 work += [self._alone(call, token, results) for call in members]
-        await _all(work)
+        await concurrently(work)
 
     async def _alone(self, call: Call, token: str, results: dict[int, WriteResult]) -> None:
         results[call[0]] = await self._one(call[1], token)
@@ -73,7 +73,8 @@ class Writer:
         async with AsyncExitStack() as locks:
             for key in sorted(_key(write) for _, write in calls):
                 await locks.enter_async_context(self._lock(key))
-            await self._bulk.write(layout, calls, token, results)
+            session, single, recent = self._session, self._single, self.recent_writes
+            await BulkWrite(session, single, recent, layout, token, results).apply(calls)
 
     async def _one(self, write: Write, token: str) -> WriteResult:
         layout = layout_of(write.fragment)
@@ -110,13 +111,3 @@ def _waves(calls: Sequence[Write]) -> list[list[Call]]:
             waves.append([])
         waves[wave].append((position, write))
     return waves
-
-
-async def _all(work: Sequence[Awaitable[None]]) -> None:
-    """Wait for everything, then raise the first error: nothing runs on after the call."""
-    if len(work) == 1:
-        await work[0]
-        return
-    for outcome in await asyncio.gather(*work, return_exceptions=True):
-        if isinstance(outcome, BaseException):
-            raise outcome

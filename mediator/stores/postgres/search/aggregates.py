@@ -9,12 +9,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import sqlalchemy as sa
 
 from mediator.model.evaluate import average
-from mediator.model.filters import ID, Filter, Path
-from mediator.model.query import Computation, Function
+from mediator.model.filters import ID, Filter
+from mediator.model.query import Aggregate, Computation, Function
 from mediator.schema.scalars import canonical_decimal
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import SCALARS, FieldType, Value
-from mediator.stores.port import Fragment
+from mediator.stores.port import ComputedGroup, Fragment
 from mediator.stores.postgres.layout import RecordTable
 from mediator.stores.postgres.read.statements import MISSING_RANK, NULL_RANK, VALUE_RANK
 from mediator.stores.postgres.search.conditions import column_of, condition, rank_of
@@ -24,7 +24,6 @@ from mediator.stores.postgres.sql import Statement, number, parameter
 __all__ = ["Grouping", "aggregate_statement", "computes", "group_of", "grouping_of"]
 
 Expression: TypeAlias = sa.ColumnElement[Any]
-Group: TypeAlias = tuple[tuple[Value | MissingType, ...], Mapping[str, Value]]
 
 _NUMBERS: Final = frozenset({FieldType.INTEGER, FieldType.FLOAT, FieldType.DECIMAL})
 # min and max of bytea came with PostgreSQL 18.
@@ -40,18 +39,15 @@ class Grouping(NamedTuple):
     compute: tuple[tuple[Function, str | None], ...]
 
 
-def computes(
-    fragment: Fragment,
-    filter_: Filter | None,
-    group: tuple[Path, ...],
-    compute: Mapping[str, Computation],
-) -> bool:
+def computes(fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
     """Whether all of an aggregation is done exactly here."""
     if shaped_filter(fragment, filter_) is None:
         return False
-    fields = [field_at(fragment, path) for path in group]
+    fields = [field_at(fragment, path) for path in aggregate.group]
     grouped = all(field is not None and field.type in SCALARS for field in fields)
-    return grouped and all(_exact(fragment, computation) for computation in compute.values())
+    return grouped and all(
+        _exact(fragment, computation) for computation in aggregate.compute.values()
+    )
 
 
 def _exact(fragment: Fragment, computation: Computation) -> bool:
@@ -66,15 +62,11 @@ def _exact(fragment: Fragment, computation: Computation) -> bool:
     return field.type in (_NUMBERS if function in (Function.SUM, Function.AVG) else _COMPARED)
 
 
-def grouping_of(
-    fragment: Fragment,
-    shape: FilterShape,
-    group: tuple[Path, ...],
-    compute: Mapping[str, Computation],
-) -> Grouping:
+def grouping_of(fragment: Fragment, shape: FilterShape, aggregate: Aggregate) -> Grouping:
     """Return the shape of an aggregation that `computes` has admitted."""
-    functions = tuple((c.function, None if c.path is None else c.path[0]) for c in compute.values())
-    return Grouping(fragment, shape, tuple(path[0] for path in group), functions)
+    computations = aggregate.compute.values()
+    functions = tuple((c.function, None if c.path is None else c.path[0]) for c in computations)
+    return Grouping(fragment, shape, tuple(path[0] for path in aggregate.group), functions)
 
 
 def aggregate_statement(records: RecordTable, grouping: Grouping) -> Statement:
@@ -121,7 +113,9 @@ def _exact_number(column: Expression) -> Expression:
     return column
 
 
-def group_of(records: RecordTable, grouping: Grouping, names: tuple[str, ...], row: Any) -> Group:
+def group_of(
+    records: RecordTable, grouping: Grouping, names: tuple[str, ...], row: Any
+) -> ComputedGroup:
     """Read a group out of a row; `names` are those of the results."""
     cells = iter(row)
     key = tuple([_key(records, name, next(cells), next(cells)) for name in grouping.group])
@@ -151,19 +145,12 @@ def _result(
         return value  # type: ignore[no-any-return]
     if function in (Function.MIN, Function.MAX):
         return _decoded(records, name, value)
-    type_ = records.fragment.fields[name].type
-    return (_SUMS if function is Function.SUM else _MEANS)[type_](value, count)
+    total = _TOTALS[records.fragment.fields[name].type](value)
+    return total if function is Function.SUM else average(total, count)
 
 
-_Made: TypeAlias = Callable[[Decimal, int], Value]
-
-_SUMS: Final[Mapping[FieldType, _Made]] = {
-    FieldType.INTEGER: lambda total, _: int(total),
-    FieldType.FLOAT: lambda total, _: float(total),
-    FieldType.DECIMAL: lambda total, _: canonical_decimal(total),
-}
-_MEANS: Final[Mapping[FieldType, _Made]] = {
-    FieldType.INTEGER: lambda total, count: average(int(total), count),
-    FieldType.FLOAT: lambda total, count: average(float(total), count),
-    FieldType.DECIMAL: average,
+_TOTALS: Final[Mapping[FieldType, Callable[[Decimal], Value]]] = {
+    FieldType.INTEGER: int,
+    FieldType.FLOAT: float,
+    FieldType.DECIMAL: canonical_decimal,
 }

@@ -175,7 +175,6 @@ class DocumentReader:
             start += len(join.names) + 2
 
     def documents(self, rows: Sequence[Any]) -> list[Document]:
-        """Return the documents of rows."""
         documents = list(map(self._own, rows))
         for alias, start, read in self._joins:
             for document, row in zip(documents, rows, strict=True):

@@ -18,12 +18,12 @@ import asyncpg
 
 from mediator.base.identity_cache import IdentityCache
 from mediator.base.offload import offload
-from mediator.model.filters import ID, Filter, Path, all_of, conjuncts
-from mediator.model.query import Computation, OrderBy, Position
-from mediator.schema.tree import MissingType
-from mediator.schema.types import Value, projected
+from mediator.model.filters import ID, Filter, all_of, conjuncts
+from mediator.model.query import Aggregate, OrderBy, Position
+from mediator.schema.types import projected
 from mediator.stores.port import (
-    Access,
+    AccessPath,
+    ComputedGroup,
     DocumentPage,
     Fragment,
     Pushdown,
@@ -49,7 +49,7 @@ from mediator.stores.postgres.search.predicates import (
     shaped_filter,
 )
 from mediator.stores.postgres.search.statement import (
-    Level,
+    OrderLevel,
     SearchShape,
     levels,
     position,
@@ -98,7 +98,7 @@ class _Prepared(NamedTuple, Generic[_R]):
 
 
 class Searcher:
-    """Searches through a pool of its own."""
+    """Searches through a pool of its own, which its store closes."""
 
     def __init__(self, config: SystemConfig, statements: Statements) -> None:
         self._config, self._statements = config, statements
@@ -106,10 +106,6 @@ class Searcher:
         self._prepared = IdentityCache(self._prepare, SEARCHES)
         self._joined = IdentityCache(self._prepare_documents, SEARCHES)
         self._limits_ms: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
-
-    async def close(self) -> None:
-        """Release every connection."""
-        await self.pool.close()
 
     async def find(self, find: SearchRequest) -> SearchPage:
         """Return a page of records; see `Queryable`."""
@@ -152,20 +148,19 @@ class Searcher:
         self,
         fragment: Fragment,
         filter_: Filter | None,
-        group: tuple[Path, ...],
-        compute: Mapping[str, Computation],
+        aggregate: Aggregate,
         *,
         limit: int,
         deadline_s: float,
-    ) -> list[tuple[tuple[Value | MissingType, ...], Mapping[str, Value]]]:
+    ) -> list[ComputedGroup]:
         """Return groups with what was computed; see `Aggregating`."""
         shaped = self._shaped_filter(fragment, filter_)
-        grouping = grouping_of(fragment, shaped.shape, group, compute)
+        grouping = grouping_of(fragment, shaped.shape, aggregate)
         is_long = len(shaped.constants) > _SMALL
         statement = await offload(is_long, self._statements.aggregate, grouping)
         given = named(shaped.constants) | {"limit": limit}
         rows = await self._rows(statement.text, statement.arguments(given), deadline_s)
-        records, names = self._statements.records(fragment), tuple(compute)
+        records, names = self._statements.records(fragment), tuple(aggregate.compute)
         return [group_of(records, grouping, names, row) for row in rows]
 
     def _shaped_filter(self, fragment: Fragment, filter_: Filter | None) -> ShapedFilter:
@@ -216,7 +211,7 @@ class Searcher:
         codecs = self._statements.records(fragment).codecs
         return any(codecs[name].decode is not None for name in names)
 
-    def _levels(self, fragment: Fragment, order: tuple[OrderBy, ...]) -> tuple[Level, ...]:
+    def _levels(self, fragment: Fragment, order: tuple[OrderBy, ...]) -> tuple[OrderLevel, ...]:
         chosen = levels(fragment, order)
         if chosen is None:
             raise StoreRefused(f"{self._config.name}: an order that is not by fields")
@@ -235,13 +230,11 @@ class Searcher:
         try:
             return await self.pool.use(run, deadline_s)
         except (asyncpg.QueryCanceledError, PoolExhausted):
-            raise self._too_costly() from None
+            text = f"{self._config.name}: a search took longer than it was given"
+            raise StoreTooCostly(text) from None
         except FAILURES as error:
             # The cause is left out: its text may quote values, or the URL with its password.
             raise as_store_error(self._config.name, error) from None
-
-    def _too_costly(self) -> StoreTooCostly:
-        return StoreTooCostly(f"{self._config.name}: a search took longer than it was given")
 
     async def _limit(self, connection: Any, limit_ms: int, given_up_s: float) -> None:
         """Let the server end statements by itself; giving up here would not stop them."""
@@ -263,36 +256,30 @@ def _narrowed(found: list[Record], find: SearchRequest) -> list[Record]:
 
 def pushdown(fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]) -> Pushdown:
     """Split a filter into what is done here and what is not, and say how records are found."""
-    pushed: list[Filter] = []
-    residual: list[Filter] = []
-    shapes: list[FilterShape] = []
-    for part in conjuncts(filter_):
-        shaped = shaped_filter(fragment, part)
-        if shaped is None:
-            residual.append(part)
-        else:
-            pushed.append(part)
-            shapes.append(shaped.shape)
+    parts = [(part, shaped_filter(fragment, part)) for part in conjuncts(filter_)]
+    pushed = [part for part, shaped in parts if shaped is not None]
+    residual = [part for part, shaped in parts if shaped is None]
+    shapes = [shaped.shape for _, shaped in parts if shaped is not None]
     chosen = levels(fragment, order)
     by_order = chosen is not None and _leads(fragment, chosen, whole=filter_ is None)
     access = _access(fragment, shapes, by_order=by_order)
     return Pushdown(all_of(pushed), all_of(residual), access, chosen is not None)
 
 
-def _access(fragment: Fragment, shapes: Iterable[FilterShape], *, by_order: bool) -> Access:
+def _access(fragment: Fragment, shapes: Iterable[FilterShape], *, by_order: bool) -> AccessPath:
     indexed = [shape for shape in shapes if served(fragment, shape)]
     if any(_names_ids(shape) for shape in indexed):
-        return Access.KEYS
-    return Access.INDEX if indexed or by_order else Access.SERVER_SCAN
+        return AccessPath.KEYS
+    return AccessPath.INDEX if indexed or by_order else AccessPath.SERVER_SCAN
 
 
 def _names_ids(shape: FilterShape) -> bool:
     return isinstance(shape, Predicate) and shape.field == ID[0] and shape.test in ("eq", "among")
 
 
-def _leads(fragment: Fragment, order: tuple[Level, ...], *, whole: bool) -> bool:
+def _leads(fragment: Fragment, order: tuple[OrderLevel, ...], *, whole: bool) -> bool:
     """Whether an index gives the order; that of ids helps only where all records are wanted."""
     first, *rest = order
     if not rest:
         return whole
-    return rest == [Level(ID[0], first.descending)] and fragment.fields[first.field].index
+    return rest == [OrderLevel(ID[0], first.descending)] and fragment.fields[first.field].index

@@ -7,7 +7,7 @@ missing or null is part of a search's shape, because SQL compares nothing with a
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import Any, NamedTuple, TypeAlias
 
@@ -23,7 +23,6 @@ from mediator.stores.postgres.read.statements import (
     MISSING_RANK,
     NULL_RANK,
     VALUE_RANK,
-    ordered_statement,
     record_columns,
 )
 from mediator.stores.postgres.search.conditions import column_of, condition, rank_of
@@ -37,7 +36,7 @@ from mediator.stores.postgres.search.predicates import FilterShape, field_at
 from mediator.stores.postgres.sql import Statement, number, parameter
 
 __all__ = [
-    "Level",
+    "OrderLevel",
     "SearchShape",
     "levels",
     "position",
@@ -49,7 +48,7 @@ __all__ = [
 Expression: TypeAlias = sa.ColumnElement[Any]
 
 
-class Level(NamedTuple):
+class OrderLevel(NamedTuple):
     """One field of an order, ``id`` for the id."""
 
     field: str
@@ -71,24 +70,24 @@ class SearchShape(NamedTuple):
 
     fragment: Fragment
     shape: FilterShape
-    levels: tuple[Level, ...]
+    levels: tuple[OrderLevel, ...]
     ranks: tuple[int, ...] | None
     names: tuple[str, ...]
     semi_joins: tuple[SemiJoinShape, ...] = ()
     document: DocumentShape | None = None
 
 
-def levels(fragment: Fragment, order: Sequence[OrderBy]) -> tuple[Level, ...] | None:
+def levels(fragment: Fragment, order: Sequence[OrderBy]) -> tuple[OrderLevel, ...] | None:
     """Return the levels of an order, or None: it is by something within a field."""
-    chosen: list[Level] = []
+    chosen: list[OrderLevel] = []
     for level in order:
         field = field_at(fragment, level.path)
         if field is None or field.type not in SCALARS:
             return None
-        chosen.append(Level(field.name, level.descending))
+        chosen.append(OrderLevel(field.name, level.descending))
         if level.path == ID:
             return tuple(chosen)
-    return (*chosen, Level(ID[0], bool(chosen) and chosen[-1].descending))
+    return (*chosen, OrderLevel(ID[0], bool(chosen) and chosen[-1].descending))
 
 
 def ranks(after: Position | None) -> tuple[int, ...] | None:
@@ -122,15 +121,11 @@ def search_statement(records: RecordTable, search: SearchShape, tables: TableOf)
         condition(records, search.shape), *conditions_of(records, search.semi_joins, tables)
     )
     if search.document is None and _by_segments(search):
-        (name, descending), rank_ = search.levels[0], (search.ranks or (None,))[0]
-        names = search.names
-        return ordered_statement(
-            records, name, names, descending=descending, after=rank_, condition=meets
-        )
+        return Statement(_segmented(records, search, meets))
     query = _selected(records, search, tables).where(records.live, meets)
     if search.ranks is not None:
         query = query.where(_beyond(records, search.levels, search.ranks))
-    query = query.order_by(*(key for level in search.levels for key in _order(records, level)))
+    query = query.order_by(*_order(records, search.levels))
     return Statement(query.limit(parameter("limit", sa.BigInteger())))
 
 
@@ -149,7 +144,43 @@ def _by_segments(search: SearchShape) -> bool:
     return lacking and search.fragment.fields[first.field].index
 
 
-def _keys(records: RecordTable, level: Level) -> list[Expression]:
+def _segmented(records: RecordTable, search: SearchShape, meets: Expression) -> sa.Select[Any]:
+    """Read records in the order (rank, value, id), each rank as a range of the index.
+
+    One condition over all ranks could not use the index, because a row comparison with a null is
+    unknown. So each rank is a query of its own, limited by itself; only their results are merged.
+    """
+    descending, after = search.levels[0].descending, (search.ranks or (VALUE_RANK,))[0]
+    ranked = [r for r in range(3) if (r <= after if descending else r >= after)]
+    parts = [_segment(records, search, r, beyond=r == after).where(meets) for r in ranked]
+    if len(parts) == 1:
+        return parts[0]
+    union = sa.union_all(*(part.subquery().select() for part in parts)).subquery()
+    width = len(record_columns(records, search.names))
+    keys = _directed([union.c[f"k{i}"] for i in range(3)], descending)
+    query = sa.select(*(union.c[f"c{i}"] for i in range(width))).order_by(*keys)
+    return query.limit(parameter("limit", sa.BigInteger()))
+
+
+def _segment(
+    records: RecordTable, search: SearchShape, rank_: int, *, beyond: bool
+) -> sa.Select[Any]:
+    level = search.levels[0]
+    column, ranked = records.columns[level.field], rank_of(records, level.field)
+    whole = [ranked.label("k0"), column.label("k1"), records.id.label("k2")]
+    query = sa.select(*record_columns(records, search.names), *whole)
+    query = query.where(records.live, ranked == number(rank_))
+    if rank_ != VALUE_RANK:
+        query = query.where(column.is_(None))  # leads the index past the column, on to the id
+    if beyond:
+        id_ = parameter("after", sa.Text())
+        query = query.where(records.id < id_ if level.descending else records.id > id_)
+    return query.order_by(*_order(records, search.levels)).limit(
+        parameter("limit", sa.BigInteger())
+    )
+
+
+def _keys(records: RecordTable, level: OrderLevel) -> list[Expression]:
     """Return what orders a level after the rank, as its index has it if there is one."""
     column, field = column_of(records, level.field), records.fragment.fields.get(level.field)
     if field is None or not field.index:
@@ -158,14 +189,18 @@ def _keys(records: RecordTable, level: Level) -> list[Expression]:
     return [column] if key is column else [key, column]
 
 
-def _order(records: RecordTable, level: Level) -> list[Expression]:
-    ranked = [] if level.field == ID[0] else [rank_of(records, level.field)]
-    keys = [*ranked, *_keys(records, level)]
-    return [key.desc().nulls_first() for key in keys] if level.descending else keys
+def _order(records: RecordTable, order: tuple[OrderLevel, ...]) -> Iterator[Expression]:
+    for level in order:
+        ranked = [] if level.field == ID[0] else [rank_of(records, level.field)]
+        yield from _directed([*ranked, *_keys(records, level)], level.descending)
+
+
+def _directed(keys: list[Expression], descending: bool) -> list[Expression]:
+    return [key.desc().nulls_first() for key in keys] if descending else keys
 
 
 def _beyond(
-    records: RecordTable, order: tuple[Level, ...], position_ranks: tuple[int, ...]
+    records: RecordTable, order: tuple[OrderLevel, ...], position_ranks: tuple[int, ...]
 ) -> Expression:
     here: list[Expression] = []
     there: list[Expression] = []
@@ -182,7 +217,7 @@ def _beyond(
 
 
 def _steps(
-    records: RecordTable, level: Level, number_: int, position_ranks: tuple[int, ...]
+    records: RecordTable, level: OrderLevel, number_: int, position_ranks: tuple[int, ...]
 ) -> tuple[list[Expression], list[Expression]]:
     """Return what a level compares with what; a null only by its rank."""
     if level.field == ID[0]:

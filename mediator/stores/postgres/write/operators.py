@@ -7,14 +7,15 @@ the server raises on overflow (and on underflow, which is no refusal): see `floa
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from mediator.model.operators import WITHOUT_ARGUMENT, Operator
+from mediator.schema.constraints import ABOVE_MAXIMUM, BELOW_MINIMUM
 from mediator.schema.limits import (
     DECIMAL_DIGITS,
     DECIMAL_MAX_EXPONENT,
@@ -25,9 +26,9 @@ from mediator.schema.limits import (
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.postgres.codec import Codec, field_codec, item_codec
-from mediator.stores.postgres.sql import number
+from mediator.stores.postgres.sql import constant, number
 
-__all__ = ["REMOVING", "Applied", "apply", "operator_codec", "reason"]
+__all__ = ["REMOVING", "Applied", "apply", "operator_codec"]
 
 Expression: TypeAlias = sa.ColumnElement[Any]
 
@@ -44,16 +45,11 @@ class Applied:
 
     Attributes:
         value: The new value.
-        refused: Whether it is refused; None if it never is.
+        refused: Why it may be refused (`OperatorFailure.reason`), with the conditions for it.
     """
 
     value: Expression
-    refused: Expression | None = None
-
-
-def reason(operator: Operator) -> str:
-    """Why the operator is refused, if it is (`OperatorFailure.reason`)."""
-    return "overflow" if operator in _ARITHMETIC else "too_long"
+    refused: Mapping[str, Expression] = field(default_factory=dict)
 
 
 def operator_codec(field: Field, operator: Operator) -> Codec | None:
@@ -70,25 +66,39 @@ def apply(
 ) -> Applied:
     """Apply an operator to a column of the row as it was; `argument` is a parameter."""
     if operator in _ARITHMETIC:
-        return _arithmetic(field.type, operator, column, argument)
+        return _arithmetic(field, operator, column, argument)
     value = _EXPRESSIONS[operator](field, column, argument)
+    if operator in _NUMERIC:
+        return Applied(value, _outside(field, value))
     if operator not in _GROWING or field.max_length is None:
         return Applied(value)
     long = _size(field, value) > number(field.max_length)
     if operator is Operator.ADD_TO_SET:
         long = sa.and_(long, sa.not_(sa.any_(_items(field, column)) == argument))
-    return Applied(value, long)
+    return Applied(value, {"too_long": long})
 
 
-def _arithmetic(type_: FieldType, operator: Operator, column: Expression, argument: Any) -> Applied:
+def _outside(field: Field, value: Expression) -> dict[str, Expression]:
+    """Whether a result is below the field's minimum, and above its maximum; of those it has."""
+    type_: Any = sa.Double() if field.type is FieldType.FLOAT else sa.Numeric()
+    refused = {}
+    if field.minimum is not None:
+        refused[BELOW_MINIMUM] = value < sa.cast(constant(str(field.minimum)), type_)
+    if field.maximum is not None:
+        refused[ABOVE_MAXIMUM] = value > sa.cast(constant(str(field.maximum)), type_)
+    return refused
+
+
+def _arithmetic(field: Field, operator: Operator, column: Expression, argument: Any) -> Applied:
     present = sa.func.coalesce(column, sa.literal_column("0"), type_=column.type)
     value = _ARITHMETIC[operator](present, argument)
-    if type_ is FieldType.FLOAT:
+    if field.type is FieldType.FLOAT:
         # Adding zero takes the sign off a negative zero, which no store has to keep.
-        return Applied(value + sa.literal_column("0", sa.Double()))
+        value = value + sa.literal_column("0", sa.Double())
+        return Applied(value, _outside(field, value))
     wide = _ARITHMETIC[operator](sa.cast(present, sa.Numeric()), sa.cast(argument, sa.Numeric()))
-    beyond = _no_integer(wide) if type_ is FieldType.INTEGER else _no_decimal(wide)
-    return Applied(value, beyond)
+    beyond = _no_integer(wide) if field.type is FieldType.INTEGER else _no_decimal(wide)
+    return Applied(value, {"overflow": beyond, **_outside(field, wide)})
 
 
 def _no_integer(result: Expression) -> Expression:
@@ -177,6 +187,7 @@ _ARITHMETIC: Final[dict[Operator, Callable[[Any, Any], Expression]]] = {
     Operator.INC: lambda a, b: a + b,
     Operator.MUL: lambda a, b: a * b,
 }
+_NUMERIC: Final = frozenset({*_ARITHMETIC, *_INTEGER_BITS, Operator.MIN, Operator.MAX})
 _EXPRESSIONS: Final[dict[Operator, Callable[[Field, Expression, Any], Expression]]] = {
     # LEAST and GREATEST pass over nulls: a missing field takes the argument.
     Operator.MIN: lambda _, column, b: sa.func.least(column, b, type_=column.type),

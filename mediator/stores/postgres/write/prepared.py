@@ -24,7 +24,7 @@ from mediator.stores.port import (
 from mediator.stores.postgres.codec import encoded
 from mediator.stores.postgres.layout import RecordTable
 from mediator.stores.postgres.sql import Statement
-from mediator.stores.postgres.write.operators import operator_codec, reason
+from mediator.stores.postgres.write.operators import operator_codec
 
 __all__ = ["PreparedWrite", "WriteShape", "check", "recalled", "replay", "shape_of"]
 
@@ -66,7 +66,6 @@ class WriteShape(NamedTuple):
 
 
 def shape_of(call: Write, token: str) -> WriteShape:
-    """Return the shape of a write."""
     fragment, whole = call.fragment, call.kind is not WriteKind.UPDATE
     return WriteShape(
         fragment,
@@ -109,7 +108,6 @@ def _values_of(records: RecordTable, names: Any, row: Any, start: int, nulls: An
 
 
 def recalled(records: RecordTable, row: Any) -> RememberedOperation:
-    """Read a remembered operation out of its columns."""
     fingerprint, created, creation_version, versions, values, nulls = row
     result = WriteResult(
         Status.REPLAYED,
@@ -122,7 +120,6 @@ def recalled(records: RecordTable, row: Any) -> RememberedOperation:
 
 
 def replay(records: RecordTable, row: Any, call: Write) -> WriteResult:
-    """Return the result of a repeated operation."""
     remembered = recalled(records, row)
     return (
         remembered.result if remembered.fingerprint == call.remember else WriteResult(Status.REUSED)
@@ -209,8 +206,9 @@ class PreparedWrite:
         if any(versions[group] != version for group, version in call.expect.items()):
             return WriteResult(Status.CONFLICT, versions=versions)
         if row[_REFUSAL] is not None:
-            name, operator = self.shape.operators[row[_REFUSAL]]
-            return WriteResult(Status.REFUSED, failure=OperatorFailure(name, reason(operator)))
+            position, _, reason = row[_REFUSAL].partition(" ")
+            name, _ = self.shape.operators[int(position)]
+            return WriteResult(Status.REFUSED, failure=OperatorFailure(name, reason))
         return WriteResult(Status.MISSING) if kind is WriteKind.DELETE else None
 
     def _absence(self, call: Write) -> WriteResult | None:

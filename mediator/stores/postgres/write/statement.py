@@ -212,7 +212,6 @@ class _WriteBuilder:
         return list(self.records.versions.values())
 
     def _not_remembered(self) -> list[Any]:
-        """Require that the operation is not remembered."""
         if self.remembered is None:
             return []
         return [~sa.exists(sa.select(number(1)).select_from(self.remembered))]
@@ -241,12 +240,13 @@ class _WriteBuilder:
         return [fences.has_key(token).label("_fenced")]
 
     def _refusal(self) -> Any:
-        """Return the number of the first operator that is refused."""
-        tests = []
-        for i, applied in enumerate(self._applied(self.records.table.c)):
-            if applied.refused is not None:
-                tests.append((applied.refused, number(i)))
-        refusal = sa.case(*tests) if tests else sa.cast(sa.null(), sa.Integer())
+        """Return the position of the first operator that is refused, and why: one text."""
+        tests = [
+            (condition, constant(f"{i} {reason}"))
+            for i, applied in enumerate(self._applied(self.records.table.c))
+            for reason, condition in applied.refused.items()
+        ]
+        refusal = sa.case(*tests) if tests else sa.cast(sa.null(), sa.Text())
         return refusal.label("_refusal")
 
     def _applied(self, row: Any) -> list[Any]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import asyncpg
 
 from mediator.base.offload import is_large, offload
-from mediator.model.apply import Refused, apply_operator
+from mediator.model.apply import OperatorFailed, apply_operator
 from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import FieldType, Value
@@ -147,7 +147,7 @@ class Writer:
                 return WriteResult(Status.CONFLICT, versions=record.versions)
             try:
                 exact = _by_value(call, record)
-            except Refused as refused:
+            except OperatorFailed as refused:
                 return WriteResult(Status.REFUSED, failure=refused.failure)
             result = await self._one(exact, token)
             if result.status is not Status.CONFLICT:
@@ -204,7 +204,7 @@ def _by_value(call: Write, record: Record) -> Write:
     """Return the write with its float arithmetic done, for exactly this state of the record.
 
     Raises:
-        Refused: A result is no finite double.
+        OperatorFailed: A result is no finite double.
     """
     fields, values = call.fragment.fields, dict[str, Value](call.values)
     for operator in call.operators:

@@ -57,6 +57,7 @@ local function mul(a, b)
   if #a + #b <= SAFE_DIGITS then return format('%.0f', a * b + 0) end
   local left, left_negative = limbs_of(a)
   local right, right_negative = limbs_of(b)
+  -- A sum of three products of limbs is below 2^53, hence exact.
   local product = { 0, 0, 0, 0, 0 }
   for i = 1, 3 do
     for j = 1, 3 do product[i + j - 1] = product[i + j - 1] + left[i] * right[j] end
@@ -67,6 +68,7 @@ end
 local function less(a, b)
   local a_negative, b_negative = byte(a) == MINUS, byte(b) == MINUS
   if a_negative ~= b_negative then return a_negative end
+  -- There are no leading zeros, so of two of one sign the longer is farther from zero.
   if #a ~= #b then return (#a < #b) ~= a_negative end
   return a ~= b and (a < b) ~= a_negative
 end

@@ -1,9 +1,8 @@
--- Sets a write intent on records, present or absent, removes it, or only reads it. KEYS: class
--- prefix.
--- ARGV: action ('lock', 'unlock', 'join' or 'look'), intent, TTL of a tombstone (ms), number of
--- versions, their names..., ids... 'join' removes it from records that its write, which has
--- happened, did not touch. Returns for each record its intent, creation version and versions as
--- they are then.
+-- Sets a write intent on records, present or absent, removes it, or only reads it.
+-- KEYS: class prefix. ARGV: action ('lock', 'unlock', 'join' or 'look'), intent, TTL of a tombstone
+-- (ms), number of versions, their names..., ids... 'join' removes it from records that its write,
+-- which has happened, did not touch.
+-- Returns for each record its intent, creation version and versions as they are then.
 
 if redis.replicate_commands then redis.replicate_commands() end
 

@@ -35,6 +35,13 @@ local function is_less(a, b)
   return int64().less(a, b)
 end
 
+-- Why a number is refused by the bounds of its field, "low high", of which either may be missing.
+local function beyond(text, bounds)
+  local low, high = string.match(bounds, '^(%S*) (%S*)$')
+  if low ~= '' and is_less(text, low) then return 'below_minimum' end
+  if high ~= '' and is_less(high, text) then return 'above_maximum' end
+end
+
 local function bits(operation)
   return function(before, argument) return int64().bitwise(operation, before or '0', argument) end
 end
@@ -92,6 +99,9 @@ local rules = {
   ['remove_key'] = keep,
 }
 
+local NUMERIC = { inc = true, mul = true, min = true, max = true,
+  bit_and = true, bit_or = true, bit_xor = true }
+
 -- How a change that was not refused alters a collection's own key.
 local alterations = {
   ['collection'] = function(native, argument)
@@ -117,6 +127,7 @@ local function apply(code, stored, argument, limit, native)
   -- A null counts as missing, and stays where there is nothing to take away.
   local before = stored and stored ~= 'n' and stored or nil
   local text, reason = rules[code](before, argument, limit, native, stored)
+  if text and limit ~= '' and NUMERIC[code] then reason = beyond(text, limit) end
   return text or false, reason
 end
 

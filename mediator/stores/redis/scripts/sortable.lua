@@ -9,12 +9,15 @@ local function flipped(bytes)
   return (gsub(bytes, '.', function(c) return char(255 - byte(c)) end))
 end
 
+-- More digits are a greater number, so their count comes first; both are complemented below zero.
 local function sortable_integer(text)
   if byte(text) ~= 45 then return char(128 + #text) .. text end
   local digits = gsub(sub(text, 2), '%d', function(d) return 9 - d end)
   return char(127 - #digits) .. digits
 end
 
+-- Positive doubles sort by their bytes once the sign bit is set; of negative ones all bits are
+-- flipped, as more magnitude is less. Adding 0 makes zero of negative zero.
 local function sortable_float(text)
   local bytes = struct.pack('>d', tonumber(text) + 0)
   if byte(bytes) >= 128 then return flipped(bytes) end
@@ -30,6 +33,7 @@ local function sortable_decimal(text)
   return sign == '' and '\2' .. magnitude or '\0' .. flipped(magnitude)
 end
 
+-- NUL is escaped and NUL 1 ends the text, so that a text sorts before those that it begins.
 local function sortable_bytes(bytes)
   return gsub(bytes, '%z', '\0\255') .. '\0\1'
 end

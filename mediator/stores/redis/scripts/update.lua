@@ -7,7 +7,8 @@
 --   returned; arguments at the head of a row (2, or 3 with a token); then
 --   names in the hash: '!b', the version of each group, the field of each change, '!m';
 --   columns of the changes: code ('=' or 'inc'), position of the group's version among the names,
---     name of the image before and of the image after in the outbox;
+--     name of the image before and of the image after in the outbox, bounds of a sum ('' or two
+--     numbers of at most 15 digits, of which either may be missing);
 --   columns of the groups written: position among the names, what the outbox says of it;
 --   positions of the changes that are returned;
 --   rows: id, operation, token (if any), argument of each change.
@@ -30,13 +31,21 @@ local fields = 6 + first
 local last_name = fields + changes + 1
 local codes, groups = last_name, last_name + changes
 local before_names, after_names = groups + changes, groups + 2 * changes
-local positions = after_names + changes
+local bounds = after_names + changes
+local positions = bounds + changes
 local whats, returns = positions + written, positions + 2 * written
 local rows = returns + returned
 
 -- Numbers in text are compared and used as indices by every row.
 for i = groups + 1, groups + changes do argv[i] = argv[i] + 0 end
 for w = positions + 1, positions + written do argv[w] = argv[w] + 0 end
+local lows, highs = {}, {}
+for i = 1, changes do
+  if argv[bounds + i] ~= '' then
+    local low, high = string.match(argv[bounds + i], '^(%S*) (%S*)$')
+    lows[i], highs[i] = tonumber(low), tonumber(high)
+  end
+end
 
 local fenced = head == 3 and call('EXISTS', prefix .. 'fences') == 1
 local clock = call('TIME')
@@ -78,7 +87,14 @@ for at = rows + 1, #argv, head + changes do
           text = int64().add(stored and stored ~= 'n' and stored or '0', text)
         end
         if not text then
-          status, subject, reason = REFUSED, argv[fields + i], 'overflow'
+          reason = 'overflow'
+        elseif lows[i] and text + 0 < lows[i] then
+          reason = 'below_minimum'
+        elseif highs[i] and text + 0 > highs[i] then
+          reason = 'above_maximum'
+        end
+        if reason then
+          status, subject = REFUSED, argv[fields + i]
           break
         end
       end

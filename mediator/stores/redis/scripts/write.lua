@@ -4,6 +4,7 @@
 -- ARGV: database/class, TTL of tombstones and of remembered operations (ms), length of the outbox;
 -- then a shape and its rows (see write/prepared.py). Returns one list per row: status, details...
 
+-- Before Redis 7 a script that has read the clock may write only if its effects are replicated.
 if redis.replicate_commands then redis.replicate_commands() end
 
 local APPLIED, REPLAYED, REUSED, CONFLICT, MISSING, EXISTS, REFUSED, FENCED = 1, 2, 3, 4, 5, 6, 7, 8
@@ -127,7 +128,8 @@ local function computed(shape, row, held)
       after[i] = false
     elseif code == 'now' then
       after[i] = 'u' .. now_text
-    elseif code == 'inc' and stored and #stored <= SAFE_DIGITS and #argument <= SAFE_DIGITS
+    elseif code == 'inc' and change.limit == ''
+      and stored and #stored <= SAFE_DIGITS and #argument <= SAFE_DIGITS
       and byte(stored) < COLON and byte(argument) < COLON then
       after[i] = format('%.0f', stored + argument)
     else

@@ -100,13 +100,11 @@ def common(some: Iterable[Interval], others: Iterable[Interval]) -> list[Interva
 
 
 def beyond(intervals: Iterable[Interval], cut: Cut, *, descending: bool) -> list[Interval]:
-    """Return what comes after a cut."""
     rest = (_MISSING, cut) if descending else (cut, _END)
     return common(intervals, [rest])
 
 
 def position(value: Value | MissingType, id_: str) -> Cut:
-    """Return the position of the member with a value and an id."""
     if isinstance(value, MissingType):
         return within((_MISSING, _NULL), id_)
     return within(_point(value), id_)
@@ -120,6 +118,7 @@ def past(id_: str, *, descending: bool) -> Cut:
 def within(point: Interval, id_: str) -> Cut:
     """Return the position of the member with an id, among those of one value."""
     low = point[0]
+    # Null and missing have no value: what stands for it keeps the id at its index in the key.
     key = low.key if len(low.key) > 1 else (*low.key, b"", _BEFORE)
     return Cut((*key, _sortable(id_)), low.value)
 

@@ -9,17 +9,15 @@ from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from mediator.base.offload import offload
-from mediator.schema.tree import MissingType
-from mediator.schema.types import Value
 from mediator.stores.port import Record
 from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.codec import Text, encode
 from mediator.stores.redis.layout import Layout
 from mediator.stores.redis.read import are_large, record_of
 from mediator.stores.redis.scripts import PAGE
-from mediator.stores.redis.search.intervals import EVERYTHING, Cut, Interval, beyond, past, position
+from mediator.stores.redis.search.intervals import Cut, Interval
 
-__all__ = ["After", "Listing", "Resume", "listing"]
+__all__ = ["IndexListing", "Resume"]
 
 MOST_RECORDS: Final = 500
 """Records that one script reads at most, so that the server is not held up."""
@@ -27,7 +25,6 @@ MOST_RECORDS: Final = 500
 MOST_INTERVALS: Final = 500
 """Intervals that one script looks into at most, for the same reason."""
 
-After: TypeAlias = tuple[Value | MissingType, str]
 Resume: TypeAlias = tuple[int, bytes | None]
 """Where a listing goes on: the number of an interval, and the last member read of it."""
 
@@ -43,7 +40,7 @@ _BEHIND: Final = b"\xff"
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class IndexListing:
     """Records of a class by an index, or by their ids.
 
     Attributes:
@@ -82,10 +79,12 @@ class Listing:
             [PAGE.call((prefix,), *arguments) for prefix in self.layout.prefixes]
         )
         pages = [await offload(are_large(reply[3::4]), self._entries, reply) for reply in replies]
+        # Every partition has sent its first `limit`, so the first `limit` of all are among them.
         merged = merge(*pages, key=lambda entry: entry[1], reverse=self.descending)
         page = list(islice(merged, limit))
         if len(page) == limit:
             number, member, _ = page[-1]
+            # Lua counts the intervals from 1.
             return page, (first + number - 1, member)
         return page, (following, None) if following < len(self.intervals) else None
 
@@ -94,6 +93,7 @@ class Listing:
         ends = [self._ends(low, high) for low, high in self.intervals[first:][:MOST_INTERVALS]]
         if member is not None:
             low, high = ends[0]
+            # Lower ends are inclusive: a NUL makes the least member beyond the last one read.
             seen = ("bytes", member if self.descending else member + b"\0", "")
             ends[0] = (low, seen) if self.descending else (seen, high)
         bounds = (text for low, high in ends for text in (*low, *high))
@@ -123,22 +123,6 @@ class Listing:
             (number, member, record_of(self.layout, id_.decode(), flat) if flat else None)
             for number, member, id_, flat in zip(items, items, items, items, strict=True)
         ]
-
-
-def listing(
-    layout: Layout,
-    index: str | None,
-    fields: tuple[str, ...] | None,
-    *,
-    descending: bool,
-    after: After | None,
-) -> Listing:
-    """List everything beyond a record seen: its value of the index, if it is one, and its id."""
-    intervals = [EVERYTHING]
-    if after is not None:
-        seen = past(after[1], descending=descending) if index is None else position(*after)
-        intervals = beyond(intervals, seen, descending=descending)
-    return Listing(layout, index, intervals, descending, fields)
 
 
 def _end_of_ids(cut: Cut) -> _End:

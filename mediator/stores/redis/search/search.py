@@ -15,7 +15,7 @@ from typing import Final
 from mediator.model.filters import ID, Filter, Path, all_of, conjuncts
 from mediator.model.query import OrderBy, Position
 from mediator.stores.port import (
-    Access,
+    AccessPath,
     Pushdown,
     Read,
     SearchPage,
@@ -40,13 +40,13 @@ from mediator.stores.redis.search.intervals import (
     subject,
     within,
 )
-from mediator.stores.redis.search.listing import Listing
+from mediator.stores.redis.search.listing import IndexListing
 
-__all__ = ["Choice", "Search", "choose"]
+__all__ = ["SearchPlan", "choose", "found"]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SearchPlan:
     """How a search is done.
 
     Attributes:
@@ -62,7 +62,7 @@ class Choice:
     pushdown: Pushdown
 
 
-def choose(layout: Layout, filter_: Filter | None, order: tuple[OrderBy, ...]) -> Choice:
+def choose(layout: Layout, filter_: Filter | None, order: tuple[OrderBy, ...]) -> SearchPlan:
     """Choose the index that leaves least, and of equals the one that has the order."""
     level = only_level(order)
     order_path, descending = (level.path, level.descending) if level else (None, False)
@@ -75,10 +75,11 @@ def choose(layout: Layout, filter_: Filter | None, order: tuple[OrderBy, ...]) -
     pushdown = Pushdown(
         all_of([condition for number, condition in enumerate(conditions) if number in used]),
         all_of([condition for number, condition in enumerate(conditions) if number not in used]),
-        Access.KEYS if _are_keys(path, intervals) else Access.INDEX,
+        AccessPath.KEYS if _are_keys(path, intervals) else AccessPath.INDEX,
+        # Members of one value are in the order of their ids.
         order_path == path or (order_path == ID and _are_points(intervals) and len(intervals) <= 1),
     )
-    return Choice(_index(path), intervals, descending, pushdown)
+    return SearchPlan(_index(path), intervals, descending, pushdown)
 
 
 def _usable(
@@ -103,14 +104,14 @@ def _usable(
 
 def _entire(
     layout: Layout, filter_: Filter | None, order_path: Path | None, descending: bool
-) -> Choice:
+) -> SearchPlan:
     """Read the whole class, in its order if there is an index for it."""
     ordered = order_path is not None and _has_index(layout, order_path)
     # Without a condition nothing is read in vain, as long as nothing has to be sorted.
-    access = Access.INDEX if ordered and filter_ is None else Access.CLIENT_SCAN
+    access = AccessPath.INDEX if ordered and filter_ is None else AccessPath.CLIENT_SCAN
     index = _index(order_path) if ordered and order_path else None
     pushdown = Pushdown(None, filter_, access, ordered)
-    return Choice(index, [EVERYTHING], descending and ordered, pushdown)
+    return SearchPlan(index, [EVERYTHING], descending and ordered, pushdown)
 
 
 def _has_index(layout: Layout, path: Path) -> bool:
@@ -142,60 +143,39 @@ def _spread(path: Path, intervals: Sequence[Interval]) -> int:
     return max(_BOUNDS[sum(len(cut.key) > 1 for cut in interval)] for interval in intervals)
 
 
-class Search:
-    """One page of a search.
+async def found(client: CommandClient, layout: Layout, find: SearchRequest) -> SearchPage:
+    """Return a page of a search; raises `StoreRefused` if it is not what `pushdown` offered."""
+    choice = choose(layout, find.filter, find.order)
+    offered, intervals, descending = choice.pushdown, choice.intervals, choice.descending
+    unordered = not offered.ordered and (find.order or find.after is not None)
+    if offered.residual is not None or unordered:
+        raise StoreRefused("the search is not one that was offered")
+    if find.after is not None and intervals:
+        intervals = beyond(intervals, _seen(choice, find.order, find.after), descending=descending)
+    intervals = intervals[::-1] if descending else intervals
+    if offered.access is AccessPath.KEYS:
+        return await _by_keys(client, layout, find, [str(low.value) for low, _ in intervals])
+    listing = IndexListing(layout, choice.index, intervals, descending, find.fields)
+    return SearchPage(*await listing.read(client, find.resume, find.limit))
 
-    Args:
-        layout: The fragment's.
-        find: What is looked for.
 
-    Raises:
-        StoreRefused: It is not what `pushdown` offered.
-    """
+def _seen(choice: SearchPlan, order: tuple[OrderBy, ...], after: Position) -> Cut:
+    if choice.index is None:
+        return past(after.id, descending=choice.descending)
+    level = only_level(order)
+    if level is not None and level.path == ID:
+        return within(choice.intervals[0], after.id)
+    return position(after.values[0], after.id)
 
-    def __init__(self, layout: Layout, find: SearchRequest) -> None:
-        self._layout = layout
-        self._find = find
-        self._choice = choose(layout, find.filter, find.order)
-        offered = self._choice.pushdown
-        unordered = not offered.ordered and (find.order or find.after is not None)
-        if offered.residual is not None or unordered:
-            raise StoreRefused("the search is not one that was offered")
 
-    async def page(self, client: CommandClient) -> SearchPage:
-        """Read the page."""
-        intervals = self._intervals()
-        if self._choice.pushdown.access is Access.KEYS:
-            return await self._by_keys(client, [str(low.value) for low, _ in intervals])
-        choice = self._choice
-        listing = Listing(
-            self._layout, choice.index, intervals, choice.descending, self._find.fields
-        )
-        return SearchPage(*await listing.read(client, self._find.resume, self._find.limit))
-
-    def _intervals(self) -> Sequence[Interval]:
-        """Return the intervals beyond the requested position, in the order of reading."""
-        intervals, descending = self._choice.intervals, self._choice.descending
-        if self._find.after is not None and intervals:
-            seen = self._seen(self._find.after)
-            intervals = beyond(intervals, seen, descending=descending)
-        return intervals[::-1] if descending else intervals
-
-    def _seen(self, after: Position) -> Cut:
-        choice = self._choice
-        if choice.index is None:
-            return past(after.id, descending=choice.descending)
-        level = only_level(self._find.order)
-        if level is not None and level.path == ID:
-            return within(choice.intervals[0], after.id)
-        return position(after.values[0], after.id)
-
-    async def _by_keys(self, client: CommandClient, ids: Sequence[str]) -> SearchPage:
-        start = self._find.resume or 0
-        stop = start + self._find.limit
-        calls = [Read(self._find.fragment, id_, self._find.fields) for id_ in ids[start:stop]]
-        commands = [read_command(self._layout, call) for call in calls]
-        replies = await client.execute(commands) if commands else []
-        records = map(partial(record_of_reply, self._layout), calls, replies)
-        present = [record for record in records if record is not None]
-        return SearchPage(present, stop if stop < len(ids) else None)
+async def _by_keys(
+    client: CommandClient, layout: Layout, find: SearchRequest, ids: Sequence[str]
+) -> SearchPage:
+    start = find.resume or 0
+    stop = start + find.limit
+    calls = [Read(find.fragment, id_, find.fields) for id_ in ids[start:stop]]
+    commands = [read_command(layout, call) for call in calls]
+    replies = await client.execute(commands) if commands else []
+    records = map(partial(record_of_reply, layout), calls, replies)
+    present = [record for record in records if record is not None]
+    return SearchPage(present, stop if stop < len(ids) else None)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from mediator.model.operators import APPLICABLE, Operator, OperatorCall
+from mediator.model.operators import APPLICABLE, WITHOUT_ARGUMENT, Operator, OperatorCall
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.port import StoreRefused
@@ -14,7 +14,7 @@ from mediator.stores.redis.codec import NULL, item_encoder, members, scalar_enco
 
 __all__ = [
     "AddArgument",
-    "Change",
+    "FieldChange",
     "Row",
     "absence",
     "change_of_operator",
@@ -33,7 +33,6 @@ _REMOVALS = {
     FieldType.MAP: "remove_key",
 }
 _OF_ITEMS = frozenset({Operator.PUSH, Operator.PUSH_FRONT, Operator.ADD_TO_SET})
-_WITHOUT_ARGUMENT = frozenset({Operator.POP, Operator.SHIFT, Operator.NOW})
 
 
 def supports(operator: Operator, type_: FieldType) -> bool:
@@ -43,7 +42,7 @@ def supports(operator: Operator, type_: FieldType) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FieldChange:
     """What becomes of one field, and how its argument joins a row."""
 
     field: str
@@ -54,40 +53,48 @@ class Change:
 
 
 def listed(texts: Any) -> tuple[Any, ...]:
-    """Return a count and so many texts."""
     return (len(texts), *texts)
 
 
-def absence(name: str) -> Change:
-    """Remove a field."""
-    return Change(name, "-", "", "0", _nothing)
+def absence(name: str) -> FieldChange:
+    return FieldChange(name, "-", "", "0", _nothing)
 
 
-def change_of_value(field: Field, value: Any) -> Change:
-    """Set a field."""
+def change_of_value(field: Field, value: Any) -> FieldChange:
     if field.type not in _REMOVALS:
-        return Change(field.name, "=", "", "1", _text(scalar_encoder(field.type)))
+        return FieldChange(field.name, "=", "", "1", _text(scalar_encoder(field.type)))
     if value is None:
-        return Change(field.name, "=", "", "1", _text(str))
-    return Change(field.name, "collection", "", "n", _collection(field))
+        return FieldChange(field.name, "=", "", "1", _text(str))
+    return FieldChange(field.name, "collection", "", "n", _members(field, 0))
 
 
-def change_of_operator(field: Field, call: OperatorCall) -> Change:
+def change_of_operator(field: Field, call: OperatorCall) -> FieldChange:
     """Apply an operator to a field; raises `StoreRefused` if that is not exact."""
     operator = call.operator
     if not supports(operator, field.type):
         raise StoreRefused(f"Redis cannot apply {operator} to {field.type} exactly")
-    limit: int | str = "" if field.max_length is None else field.max_length
+    limit = _bounds(field) or ("" if field.max_length is None else field.max_length)
     if operator is Operator.REMOVE:
         add = _plain if field.type is FieldType.MAP else _text(item_encoder(field.items))
-        return Change(field.name, _REMOVALS[field.type], limit, "1", add)
-    if operator in _WITHOUT_ARGUMENT:
-        return Change(field.name, operator.value, limit, "0", _nothing)
+        return FieldChange(field.name, _REMOVALS[field.type], limit, "1", add)
+    if operator in WITHOUT_ARGUMENT:
+        return FieldChange(field.name, operator.value, limit, "0", _nothing)
     if operator is Operator.PUT:
-        return Change(field.name, operator.value, limit, "n", _entries(field))
+        return FieldChange(field.name, operator.value, limit, "n", _members(field, 1))
     items = operator in _OF_ITEMS
     encoder = item_encoder(field.items) if items else scalar_encoder(field.type)
-    return Change(field.name, operator.value, limit, "1", _text(encoder))
+    return FieldChange(field.name, operator.value, limit, "1", _text(encoder))
+
+
+def _bounds(field: Field) -> str:
+    """Return the least and the greatest number that a field may hold, if it is bounded.
+
+    Either may be empty; ``operators.lua`` reads them.
+    """
+    if not field.is_bounded:
+        return ""
+    encode = scalar_encoder(field.type)
+    return " ".join("" if b is None else str(encode(b)) for b in (field.minimum, field.maximum))
 
 
 def _nothing(row: Row, value: Any) -> None:
@@ -105,15 +112,10 @@ def _text(encoder: Callable[[Any], str | bytes]) -> AddArgument:
     return add
 
 
-def _collection(field: Field) -> AddArgument:
+def _members(field: Field, first: int) -> AddArgument:
+    """Add a collection with its marker, or from its first member on."""
+
     def add(row: Row, value: Any) -> None:
-        row += listed(members(value, field))
-
-    return add
-
-
-def _entries(field: Field) -> AddArgument:
-    def add(row: Row, value: Any) -> None:
-        row += listed(members(value, field)[1:])
+        row += listed(members(value, field)[first:])
 
     return add

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mediator.stores.port import Write, WriteResult
-from mediator.stores.redis.layout import Layout, Layouts
-from mediator.stores.redis.write.prepared import PreparedWrite, prepare, write_command
+from mediator.stores.port import StoreRefused, Write, WriteResult
+from mediator.stores.redis.layout import Layout, LayoutOf
+from mediator.stores.redis.write.prepared import PreparedWrite, opening, prepare
 from mediator.stores.redis.write.results import results_of
+from redis_connection.commands import arguments
 
 __all__ = ["MOST_WRITES", "Batch", "batches_of"]
 
 MOST_WRITES: Final = 200
 """Writes that one script does at most, so that the server is not held up."""
+
+_MOST_ARGUMENTS: Final = 1_000_000
+"""A Redis server closes the connection on a command of more than 1,048,576 arguments."""
 
 
 class Batch:
@@ -34,20 +38,24 @@ class Batch:
         self.rows: list[Any] = []
 
     def command(self) -> bytes:
-        """Pack the call."""
-        return write_command(self.layout, self.partition, self.prepared, self.rows)
+        prepared, rows = self.prepared, self.rows
+        count, head = opening(self.layout, self.partition, prepared.script)
+        count += prepared.size + len(rows)
+        if count > _MOST_ARGUMENTS:
+            raise StoreRefused("the write has more members than one command of Redis can carry")
+        return b"".join((b"*%d\r\n" % count, head, prepared.shape, arguments(*rows)))
 
     def results(self, reply: list[Any]) -> list[WriteResult]:
         """Return the results that the reply holds, in the order of `rows`."""
         return results_of(self.layout, self.prepared, reply)
 
 
-def batches_of(layouts: Layouts, calls: Sequence[Write], token: str) -> list[Batch]:
+def batches_of(layout_of: LayoutOf, calls: Sequence[Write], token: str) -> list[Batch]:
     """Divide writes into batches; those to one record stay in their order."""
     batches: list[Batch] = []
     latest: dict[tuple[Layout, int], Batch] = {}
     for position, call in enumerate(calls):
-        layout = layouts.of(call.fragment)
+        layout = layout_of(call.fragment)
         prepared = prepare(layout, call, has_token=bool(token))
         partition = layout.partition(call.id)
         # Only the latest batch of a partition may take more: an earlier one would overtake it.

@@ -13,7 +13,7 @@ from typing import Any, Final
 from mediator.stores.port import StoreError, StoreUnavailable, Write, WriteResult
 from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.errors import refuse_unstorable
-from mediator.stores.redis.layout import Layouts
+from mediator.stores.redis.layout import LayoutOf
 from mediator.stores.redis.write.batches import MOST_WRITES, Batch
 from mediator.stores.redis.write.prepared import prepare
 
@@ -33,22 +33,13 @@ class _Shared:
         self.futures: list[asyncio.Future[WriteResult]] = []
 
     def has_room(self, row: list[Any]) -> bool:
-        """Whether another write may join."""
         arguments = len(self.batch.rows) + len(row)
         return len(self.futures) < MOST_WRITES and arguments <= _MOST_ARGUMENTS
 
 
 class Coalescer:
-    """Coalesces the single writes of a store.
-
-    Args:
-        layouts: Of the fragments.
-        client: Sends the calls.
-        name: Name of the system, for messages.
-    """
-
-    def __init__(self, layouts: Layouts, client: CommandClient, name: str) -> None:
-        self._layouts = layouts
+    def __init__(self, layout_of: LayoutOf, client: CommandClient, name: str) -> None:
+        self._layout_of = layout_of
         self._client = client
         self._name = name
         self._waiting: list[_Shared] = []
@@ -58,7 +49,7 @@ class Coalescer:
     def add(self, call: Write, token: str) -> asyncio.Future[WriteResult]:
         """Add a write to those of this tick; writes to one record stay in their order."""
         loop = asyncio.get_running_loop()
-        layout = self._layouts.of(call.fragment)
+        layout = self._layout_of(call.fragment)
         row: list[Any] = []
         with refuse_unstorable:
             prepared = prepare(layout, call, has_token=bool(token))
@@ -91,6 +82,7 @@ class Coalescer:
         except StoreError as error:
             _fail(shared, error)
         except BaseException:
+            # Callers wait for their futures only: without a result they would wait for ever.
             _fail(shared, StoreUnavailable(f"{self._name}: the call was broken off"))
             raise
         else:
@@ -102,4 +94,5 @@ class Coalescer:
 def _fail(shared: _Shared, error: StoreError) -> None:
     for future in shared.futures:
         if not future.done():
+            # Each caller gets an error of its own, because raising one changes it (its traceback).
             future.set_exception(type(error)(*error.args))

@@ -24,12 +24,12 @@ from typing import Any, Final
 
 from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.types import FieldType
-from mediator.stores.port import StoreRefused, Write, WriteKind
+from mediator.stores.port import Write, WriteKind
 from mediator.stores.redis.layout import RETENTION_MS, TOMBSTONE_MS, Layout
 from mediator.stores.redis.scripts import UPDATE, WRITE
 from mediator.stores.redis.write.arguments import (
     AddArgument,
-    Change,
+    FieldChange,
     Row,
     absence,
     change_of_operator,
@@ -39,7 +39,7 @@ from mediator.stores.redis.write.arguments import (
 from redis_connection.commands import arguments
 from redis_connection.scripts import Script
 
-__all__ = ["MOST_ENTRIES", "PreparedWrite", "prepare", "write_command"]
+__all__ = ["MOST_ENTRIES", "PreparedWrite", "opening", "prepare"]
 
 MOST_ENTRIES: Final = 1_000_000
 """About how many entries an outbox keeps; beyond, the oldest go, relayed or not."""
@@ -48,8 +48,7 @@ _OPERATION = attrgetter("field", "operator")
 _LIMITS = (TOMBSTONE_MS, RETENTION_MS, MOST_ENTRIES)
 
 _MOST_PREPARED: Final = 4096
-_MOST_ARGUMENTS: Final = 1_000_000
-"""A Redis server closes the connection on a command of more than 1,048,576 arguments."""
+_SAFE_DIGITS: Final = 15
 
 _MOST_CHANGES: Final = 100
 """Changes of one update on the fast path: Lua's stack holds them with ease."""
@@ -94,16 +93,7 @@ class PreparedWrite:
             add_argument(rows, call.argument)
 
 
-def write_command(layout: Layout, partition: int, prepared: PreparedWrite, rows: Row) -> bytes:
-    """Pack the call that does prepared writes in one partition, in their order."""
-    count, opening = _opening(layout, partition, prepared.script)
-    count += prepared.size + len(rows)
-    if count > _MOST_ARGUMENTS:
-        raise StoreRefused("the write has more members than one command of Redis can carry")
-    return b"".join((b"*%d\r\n" % count, opening, prepared.shape, arguments(*rows)))
-
-
-def _opening(layout: Layout, partition: int, script: Script) -> tuple[int, bytes]:
+def opening(layout: Layout, partition: int, script: Script) -> tuple[int, bytes]:
     """Return the number of words and the bytes that calls of a script begin with."""
     known = layout.openings.get((script.sha, partition))
     if known is not None:
@@ -111,8 +101,8 @@ def _opening(layout: Layout, partition: int, script: Script) -> tuple[int, bytes
     keys = (layout.prefixes[partition], layout.outboxes[partition])
     words: tuple[Any, ...] = ("EVALSHA", script.sha, len(keys), *keys)
     words += (MOST_ENTRIES,) if script is UPDATE else (layout.what, *_LIMITS)
-    opening = layout.openings[script.sha, partition] = (len(words), arguments(*words))
-    return opening
+    packed = layout.openings[script.sha, partition] = (len(words), arguments(*words))
+    return packed
 
 
 def prepare(layout: Layout, write: Write, *, has_token: bool) -> PreparedWrite:
@@ -134,6 +124,7 @@ def _key(layout: Layout, write: Write, has_token: bool) -> Any:
     return (
         None if write.kind is WriteKind.UPDATE else write.kind,  # the hash of a member is slow
         write.groups,
+        # In their order, in which a row has the arguments.
         tuple(write.values),
         _collections(layout, write) if layout.collections and write.values else (),
         write.unset,
@@ -171,7 +162,7 @@ def _prepare(layout: Layout, write: Write, has_token: bool) -> PreparedWrite:
 
 
 def _shape(
-    layout: Layout, write: Write, changes: Sequence[Change], has_token: bool
+    layout: Layout, write: Write, changes: Sequence[FieldChange], has_token: bool
 ) -> tuple[Any, ...]:
     position = layout.positions
     has_collections = any(change.field in layout.collections for change in changes)
@@ -187,7 +178,7 @@ def _shape(
     )
 
 
-def _is_fast(layout: Layout, write: Write, changes: Sequence[Change]) -> bool:
+def _is_fast(layout: Layout, write: Write, changes: Sequence[FieldChange]) -> bool:
     """Whether `UPDATE` can do it."""
     touched = {change.field for change in changes}
     return (
@@ -200,6 +191,7 @@ def _is_fast(layout: Layout, write: Write, changes: Sequence[Change]) -> bool:
         and touched.issuperset(write.returning or ())
         and touched.isdisjoint(layout.collections)
         and all(_is_sum(layout, call) for call in write.operators)
+        and all(map(_has_short_bounds, changes))
     )
 
 
@@ -208,14 +200,20 @@ def _is_sum(layout: Layout, call: OperatorCall) -> bool:
     return integer and call.operator is Operator.INC
 
 
+def _has_short_bounds(change: FieldChange) -> bool:
+    """Whether the script compares with the bounds exactly, though as doubles."""
+    return all(len(bound) <= _SAFE_DIGITS for bound in str(change.limit).split())
+
+
 def _fast_shape(
-    layout: Layout, write: Write, changes: Sequence[Change], has_token: bool
+    layout: Layout, write: Write, changes: Sequence[FieldChange], has_token: bool
 ) -> tuple[Any, ...]:
     touched, position = [change.field for change in changes], layout.positions
     returned = [touched.index(name) + 1 for name in write.returning or ()]
     sizes = (len(layout.groups), len(changes), len(write.groups), len(returned))
     return (
         *sizes,
+        # The arguments of a row before those of its changes: id, operation, token.
         3 if has_token else 2,
         *layout.head,
         *touched,
@@ -224,6 +222,7 @@ def _fast_shape(
         *(position[layout.group_of[name]] for name in touched),
         *(f"-{name}" for name in touched),
         *(f"+{name}" for name in touched),
+        *(change.limit for change in changes),
         *(position[group] for group in write.groups),
         *(f"{layout.what}/{group}/update" for group in write.groups),
         *returned,
@@ -249,6 +248,6 @@ def _flags(write: Write, has_collections: bool, has_token: bool) -> str:
     return "".join("1" if flag else "0" for flag in flags)
 
 
-def _described(layout: Layout, change: Change) -> tuple[Any, ...]:
+def _described(layout: Layout, change: FieldChange) -> tuple[Any, ...]:
     group = layout.positions[layout.group_of[change.field]]
     return (change.field, group, change.code, change.limit, change.arity)

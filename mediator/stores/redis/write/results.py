@@ -28,7 +28,6 @@ _WITHOUT_DETAILS = {
 
 
 def results_of(layout: Layout, prepared: PreparedWrite, reply: list[Any]) -> list[WriteResult]:
-    """Return the results of a batch of one prepared write."""
     if prepared.script is not UPDATE:
         return [_result_of(layout, row) for row in reply]
     width = 2 + len(layout.groups) + len(prepared.returned)
@@ -81,6 +80,7 @@ def _result_of(layout: Layout, row: list[Any]) -> WriteResult:
 def recall_commands(layout: Layout, id_: str, operation: str) -> list[bytes]:
     """Pack reads of a remembered operation, and of the generation of its class."""
     prefix = layout.prefix(id_)
+    # The length of the id keeps apart pairs that would make the same text.
     memory = f"{prefix}o:{len(id_.encode())}:{id_}:{operation}"
     return [command("HGETALL", memory), command("GET", f"{prefix}generation")]
 

@@ -17,14 +17,13 @@ from splink import Linker
 from spark_jobs.linkage.open.in_process.duck import in_memory_database, run_steps, splink_api
 from spark_jobs.linkage.open.in_process.settings import ROW, settings
 from spark_jobs.linkage.open.plan import SPARE_CODES, compared_by_characters, non_ascii_characters
-from spark_jobs.linkage.open.spec import Comparison, Measure, OpenSpec
+from spark_jobs.linkage.open.spec import FieldComparison, Measure, OpenSpec
 from spark_jobs.runner.port import StageContext
 
 __all__ = ["DuckRecords", "compared", "comparison_columns", "load_records"]
 
 
 def comparison_columns(records: DataFrame, spec: OpenSpec) -> DataFrame:
-    """Select what Splink needs of prepared records: rows, sources, keys, and what is compared."""
     keys = [
         f.nullif(f.get("keys", f.lit(rule)), f.lit(0)).alias(f"k{rule}")
         for rule in range(len(spec.blocking))
@@ -43,14 +42,12 @@ class DuckRecords:
     characters: str
 
     def linker(self, duck: duckdb.DuckDBPyConnection) -> Linker:
-        """Splink, on tables that are made here."""
         api = splink_api(duck)
         return Linker(
             self.create_tables(duck), settings(self.spec), api, set_up_basic_logging=False
         )
 
     def create_tables(self, duck: duckdb.DuckDBPyConnection) -> list[str]:
-        """Create a table for each input; return their names."""
         duck.register("records", self.records)
         names = [f"t{number}" for number in range(len(self.spec.inputs))]
         for number, name in enumerate(names):
@@ -59,9 +56,9 @@ class DuckRecords:
         return names
 
     def _create_table(self, duck: duckdb.DuckDBPyConnection, name: str, source: int) -> None:
-        """Characters are values: they are passed as parameters."""
         replaced = ", ".join(_replaced(self.spec))
         chosen = f"* EXCLUDE (source){f' REPLACE ({replaced})' if replaced else ''}"
+        # Characters are values: they are passed as parameters, and never become SQL.
         characters = {"characters": self.characters, "codes": SPARE_CODES[: len(self.characters)]}
         columns = chosen + "".join(_word_sets(self.spec))
         query = f"SELECT {columns} FROM records WHERE source = {source}"  # noqa: S608 - of ours
@@ -69,7 +66,6 @@ class DuckRecords:
 
 
 def load_records(spec: OpenSpec, context: StageContext) -> DuckRecords:
-    """Load the prepared records of a run into this process."""
     records = context.output("records")
     return DuckRecords(
         spec, comparison_columns(records, spec).toArrow(), non_ascii_characters(records, spec)
@@ -96,7 +92,7 @@ def compared(spec: OpenSpec, context: StageContext) -> DataFrame:
 
 
 def _pairs(records: DuckRecords, duck: duckdb.DuckDBPyConnection) -> pa.Table:
-    """Splink weighs pairs too, by a model that nobody has fitted yet: that is not looked at."""
+    # Splink weighs the pairs as well, by a model that was not fitted: that is not read.
     predicted = records.linker(duck).inference.predict()
     columns = ", ".join(_columns(records.spec))
     query = f"SELECT {columns} FROM {predicted.physical_name}"  # noqa: S608 - names of ours
@@ -113,7 +109,7 @@ def _columns(spec: OpenSpec) -> Iterator[str]:
     yield f"{' + '.join(['0::DOUBLE', *_rarities(spec)])} AS rarity"
 
 
-def _level(k: int, comparison: Comparison) -> str:
+def _level(k: int, comparison: FieldComparison) -> str:
     """Splink counts levels from *else* up, and null is -1; we count from null and down."""
     other = len(comparison.level_names) - 1
     return f"CASE WHEN gamma_c{k} = -1 THEN 0 ELSE {other} - gamma_c{k} END"

@@ -30,7 +30,7 @@ Step: TypeAlias = Callable[[duckdb.DuckDBPyConnection], ResultT]
 
 @contextmanager
 def in_memory_database() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database that is gone when the block ends."""
+    """A database that is deleted when the block ends."""
     with TemporaryDirectory(prefix="portolan-duckdb-") as spilled:
         closed = {"enable_external_access": "false", "autoload_known_extensions": "false"}
         limits = {"temp_directory": spilled, "memory_limit": _MEMORY}
@@ -42,7 +42,7 @@ def in_memory_database() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def splink_api(connection: duckdb.DuckDBPyConnection) -> DuckDBAPI:
-    """Splink's view of a database; it logs errors only."""
+    """Return Splink's interface to a database; it logs errors only."""
     logging.getLogger("splink").setLevel(logging.ERROR)
     return DuckDBAPI(connection)
 
@@ -71,5 +71,6 @@ def run_steps(
 
 def _stop(future: Future[ResultT], connection: duckdb.DuckDBPyConnection) -> None:
     while not future.done():
+        # Repeated: an interruption between two queries has no effect.
         connection.interrupt()
         wait([future], _LOOK_S)

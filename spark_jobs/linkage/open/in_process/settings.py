@@ -1,4 +1,4 @@
-"""A specification in Splink's words, with column names of ours: no value or name of a user is code.
+"""A specification in Splink's terms, with column names of ours: no user's value or name is code.
 
 A comparison k reads the column ``c<k>``, for numbers ``n<k>``, for words ``w<k>``; rule r is the
 key ``k<r>``. Limits are numbers that were read strictly.
@@ -14,7 +14,7 @@ from splink import comparison_level_library as levels
 from splink.blocking_rule_library import CustomRule
 from splink.comparison_library import CustomComparison
 
-from spark_jobs.linkage.open.spec import Comparison, Level, Measure, OpenSpec
+from spark_jobs.linkage.open.spec import AgreementLevel, FieldComparison, Measure, OpenSpec
 
 __all__ = ["ROW", "level_of", "settings", "training_rule"]
 
@@ -22,11 +22,10 @@ ROW: Final = "unique_id"
 """The column of a record's row."""
 
 _BONUS_FOR_ALL: Final = 0.82
-"""What the bonus can make of 0.7 at most."""
+"""The most that the bonus can make of 0.7."""
 
 
 def settings(spec: OpenSpec) -> SettingsCreator:
-    """All rules and comparisons of a complete specification."""
     return SettingsCreator(
         link_type=_link_type(spec),
         comparisons=[_comparison(k, one) for k, one in enumerate(spec.comparisons)],
@@ -58,7 +57,7 @@ def _same_block(spec: OpenSpec, rule: int) -> str:
     return f"l.k{rule} = r.k{rule}{known}"
 
 
-def _comparison(k: int, comparison: Comparison) -> CustomComparison:
+def _comparison(k: int, comparison: FieldComparison) -> CustomComparison:
     listed = [level_of(k, level) for level in comparison.levels]
     if comparison.term_frequency:
         listed[0] = listed[0].configure(tf_adjustment_column=f"c{k}")
@@ -68,16 +67,15 @@ def _comparison(k: int, comparison: Comparison) -> CustomComparison:
     )
 
 
-def level_of(k: int, level: Level) -> Any:
-    """A level of a comparison, as Splink's creator of one."""
+def level_of(k: int, level: AgreementLevel) -> Any:
     return _LEVELS[level.measure](k, level)
 
 
-def _difference(k: int, level: Level) -> Any:
+def _difference(k: int, level: AgreementLevel) -> Any:
     return levels.AbsoluteDifferenceLevel(f"n{k}", max(0.0, level.limit))
 
 
-def _jaro_winkler(k: int, level: Level) -> Any:
+def _jaro_winkler(k: int, level: AgreementLevel) -> Any:
     """DuckDB gives the bonus for a prefix only to what is more than 0.7 alike without it."""
     if level.limit > _BONUS_FOR_ALL:
         return levels.JaroWinklerLevel(f"c{k}", level.limit)
@@ -90,14 +88,14 @@ def _jaro_winkler(k: int, level: Level) -> Any:
     return levels.CustomLevel(f"{jaro} + {bonus} >= {level.limit!r}")
 
 
-def _shared_words(k: int, level: Level) -> Any:
+def _shared_words(k: int, level: AgreementLevel) -> Any:
     """Words in common over words in either; Splink's own measure is of characters."""
     both = f"len(list_intersect(w{k}_l, w{k}_r))"
     either = f"(len(w{k}_l) + len(w{k}_r) - {both})"
     return levels.CustomLevel(f"{both} / {either} >= {level.limit!r}")
 
 
-_LEVELS: Final[Mapping[Measure, Callable[[int, Level], Any]]] = {
+_LEVELS: Final[Mapping[Measure, Callable[[int, AgreementLevel], Any]]] = {
     Measure.EXACT: lambda k, _: levels.ExactMatchLevel(f"c{k}"),
     Measure.LEVENSHTEIN: lambda k, level: levels.DamerauLevenshteinLevel(f"c{k}", int(level.limit)),
     Measure.JARO_WINKLER: _jaro_winkler,

@@ -37,7 +37,6 @@ _DIGITS: Final = 9  # sums over threads differ in later ones
 
 
 def trained(spec: OpenSpec, context: StageContext) -> Model:
-    """Estimate the model of a run whose pairs are compared."""
     records = context.output("records")
     everything = all_pairs(records, within=spec.within)
     rules = [load.rule for load in loads(records, spec)]
@@ -50,12 +49,10 @@ def trained(spec: OpenSpec, context: StageContext) -> Model:
 
 
 def fit_u(linker: Linker, seed: int) -> None:
-    """Let Splink estimate u."""
     linker.training.estimate_u_using_random_sampling(max_pairs=_RANDOM_PAIRS, seed=seed)
 
 
 def fit_m(linker: Linker, spec: OpenSpec, rule: int) -> None:
-    """Let Splink estimate m from the pairs of a rule."""
     linker.training.estimate_parameters_using_expectation_maximisation(
         training_rule(spec, rule, sorted(decided(spec, rule))),
         estimate_without_term_frequencies=True,  # over patterns, as there are few of them
@@ -63,7 +60,7 @@ def fit_m(linker: Linker, spec: OpenSpec, rule: int) -> None:
 
 
 def _train(spec: OpenSpec, context: StageContext, rules: Sequence[int]) -> Mapping[str, Any]:
-    """What Splink says of each comparison, by its name there, after rules that have pairs."""
+    """Train by rules that have pairs; return Splink's levels of each comparison, by its name."""
     records = load_records(spec, context)
     teaching = [rule for rule in rules if len(decided(spec, rule)) < len(spec.comparisons)]
     with in_memory_database() as duck:
@@ -75,7 +72,7 @@ def _train(spec: OpenSpec, context: StageContext, rules: Sequence[int]) -> Mappi
 
 
 def _strangers(linker: Linker, seed: int, duck: duckdb.DuckDBPyConnection) -> None:
-    """The sample is the same for a seed only if one thread draws it."""
+    # Only one thread draws the same sample for a seed.
     duck.execute("SET threads = 1")
     fit_u(linker, seed)
     duck.execute("RESET threads")
@@ -97,7 +94,7 @@ def _read(
 def _probabilities(
     levels: Sequence[Mapping[str, Any]], which: str, least: float, size: int
 ) -> Floats:
-    """One comparison's, null first; guessed, if nothing was learnt of it."""
+    """The probabilities of one comparison, null first; guessed, if nothing was learnt of it."""
     learnt = [level.get(which) or 0.0 for level in levels[1:]]
     if not any(learnt):
         return guess(size)

@@ -1,7 +1,7 @@
-"""Comparing blocks on a GPU: what is sent there, what stays there, and what comes back.
+"""Comparing blocks on a GPU: what is sent there, kept there, and returned.
 
-What comes back is what `BlockComparison.compare` gives, in the same order; only the number of pairs
-whose overlap was counted whole depends on who has counted.
+The result is that of `BlockComparison.compare`, in the same order; only the number of pairs whose
+overlap was counted whole depends on the processor.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from spark_jobs.linkage.private.vectors import Numbers
 __all__ = ["MOST", "ROOM", "BlockCopy", "OnGpu"]
 
 ROOM: Final = 1 << 16
-"""Pairs that there is room for at first, and by which it grows."""
+"""The initial room for pairs, and the step by which it grows."""
 
 MOST: Final = 1 << 24
-"""Pairs that there is room for at most: 192 MiB."""
+"""The most room for pairs: 192 MiB."""
 
 cuda.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # small blocks are not worth a warning
 
@@ -46,7 +46,7 @@ class BlockCopy:
 class OnGpu:
     """Compares blocks on the GPU that this thread has; keeps the two of the last comparison there.
 
-    To be made and used by one thread: what it holds belongs to that. The comparison is without the
+    To be made and used by one thread, to which its memory belongs. The comparison is without the
     paper's filters.
 
     Attributes:
@@ -54,7 +54,7 @@ class OnGpu:
         kept: The copies of both blocks there.
 
     Raises:
-        Exception: Whatever CUDA says, if there is no such device, or no room left there.
+        Exception: Any error of CUDA: there is no such device, or no room left there.
     """
 
     def __init__(self, comparison: BlockComparison) -> None:
@@ -66,11 +66,11 @@ class OnGpu:
     def compare(self, left: RecordBlock, right: RecordBlock) -> BlockMatches:
         """Compare each record of a block with each of another.
 
-        Where more is found than there can be room for, the kernel of the processor does it: what
-        it finds is taken away in parts, and if only the best count, it keeps no others.
+        Where more is found than there can be room for, the processor's kernel does it: it returns
+        its pairs in batches, and if only the best count, it keeps no others.
 
         Raises:
-            Exception: Whatever CUDA says; nothing else can be done with this object then.
+            Exception: Any error of CUDA; this object cannot be used any more.
         """
         tally = self._comparison.count_pairs(left, right)
         if not tally.after_length:
@@ -90,7 +90,7 @@ class OnGpu:
         return BlockMatches(pairs, tally)
 
     def _copies(self, left: RecordBlock, right: RecordBlock) -> tuple[BlockCopy, ...]:
-        """Return both blocks' copies; what lies there is not sent again, what is not used goes."""
+        """Return both blocks' copies: those there are not sent again, unused ones are freed."""
         there = {id(copy.block): copy for copy in self.kept}
         self.kept = tuple(there.get(id(block)) or self._copy(block) for block in (left, right))
         return self.kept
@@ -101,7 +101,7 @@ class OnGpu:
         return BlockCopy(block, beneath, _sent(rests(words).T), _sent(block.sizes))
 
     def _launched(self, copies: tuple[BlockCopy, ...], windows: tuple[Any, Any]) -> Numbers:
-        """Run the kernel; once more if there was too little room, and `MOST` allows more."""
+        """Run the kernel, and once more if there was too little room and `MOST` allows more."""
         one, other = copies
         grid = (-(-len(one.block.sizes) // THREADS), -(-len(other.block.sizes) // OTHERS))
         while True:
@@ -123,7 +123,7 @@ def _sent(numbers: Numbers) -> Any:
 
 
 def _in_order(found: Any) -> Numbers:
-    """Sort pairs as the kernel of the processor finds them: tile by tile, record by record."""
+    """Sort pairs in the order of the processor's kernel: tile by tile, record by record."""
     if found is None:
         return np.empty((0, 3), dtype=np.int64)
     i, j, _ = found.T

@@ -1,8 +1,8 @@
 """A batch of tasks in one process: one queue of jobs for a GPU and the cores of its machine.
 
 The GPU takes jobs from the beginning, where each has one block in common with the one before, so
-that the GPU need be sent the other one only. Cores take from the end, where that is of no use. Each
-job is done once, and what comes of it does not depend on who did it (docs/papers/pprl.md, 2.4).
+that only the other one has to be sent to the GPU. Cores take from the end, where that is of no use.
+Each job is done once, and its result does not depend on who did it (docs/papers/pprl.md, 2.4).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -29,15 +29,13 @@ Pair: TypeAlias = tuple[RecordBlock, RecordBlock]
 
 _log = logging.getLogger("portolan.jobs")
 
-_CHECK_S: Final = 0.2
-
 NameT = TypeVar("NameT")
 JobT = TypeVar("JobT")
 DoneT = TypeVar("DoneT")
 
 
 def gpu_for(comparison: BlockComparison) -> Callable[[], Callable[[Pair], BlockMatches]]:
-    """Return what opens the GPU of this machine, in the thread that is to use it."""
+    """Return a function that opens the GPU of this machine, in the thread that will use it."""
 
     def opened() -> Callable[[Pair], BlockMatches]:
         from spark_jobs.linkage.private.gpu.device import OnGpu  # noqa: PLC0415 - needs CUDA
@@ -59,7 +57,7 @@ def compare_batch(
     Each block comes once: ``block``, ``party``, ``ids``, ``ranks``, ``words``.
 
     Returns:
-        Rows of `RESULT_DDL` for each pair, in an order that does not depend on who compared it.
+        Rows of `RESULT` for each pair, in an order that does not depend on who compared it.
     """
     blocks = {
         row["block"]: NamedBlock.of(row, len(comparison.by_selectivity))
@@ -74,10 +72,10 @@ def compare_batch(
 
 
 def in_turns(pairs: Sequence[tuple[NameT, NameT]]) -> list[tuple[NameT, NameT]]:
-    """Sort distinct pairs so that neighbours differ in one of their two names, wherever they can.
+    """Sort distinct pairs so that neighbours share one of their two names, where possible.
 
-    All partners of a left name follow each other. First comes the one that was met last, if it is
-    among them; last one that the next left name meets, too.
+    All partners of a left name follow each other. The first is the partner before it, if it is
+    among them; the last is one that the next left name has, too.
     """
     rows: dict[NameT, list[NameT]] = {}
     for left, right in pairs:
@@ -96,34 +94,30 @@ def execute_all(
     on_core: Callable[[JobT], DoneT],
     cores: int,
     opened: Callable[[], Callable[[JobT], DoneT]] | None = None,
-    check: Callable[[], None] = lambda: None,
 ) -> list[DoneT]:
-    """Do jobs on a device and on cores.
+    """Execute jobs on a device and on cores.
 
-    A device that fails gives back its job, and is not used again: the log says so, and cores do
-    what is left. It has taken its first job before any core has taken one.
+    A device that fails returns its job to the queue, and is not used again: the log says so, and
+    cores do the rest. It takes its first job before any core takes one.
 
     Args:
-        jobs: What is to be done; about a second each, for that long it takes to stop.
-        on_core: Does a job; called by several threads at once.
-        cores: How many of them; 0: the device does all that it can.
-        opened: Opens the device, in the one thread that uses it, and returns what does a job there;
-            whatever that raises, the device is not used again. None: there is none.
-        check: Called by this thread every now and then; what it raises ends all.
+        jobs: Of about a second each: so long it takes to stop.
+        on_core: Executes a job; called by several threads at the same time.
+        cores: The number of these threads; 0: the device does all that it can.
+        opened: Opens the device, in the one thread that uses it, and returns a function that
+            executes a job there; if it raises anything, the device is not used again. None: there
+            is none.
 
     Returns:
-        What came of each job, in their order.
+        The result of each job, in their order.
 
     Raises:
-        Exception: What the first job that failed on a core has raised, or `check`; no further job
-            was begun then.
+        Exception: The error of the first job that failed on a core; no further job was begun then.
     """
-    return _Queue(jobs, on_core).emptied(cores, opened, check)
+    return _Queue(jobs, on_core).emptied(cores, opened)
 
 
 class _Queue(Generic[JobT, DoneT]):
-    """Jobs by their numbers: those that wait, and what came of the others."""
-
     def __init__(self, jobs: Sequence[JobT], on_core: Callable[[JobT], DoneT]) -> None:
         self._jobs = jobs
         self._on_core = on_core
@@ -131,10 +125,7 @@ class _Queue(Generic[JobT, DoneT]):
         self._done: dict[int, DoneT] = {}
 
     def emptied(
-        self,
-        cores: int,
-        opened: Callable[[], Callable[[JobT], DoneT]] | None,
-        check: Callable[[], None],
+        self, cores: int, opened: Callable[[], Callable[[JobT], DoneT]] | None
     ) -> list[DoneT]:
         with ThreadPoolExecutor(cores + 1, thread_name_prefix="hybrid") as pool:
             futures: list[Future[None]] = []
@@ -142,16 +133,17 @@ class _Queue(Generic[JobT, DoneT]):
                 futures.append(pool.submit(self._device, opened, first))
             futures += [pool.submit(self._core) for _ in range(cores)]
             try:
-                _wait_for(futures, check)
-                self._core(check)  # what a device gave back when no core was left
+                for future in wait(futures, return_when=FIRST_EXCEPTION).done:
+                    future.result()
+                self._core()  # what a device gave back when no core was left
             except BaseException:
+                # Threads end after their present job: the queue has no further one.
                 self._waiting.clear()
                 raise
         return [self._done[number] for number in range(len(self._jobs))]
 
-    def _core(self, check: Callable[[], None] = lambda: None) -> None:
+    def _core(self) -> None:
         while (number := self._taken(self._waiting.pop)) is not None:
-            check()
             self._done[number] = self._on_core(self._jobs[number])
 
     def _device(self, opened: Callable[[], Callable[[JobT], DoneT]], first: int) -> None:
@@ -173,13 +165,3 @@ class _Queue(Generic[JobT, DoneT]):
             return take()
         except IndexError:
             return None
-
-
-def _wait_for(futures: Sequence[Future[None]], check: Callable[[], None]) -> None:
-    """Wait until all have ended; raises what the first one has raised."""
-    waiting = set(futures)
-    while waiting:
-        check()
-        ended, waiting = wait(waiting, _CHECK_S, FIRST_EXCEPTION)
-        for future in ended:
-            future.result()

@@ -1,11 +1,12 @@
 """The kernel of `private.kernel` for CUDA: a thread compares a record with a tile of others.
 
-The threads of a block have consecutive records, and one tile: the first words of its records lie in
+The threads of a block have consecutive records, and one tile: the first words of its records are in
 the memory that they share, and each thread holds the first words of its own record. Most pairs end
-there, by the same bound as on a processor; the few others read their further words from where they
-lie. Words lie beneath each other, so that neighbouring threads read neighbouring places.
+there, by the same bound as on a processor; the few others read their further words from global
+memory. Words of one position are contiguous, so that neighbouring threads read neighbouring
+addresses.
 
-All numbers are whole, and no pair is lost: those beyond the room there is are counted, too.
+All numbers are integers, and no pair is lost: those beyond the available room are counted, too.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from spark_jobs.linkage.private.vectors import GROUP
 __all__ = ["FOUND", "OTHERS", "THREADS", "WHOLE", "beyond", "cuda"]
 
 cuda: Final[Any] = import_module("numba.cuda")
-"""Of Numba, or `numba-cuda`, which takes its place where it is installed; neither is typed."""
+"""Of Numba, or of `numba-cuda`, which replaces it where it is installed; neither is typed."""
 
 THREADS: Final = 128
 """Of a block: records that are compared with the same tile."""
 
 OTHERS: Final = 64
-"""Records of a tile; not more than there are threads, for each of which loads one."""
+"""Records of a tile; not more than there are threads, each of which loads one."""
 
 FOUND, WHOLE = 0, 1
-"""What is counted: pairs that were found, and pairs whose overlap was counted whole."""
+"""Indices of the counts: pairs that were found, and pairs whose overlap was counted whole."""
 
 
 def _in_common(one: Any, other: Any) -> Any:
@@ -114,8 +115,8 @@ def _beyond(
         overlap: Least overlap, by the sum of cardinalities.
         low: First of the others that a record meets; ascends with the records.
         high: The one behind the last.
-        found: Where pairs go, in no order: record, other, overlap.
-        counts: `FOUND` and `WHOLE`; if there are more found than there is room, the rest is lost.
+        found: Output pairs, in no order: record, other, overlap.
+        counts: `FOUND` and `WHOLE`; pairs beyond the room are counted, but not stored.
     """
     first_words = cuda.shared.array((GROUP, OTHERS), uint64)
     first_rests = cuda.shared.array(OTHERS, int32)
@@ -128,12 +129,15 @@ def _beyond(
     if thread < end - start:
         _load_record(other_words, other_rests, start, thread, first_words, first_rests)
         tile_sizes[thread] = other_sizes[start + thread]
+    # The tile is complete when every thread has loaded its record.
     cuda.syncthreads()
     i = head + thread
+    # Only here: threads beyond the last record had to load and to reach the barrier, too.
     if i > last:
         return
     w0, w1, w2, w3 = words[0, i], words[1, i], words[2, i], words[3, i]
     size, own, whole = sizes[i], rests[0, i], int32(0)
+    # For the least cardinality of the tile: a lower bound for all of its pairs.
     least = overlap[size + tile_sizes[0]]
     for j in range(max(low[i] - start, 0), min(high[i], end) - start):
         common = _bits(w0, first_words[0, j]) + _bits(w1, first_words[1, j])

@@ -26,9 +26,9 @@ async def store(mongodb_config: SystemConfig) -> AsyncIterator[MongoStore]:
 
 @pytest.fixture(scope="module")
 async def fragment(store: MongoStore) -> Fragment:
-    made = Fragment("mongo", "d", f"c{uuid.uuid4().hex[:12]}", FIELDS, GROUPS)
-    await store.prepare(made)
-    return made
+    created = Fragment("mongo", "d", f"c{uuid.uuid4().hex[:12]}", FIELDS, GROUPS)
+    await store.prepare(created)
+    return created
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ async def one(store: MongoStore, write: Write) -> WriteResult:
 
 
 async def relayed(store: MongoStore, fragment: Fragment, *ids: str) -> list[Change]:
-    """Take everything that waits, and settle it."""
+    """Read all pending outbox entries, and acknowledge them."""
     summary: list[Change] = []
     while waiting := await store.pending(fragment, ids):
         assert all(one.agrees for one in waiting)

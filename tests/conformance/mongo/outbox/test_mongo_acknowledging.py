@@ -36,21 +36,21 @@ from tests.conformance.mongo.outbox.relaying import (
     writing,
 )
 
-# Settling
+# Acknowledging
 
 
-async def test_what_was_told_and_not_settled_is_told_again(
+async def test_pending_entries_are_returned_until_acknowledged(
     store: MongoStore, fragment: Fragment, id_: str
 ) -> None:
-    """A relay that dies after it has appended leaves everything as it was, and more behind it."""
+    """A relay that is killed after it has appended leaves all entries, and newer ones follow."""
     await one(store, writing(fragment, WriteKind.CREATE, id_, values={"n": 0}))
     await one(store, increment(fragment, id_, operation="first"))
-    (dead,) = await store.pending(fragment, [id_])
+    (first,) = await store.pending(fragment, [id_])
     await one(store, increment(fragment, id_, operation="second"))
-    (heir,) = await store.pending(fragment, [id_])
-    assert heir.changes[: len(dead.changes)] == dead.changes
-    await store.acknowledge([heir])
-    await store.acknowledge([dead])
+    (second,) = await store.pending(fragment, [id_])
+    assert second.changes[: len(first.changes)] == first.changes
+    await store.acknowledge([second])
+    await store.acknowledge([first])
     await one(store, increment(fragment, id_))
     (last,) = await store.pending(fragment, [id_])
     assert [(c.before, c.after) for c in last.changes] == [({"n": 2}, {"n": 3})]
@@ -69,14 +69,14 @@ async def test_a_relay_that_was_slow_takes_nothing_away(
     assert [(c.kind, c.before, c.after) for c in left.changes] == [("update", {"n": 0}, {"n": 1})]
 
 
-async def test_a_record_with_very_many_is_told_in_parts(
+async def test_a_record_with_very_many_changes_is_returned_in_batches(
     store: MongoStore, fragment: Fragment, id_: str
 ) -> None:
     await one(store, writing(fragment, WriteKind.CREATE, id_, values={"n": 0}))
     await fill(store, fragment, id_, AT_ONCE + 3)
     store.take_written(10**6)
     (first,) = await store.pending(fragment, [id_])
-    assert len(first.changes) == AT_ONCE + 1, "a create is told for both groups"
+    assert len(first.changes) == AT_ONCE + 1, "a create is there for both groups"
     assert store.take_written(10) == [("d", fragment.class_name, id_)]
     await store.acknowledge([first])
     (rest,) = await store.pending(fragment, [id_])
@@ -103,7 +103,7 @@ async def test_values_that_the_changes_do_not_lead_to_are_reported(
 # Finding
 
 
-async def test_written_records_are_told_once(
+async def test_written_records_are_returned_once(
     store: MongoStore, fragment: Fragment, id_: str
 ) -> None:
     store.take_written(10**6)
@@ -116,15 +116,15 @@ async def test_written_records_are_told_once(
     assert [found for _, _, found in store.take_written(100)] == ids
 
 
-async def test_the_sweep_finds_what_waits(store: MongoStore) -> None:
-    made = Fragment("mongo", "d", f"c{uuid.uuid4().hex[:12]}", FIELDS, GROUPS)
-    await store.prepare(made)
+async def test_the_sweep_finds_records_with_pending_entries(store: MongoStore) -> None:
+    swept = Fragment("mongo", "d", f"c{uuid.uuid4().hex[:12]}", FIELDS, GROUPS)
+    await store.prepare(swept)
     ids = sorted(("a", "b", "c", "\ue000", "\U0001f600"))
-    await store.write([writing(made, WriteKind.REPLACE, i) for i in ids])
-    await one(store, writing(made, WriteKind.DELETE, "c"))
-    await relayed(store, made, "b")
-    assert await store.sweep(made, None, 2) == ["a", "c"]
-    assert await store.sweep(made, "c", 9) == ["\ue000", "\U0001f600"]
+    await store.write([writing(swept, WriteKind.REPLACE, i) for i in ids])
+    await one(store, writing(swept, WriteKind.DELETE, "c"))
+    await relayed(store, swept, "b")
+    assert await store.sweep(swept, None, 2) == ["a", "c"]
+    assert await store.sweep(swept, "c", 9) == ["\ue000", "\U0001f600"]
 
 
 # Bounds
@@ -171,7 +171,7 @@ async def test_a_full_outbox_refuses_writes_until_it_is_relayed(
 
 
 class Feed:
-    """What two relays that do not know of each other have brought."""
+    """What two relays that do not know of each other have relayed."""
 
     def __init__(self, store: MongoStore) -> None:
         self.changes: dict[str, Change] = {}
@@ -194,8 +194,8 @@ async def test_sixteen_writers_and_two_relays(store: MongoStore, fragment: Fragm
     feed, done = Feed(store), asyncio.Event()
 
     async def write(number: int) -> None:
-        for turn in range(20):
-            await one(store, increment(fragment, ids[(number + turn) % len(ids)]))
+        for step in range(20):
+            await one(store, increment(fragment, ids[(number + step) % len(ids)]))
 
     relays = [asyncio.create_task(feed.relay(fragment, ids, done)) for _ in range(2)]
     await asyncio.gather(*(write(number) for number in range(16)))
@@ -211,7 +211,7 @@ async def test_sixteen_writers_and_two_relays(store: MongoStore, fragment: Fragm
 # Whether a bulk write applied
 
 
-async def test_a_record_tells_of_writes_that_were_relayed(
+async def test_a_record_shows_writes_after_they_were_relayed(
     store: MongoStore, fragment: Fragment, id_: str
 ) -> None:
     collection = store.link.session.collection(layout_of(fragment))
@@ -242,7 +242,7 @@ async def test_a_record_tells_of_writes_that_were_relayed(
 @pytest.mark.parametrize("is_relayed", [False, True])
 @pytest.mark.parametrize("taken", [3, 8])
 @pytest.mark.parametrize("kind", [WriteKind.UPDATE, WriteKind.REPLACE])
-async def test_what_another_process_did_for_an_operation_is_not_taken_for_ones_own(
+async def test_a_step_applied_by_another_process_is_not_reported_as_own(
     store: MongoStore,
     fragment: Fragment,
     mongodb_config: SystemConfig,
@@ -251,7 +251,7 @@ async def test_what_another_process_did_for_an_operation_is_not_taken_for_ones_o
     taken: int,
     is_relayed: bool,
 ) -> None:
-    """A coordinator and whoever resolves its write send the same steps at the same time.
+    """A coordinator and the resolver of its write send the same steps at the same time.
 
     The other one comes between what is read of the records and what is written to them.
     """
@@ -297,7 +297,7 @@ async def test_what_another_process_did_for_an_operation_is_not_taken_for_ones_o
     await other.close()
 
 
-async def test_an_intent_that_comes_late_does_not_mix_up_a_bulk(
+async def test_a_late_intent_does_not_mix_up_the_results_of_a_bulk_write(
     store: MongoStore, fragment: Fragment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many updates apply as records had the intent when they were read, but not the same."""

@@ -42,7 +42,7 @@ def test_the_port_is_offered(store: MongoStore) -> None:
 # Before and after
 
 
-async def test_every_kind_tells_what_was_touched(
+async def test_every_kind_of_write_records_its_before_and_after_image(
     store: MongoStore, fragment: Fragment, id_: str
 ) -> None:
     moment = datetime(2024, 1, 2, tzinfo=UTC)
@@ -92,7 +92,7 @@ async def test_every_kind_tells_what_was_touched(
         )
 
 
-async def test_a_version_that_is_not_the_clock_is_told(
+async def test_a_version_that_is_not_the_clock_is_in_the_change(
     store: MongoStore, fragment: Fragment, id_: str
 ) -> None:
     late = replace(store.config)
@@ -192,7 +192,7 @@ def steps(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def merged(state: dict[str, Any] | None, change: Change) -> dict[str, Any] | None:
-    """Apply a change to the values it was made to, and check that these are what it says."""
+    """Apply a change to its before image, and compare the result with its after image."""
     members = GROUPS[change.group]
     here = None if state is None else {n: v for n, v in state.items() if n in members}
     if change.kind == "update":
@@ -211,7 +211,7 @@ def merged(state: dict[str, Any] | None, change: Change) -> dict[str, Any] | Non
 
 
 def replayed(changes: Sequence[Change]) -> dict[str, Any] | None:
-    """Return what a consumer of the feed has in the end, who keeps each group by itself."""
+    """Return the state of a consumer of the feed that keeps each group by itself."""
     groups: dict[str, dict[str, Any] | None] = dict.fromkeys(GROUPS)
     versions: defaultdict[str, int] = defaultdict(int)
     for change in changes:
@@ -226,7 +226,7 @@ def replayed(changes: Sequence[Change]) -> dict[str, Any] | None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(batches=st.lists(st.lists(steps(), min_size=1, max_size=8), min_size=1, max_size=4))
-async def test_what_is_told_leads_to_what_is_there(
+async def test_replayed_changes_equal_the_stored_values(
     store: MongoStore, fragment: Fragment, batches: list[list[dict[str, Any]]]
 ) -> None:
     id_ = uuid.uuid4().hex

@@ -1,4 +1,4 @@
-"""A store on PostgreSQL, a connection beside it, and a class of a few thousand records."""
+"""A store on PostgreSQL, a separate connection, and a class of a few thousand records."""
 
 from __future__ import annotations
 

@@ -77,12 +77,12 @@ async def plan_of(
     after: Position | None = None,
 ) -> str:
     """Let the server explain a search of ten records."""
-    asked, chosen = shaped_filter(fragment, filter_), levels(fragment, order)
-    assert asked is not None
+    shaped, chosen = shaped_filter(fragment, filter_), levels(fragment, order)
+    assert shaped is not None
     assert chosen is not None
-    search = SearchShape(fragment, asked.shape, chosen, ranks(after), tuple(fragment.fields))
+    search = SearchShape(fragment, shaped.shape, chosen, ranks(after), tuple(fragment.fields))
     statement = store.statements.search(search)
-    constants = {f"p{i}": value for i, value in enumerate(asked.constants)}
+    constants = {f"p{i}": value for i, value in enumerate(shaped.constants)}
     given = constants | values_named(after, search) | {"limit": 10}
     rows = await admin.fetch(f"EXPLAIN {statement.text}", *statement.arguments(given))
     return "\n".join(line for (line,) in rows)

@@ -22,10 +22,10 @@ from mediator.model.filters import (
     Not,
     Or,
 )
-from mediator.model.query import OrderBy, Position
+from mediator.model.query import Aggregate, OrderBy, Position
 from mediator.schema.tree import MISSING
 from mediator.stores.port import (
-    Access,
+    AccessPath,
     Aggregating,
     Fragment,
     Queryable,
@@ -79,20 +79,26 @@ INEXACT: tuple[Filter, ...] = (
 
 
 @pytest.mark.parametrize("filter_", EXACT, ids=repr)
-def test_what_is_exact_is_pushed(store: PostgresStore, many: Fragment, filter_: Filter) -> None:
+def test_exact_filters_are_pushed_down(
+    store: PostgresStore, many: Fragment, filter_: Filter
+) -> None:
     assert store.pushdown(many, filter_, ()).residual is None
-    assert store.aggregates(many, filter_, (("n",), ID), COUNT)
+    assert store.aggregates(many, filter_, Aggregate((("n",), ID), COUNT))
 
 
 @pytest.mark.parametrize("filter_", INEXACT, ids=repr)
-def test_what_is_not_exact_is_left(store: PostgresStore, many: Fragment, filter_: Filter) -> None:
+def test_inexact_filters_are_residual(
+    store: PostgresStore, many: Fragment, filter_: Filter
+) -> None:
     assert store.pushdown(many, filter_, ()).pushed is None
-    assert not store.aggregates(many, filter_, (), COUNT)
+    assert not store.aggregates(many, filter_, Aggregate((), COUNT))
     split = store.pushdown(many, And((eq("n", 1), filter_)), ())
     assert (split.pushed, split.residual) == (eq("n", 1), filter_)
 
 
-async def test_what_was_not_pushed_is_refused(store: PostgresStore, many: Fragment) -> None:
+async def test_a_search_that_was_not_pushed_down_is_refused(
+    store: PostgresStore, many: Fragment
+) -> None:
     with pytest.raises(StoreRefused):
         await found(store, many, INEXACT[0])
     with pytest.raises(StoreRefused):
@@ -104,32 +110,34 @@ async def test_what_was_not_pushed_is_refused(store: PostgresStore, many: Fragme
 @pytest.mark.parametrize(
     ("filter_", "order", "access"),
     [
-        (And((eq("plain", 1), In(ID, ("a", "b")))), (), Access.KEYS),
-        (Compare(Comparison.EQ, ID, "a"), (), Access.KEYS),
-        (And((eq("plain", 1), eq("n", 1))), (), Access.INDEX),
-        (Like(("name",), "name0%"), (), Access.INDEX),
-        (eq("rare", None), (), Access.INDEX),
-        (None, (), Access.INDEX),
-        (None, (OrderBy(ID, True),), Access.INDEX),
-        (eq("plain", 1), (OrderBy(("n",), True),), Access.INDEX),
-        (Like(("name",), "%0"), (), Access.SERVER_SCAN),
-        (Not(eq("n", 1)), (), Access.SERVER_SCAN),
-        (Or((eq("n", 1), eq("plain", 1))), (), Access.SERVER_SCAN),
-        (eq("plain", 1), (OrderBy(ID),), Access.SERVER_SCAN),
-        (None, (OrderBy(("plain",)),), Access.SERVER_SCAN),
+        (And((eq("plain", 1), In(ID, ("a", "b")))), (), AccessPath.KEYS),
+        (Compare(Comparison.EQ, ID, "a"), (), AccessPath.KEYS),
+        (And((eq("plain", 1), eq("n", 1))), (), AccessPath.INDEX),
+        (Like(("name",), "name0%"), (), AccessPath.INDEX),
+        (eq("rare", None), (), AccessPath.INDEX),
+        (None, (), AccessPath.INDEX),
+        (None, (OrderBy(ID, True),), AccessPath.INDEX),
+        (eq("plain", 1), (OrderBy(("n",), True),), AccessPath.INDEX),
+        (Like(("name",), "%0"), (), AccessPath.SERVER_SCAN),
+        (Not(eq("n", 1)), (), AccessPath.SERVER_SCAN),
+        (Or((eq("n", 1), eq("plain", 1))), (), AccessPath.SERVER_SCAN),
+        (eq("plain", 1), (OrderBy(ID),), AccessPath.SERVER_SCAN),
+        (None, (OrderBy(("plain",)),), AccessPath.SERVER_SCAN),
     ],
 )
-def test_access_is_told(
+def test_the_access_path_is_reported(
     store: PostgresStore,
     many: Fragment,
     filter_: Filter | None,
     order: tuple[OrderBy, ...],
-    access: Access,
+    access: AccessPath,
 ) -> None:
     assert store.pushdown(many, filter_, order).access is access
 
 
-def test_orders_within_documents_are_left(store: PostgresStore, many: Fragment) -> None:
+def test_orders_by_document_members_are_not_pushed_down(
+    store: PostgresStore, many: Fragment
+) -> None:
     assert not store.pushdown(many, None, (OrderBy(("n",)), OrderBy(("doc", "a")))).ordered
     assert store.pushdown(many, None, (OrderBy(("n",)), OrderBy(("plain",), True))).ordered
 
@@ -199,7 +207,7 @@ async def test_indexes_serve_orders(
 ) -> None:
     plan = await plan_of(store, admin, many, filter_, order, after)
     assert "Seq Scan" not in plan
-    # Parts that were limited one by one may be put in order together.
+    # Subqueries that were limited one by one may be sorted together.
     assert "->  Sort " not in plan or plan.count("Limit  ") == 1 + plan.count("Index Scan"), plan
     assert after is None or "Index Cond" in plan
 

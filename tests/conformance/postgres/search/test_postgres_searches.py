@@ -24,7 +24,7 @@ from mediator.model.filters import (
     Not,
     Or,
 )
-from mediator.model.query import Computation, Function
+from mediator.model.query import Aggregate, Computation, Function
 from mediator.stores.conformance.samples import HOSTILE_TEXTS
 from mediator.stores.port import (
     Fragment,
@@ -84,9 +84,7 @@ async def test_searches_cannot_write(store: PostgresStore, many: Fragment) -> No
 # Statements
 
 
-async def test_statements_do_not_grow_with_what_users_ask(
-    store: PostgresStore, many: Fragment
-) -> None:
+async def test_the_number_of_statements_is_bounded(store: PostgresStore, many: Fragment) -> None:
     for i in range(20):
         await found(store, many, And((eq("n", i), In(ID, tuple("abc"[: i % 4])))))
     before = store.statements.search.cache_info().currsize
@@ -94,8 +92,8 @@ async def test_statements_do_not_grow_with_what_users_ask(
         await found(store, many, And((eq("n", i), In(ID, tuple("abc"[: i % 4])))))
     assert store.statements.search.cache_info().currsize == before
     for i in range(SEARCHES + 30):
-        parts = [eq(("n", "plain")[bit == "1"], 1) for bit in f"{i:b}"]
-        await found(store, many, And(tuple(parts)))
+        conditions = [eq(("n", "plain")[bit == "1"], 1) for bit in f"{i:b}"]
+        await found(store, many, And(tuple(conditions)))
     assert store.statements.search.cache_info().currsize == SEARCHES
     prepared = "SELECT count(*) FROM pg_prepared_statements"
     assert await store.searcher.pool.use(lambda c: c.fetchval(prepared)) <= 64
@@ -114,7 +112,7 @@ async def test_searches_end_in_time(
             with pytest.raises(StoreTooCostly):
                 await found(store, many, eq("n", 1), deadline_s=0.1)
             with pytest.raises(StoreTooCostly):
-                await store.aggregate(many, None, (), COUNT, limit=1, deadline_s=0.1)
+                await store.aggregate(many, None, Aggregate((), COUNT), limit=1, deadline_s=0.1)
             waiting = "SELECT count(*) FROM pg_locks WHERE relation = $1::regclass AND NOT granted"
             assert await admin.fetchval(waiting, table_of(many)) == 0
     finally:
@@ -164,7 +162,7 @@ async def test_a_server_that_falls_silent_is_given_up(
     backend = await pool.use(lambda c: c.fetchval("SELECT pg_backend_pid()"))
     os.kill(backend, signal.SIGSTOP)
     try:
-        # The session knows its limit already: only our own patience ends this.
+        # The session has its limit already: only our own deadline ends this.
         with pytest.raises(StoreTimeout):
             await found(store, many, eq("n", 1), deadline_s=4.9)
     finally:
@@ -173,7 +171,7 @@ async def test_a_server_that_falls_silent_is_given_up(
     await store.close()
 
 
-async def test_a_dead_server_is_unavailable(config: SystemConfig, many: Fragment) -> None:
+async def test_an_unreachable_server_is_unavailable(config: SystemConfig, many: Fragment) -> None:
     store = PostgresStore(replace(config, url="postgresql://nobody:secret@127.0.0.1:1/x"))
     with pytest.raises(StoreUnavailable) as raised:
         await found(store, many, eq("n", 1))
@@ -205,7 +203,7 @@ async def test_sums_are_exact_beyond_every_type(store: PostgresStore, many: Frag
         "amount": Computation(Function.SUM, ("amount",)),
         "middle": Computation(Function.AVG, ("amount",)),
     }
-    (group,) = await store.aggregate(fragment, None, (), compute, limit=1, deadline_s=5)
+    (group,) = await store.aggregate(fragment, None, Aggregate((), compute), limit=1, deadline_s=5)
     assert group == (
         (),
         {
@@ -215,17 +213,20 @@ async def test_sums_are_exact_beyond_every_type(store: PostgresStore, many: Frag
             "middle": Decimal("5E+33"),
         },
     )
-    assert not store.aggregates(fragment, None, (), {"m": Computation(Function.MIN, ("blob",))})
-    assert not store.aggregates(fragment, None, (("tags",),), COUNT)
-    assert not store.aggregates(fragment, None, (("doc", "a"),), COUNT)
-    assert not store.aggregates(fragment, None, (), {"s": Computation(Function.SUM, ("name",))})
+    for inexact in (
+        Aggregate((), {"m": Computation(Function.MIN, ("blob",))}),
+        Aggregate((("tags",),), COUNT),
+        Aggregate((("doc", "a"),), COUNT),
+        Aggregate((), {"s": Computation(Function.SUM, ("name",))}),
+    ):
+        assert not store.aggregates(fragment, None, inexact)
     await store.drop(fragment)
 
 
 async def test_a_statement_ends_with_the_search_that_was_given_up(
     store: PostgresStore, admin: Any, many: Fragment
 ) -> None:
-    """That its client has gone a server notices only once it answers."""
+    """A server notices only when it answers that its client has disconnected."""
 
     async def waiting() -> bool:
         waits = "SELECT count(*) > 0 FROM pg_locks WHERE relation = $1::regclass AND NOT granted"

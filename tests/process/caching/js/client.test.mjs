@@ -30,7 +30,7 @@ test("a copy is reused until its end, though its max-age is zero", async () => {
   assert.deepEqual(await title(), ["old", "origin"]);
 });
 
-test("plain requests carry nothing that would make a cache ask the origin", async () => {
+test("plain requests have no header that makes a cache forward them", async () => {
   const { origin, title } = await begin();
   await title();
   origin.advance(9);
@@ -57,7 +57,7 @@ test("a key in the filter is revalidated to the origin, once for each filter", a
   assert.equal(origin.reads().at(-1).headers["If-None-Match"], '"j1.main:2"');
 });
 
-test("a filter's age counts from when it was asked for", async () => {
+test("the age of a filter counts from its request", async () => {
   const { origin, client, title } = await begin();
   await title();
   const gate = origin.hold("/sketch", "read");
@@ -72,7 +72,7 @@ test("a filter's age counts from when it was asked for", async () => {
   assert.deepEqual(await title(), ["new", "origin"]);
 });
 
-test("the sketch's clock is reckoned from when the filter was asked for", async () => {
+test("the sketch's clock is estimated from the request of the filter", async () => {
   const { origin, client, title } = await begin();
   origin.ttl = 5;
   const gate = origin.hold("/sketch", "read");
@@ -86,7 +86,7 @@ test("the sketch's clock is reckoned from when the filter was asked for", async 
   assert.deepEqual(await title(), ["old", "origin"]);
 });
 
-test("the age that a cache tells of a filter counts, with a second of rounding", async () => {
+test("the age header of a filter counts, with a second of rounding", async () => {
   const origin = new Origin();
   origin.extra = { age: "8" };
   const { title } = await begin({ origin });
@@ -106,7 +106,7 @@ test("a proxy that passes filters through does not age them", async () => {
   assert.deepEqual(await title(), ["old", "own"]);
 });
 
-test("a 304 makes a filter as fresh as the time it tells", async () => {
+test("a 304 renews the age of a filter", async () => {
   const { origin, client, title } = await begin();
   await title();
   origin.advance(9);
@@ -117,7 +117,7 @@ test("a 304 makes a filter as fresh as the time it tells", async () => {
   assert.deepEqual(await title(), ["old", "origin"]);
 });
 
-test("a 304 tells the sketch's time, too", async () => {
+test("a 304 has the sketch's time, too", async () => {
   const { origin, client, title } = await begin();
   origin.ttl = 15;
   await title();
@@ -129,7 +129,7 @@ test("a 304 tells the sketch's time, too", async () => {
   assert.deepEqual(await title(), ["old", "origin"]);
 });
 
-test("a filter that says so is valid for less than the bound", async () => {
+test("a filter may be valid for less than the bound", async () => {
   const { origin, title } = await begin({ deltaS: 500 });
   await title();
   origin.advance(9.9);
@@ -144,7 +144,7 @@ test("a filter older than the one before is refused", async () => {
   await assert.rejects(client.refreshFilter(), /older/);
 });
 
-test("lazily the read revalidates beside the filter's request", async () => {
+test("in lazy mode the read revalidates while the filter is requested", async () => {
   const { origin, title } = await begin();
   await title();
   origin.advance(11);
@@ -219,7 +219,7 @@ test("a copy younger than the bound is used though the filter names it", async (
   assert.ok(forced(origin));
 });
 
-test("what another cache answered is as young as the filter", async () => {
+test("a response of a shared cache is as old as the filter", async () => {
   const { origin, client, title } = await begin({ mode: "eager" });
   origin.advance(8);
   origin.extra = { age: "3" };
@@ -235,7 +235,7 @@ test("what another cache answered is as young as the filter", async () => {
   client.close();
 });
 
-test("a young copy is not shown beyond its end, which the last filter tells", async () => {
+test("a young copy is not used beyond its end by the time of the last filter", async () => {
   const { origin, title } = await begin();
   origin.ttl = 13;
   origin.advance(9);
@@ -251,14 +251,14 @@ test("a young copy is not shown beyond its end, which the last filter tells", as
   assert.deepEqual(await title(), ["old", "origin"]);
 });
 
-test("a young copy that no cache may keep is not shown", async () => {
+test("a young copy that must not be cached is not used", async () => {
   const { origin, title } = await begin();
   origin.pending.add("articles/a1");
   await title();
   assert.deepEqual(await title(), ["old", "origin"]);
 });
 
-test("a filter that was asked for on purpose is heeded", async () => {
+test("an explicitly requested filter is used", async () => {
   const { origin, client, title } = await begin();
   await title();
   origin.write("articles/a1", "new");
@@ -267,7 +267,7 @@ test("a filter that was asked for on purpose is heeded", async () => {
   assert.deepEqual(await title(), ["new", "origin"]);
 });
 
-test("of two filters that were asked for on purpose the later one is heeded", async () => {
+test("of two explicitly requested filters the later one is used", async () => {
   const { origin, client, title } = await begin();
   const gate = origin.hold("/sketch");
   const first = client.refreshFilter();
@@ -280,7 +280,7 @@ test("of two filters that were asked for on purpose the later one is heeded", as
   assert.deepEqual(await title(), ["new", "origin"]);
 });
 
-test("a filter that was asked for on purpose and did not come changes nothing", async () => {
+test("an explicitly requested filter that does not arrive changes nothing", async () => {
   const { origin, client, title } = await begin();
   origin.stale.add("articles/a1#main");
   await client.refreshFilter();
@@ -343,7 +343,7 @@ test("a copy confirmed while a write is pending is shown while it is young", asy
   client.close();
 });
 
-test("a mark that is confirmed remains one", async () => {
+test("a confirmed uncacheable entry remains one", async () => {
   const { origin, title } = await begin();
   origin.pending.add("articles/a1");
   for (let turn = 0; turn < 3; turn++) assert.deepEqual(await title({ refresh: true }), ["old", "origin"]);
@@ -351,7 +351,7 @@ test("a mark that is confirmed remains one", async () => {
   for (const { headers } of origin.reads()) assert.equal(headers["If-None-Match"], undefined);
 });
 
-test("an answer that was overtaken by a newer one is not shown again", async () => {
+test("a response overtaken by a newer one is not used again", async () => {
   const { origin, title } = await begin();
   const late = origin.hold("/a1");
   const first = title({ refresh: true });
@@ -367,7 +367,7 @@ test("an answer that was overtaken by a newer one is not shown again", async () 
   assert.deepEqual(await title(), ["new", "own"]);
 });
 
-test("a read joins no request that something came after", async () => {
+test("a read joins no request that was overtaken", async () => {
   const { origin, client, title } = await begin();
   const late = origin.hold("/a1");
   const first = title({ refresh: true });
@@ -386,7 +386,7 @@ test("a read joins no request that something came after", async () => {
   assert.deepEqual(await third, ["new", "origin"]);
 });
 
-test("no cache on the way answers after what came later than the filter, if that is not kept", async () => {
+test("no shared cache answers after a response newer than the filter that was not cached", async () => {
   const { origin, client, title } = await begin();
   const gate = origin.hold("/a1");
   const slow = title({ refresh: true });
@@ -416,7 +416,7 @@ for (const [first, last, newer] of [
   ['"j1.hits:-.main:3"', '"j1.hits:1.main:3"'],
   ['"3f2a:1"', '"3f2a:2"'],
 ])
-  test(`of two that were under way together tags tell the newer one: ${first}, ${last}`, async () => {
+  test(`of two concurrent responses the ETags show the newer one: ${first}, ${last}`, async () => {
     const { origin, title } = await begin();
     const state = (etag, title) => origin.objects.set("articles/a1", { title, etag });
     state(first, "first");
@@ -432,7 +432,7 @@ for (const [first, last, newer] of [
     assert.deepEqual(await title(), newer ? [newer, "own"] : ["first", "origin"]);
   });
 
-test("of two that were under way together the newer one is as fresh as both", async () => {
+test("of two concurrent responses the newer one is as fresh as both", async () => {
   const { origin, title } = await begin();
   const gate = origin.hold("/a1");
   const slow = title({ refresh: true });
@@ -447,7 +447,7 @@ test("of two that were under way together the newer one is as fresh as both", as
   assert.deepEqual(await title(), ["new", "own"]);
 });
 
-test("a mark of the version that is kept leaves it", async () => {
+test("an uncacheable response with the cached version keeps the copy", async () => {
   const { origin, title } = await begin();
   const gate = origin.hold("/a1");
   const slow = title({ refresh: true });
@@ -460,7 +460,7 @@ test("a mark of the version that is kept leaves it", async () => {
 });
 
 for (const last of ['"j2.main:1"', null])
-  test(`a third answer does not settle which of two is newer: ${last}`, async () => {
+  test(`a third response does not decide which of two is newer: ${last}`, async () => {
     const { origin, client, title } = await begin();
     const read = () => title({ refresh: true, missingOk: true });
     const become = (etag) =>
@@ -481,7 +481,7 @@ for (const last of ['"j2.main:1"', null])
     assert.equal((await client.get("articles", "a1")).source, "origin");
   });
 
-test("an object that is not there is not there in both", async () => {
+test("a missing object is missing in both responses", async () => {
   const { origin, client } = await begin();
   const none = (how) => client.get("articles", "none", { missingOk: true, ...how });
   const gate = origin.hold("/none");
@@ -498,7 +498,7 @@ test("an object that is not there is not there in both", async () => {
   await none({ refresh: true });
   other.open();
   await before;
-  assert.equal((await none()).source, "origin", "which one is newer is not told");
+  assert.equal((await none()).source, "origin", "it is unknown which one is newer");
 });
 
 test("a client sees its own write before any filter does", async () => {
@@ -518,7 +518,7 @@ test("a client sees its own write before any filter does", async () => {
   });
 });
 
-test("reads beside an own write may come before it", async () => {
+test("reads during an own write may come before it", async () => {
   const { origin, client, title } = await begin();
   await title();
   const gate = origin.hold("/a1");
@@ -530,7 +530,7 @@ test("reads beside an own write may come before it", async () => {
   assert.deepEqual(await title(), ["mine", "origin"]);
 });
 
-test("what a write answers is kept while it is young", async () => {
+test("the representation of a write is cached while within the bound", async () => {
   for (const method of ["put", "patch"]) {
     const { origin, client, title } = await begin();
     origin.showsWhole = true;
@@ -544,7 +544,7 @@ test("what a write answers is kept while it is young", async () => {
   }
 });
 
-test("what a write answers is never good for longer, whatever filters do not name", async () => {
+test("the representation of a write expires at the bound, whatever is in the filter", async () => {
   const { origin, client, title } = await begin({ mode: "eager" });
   origin.showsWhole = true;
   await client.patch("articles", "a1", { title: "mine" });
@@ -558,7 +558,7 @@ test("what a write answers is never good for longer, whatever filters do not nam
   client.close();
 });
 
-test("what a write answers is as old as its request", async () => {
+test("the representation of a write is as old as its request", async () => {
   const { origin, client, title } = await begin();
   origin.showsWhole = true;
   const gate = origin.hold("/a1", "read");
@@ -587,7 +587,7 @@ for (const stage of ["arrived", "read"])
     assert.deepEqual(await title(), [stage === "read" ? "other" : "held", "own"]);
   });
 
-test("what was read beside an own write is not unseen by its answer", async () => {
+test("a newer read during an own write is not hidden by its response", async () => {
   const { origin, client, title } = await begin();
   origin.showsWhole = true;
   const gate = origin.hold("/a1", "read");
@@ -600,14 +600,14 @@ test("what was read beside an own write is not unseen by its answer", async () =
   assert.deepEqual(await title(), ["theirs", "own"], "it knows of the write, its version says");
 });
 
-test("a write that does not answer the whole object leaves no copy", async () => {
+test("a write without a whole representation leaves no copy", async () => {
   const { origin, client, title } = await begin();
   await client.patch("articles", "a1", { title: "mine" });
-  assert.equal(origin.asked.at(-1).headers.Prefer, "return=representation");
+  assert.equal(origin.requests.at(-1).headers.Prefer, "return=representation");
   assert.deepEqual(await title(), ["mine", "origin"]);
 });
 
-test("a class that is not cached is not kept by writing it either", async () => {
+test("a write to an uncached class is not cached", async () => {
   const origin = new Origin();
   origin.groups = { notes: { main: ["title"] } };
   origin.showsWhole = true;
@@ -638,7 +638,7 @@ for (const named of [false, true])
     assert.deepEqual(await title(), ["mine", "own"]);
   });
 
-test("too many own writes to be told apart are taken for writes of everything, until filters know", async () => {
+test("too many own writes count as a write of everything, until a filter includes them", async () => {
   const { origin, client } = await begin();
   const other = async () => (await client.get("articles", "a2", { missingOk: true })).source;
   await other();
@@ -653,14 +653,14 @@ test("too many own writes to be told apart are taken for writes of everything, u
   assert.equal(await other(), "own");
 });
 
-test("what a creation answers is not taken for what a query finds", async () => {
+test("the representation of a creation is not used as a query result", async () => {
   const { origin, client } = await begin({ headers: { Prefer: "return=representation" } });
   origin.showsWhole = true;
   await client.post("articles", { id: "a2", title: "mine" });
   assert.equal((await client.query("articles")).source, "origin");
 });
 
-test("a copy from before an own write is not young enough, also when filters know of the write", async () => {
+test("a copy from before an own write is not fresh enough, also when the filter has the write", async () => {
   const { origin, client, title } = await begin({ mode: "eager" });
   await title();
   origin.advance(8);
@@ -673,7 +673,7 @@ test("a copy from before an own write is not young enough, also when filters kno
   client.close();
 });
 
-test("own writes outlive a change of the groups that they were remembered by", async () => {
+test("own writes survive a change of the groups they were remembered by", async () => {
   const { origin, client, title } = await begin({ mode: "eager" });
   origin.advance(8);
   await title();
@@ -725,10 +725,10 @@ test("without filters reads revalidate once the last one is too old", async () =
     assert.ok(forced(origin));
     await settle();
   }
-  assert.equal(client.stats.failures, 2, "it is not asked for at every read");
+  assert.equal(client.stats.failures, 2, "the filter is not requested at every read");
 });
 
-test("another generation, or another map, makes every copy doubtful", async () => {
+test("another generation, or another map, revalidates every copy", async () => {
   const { origin, client, title } = await begin();
   await title();
   origin.generation = 2;
@@ -741,7 +741,7 @@ test("another generation, or another map, makes every copy doubtful", async () =
   assert.ok(forced(origin));
 });
 
-test("a copy confirmed beside a filter of another generation is doubtful", async () => {
+test("a copy confirmed during a change of generation is revalidated", async () => {
   const { origin, client, title } = await begin();
   const gate = origin.hold("/sketch");
   const refreshing = client.refreshFilter();
@@ -756,7 +756,7 @@ test("a copy confirmed beside a filter of another generation is doubtful", async
   assert.ok(forced(origin));
 });
 
-test("a copy asked for before the sketch was lost is doubtful when it comes", async () => {
+test("a copy requested before a loss is revalidated", async () => {
   const { origin, client, title } = await begin();
   const gate = origin.hold("/a1", "read");
   const slow = title();
@@ -770,7 +770,7 @@ test("a copy asked for before the sketch was lost is doubtful when it comes", as
   assert.deepEqual(await title(), ["new", "origin"]);
 });
 
-test("what was asked for before the sketch was lost takes the place of nothing that came since", async () => {
+test("a response requested before a loss replaces no later copy", async () => {
   const { origin, client, title } = await begin();
   const gate = origin.hold("/a1", "read");
   const slow = title();
@@ -785,7 +785,7 @@ test("what was asked for before the sketch was lost takes the place of nothing t
 });
 
 for (const late of [false, true])
-  test(`what was seen is not unseen, though the sketch was lost between two requests: ${late}`, async () => {
+  test(`a reader does not return to an older version after a loss between two requests: ${late}`, async () => {
     const { origin, client, title } = await begin();
     const gate = origin.hold("/a1");
     const before = title();
@@ -803,7 +803,7 @@ for (const late of [false, true])
     assert.equal((await title())[0], "new");
   });
 
-test("a filter that says revalidate all is believed", async () => {
+test("a filter with revalidate-all revalidates everything", async () => {
   const origin = new Origin();
   origin.flags = 1;
   const { title } = await begin({ origin });
@@ -817,7 +817,7 @@ test("a missing object is an error, or no value", async () => {
   assert.equal((await client.get("articles", "none", { missingOk: true })).source, "own");
 });
 
-test("a hit of the service itself is the origin's word; another cache's is not", async () => {
+test("a hit of the service itself counts as the origin; that of another cache does not", async () => {
   const { origin, client, title } = await begin();
   await title();
   origin.write("articles/a1", "new");
@@ -831,10 +831,10 @@ test("a hit of the service itself is the origin's word; another cache's is not",
   origin.extra.via = "1.1 varnish";
   origin.advance(2);
   assert.deepEqual(await title(), ["new", "shared"], "it vouches for nothing");
-  assert.deepEqual(await title(), ["new", "shared"], "nor does a proxy that tells no age");
+  assert.deepEqual(await title(), ["new", "shared"], "nor does a proxy without an Age header");
 });
 
-test("a view's answer is asked for again at the systems", async () => {
+test("a response from a view is revalidated with strong consistency", async () => {
   const { origin, title } = await begin();
   origin.extra = { "portolan-staleness": "bound=60, measured=3" };
   await title();
@@ -843,7 +843,7 @@ test("a view's answer is asked for again at the systems", async () => {
   assert.deepEqual(wishes, [undefined, "consistency=strong", "consistency=strong"]);
 });
 
-test("what must not be kept is not, and what was seen is not unseen", async () => {
+test("a no-store response is not cached, and does not hide a newer version", async () => {
   const { origin, client, title } = await begin();
   origin.ttl = 0;
   await title({ refresh: true });
@@ -867,7 +867,7 @@ test("the cache stays within its size", async () => {
   assert.equal(origin.reads().length, 18);
 });
 
-test("closing ends what is under way", async () => {
+test("closing aborts requests under way", async () => {
   const { origin, client, title } = await begin({ mode: "eager" });
   origin.hold("/a1");
   const reading = title();
@@ -885,47 +885,47 @@ test("any id is found at its address", async () => {
   await assert.rejects(client.get("articles", ".."), RangeError);
 });
 
-const asked = { order: "-hits", title: "old" };
+const parameters = { order: "-hits", title: "old" };
 const KEY = "articles//order=-hits&title=old";
 const ids = ({ items }) => items.map(({ id }) => id);
 
 test("the result of a query is reused until its end, and revalidated if the filter has its key", async () => {
   const { origin, client } = await begin();
-  const first = await client.query("articles", asked);
+  const first = await client.query("articles", parameters);
   assert.deepEqual([first.items, first.next, first.source], [[{ id: "a1", title: "old" }], null, "origin"]);
   assert.ok(origin.reads()[0].url.endsWith("/v1/news/articles?order=-hits&title=old"));
   assert.deepEqual(origin.reads()[0].headers, {});
   origin.objects.set("articles/a2", { title: "old", version: 1 });
-  const again = await client.query("articles", asked);
+  const again = await client.query("articles", parameters);
   assert.deepEqual([ids(again), again.source], [["a1"], "own"], "the bound allows it");
   origin.stale.add(KEY);
   await client.refreshFilter();
-  const fresh = await client.query("articles", asked);
+  const fresh = await client.query("articles", parameters);
   assert.deepEqual([ids(fresh), fresh.source], [["a1", "a2"], "origin"]);
   assert.ok(forced(origin));
-  assert.equal((await client.query("articles", asked)).source, "own");
+  assert.equal((await client.query("articles", parameters)).source, "own");
   origin.advance(61);
   await client.refreshFilter();
-  assert.equal((await client.query("articles", asked)).source, "origin");
+  assert.equal((await client.query("articles", parameters)).source, "origin");
 });
 
-test("without a filter that is young enough a query asks the origin", async () => {
+test("without a fresh filter a query goes to the origin", async () => {
   const { origin, client } = await begin();
-  await client.query("articles", asked);
+  await client.query("articles", parameters);
   assert.ok(!forced(origin));
   await client.query("nothing");
-  assert.ok(forced(origin), "the map does not know the class");
+  assert.ok(forced(origin), "the class is not in the map");
   origin.filterStatus = 503;
   origin.advance(11);
-  await client.query("articles", asked);
+  await client.query("articles", parameters);
   assert.ok(forced(origin));
 });
 
-test("queries see the client's own writes, also of ids that the service makes, and of no other class", async () => {
+test("queries see the client's own writes, also of ids that the service creates, and of no other class", async () => {
   const { origin, client } = await begin();
   origin.groups.notes = { main: ["title"] };
   await client.refreshFilter();
-  const source = async (name) => (await client.query(name, asked)).source;
+  const source = async (name) => (await client.query(name, parameters)).source;
   await source("notes");
   for (const write of [
     () => client.put("articles", "a2", { title: "old" }),
@@ -944,20 +944,20 @@ test("queries see the client's own writes, also of ids that the service makes, a
   }
 });
 
-test("a query that was sent before a write of one's own ended does not stand for one after it", async () => {
+test("a query sent before an own write ended is not used for a query after it", async () => {
   const { origin, client } = await begin();
   const gate = origin.hold("title=old", "read");
-  const before = client.query("articles", asked);
+  const before = client.query("articles", parameters);
   await gate.reached;
   await client.put("articles", "a2", { title: "old" });
-  const after = client.query("articles", asked);
+  const after = client.query("articles", parameters);
   assert.deepEqual(ids(await after), ["a1", "a2"]);
   gate.open();
   assert.deepEqual(ids(await before), ["a1"]);
-  assert.deepEqual(ids(await client.query("articles", asked)), ["a1", "a2"]);
+  assert.deepEqual(ids(await client.query("articles", parameters)), ["a1", "a2"]);
 });
 
-test("one by one, a query lists ids and its objects are read as any", async () => {
+test("one by one, a query lists ids and its objects are read as others are", async () => {
   const { origin, client, title } = await begin();
   await title();
   origin.objects.set("articles/a2", { title: "new", version: 1 });
@@ -969,7 +969,7 @@ test("one by one, a query lists ids and its objects are read as any", async () =
   assert.equal(origin.reads().length, 5, "the list and a1 were known, of a2 the title only");
 });
 
-test("a query of a class that is not there is an error", async () => {
+test("a query of a missing class is an error", async () => {
   const { origin, client } = await begin();
   origin.fail = { status: 404, body: '{"type": "/problems/not-found"}' };
   await assert.rejects(client.query("articles"), { status: 404, kind: "not-found" });

@@ -69,32 +69,32 @@ class SlowOrigin {
   }
 
   async #read(id, headers) {
-    const told = { "cache-control": "no-store" };
+    const fields = { "cache-control": "no-store" };
     if (!this.#writing.get(id)) {
       const end = this.time.now + this.ttl;
       this.#ends.set(id, Math.max(end, this.#ends.get(id) ?? 0));
-      told["portolan-expires"] = START_US + Math.round(end * 1e6);
-      told["cache-control"] = `public, max-age=0, s-maxage=${this.ttl}`;
+      fields["portolan-expires"] = START_US + Math.round(end * 1e6);
+      fields["cache-control"] = `public, max-age=0, s-maxage=${this.ttl}`;
     }
     await this.#pause();
     const { n, version } = this.#versions.get(id) ?? { n: 0, version: 1 };
-    told.etag = `"j1.main:${version}"`;
+    fields.etag = `"j1.main:${version}"`;
     await this.#pause();
-    if (headers["If-None-Match"] === told.etag) return new Response(null, { status: 304, headers: told });
-    return Response.json({ n }, { headers: told });
+    if (headers["If-None-Match"] === fields.etag) return new Response(null, { status: 304, headers: fields });
+    return Response.json({ n }, { headers: fields });
   }
 
   async #write(id, n, headers) {
     this.#writing.set(id, (this.#writing.get(id) ?? 0) + 1);
     await this.#pause();
-    const version = (this.#versions.get(id)?.version ?? 1) + 1, told = { etag: `"j1.main:${version}"` };
+    const version = (this.#versions.get(id)?.version ?? 1) + 1, fields = { etag: `"j1.main:${version}"` };
     this.#versions.set(id, { n, version });
     await this.#pause();
     this.#stale.set(id, this.#ends.get(id));
     this.#writing.set(id, this.#writing.get(id) - 1);
-    if (this.showsWhole && headers.Prefer) told["preference-applied"] = headers.Prefer;
+    if (this.showsWhole && headers.Prefer) fields["preference-applied"] = headers.Prefer;
     await this.#pause();
-    return Response.json({ n }, { headers: told });
+    return Response.json({ n }, { headers: fields });
   }
 }
 

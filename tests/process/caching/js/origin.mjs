@@ -19,7 +19,7 @@ export class Origin {
   filterStatus = 200;
   extra = {};
   damage = (bytes) => bytes;
-  asked = [];
+  requests = [];
   #gates = [];
 
   advance(seconds) {
@@ -51,10 +51,10 @@ export class Origin {
   }
 
   reads() {
-    return this.asked.filter((each) => each.method === "GET" && !each.url.endsWith("/sketch"));
+    return this.requests.filter((each) => each.method === "GET" && !each.url.endsWith("/sketch"));
   }
 
-  /** Writes as another client would: whoever has a copy finds the key in the next filter. */
+  /** Writes as another client would: the key is in the next filter. */
   write(path, title) {
     const version = (this.objects.get(path)?.version ?? 0) + 1;
     this.objects.set(path, { title, version });
@@ -62,7 +62,7 @@ export class Origin {
   }
 
   fetch = async (url, { method = "GET", headers, body, cache, signal }) => {
-    this.asked.push({ url, method, headers, cache });
+    this.requests.push({ url, method, headers, cache });
     let fail;
     const aborted = new Promise((_, reject) => (fail = () => reject(signal.reason)));
     signal.addEventListener("abort", fail);
@@ -87,9 +87,9 @@ export class Origin {
     if (status !== 200) return new Response('{"type": "/problems/unavailable"}', { status });
     const timeUs = START_US + Math.round((this.time + this.skew) * 1e6);
     const etag = `"${this.generation}-${[...this.stale]}-${JSON.stringify(this.groups)}"`;
-    const told = { etag, "portolan-sketch-time": timeUs, "cache-control": "no-store", ...this.extra };
-    if (headers["If-None-Match"] === etag) return new Response(null, { status: 304, headers: told });
-    return new Response(this.damage(this.#document(timeUs)), { headers: told });
+    const fields = { etag, "portolan-sketch-time": timeUs, "cache-control": "no-store", ...this.extra };
+    if (headers["If-None-Match"] === etag) return new Response(null, { status: 304, headers: fields });
+    return new Response(this.damage(this.#document(timeUs)), { headers: fields });
   }
 
   #document(timeUs) {
@@ -112,27 +112,27 @@ export class Origin {
   }
 
   #read(url, headers) {
-    const [address, asked = ""] = url.split("/v1/news/")[1].split("?");
+    const [address, query = ""] = url.split("/v1/news/")[1].split("?");
     const path = decodeURIComponent(address);
-    const object = path.includes("/") ? this.objects.get(path) : this.#list(path, new URLSearchParams(asked));
-    const told = { ...this.extra };
+    const object = path.includes("/") ? this.objects.get(path) : this.#list(path, new URLSearchParams(query));
+    const fields = { ...this.extra };
     if (this.ttl && !this.pending.has(path)) {
-      told["portolan-expires"] = START_US + Math.round((this.time + this.ttl) * 1e6);
-      told["cache-control"] ??= `public, max-age=0, s-maxage=${this.ttl}, must-revalidate`;
-    } else told["cache-control"] = "no-store";
-    if (this.fail) return new Response(this.fail.body, { status: this.fail.status, headers: told });
+      fields["portolan-expires"] = START_US + Math.round((this.time + this.ttl) * 1e6);
+      fields["cache-control"] ??= `public, max-age=0, s-maxage=${this.ttl}, must-revalidate`;
+    } else fields["cache-control"] = "no-store";
+    if (this.fail) return new Response(this.fail.body, { status: this.fail.status, headers: fields });
     if (!object)
-      return new Response('{"type": "/problems/not-found", "detail": "none"}', { status: 404, headers: told });
-    told.etag = object.etag ?? tagOf(object);
-    if (headers["If-None-Match"] === told.etag) return new Response(null, { status: 304, headers: told });
-    return new Response(JSON.stringify(object.items ? object : shown(object)), { headers: told });
+      return new Response('{"type": "/problems/not-found", "detail": "none"}', { status: 404, headers: fields });
+    fields.etag = object.etag ?? tagOf(object);
+    if (headers["If-None-Match"] === fields.etag) return new Response(null, { status: 304, headers: fields });
+    return new Response(JSON.stringify(object.items ? object : shown(object)), { headers: fields });
   }
 
-  /** What a query finds: a title asked for, objects or ids. */
-  #list(name, asked) {
+  /** The result of a query: by title, as objects or ids. */
+  #list(name, parameters) {
     const items = [...this.objects]
-      .filter(([path, { title }]) => path.startsWith(`${name}/`) && [null, title].includes(asked.get("title")))
-      .map(([path, { title }]) => ({ id: path.split("/")[1], ...(asked.get("fields") !== "id" && { title }) }));
+      .filter(([path, { title }]) => path.startsWith(`${name}/`) && [null, title].includes(parameters.get("title")))
+      .map(([path, { title }]) => ({ id: path.split("/")[1], ...(parameters.get("fields") !== "id" && { title }) }));
     return { items, next: null, etag: `"${crc32(Buffer.from(JSON.stringify(items)))}"` };
   }
 
@@ -142,11 +142,11 @@ export class Origin {
     if (headers["If-Match"] && headers["If-Match"] !== tagOf(this.objects.get(path)))
       return new Response('{"type": "/problems/precondition-failed"}', { status: 412 });
     this.write(path, JSON.parse(body ?? "{}").title);
-    const object = this.objects.get(path), told = { etag: tagOf(object), "portolan-position": "p1" };
-    if (!body) return new Response(null, { status: 204, headers: told });
+    const object = this.objects.get(path), fields = { etag: tagOf(object), "portolan-position": "p1" };
+    if (!body) return new Response(null, { status: 204, headers: fields });
     const whole = this.showsWhole && headers.Prefer === "return=representation";
-    if (whole) told["preference-applied"] = headers.Prefer;
-    return new Response(whole ? JSON.stringify(shown(object)) : body, { headers: told });
+    if (whole) fields["preference-applied"] = headers.Prefer;
+    return new Response(whole ? JSON.stringify(shown(object)) : body, { headers: fields });
   }
 
   /** Does all of it if all that was read still stands. */

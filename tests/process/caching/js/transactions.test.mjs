@@ -12,16 +12,16 @@ async function begin() {
   const client = await connect("http://origin", "news", {
     deltaS: 10, mode: "lazy", fetch, sleep, clock: () => origin.time,
   });
-  const commits = () => origin.asked.filter((each) => each.url.endsWith("/transactions")).length;
+  const commits = () => origin.requests.filter((each) => each.url.endsWith("/transactions")).length;
   return { origin, client, commits };
 }
 
 const soon = async () => {};
 
-test("it reads copies, writes all of it, and its client sees that at once", async () => {
+test("a transaction reads copies and commits all writes, which its client sees at once", async () => {
   const { origin, client, commits } = await begin();
   await client.get("articles", "a1");
-  const told = await transact(client, async (t) => {
+  const result = await transact(client, async (t) => {
     const { value, source } = await t.get("articles", "a1");
     t.patch("articles", "a1", { title: "new" });
     t.put("articles", "a3", { title: "third" });
@@ -29,14 +29,14 @@ test("it reads copies, writes all of it, and its client sees that at once", asyn
     assert.equal((await client.get("articles", "a1")).value.title, "old", "nothing is written yet");
     return [value.title, source];
   });
-  assert.deepEqual(told, ["old", "own"]);
+  assert.deepEqual(result, ["old", "own"]);
   assert.equal(commits(), 1);
   const { value, source } = await client.get("articles", "a1");
   assert.deepEqual([value.title, source], ["new", "origin"]);
   assert.ok(origin.objects.has("articles/a3") && !origin.objects.has("articles/a2"));
 });
 
-test("an outdated copy aborts it, and the next attempt passes it by", async () => {
+test("an outdated copy aborts a transaction, and the next attempt does not use it", async () => {
   const { origin, client, commits } = await begin();
   await client.get("articles", "a1");
   await client.get("articles", "a2");
@@ -52,7 +52,7 @@ test("an outdated copy aborts it, and the next attempt passes it by", async () =
   assert.equal(commits(), 2);
 });
 
-test("attempts are bounded, and what was aborted says why", async () => {
+test("attempts are bounded, and an aborted transaction has a reason", async () => {
   const { origin, client, commits } = await begin();
   const hopeless = async (t) => {
     await t.get("articles", "a1");
@@ -83,7 +83,7 @@ test("absence is read as well", async () => {
     if (value) return "found";
     origin.write("articles/a9", "theirs");
     t.put("articles", "a9", { title: "mine" });
-    return "made";
+    return "created";
   });
   assert.equal(await transact(client, create, { sleep: soon }), "found");
   assert.equal(origin.objects.get("articles/a9").title, "theirs");
@@ -102,7 +102,7 @@ test("a resource is read once, and values are the reader's own", async () => {
   assert.equal(origin.objects.get("articles/a1").title, "new");
 });
 
-test("it is told of what it cannot do", async () => {
+test("unsupported operations of a transaction are refused at once", async () => {
   const { client } = await begin();
   let kept;
   await transact(client, async (t) => {

@@ -6,15 +6,15 @@ import { positions, readFilter, canonicalQuery } from "../../../../sketch/js/por
 
 const vectors = JSON.parse(readFileSync(new URL("../../../unit/sketch/golden_vectors.json", import.meta.url), "utf8"));
 const bytes = (base64) => Uint8Array.from(Buffer.from(base64, "base64")).buffer;
-const keyOf = (told) => (typeof told === "string" ? told : told.repeat.repeat(told.times));
+const keyOf = (entry) => (typeof entry === "string" ? entry : entry.repeat.repeat(entry.times));
 
-test("keys have the bits that they should have", () => {
+test("keys have the positions of the vectors", () => {
   assert.ok(vectors.positions.length > 100);
   for (const { key, m, k, seed, positions: bits } of vectors.positions)
     assert.deepEqual(positions(keyOf(key), { m, k, seed }), bits, JSON.stringify(key));
 });
 
-test("filters say what they should say", () => {
+test("filters are decoded as in the vectors", () => {
   assert.ok(vectors.documents.length > 0);
   for (const { binary, json, holds, lacks } of vectors.documents) {
     const filter = readFilter(bytes(binary));
@@ -26,13 +26,13 @@ test("filters say what they should say", () => {
   }
 });
 
-test("what is broken is taken for no filter", () => {
+test("a broken filter is refused", () => {
   assert.ok(vectors.broken.length > 0);
   for (const { why, binary } of vectors.broken)
     assert.throws(() => readFilter(bytes(binary)), undefined, why);
 });
 
-test("queries are spelled as they should be", () => {
+test("queries have their canonical form", () => {
   assert.ok(vectors.queries.length > 8);
-  for (const { asked, spelled } of vectors.queries) assert.equal(canonicalQuery(asked), spelled, JSON.stringify(asked));
+  for (const { parameters, canonical } of vectors.queries) assert.equal(canonicalQuery(parameters), canonical, JSON.stringify(parameters));
 });

@@ -1,4 +1,4 @@
-"""A bench for the relay of logs."""
+"""A harness for the relay of logs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from mediator.stores.port import SystemConfig
-from tests.process.changes.log_relay.logs import Bench
+from tests.process.changes.log_relay.logs import Harness
 
 
 @pytest.fixture
-async def bench(redis_config: SystemConfig) -> AsyncIterator[Bench]:
-    bench = Bench(redis_config.url)
-    yield bench
-    await bench.close()
+async def harness(redis_config: SystemConfig) -> AsyncIterator[Harness]:
+    harness = Harness(redis_config.url)
+    yield harness
+    await harness.close()

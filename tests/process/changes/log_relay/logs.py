@@ -1,4 +1,4 @@
-"""A log in memory, feeds that fail or note what they receive, and a bench for the relay of logs."""
+"""A log in memory, feeds that fail or record, and a harness for the relay of logs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mediator.stores.port import Fragment, FragmentOf, LogEntry
 
 
 class MemoryLog:
-    """Two logs that are lists, and that fail when told to."""
+    """Two logs that are lists, and that fail on demand."""
 
     def __init__(self) -> None:
         self.entries: dict[str, list[tuple[str, Change]]] = {"0": [], "1": []}
@@ -72,22 +72,22 @@ class LateLog(MemoryLog):
 EAGER, IDLE, OURS = 0, 10**12, 200_000
 
 
-class ToldFeed:
-    """A feed that notes for which database it was told something."""
+class RecordingFeed:
+    """A feed that records the databases that something was appended to."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        self.told: list[str] = []
+        self.appended: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._feed, name)
 
     async def append(self, database: str, *args: Any) -> int:
-        self.told.append(database)
+        self.appended.append(database)
         return await self._feed.append(database, *args)
 
 
-class Bench:
+class Harness:
     """Databases on one system, their feeds, and relays that compete for a lease."""
 
     def __init__(self, url: str) -> None:
@@ -124,10 +124,10 @@ class Bench:
         """Return the ids in a feed, sorted by version; those of one object in their order."""
         found: list[tuple[str, Change]] = []
         for partition in range(PARTITIONS):
-            told = await self.feed.read(database, partition, BEGINNING, 100_000)
-            found += told
+            entries = await self.feed.read(database, partition, BEGINNING, 100_000)
+            found += entries
             last: dict[str, int] = {}
-            for _, change in told:
+            for _, change in entries:
                 assert last.get(change.object_id, 0) < change.version
                 last[change.object_id] = change.version
         return [c.id for _, c in sorted(found, key=lambda pair: pair[1].version)]
@@ -167,7 +167,7 @@ class Failing:
         return call
 
 
-def place_of(change: Change) -> str:
+def cursor_of(change: Change) -> str:
     return f"{change.version:020d}"
 
 
@@ -178,6 +178,6 @@ async def drain(relay: LogRelay) -> RelayResult:
             return done
 
 
-async def is_beyond(bench: Bench, relay: LogRelay, database: str, tick: int) -> bool:
+async def is_beyond(harness: Harness, relay: LogRelay, database: str, tick: int) -> bool:
     await relay.relay()
-    return (await bench.feed.relayed_until(database))[bench.system] > tick
+    return (await harness.feed.relayed_until(database))[harness.system] > tick

@@ -1,4 +1,4 @@
-"""A bench for replicas that relay their records."""
+"""A harness for replicas that relay their records."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator
 import pytest
 
 from mediator.stores.port import SystemConfig
-from tests.process.changes.writers.replicas import Bench
+from tests.process.changes.writers.replicas import Harness
 
 
 @pytest.fixture
-async def bench(redis_config: SystemConfig) -> AsyncIterator[Bench]:
-    bench = Bench(redis_config.url)
-    yield bench
-    keys = [key async for key in bench.redis.scan_iter(f"*{bench.database}*")]
+async def harness(redis_config: SystemConfig) -> AsyncIterator[Harness]:
+    harness = Harness(redis_config.url)
+    yield harness
+    keys = [key async for key in harness.redis.scan_iter(f"*{harness.database}*")]
     if keys:
-        await bench.redis.delete(*keys)
-    await bench.client.close()
-    await bench.redis.aclose()
+        await harness.redis.delete(*keys)
+    await harness.client.close()
+    await harness.redis.aclose()

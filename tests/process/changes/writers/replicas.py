@@ -1,11 +1,11 @@
-"""Replicas with records in memory, whose fate is to stand still at a step."""
+"""Replicas with records in memory, which stall at a chosen step."""
 
 from __future__ import annotations
 
 import asyncio
 import uuid
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -56,7 +56,7 @@ class MemoryRecords:
         return sorted(waiting)[:limit]
 
     async def acknowledge(self, done: Sequence[UnrelayedChanges]) -> None:
-        for one in done:  # somebody else may have acknowledged them
+        for one in done:  # another relay may have acknowledged them
             self.outboxes[one.id][:] = [c for c in self.outboxes[one.id] if c not in one.changes]
 
 
@@ -70,34 +70,27 @@ class HandClock(SystemClock):
         return self.at
 
 
-class Fate:
-    """At which of its calls a replica stands still: before that is carried out, or after."""
+class StallPoint:
+    """At which of its calls a replica stalls: before the call is carried out, or after it."""
 
-    CALLS = (
-        *(
-            "pending",
-            "acknowledge",
-            "settle",
-            "sweep",
-            "register",
-            "renew",
-            "revoke",
-            "look",
-            "tick",
+    CALLS: Mapping[type, Sequence[str]] = {
+        MemoryRecords: ("pending", "acknowledge", "sweep"),
+        RedisWriters: ("register", "renew", "revoke", "read", "note_recovered"),
+        RedisFeed: (
+            *("tick", "append_newer", "acknowledged", "publish_progress"),
+            *("published_progress", "retire", "leave"),
         ),
-        *("settle", "append_newer", "settled", "publish_progress", "accounts", "retire"),
-    )
+    }
 
     def __init__(self, step: int, *, after: bool) -> None:
-        self.stands, self.goes_on = asyncio.Event(), asyncio.Event()
+        self.stalled, self.resumed = asyncio.Event(), asyncio.Event()
         self._left = step
         self._after = after
 
     def wrap(self, owner: Any) -> None:
         """Have the calls of an object counted."""
-        for name in self.CALLS:
-            if hasattr(owner, name):
-                setattr(owner, name, self._counted(getattr(owner, name)))
+        for name in self.CALLS[type(owner)]:
+            setattr(owner, name, self._counted(getattr(owner, name)))
 
     def _counted(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def counted(*args: Any) -> Any:
@@ -114,8 +107,8 @@ class Fate:
         return counted
 
     async def _stand(self) -> None:
-        self.stands.set()
-        await self.goes_on.wait()
+        self.stalled.set()
+        await self.resumed.wait()
 
 
 @dataclass
@@ -132,7 +125,7 @@ class Replica:
         await self.relays.run()
 
 
-class Bench:
+class Harness:
     """One database in records, and replicas that write there."""
 
     def __init__(self, url: str) -> None:
@@ -146,12 +139,12 @@ class Bench:
         self.observed: list[Observation] = []
         self.number = 0
 
-    def replica(self, name: str, fate: Fate | None = None) -> Replica:
+    def replica(self, name: str, stall: StallPoint | None = None) -> Replica:
         store, full = MemoryRecords(self.outboxes), f"{name}_{self.database}"
         shared, feed = RedisWriters(self.redis), RedisFeed(self.redis, self.client)
-        if fate is not None:
+        if stall is not None:
             for owner in (store, shared, feed):
-                fate.wrap(owner)
+                stall.wrap(owner)
         breaker = SimpleNamespace(is_open=False)
         systems: Any = [SimpleNamespace(name=self.system, store=store, breaker=breaker)]
         writers = Writers(shared, full, self.clock)
@@ -159,8 +152,8 @@ class Bench:
         relays = PendingRelays(context, (feed, writers))
         return Replica(store, relays, writers)
 
-    async def settled(self, *names: str) -> list[Replica]:
-        """Return replicas that are registered, once nobody else can have been."""
+    async def registered(self, *names: str) -> list[Replica]:
+        """Return replicas that are registered, once every earlier registration has expired."""
         replicas = [self.replica(name) for name in names]
         for _ in range(3):
             for replica in replicas:
@@ -195,45 +188,45 @@ class Bench:
     async def ids(self) -> list[str]:
         found: list[Change] = []
         for partition in range(PARTITIONS):
-            told = await self.feed.read(self.database, partition, BEGINNING, 100_000)
-            found += [change for _, change in told]
+            entries = await self.feed.read(self.database, partition, BEGINNING, 100_000)
+            found += [change for _, change in entries]
         return [change.id for change in sorted(found, key=lambda c: c.version)]
 
 
 class History:
     """What was acknowledged, with a tick of that moment or later."""
 
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
         self.acknowledged: dict[str, int] = {}
         self._found: set[str] = set()
         self._read = [BEGINNING] * PARTITIONS
 
-    async def live(self, replica: Replica, rounds: int) -> None:
+    async def work(self, replica: Replica, rounds: int) -> None:
         """Let a replica write, relay and look after others, for two seconds each time."""
         for _ in range(rounds):
             await replica.run()
             await self.write(replica)
-            self.bench.clock.at += 2.0
+            self.harness.clock.at += 2.0
 
     async def write(self, replica: Replica) -> None:
         """Write, and acknowledge that if it may be before and after."""
-        of = self.bench.system, self.bench.database
+        of = self.harness.system, self.harness.database
         if replica.writers.may_acknowledge(*of):
-            id_ = self.bench.write(replica, f"o{self.bench.number % 5}")
+            id_ = self.harness.write(replica, f"o{self.harness.number % 5}")
             if replica.writers.may_acknowledge(*of):
-                self.acknowledged[id_] = await self.bench.feed.tick()
+                self.acknowledged[id_] = await self.harness.feed.tick()
 
     async def check(self) -> None:
-        """See that the feed has what was acknowledged up to where it is told to be complete."""
-        until = await self.bench.until_tick()
+        """See that the feed has what was acknowledged up to where it is called complete."""
+        until = await self.harness.until_tick()
         await self._read_on()
         due = {id_ for id_, tick in self.acknowledged.items() if tick < until}
         assert due <= self._found
 
     async def _read_on(self) -> None:
-        feed, database = self.bench.feed, self.bench.database
+        feed, database = self.harness.feed, self.harness.database
         for partition, after in enumerate(self._read):
-            told = await feed.read(database, partition, after, 100_000)
-            self._found.update(change.id for _, change in told)
-            self._read[partition] = told[-1][0] if told else after
+            entries = await feed.read(database, partition, after, 100_000)
+            self._found.update(change.id for _, change in entries)
+            self._read[partition] = entries[-1][0] if entries else after

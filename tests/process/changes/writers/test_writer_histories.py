@@ -7,39 +7,39 @@ import asyncio
 import pytest
 
 from mediator.base.concurrency import end
-from tests.process.changes.writers.replicas import Bench, Fate, History
+from tests.process.changes.writers.replicas import Harness, History, StallPoint
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("lives", [False, True], ids=["killed", "stalled"])
-async def test_nothing_is_missing_whenever_a_replica_stands_still(
-    bench: Bench, *, after: bool, lives: bool
+@pytest.mark.parametrize("resumes", [False, True], ids=["killed", "stalled"])
+async def test_no_change_is_missing_when_a_replica_stalls_at_any_step(
+    harness: Harness, *, after: bool, resumes: bool
 ) -> None:
-    """At every call to what replicas share, for longer than a lease; while another one has died."""
-    [one] = await bench.settled("one")
-    step, history = 0, History(bench)
+    """At every call to shared state, for longer than a lease, while another replica has failed."""
+    [one] = await harness.registered("one")
+    step, history = 0, History(harness)
     ended = False
     while not ended:
         step += 1
-        dead, fate = bench.replica(f"dead{step}"), Fate(step, after=after)
-        await history.live(dead, 1)
-        await history.write(dead)
-        victim = bench.replica(f"victim{step}", fate)
-        life = asyncio.create_task(history.live(victim, 3))
-        stands = asyncio.create_task(fate.stands.wait())
-        await asyncio.wait({life, stands}, return_when=asyncio.FIRST_COMPLETED)
-        ended = not fate.stands.is_set()
+        failed, stall = harness.replica(f"failed{step}"), StallPoint(step, after=after)
+        await history.work(failed, 1)
+        await history.write(failed)
+        victim = harness.replica(f"victim{step}", stall)
+        work = asyncio.create_task(history.work(victim, 3))
+        stalled = asyncio.create_task(stall.stalled.wait())
+        await asyncio.wait({work, stalled}, return_when=asyncio.FIRST_COMPLETED)
+        ended = not stall.stalled.is_set()
         for _ in range(5):
-            await history.live(one, 1)
+            await history.work(one, 1)
             await history.check()
-        if lives:
-            fate.goes_on.set()
-            while not life.done():
-                await history.live(one, 1)
+        if resumes:
+            stall.resumed.set()
+            while not work.done():
+                await history.work(one, 1)
                 await history.check()
-        await end([life, stands])
+        await end([work, stalled])
     await one.run()
     await history.check()
     assert step > 20
-    assert history.acknowledged.keys() <= set(await bench.ids())
-    assert await bench.until_tick() > max(history.acknowledged.values())
+    assert history.acknowledged.keys() <= set(await harness.ids())
+    assert await harness.until_tick() > max(history.acknowledged.values())

@@ -1,4 +1,4 @@
-"""How far relays of records say that they are, with records in memory."""
+"""The progress that relays of records report, with records in memory."""
 
 from __future__ import annotations
 
@@ -8,158 +8,158 @@ from mediator.base.observation import ChangesRelayed, FeedGapFound, FeedRollback
 from mediator.changes.writers import EXPIRED_S, LEASE_S
 from mediator.coordination.writers import RECOVERED, WRITERS
 from mediator.stores.port import StoreUnavailable
-from tests.process.changes.writers.replicas import Bench
+from tests.process.changes.writers.replicas import Harness
 
 
-async def test_what_is_brought_is_told(bench: Bench) -> None:
-    [one] = await bench.settled("one")
-    before = await bench.feed.tick()
-    ids = [bench.write(one, f"o{n % 5}") for n in range(1_500)]
-    while not await bench.until_tick() > before:
+async def test_relayed_changes_are_reported_as_complete(harness: Harness) -> None:
+    [one] = await harness.registered("one")
+    before = await harness.feed.tick()
+    ids = [harness.write(one, f"o{n % 5}") for n in range(1_500)]
+    while not await harness.until_tick() > before:
         await one.run()
-    assert await bench.ids() == ids
-    assert sum(o.count for o in bench.observed if isinstance(o, ChangesRelayed)) == 1_500
+    assert await harness.ids() == ids
+    assert sum(o.count for o in harness.observed if isinstance(o, ChangesRelayed)) == 1_500
 
 
-async def test_nothing_is_complete_before_the_first_sweep(bench: Bench) -> None:
-    """Nor before whoever may have been forgotten by the server holds no lease any more."""
-    ids = [bench.write(bench.replica("dead"))]
-    one = bench.replica("one")
+async def test_nothing_is_complete_before_the_first_sweep(harness: Harness) -> None:
+    """Nor before a replica that the server may have forgotten holds no lease any more."""
+    ids = [harness.write(harness.replica("failed"))]
+    one = harness.replica("one")
     await one.run()
-    assert await bench.until_tick() < 0
-    bench.clock.at += EXPIRED_S + 1
-    ids.append(bench.write(bench.replica("forgotten")))
+    assert await harness.until_tick() < 0
+    harness.clock.at += EXPIRED_S + 1
+    ids.append(harness.write(harness.replica("forgotten")))
     one.store.away = True
     with pytest.raises(StoreUnavailable):
         await one.run()
-    assert await bench.until_tick() < 0
+    assert await harness.until_tick() < 0
     one.store.away = False
     for _ in range(2):
         await one.run()
-    assert await bench.ids() == ids
-    assert await bench.until_tick() > 0
+    assert await harness.ids() == ids
+    assert await harness.until_tick() > 0
 
 
-async def test_a_replica_that_lags_holds_the_time_back(bench: Bench) -> None:
-    slow, quick = await bench.settled("slow", "quick")
-    last = await bench.until_tick()
-    bench.write(slow)
+async def test_a_replica_that_lags_holds_the_time_back(harness: Harness) -> None:
+    slow, quick = await harness.registered("slow", "quick")
+    last = await harness.until_tick()
+    harness.write(slow)
     for _ in range(3):
         await quick.run()
         await slow.writers.renew()
-        bench.clock.at += LEASE_S - 1
-    assert await bench.until_tick() <= last
+        harness.clock.at += LEASE_S - 1
+    assert await harness.until_tick() <= last
     await slow.run()
     await quick.run()
-    assert await bench.until_tick() > last
+    assert await harness.until_tick() > last
 
 
-async def test_a_replica_that_died_is_swept_after_and_retired(bench: Bench) -> None:
-    dead, one = await bench.settled("dead", "one")
-    last, sweeps = await bench.until_tick(), one.store.sweeps
-    ids = [bench.write(dead)]
+async def test_a_failed_replica_is_swept_and_retired(harness: Harness) -> None:
+    failed, one = await harness.registered("failed", "one")
+    last, sweeps = await harness.until_tick(), one.store.sweeps
+    ids = [harness.write(failed)]
     await one.run()
-    bench.clock.at += LEASE_S
+    harness.clock.at += LEASE_S
     await one.run()
-    assert await bench.until_tick() <= last, "it may acknowledge to the end of its lease"
-    bench.clock.at += EXPIRED_S
+    assert await harness.until_tick() <= last, "it may acknowledge to the end of its lease"
+    harness.clock.at += EXPIRED_S
     for _ in range(3):
         await one.run()
     assert one.store.sweeps > sweeps
-    assert await bench.ids() == ids
-    assert await bench.until_tick() > last
+    assert await harness.ids() == ids
+    assert await harness.until_tick() > last
 
 
 async def test_a_replica_that_is_cut_off_acknowledges_no_more_than_others_wait_for(
-    bench: Bench,
+    harness: Harness,
 ) -> None:
-    """Whatever it acknowledged is below no tick that is told without it."""
-    cut, one = await bench.settled("cut", "one")
-    assert cut.writers.may_acknowledge(bench.system, bench.database)
+    """What it acknowledged is below no tick that is published without it."""
+    cut, one = await harness.registered("cut", "one")
+    assert cut.writers.may_acknowledge(harness.system, harness.database)
     acknowledged: list[str] = []
     for _ in range(40):
-        bench.clock.at += 0.5
-        if cut.writers.may_acknowledge(bench.system, bench.database):
-            acknowledged.append(bench.write(cut))
-            last = await bench.feed.tick()
+        harness.clock.at += 0.5
+        if cut.writers.may_acknowledge(harness.system, harness.database):
+            acknowledged.append(harness.write(cut))
+            last = await harness.feed.tick()
         await one.run()
-        if await bench.until_tick() > last:
-            assert await bench.ids() == acknowledged
+        if await harness.until_tick() > last:
+            assert await harness.ids() == acknowledged
     assert acknowledged
-    assert await bench.until_tick() > last
+    assert await harness.until_tick() > last
 
 
-async def test_a_replica_that_was_retired_and_lives_goes_on(bench: Bench) -> None:
-    quiet, one = await bench.settled("quiet", "one")
-    ids = [bench.write(quiet)]
+async def test_a_retired_replica_registers_again_and_continues(harness: Harness) -> None:
+    quiet, one = await harness.registered("quiet", "one")
+    ids = [harness.write(quiet)]
     await quiet.run()
     await one.run()
-    life = await bench.feed.generation(bench.database)
+    generation = await harness.feed.generation(harness.database)
     for _ in range(2):
-        bench.clock.at += EXPIRED_S + 1
+        harness.clock.at += EXPIRED_S + 1
         await one.run()
-    assert not quiet.writers.may_acknowledge(bench.system, bench.database)
+    assert not quiet.writers.may_acknowledge(harness.system, harness.database)
     await quiet.writers.renew()
-    assert not quiet.writers.may_acknowledge(bench.system, bench.database), "no feed counts it"
+    assert not quiet.writers.may_acknowledge(harness.system, harness.database), "no feed counts it"
     for _ in range(2):
         await quiet.run()
-        assert quiet.writers.may_acknowledge(bench.system, bench.database)
-        ids.append(bench.write(quiet))
-        written = await bench.feed.tick()
+        assert quiet.writers.may_acknowledge(harness.system, harness.database)
+        ids.append(harness.write(quiet))
+        written = await harness.feed.tick()
         await one.run()
-        assert await bench.until_tick() < written, "it is counted again"
+        assert await harness.until_tick() < written, "it is counted again"
     await quiet.run()
-    assert await bench.ids() == ids
-    assert FeedRollbackFound(bench.system) not in bench.observed
-    assert await bench.feed.generation(bench.database) == life, "followers go on"
+    assert await harness.ids() == ids
+    assert FeedRollbackFound(harness.system) not in harness.observed
+    assert await harness.feed.generation(harness.database) == generation, "followers go on"
 
 
-async def test_a_replica_that_ends_is_not_waited_for(bench: Bench) -> None:
-    ends, other = await bench.settled("ends", "one")
-    ids = [bench.write(ends)]
+async def test_a_replica_that_ends_is_not_waited_for(harness: Harness) -> None:
+    ends, other = await harness.registered("ends", "one")
+    ids = [harness.write(ends)]
     await ends.relays.close()
-    assert not ends.writers.may_acknowledge(bench.system, bench.database)
-    assert await bench.ids() == ids
-    last = await bench.until_tick()
+    assert not ends.writers.may_acknowledge(harness.system, harness.database)
+    assert await harness.ids() == ids
+    last = await harness.until_tick()
     await other.run()
-    assert await bench.until_tick() > last
+    assert await harness.until_tick() > last
 
 
-async def test_another_run_of_the_server_is_waited_out(bench: Bench) -> None:
+async def test_after_a_restart_of_the_server_a_full_lease_is_waited_for(harness: Harness) -> None:
     """It may lack the registration of a replica that holds its lease, and is cut off."""
-    forgotten, one = await bench.settled("forgotten", "one")
-    await bench.redis.hdel(WRITERS, f"forgotten_{bench.database}")
-    await bench.redis.hset(RECOVERED, bench.system, "the last run")
-    last = await bench.until_tick()
+    forgotten, one = await harness.registered("forgotten", "one")
+    await harness.redis.hdel(WRITERS, f"forgotten_{harness.database}")
+    await harness.redis.hset(RECOVERED, harness.system, "the last run")
+    last = await harness.until_tick()
     await one.run()
-    ids = [bench.write(forgotten)]
-    bench.clock.at += LEASE_S
+    ids = [harness.write(forgotten)]
+    harness.clock.at += LEASE_S
     await one.run()
-    assert await bench.until_tick() <= last
-    bench.clock.at += EXPIRED_S
+    assert await harness.until_tick() <= last
+    harness.clock.at += EXPIRED_S
     for _ in range(2):
         await one.run()
-    assert await bench.ids() == ids
-    assert await bench.until_tick() > last
+    assert await harness.ids() == ids
+    assert await harness.until_tick() > last
 
 
-async def test_what_a_feed_has_lost_is_brought_before_anything_else(bench: Bench) -> None:
-    [one] = await bench.settled("one")
-    ids = [bench.write(one) for _ in range(3)]
+async def test_changes_lost_by_the_feed_are_relayed_first(harness: Harness) -> None:
+    [one] = await harness.registered("one")
+    ids = [harness.write(one) for _ in range(3)]
     await one.run()
-    keys = [key async for key in bench.redis.scan_iter(f"*{bench.database}*")]
-    older = {key: await bench.redis.dump(key) or b"" for key in keys}
-    ids += [bench.write(one) for _ in range(3)]
+    keys = [key async for key in harness.redis.scan_iter(f"*{harness.database}*")]
+    older = {key: await harness.redis.dump(key) or b"" for key in keys}
+    ids += [harness.write(one) for _ in range(3)]
     await one.run()
-    life = await bench.feed.generation(bench.database)
+    generation = await harness.feed.generation(harness.database)
     for key in keys:
-        await bench.redis.restore(key, 0, older[key], replace=True)
-    ids += [bench.write(one) for _ in range(3)]
+        await harness.redis.restore(key, 0, older[key], replace=True)
+    ids += [harness.write(one) for _ in range(3)]
     await one.run()
-    assert await bench.ids() == ids
-    assert FeedRollbackFound(bench.system) in bench.observed
-    # What is brought again may stand before positions that were given before.
-    assert await bench.feed.generation(bench.database) != life
-    assert not any(isinstance(o, FeedGapFound) for o in bench.observed)
+    assert await harness.ids() == ids
+    assert FeedRollbackFound(harness.system) in harness.observed
+    # What is relayed again may stand before positions that were given before.
+    assert await harness.feed.generation(harness.database) != generation
+    assert not any(isinstance(o, FeedGapFound) for o in harness.observed)
     await one.run()
-    assert bench.observed.count(FeedRollbackFound(bench.system)) == 1
+    assert harness.observed.count(FeedRollbackFound(harness.system)) == 1

@@ -10,7 +10,7 @@ from tests.process.service import Service, field_on
 
 @pytest.fixture(scope="module")
 async def spread(mediator: Service) -> str:
-    """A database whose class `articles` lives on three systems."""
+    """A database whose class `articles` is placed on three systems."""
     database = await mediator.put_schema({"articles": SPREAD})
     assert set(mediator.systems_of(database, "articles")) == {"redis", "postgres", "mongo"}
     return database
@@ -18,7 +18,7 @@ async def spread(mediator: Service) -> str:
 
 @pytest.fixture(scope="module", params=["redis", "postgres", "mongo"])
 async def single(mediator: Service, request: pytest.FixtureRequest) -> str:
-    """A database whose class `articles` lives on one system; each in turn."""
+    """A database whose class `articles` is placed on one system; each in turn."""
     fields = {
         "title": field_on(request.param),
         "hits": field_on(request.param, "integer"),

@@ -44,7 +44,7 @@ async def test_an_object_is_created_read_changed_and_deleted(
         await mediator.get(either, "articles", "a", ("hits",))
 
 
-async def test_a_put_replaces_every_part(mediator: Service, spread: str) -> None:
+async def test_a_put_replaces_every_fragment(mediator: Service, spread: str) -> None:
     await mediator.create(spread, "articles", "whole", title="t", hits=3, body={"a": 1})
     replaced = Put(spread, "articles", "whole", unique(), values={"title": "only"})
     outcome = await mediator.mediator.data.write(replaced)

@@ -26,7 +26,7 @@ from tests.process.data.executor.executed import PRESENT, SPREAD, versions
 from tests.process.service import Service, inc, unique
 
 
-async def test_create_refuses_what_is_there(mediator: Service, either: str) -> None:
+async def test_create_refuses_an_existing_object(mediator: Service, either: str) -> None:
     await mediator.create(either, "articles", "twice", title="one")
     with pytest.raises(AlreadyExists):
         await mediator.create(either, "articles", "twice", title="two")
@@ -127,7 +127,7 @@ async def test_of_concurrent_writes_on_one_version_one_wins(mediator: Service, s
     assert await mediator.values(single, "articles", "race") == {"title": "t", "hits": 1}
 
 
-async def test_a_class_may_ask_for_if_match(mediator: Service) -> None:
+async def test_a_class_may_require_if_match(mediator: Service) -> None:
     database = await mediator.put_schema({"articles": {**SPREAD, "require_if_match": True}})
     data = mediator.mediator.data
     await data.write(Put(database, "articles", "x", unique(), values={"title": "t", "hits": 0}))

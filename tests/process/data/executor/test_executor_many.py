@@ -53,7 +53,7 @@ async def test_a_batch_keeps_the_order_of_each_object(mediator: Service, either:
     assert seen[10] == {"hits": 5}
 
 
-async def test_a_failure_in_a_batch_is_its_own(mediator: Service, either: str) -> None:
+async def test_a_failed_operation_does_not_fail_its_batch(mediator: Service, either: str) -> None:
     one, two = unique(), unique()
     await mediator.create(either, "articles", one, hits=2**63 - 1)
     answers = await mediator.mediator.data.batch(

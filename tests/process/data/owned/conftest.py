@@ -9,7 +9,7 @@ import pytest
 
 from mediator.stores.port import SystemConfig
 from tests.process.caching.guarded import guarded
-from tests.process.data.owned.drafts import Drafts, furnish
+from tests.process.data.owned.drafts import Drafts, fill
 
 
 @pytest.fixture(scope="module")
@@ -21,4 +21,4 @@ async def drafts(
 ) -> AsyncIterator[Drafts]:
     jobs: Path = tmp_path_factory.mktemp("jobs")
     async with guarded(system_configs[:2], catalogue_url, redis_config.url, jobs) as running:
-        yield await furnish(running)
+        yield await fill(running)

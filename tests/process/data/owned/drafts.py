@@ -1,4 +1,4 @@
-"""Drafts that belong to their authors, and requests of everybody to every route."""
+"""Drafts that belong to their authors, and requests of all callers to every route."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ SCHEMA: Final[dict[str, Any]] = {
 
 @dataclass
 class Drafts:
-    """A database with Bob's objects, and the keys of those who ask for them."""
+    """A database with Bob's objects, and the keys of those who request them."""
 
     running: Guarded
     database: str
@@ -76,7 +76,7 @@ class Drafts:
     bob: dict[str, str]
     operator: dict[str, str]
 
-    async def ask(self, who: str, method: str, path: str, **request: Any) -> httpx.Response:
+    async def request(self, who: str, method: str, path: str, **request: Any) -> httpx.Response:
         headers = {**getattr(self, who), **request.pop("headers", {})}
         path = f"/v1/{self.database}/{path}"
         return await self.running.data.request(method, path, headers=headers, **request)
@@ -84,20 +84,20 @@ class Drafts:
     async def put_bobs(self) -> str:
         """Make Bob's object what the tests expect; returns its ETag."""
         body = {"title": SECRET, "hits": 7}
-        answer = await self.ask("bob", "PUT", "drafts/bobs", json=body)
+        answer = await self.request("bob", "PUT", "drafts/bobs", json=body)
         assert answer.status_code in (200, 201), answer.text
         strict = {"author": "bob", "title": SECRET}
         headers = {"if-none-match": "*"}
-        await self.ask("operator", "PUT", "strict/bobs", json=strict, headers=headers)
+        await self.request("operator", "PUT", "strict/bobs", json=strict, headers=headers)
         return answer.headers["etag"]
 
 
-async def furnish(running: Guarded) -> Drafts:
+async def fill(running: Guarded) -> Drafts:
     tenancy, database = running.container.mediator.tenancy, unique("db")
     await tenancy.own(running.owner, database)
     grants = ["read", "write", "jobs"]
     keys = [await tenancy.create_key(running.owner, name, grants) for name in ("ada", "bob")]
-    ada, bob = (bearer(made["key"]) for made in keys)
+    ada, bob = (bearer(key["key"]) for key in keys)
     operator = await running.headers("operator", "write")
     await state_metrics(running)
     path = f"/admin/v1/schemas/{database}"
@@ -107,7 +107,7 @@ async def furnish(running: Guarded) -> Drafts:
     assert [fragment.system for fragment in route.fragments] == ["postgres", "redis"]
     found = Drafts(running, database, ada, bob, operator)
     await found.put_bobs()
-    await found.ask("operator", "PUT", "notes/n", json={"title": "n", "draft": "bobs"})
+    await found.request("operator", "PUT", "notes/n", json={"title": "n", "draft": "bobs"})
     return found
 
 
@@ -133,7 +133,7 @@ FILTER: Final = {"eq": ["title", SECRET]}
 SUM: Final = {"aggregate": {"compute": {"n": {"count": "*"}, "sum": {"sum": "hits"}}}}
 
 
-# What Ada asks to get at Bob's object, by route; and the status that she is answered with.
+# What Ada requests to get at Bob's object, by route; and the status that she is answered with.
 ROUTES: Final[dict[str, list[tuple[int, str, dict[str, Any]]]]] = {
     "GET /v1/{database}/{class}/{id}": [
         (404, "drafts/bobs", {}),
@@ -243,7 +243,7 @@ VOLATILE: Final = {"x-request-id", "server-timing", "date", "content-length"}
 
 
 class Interrupted:
-    """A data plane on which somebody else acts once, right after the next read."""
+    """A data plane on which another client acts once, right after the next read."""
 
     def __init__(self, plane: DataPlane, meanwhile: Callable[[], Awaitable[object]]) -> None:
         self._plane = plane

@@ -1,4 +1,4 @@
-"""Objects that belong to subjects: to everybody else they are not there, by whatever route.
+"""Objects that belong to subjects: all others get 404 for them, on every route.
 
 Ada and Bob may both read and write the class `drafts`, whose objects belong to their `author`."""
 
@@ -14,51 +14,51 @@ from tests.process.data.owned.drafts import ROUTES, SECRET, SUM, VOLATILE, WRITE
 from tests.process.service import unique
 
 
-def test_every_route_is_asked_for_what_belongs_to_others() -> None:
+def test_every_route_is_in_the_table() -> None:
     api = DataApi(MemoryPlane(routing_model(1)), DataOptions(b"k"), lambda _: None)
     assert {f"{m} {route.template}" for route in api.routes for m in route.handlers} == set(ROUTES)
 
 
 @pytest.mark.parametrize("route", ROUTES)
-async def test_what_belongs_to_somebody_else_is_never_answered(drafts: Drafts, route: str) -> None:
+async def test_no_route_reveals_an_object_of_another_owner(drafts: Drafts, route: str) -> None:
     tag = await drafts.put_bobs()
     for status, path, request in ROUTES[route]:
-        answer = await drafts.ask("ada", route.partition(" ")[0], path, **request)
+        answer = await drafts.request("ada", route.partition(" ")[0], path, **request)
         assert answer.status_code == status, (path, answer.text)
         assert SECRET not in answer.text.replace(path, "")
         assert tag not in answer.text
         assert answer.headers.get("etag") != tag
-    kept = await drafts.ask("bob", "GET", "drafts/bobs")
+    kept = await drafts.request("bob", "GET", "drafts/bobs")
     assert kept.json() == {"id": "bobs", "author": "bob", "title": SECRET, "hits": 7}
     assert kept.headers["etag"] == tag
 
 
 async def test_lists_and_sums_are_of_ones_own_objects(drafts: Drafts) -> None:
     await drafts.put_bobs()
-    await drafts.ask("ada", "PUT", "drafts/adas", json={"title": "mine", "hits": 1})
+    await drafts.request("ada", "PUT", "drafts/adas", json={"title": "mine", "hits": 1})
     mine = {"id": "adas", "author": "ada", "title": "mine", "hits": 1}
-    listed = await drafts.ask("ada", "GET", "drafts")
+    listed = await drafts.request("ada", "GET", "drafts")
     assert listed.json() == {"items": [mine], "next": None}
-    by_ids = await drafts.ask("ada", "GET", "drafts?ids=bobs,adas,nobodys&fields=title")
+    by_ids = await drafts.request("ada", "GET", "drafts?ids=bobs,adas,nobodys&fields=title")
     assert by_ids.json()["items"] == [{"id": "adas", "title": "mine"}]
     assert by_ids.json()["missing"] == ["bobs", "nobodys"]
-    exported = await drafts.ask("ada", "GET", "drafts/export")
+    exported = await drafts.request("ada", "GET", "drafts/export")
     assert [orjson.loads(line) for line in exported.text.splitlines()] == [mine]
-    summed = await drafts.ask("ada", "POST", "drafts/query", json=SUM)
+    summed = await drafts.request("ada", "POST", "drafts/query", json=SUM)
     assert summed.json()["items"] == [{"n": 1, "sum": 1}]
     scan = {**SUM, "allow_scan": True}
-    everything = await drafts.ask("operator", "POST", "drafts/query", json=scan)
+    everything = await drafts.request("operator", "POST", "drafts/query", json=scan)
     assert everything.json()["items"] == [{"n": 2, "sum": 8}]
-    await drafts.ask("ada", "DELETE", "drafts/adas")
+    await drafts.request("ada", "DELETE", "drafts/adas")
 
 
 @pytest.mark.parametrize("condition", ["none", "any", "theirs", "other", "both", "not", "key"])
 @pytest.mark.parametrize("class_name", ["drafts", "strict"])
-async def test_an_object_of_somebody_else_is_answered_like_one_that_is_not_there(
+async def test_an_object_of_another_owner_is_answered_like_a_missing_one(
     drafts: Drafts, condition: str, class_name: str
 ) -> None:
     theirs = await drafts.put_bobs()
-    told = {
+    conditional = {
         "none": {},
         "any": {"if-match": "*"},
         "theirs": {"if-match": theirs},
@@ -70,21 +70,21 @@ async def test_an_object_of_somebody_else_is_answered_like_one_that_is_not_there
     for method, query, request in WRITES:
         if class_name == "strict" and "hits" in f"{query}{request}":
             continue
-        headers = {**request.get("headers", {}), **told}
+        headers = {**request.get("headers", {}), **conditional}
         answers = []
         for id_ in ("bobs", "nobodys"):
             path = f"{class_name}/{id_}{query}"
-            answer = await drafts.ask("ada", method, path, **{**request, "headers": headers})
-            body = {name: part for name, part in answer.json().items() if name != "instance"}
+            answer = await drafts.request("ada", method, path, **{**request, "headers": headers})
+            body = {name: member for name, member in answer.json().items() if name != "instance"}
             shown = {k: v for k, v in answer.headers.items() if k not in VOLATILE}
             text = orjson.dumps([answer.status_code, body, shown]).decode()
             answers.append(text.replace(id_, "ID"))
         assert answers[0] == answers[1], (method, query)
 
 
-async def test_the_sketch_does_not_tell_when_objects_of_others_change(drafts: Drafts) -> None:
+async def test_the_sketch_does_not_reveal_changes_of_owned_objects(drafts: Drafts) -> None:
     accept = {"accept": "application/json"}
-    told = await drafts.ask("ada", "GET", "sketch", headers=accept)
-    assert set(told.json()["map"]) == {"notes"}
-    everything = await drafts.ask("operator", "GET", "sketch", headers=accept)
+    answer = await drafts.request("ada", "GET", "sketch", headers=accept)
+    assert set(answer.json()["map"]) == {"notes"}
+    everything = await drafts.request("operator", "GET", "sketch", headers=accept)
     assert set(everything.json()["map"]) == {"notes", "drafts", "strict"}

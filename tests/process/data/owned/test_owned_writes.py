@@ -1,4 +1,4 @@
-"""Writes to objects that belong to subjects: by their owners, and by nobody else."""
+"""Writes to objects that belong to subjects: by their owners only."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from tests.process.data.owned.drafts import (
 from tests.process.service import unique
 
 
-async def test_an_object_belongs_to_who_creates_it_and_stays_so(drafts: Drafts) -> None:
-    created = await drafts.ask("ada", "POST", "drafts", json={"title": "new"})
+async def test_the_creator_owns_an_object_and_cannot_change_its_owner(drafts: Drafts) -> None:
+    created = await drafts.request("ada", "POST", "drafts", json={"title": "new"})
     assert created.status_code == 201
     assert created.json()["author"] == "ada"
     path = f"drafts/{created.json()['id']}"
@@ -47,56 +47,61 @@ async def test_an_object_belongs_to_who_creates_it_and_stays_so(drafts: Drafts) 
         {"json": [{"op": "replace", "path": "/author", "value": "bob"}], "headers": JSON_PATCH},
         {"json": {"author": {"set": "bob"}}, "headers": UPDATE},
     ):
-        refused = await drafts.ask("ada", "PATCH", path, **request)
+        refused = await drafts.request("ada", "PATCH", path, **request)
         assert refused.status_code == 403, refused.text
         assert refused.json()["scope"] == "admin"
     for body in ({"author": "bob"}, {"title": "x", "author": "bob"}):
-        assert (await drafts.ask("ada", "PUT", path, json=body)).status_code == 403
-    tag = (await drafts.ask("ada", "PUT", path, json={"title": "newer"})).headers["etag"]
+        assert (await drafts.request("ada", "PUT", path, json=body)).status_code == 403
+    tag = (await drafts.request("ada", "PUT", path, json={"title": "newer"})).headers["etag"]
     stale = {"if-match": created.headers["etag"]}
-    assert (await drafts.ask("ada", "DELETE", path, headers=stale)).status_code == 412
-    changed = await drafts.ask(
+    assert (await drafts.request("ada", "DELETE", path, headers=stale)).status_code == 412
+    changed = await drafts.request(
         "ada", "PATCH", path, json={"hits": {"inc": 2}}, headers={**UPDATE, "if-match": tag}
     )
     assert changed.json()["hits"] == 2
-    shown = await drafts.ask("ada", "GET", f"{path}?fields=hits")
+    shown = await drafts.request("ada", "GET", f"{path}?fields=hits")
     assert shown.json() == {"hits": 2, "id": created.json()["id"]}
     seen = {"if-none-match": shown.headers["etag"]}
-    assert (await drafts.ask("ada", "GET", f"{path}?fields=hits", headers=seen)).status_code == 304
-    assert (await drafts.ask("ada", "DELETE", path)).status_code == 204
+    assert (
+        await drafts.request("ada", "GET", f"{path}?fields=hits", headers=seen)
+    ).status_code == 304
+    assert (await drafts.request("ada", "DELETE", path)).status_code == 204
 
 
 async def test_an_administrator_gives_an_object_away(drafts: Drafts) -> None:
-    await drafts.ask("ada", "PUT", "drafts/given", json={"title": "x"})
+    await drafts.request("ada", "PUT", "drafts/given", json={"title": "x"})
     body = {"author": {"set": "bob"}}
-    given = await drafts.ask("operator", "PATCH", "drafts/given", json=body, headers=UPDATE)
+    given = await drafts.request("operator", "PATCH", "drafts/given", json=body, headers=UPDATE)
     assert given.status_code == 200
-    assert (await drafts.ask("ada", "GET", "drafts/given")).status_code == 404
-    assert (await drafts.ask("bob", "DELETE", "drafts/given")).status_code == 204
-    unsaid = await drafts.ask("operator", "PUT", "drafts/unsaid", json={})
-    assert unsaid.status_code == 400  # an administrator says whose it is
+    assert (await drafts.request("ada", "GET", "drafts/given")).status_code == 404
+    assert (await drafts.request("bob", "DELETE", "drafts/given")).status_code == 204
+    without_owner = await drafts.request("operator", "PUT", "drafts/unsaid", json={})
+    assert without_owner.status_code == 400  # an administrator must name the owner
 
 
 async def test_many_writes_at_once_lose_none(drafts: Drafts) -> None:
-    """Each looks first and is bound to what it saw, and has to begin anew for the others."""
-    await drafts.ask("ada", "PUT", "drafts/count", json={"hits": 0})
+    """Each reads first, is bound to that version, and has to retry after the others."""
+    await drafts.request("ada", "PUT", "drafts/count", json={"hits": 0})
     body = {"title": {"set": "x"}, "hits": {"inc": 1}}
     answers = await asyncio.gather(
-        *(drafts.ask("ada", "PATCH", "drafts/count", json=body, headers=UPDATE) for _ in range(8))
+        *(
+            drafts.request("ada", "PATCH", "drafts/count", json=body, headers=UPDATE)
+            for _ in range(8)
+        )
     )
     assert [answer.status_code for answer in answers] == [200] * 8
-    assert (await drafts.ask("ada", "DELETE", "drafts/count?fields=title")).status_code == 200
-    assert (await drafts.ask("ada", "GET", "drafts/count")).json()["hits"] == 8
+    assert (await drafts.request("ada", "DELETE", "drafts/count?fields=title")).status_code == 200
+    assert (await drafts.request("ada", "GET", "drafts/count")).json()["hits"] == 8
 
 
-async def test_a_key_of_idempotency_belongs_to_its_sender(drafts: Drafts) -> None:
+async def test_idempotency_keys_are_separate_for_each_sender(drafts: Drafts) -> None:
     headers = {"idempotency-key": unique("key")}
     body = {"title": SECRET, "hits": 3}
-    first = await drafts.ask("bob", "POST", "drafts", json=body, headers=headers)
-    again = await drafts.ask("bob", "POST", "drafts", json=body, headers=headers)
+    first = await drafts.request("bob", "POST", "drafts", json=body, headers=headers)
+    again = await drafts.request("bob", "POST", "drafts", json=body, headers=headers)
     assert again.headers["idempotency-replayed"] == "true"
     assert again.json() == first.json()
-    hers = await drafts.ask("ada", "POST", "drafts", json=body, headers=headers)
+    hers = await drafts.request("ada", "POST", "drafts", json=body, headers=headers)
     assert hers.status_code == 201
     assert hers.json()["id"] != first.json()["id"]
     assert "idempotency-replayed" not in hers.headers
@@ -104,7 +109,7 @@ async def test_a_key_of_idempotency_belongs_to_its_sender(drafts: Drafts) -> Non
 
 async def test_an_import_and_a_batch_create_and_change_ones_own(drafts: Drafts) -> None:
     lines = b'{"id":"line","title":"l"}\n{"id":"other","author":"bob"}\n'
-    summary = await drafts.ask("ada", "POST", "drafts/import", content=lines, headers=NDJSON)
+    summary = await drafts.request("ada", "POST", "drafts/import", content=lines, headers=NDJSON)
     assert (summary.json()["imported"], summary.json()["failed"]) == (1, 1)
     operations: list[dict[str, Any]] = [
         {"op": "patch", "id": "line", "body": {"title": "m"}},
@@ -114,13 +119,13 @@ async def test_an_import_and_a_batch_create_and_change_ones_own(drafts: Drafts) 
         {"op": "delete", "id": "line"},
         {"op": "get", "id": "line"},
     ]
-    answer = await drafts.ask("ada", "POST", "batch", **a_batch(*operations))
+    answer = await drafts.request("ada", "POST", "batch", **a_batch(*operations))
     assert [result["status"] for result in answer.json()] == [200, 200, 201, 200, 204, 404]
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("before", ["ada", None])
-async def test_a_write_that_was_overtaken_does_not_reach_the_next_owner(
+async def test_an_overtaken_write_does_not_apply_for_the_next_owner(
     drafts: Drafts, name: str, before: str | None
 ) -> None:
     """Hers is deleted, and his created under the same id, between her look and her write."""
@@ -142,7 +147,7 @@ async def test_a_write_that_was_overtaken_does_not_reach_the_next_owner(
     assert (await plane.read(Get(database, "drafts", "race"), STRONG)).values == BOBS
 
 
-async def test_a_write_does_not_reach_what_was_given_away(drafts: Drafts) -> None:
+async def test_a_write_does_not_apply_after_the_owner_has_changed(drafts: Drafts) -> None:
     plane, database = drafts.running.container.mediator.data, drafts.database
     for name in ("put", "title", "both", "read_modify_write", "delete"):
         put = Put(database, "drafts", "race", unique("op"), values={"author": "ada"})
@@ -158,7 +163,7 @@ async def test_a_write_does_not_reach_what_was_given_away(drafts: Drafts) -> Non
         assert (await plane.read(Get(database, "drafts", "race"), STRONG)).values == BOBS
 
 
-async def test_a_write_to_another_system_is_bound_to_what_was_seen_there(
+async def test_a_write_to_another_system_requires_the_version_read_there(
     drafts: Drafts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """She is overtaken when the data plane has her write, and is about to set its intents."""

@@ -11,7 +11,7 @@ from mediator.model.operations import (
 )
 from tests.process.service import Service, unique
 from tests.process.transactions.committing.shop import CLASSES, SINGLE
-from tests.process.transactions.mortal import make_mortal
+from tests.process.transactions.crashable import make_crashable
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ async def trio(mediator: Service, shop: str) -> dict[str, Outcome]:
 
 
 @pytest.fixture
-def mortal(mediator: Service) -> Iterator[None]:
+def crashable(mediator: Service) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
-        make_mortal(mediator.mediator, patched)
+        make_crashable(mediator.mediator, patched)
         yield

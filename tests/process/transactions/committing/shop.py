@@ -24,10 +24,10 @@ from mediator.model.operations import (
     WriteOperation,
 )
 from mediator.model.operators import Operator, OperatorCall
-from mediator.transactions.model import ReadSetEntry, Transaction
+from mediator.transactions.model import CommitRequest, ReadSetEntry
 from tests.faults.conditions import eventually
 from tests.process.service import Service, field_on, unique
-from tests.process.transactions.mortal import FATE, Fate, Killed
+from tests.process.transactions.crashable import CRASH_POINT, CrashPoint, Killed
 from tests.process.transactions.open_writes import expire
 
 CLASSES = {
@@ -49,8 +49,8 @@ SINGLE = ("users", "carts", "notes")
 
 def transaction(
     database: str, *writes: WriteOperation, reads: Any = (), **more: Any
-) -> Transaction:
-    return Transaction(database, unique("tx"), tuple(reads), writes, **more)
+) -> CommitRequest:
+    return CommitRequest(database, unique("tx"), tuple(reads), writes, **more)
 
 
 def update(database: str, class_name: str, id_: str, **values: Any) -> Update:
@@ -61,8 +61,8 @@ def seen(class_name: str, outcome: Outcome) -> ReadSetEntry:
     return ReadSetEntry(class_name, outcome.id, outcome.versions)
 
 
-async def run(mediator: Service, wanted: Transaction) -> list[Outcome]:
-    return await mediator.mediator.transactions.run(wanted)
+async def run(mediator: Service, request: CommitRequest) -> list[Outcome]:
+    return await mediator.mediator.transactions.run(request)
 
 
 async def values(mediator: Service, database: str, class_name: str, id_: str) -> Any:
@@ -74,7 +74,7 @@ async def values(mediator: Service, database: str, class_name: str, id_: str) ->
     return outcome.values
 
 
-async def is_marked(mediator: Service, database: str, class_name: str, id_: str) -> bool:
+async def has_intent(mediator: Service, database: str, class_name: str, id_: str) -> bool:
     route = await mediator.mediator.data.route(database, class_name)
     intents = mediator.mediator.transactions.resolver.intents
     return any(s.intent for s in await intents.record_states([(f, id_) for f in route.fragments]))
@@ -101,59 +101,63 @@ REFUSED: Mapping[str, tuple[Any, type[Exception]]] = {
 }
 
 
-async def die(mediator: Service, shop: str, fate: Fate) -> None:
+async def die(mediator: Service, shop: str, crash: CrashPoint) -> None:
     trio = {name: await mediator.create(shop, name, unique(), n=0) for name in SINGLE}
     pair = await mediator.create(shop, "pairs", unique(), title="a", hits=0)
-    made = unique()
-    wanted = transaction(
+    created = unique()
+    request = transaction(
         shop,
         *(
             Update(shop, name, o.id, unique(), operators=(OperatorCall("n", Operator.INC, 1),))
             for name, o in trio.items()
         ),
         update(shop, "pairs", pair.id, title="b", hits=1),
-        Create(shop, "users", made, unique(), values={"n": 1}),
+        Create(shop, "users", created, unique(), values={"n": 1}),
         reads=[seen(name, o) for name, o in trio.items()],
     )
 
-    async def mortal() -> None:
-        FATE.set(fate)
-        await run(mediator, wanted)
+    async def coordinate() -> None:
+        CRASH_POINT.set(crash)
+        await run(mediator, request)
 
     acknowledged = True
     try:
-        await asyncio.create_task(mortal())
+        await asyncio.create_task(coordinate())
     except Killed:
         acknowledged = False
     await expire(mediator)
     found = [await values(mediator, shop, name, o.id) for name, o in trio.items()]
     found += [await values(mediator, shop, "pairs", pair.id)]
-    found += [await values(mediator, shop, "users", made)]
+    found += [await values(mediator, shop, "users", created)]
     nothing = [{"n": 0}] * 3 + [{"title": "a", "hits": 0}, None]
     everything = [{"n": 1}] * 3 + [{"title": "b", "hits": 1}, {"n": 1}]
-    assert found in (nothing, everything), fate.taken
+    assert found in (nothing, everything), crash.taken
     assert found == everything or not acknowledged
-    for name, id_ in [*((n, o.id) for n, o in trio.items()), ("pairs", pair.id), ("users", made)]:
-        assert not await is_marked(mediator, shop, name, id_), fate.taken
+    for name, id_ in [
+        *((n, o.id) for n, o in trio.items()),
+        ("pairs", pair.id),
+        ("users", created),
+    ]:
+        assert not await has_intent(mediator, shop, name, id_), crash.taken
 
 
-async def retry(mediator: Service, wanted: Transaction) -> list[Outcome]:
-    """Come again until nobody else is at it: the duty that settles transactions may be first."""
+async def retry(mediator: Service, request: CommitRequest) -> list[Outcome]:
+    """Retry while locked: the task that resolves transactions may be first."""
     answers: list[list[Outcome]] = []
 
     async def answered() -> bool:
         with suppress(Locked):
-            answers.append(await run(mediator, wanted))
+            answers.append(await run(mediator, request))
         return bool(answers)
 
     await eventually(answered)
     return answers[0]
 
 
-async def attempt(mediator: Service, wanted: Transaction, fate: Fate) -> None:
-    async def mortal() -> None:
-        FATE.set(fate)
-        await run(mediator, wanted)
+async def attempt(mediator: Service, request: CommitRequest, crash: CrashPoint) -> None:
+    async def coordinate() -> None:
+        CRASH_POINT.set(crash)
+        await run(mediator, request)
 
     with suppress(Killed):
-        await asyncio.create_task(mortal())
+        await asyncio.create_task(coordinate())

@@ -1,4 +1,4 @@
-"""Transactions whose coordinators die at any step."""
+"""Transactions whose coordinators are killed at any step."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ from tests.process.transactions.committing.shop import (
     transaction,
     values,
 )
-from tests.process.transactions.mortal import Fate
+from tests.process.transactions.crashable import CrashPoint
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_killed_at_any_step_it_happens_wholly_or_not(
-    mediator: Service, shop: str, mortal: None, after: bool
+    mediator: Service, shop: str, crashable: None, after: bool
 ) -> None:
-    step, fate = 0, Fate(0, after)
-    while not step or fate.is_over:
-        fate = Fate(step, after)
-        await die(mediator, shop, fate)
+    step, crash = 0, CrashPoint(0, after)
+    while not step or crash.is_over:
+        crash = CrashPoint(step, after)
+        await die(mediator, shop, crash)
         step += 1
-    assert {"begin", "lock_each", "commit", "write"} <= set(fate.taken)
+    assert {"begin", "lock_each", "commit", "write"} <= set(crash.taken)
 
 
 async def test_a_retry_finishes_what_was_committed(
-    mediator: Service, shop: str, mortal: None
+    mediator: Service, shop: str, crashable: None
 ) -> None:
-    """Whoever comes with the key gets the answer, and nothing is done twice."""
+    """A retry with the key gets the answer, and nothing is applied twice."""
     operators = (OperatorCall("n", Operator.INC, 1),)
-    step, fate = 0, Fate(0, after=True)
-    while not step or fate.is_over:
-        fate = Fate(step, after=True)
+    step, crash = 0, CrashPoint(0, after=True)
+    while not step or crash.is_over:
+        crash = CrashPoint(step, after=True)
         trio = {name: await mediator.create(shop, name, unique(), n=0) for name in SINGLE}
         writes = [
             Update(shop, n, o.id, unique(), fingerprint="f", operators=operators)
             for n, o in trio.items()
         ]
-        wanted = transaction(shop, *writes, fingerprint="f")
-        await attempt(mediator, wanted, fate)
+        request = transaction(shop, *writes, fingerprint="f")
+        await attempt(mediator, request, crash)
         log = mediator.mediator.transactions.log
-        if entry := await log.find_operation(wanted.operation):
+        if entry := await log.find_operation(request.operation):
             await log.postpone(entry.intent, 0 if entry.answer is None else 60)
-        again = await retry(mediator, wanted)
+        again = await retry(mediator, request)
         assert [outcome.values for outcome in again] == [{"n": 1}] * 3
         for name, o in trio.items():
-            assert await values(mediator, shop, name, o.id) == {"n": 1}, fate.taken
+            assert await values(mediator, shop, name, o.id) == {"n": 1}, crash.taken
         step += 1

@@ -1,4 +1,4 @@
-"""Transactions over three systems: whole or not at all, whoever dies and whoever else writes."""
+"""Transactions over three systems: whole or not at all, through crashes and concurrent writes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.process.transactions.committing.shop import (
     CLASSES,
     REFUSED,
     SINGLE,
-    is_marked,
+    has_intent,
     run,
     seen,
     transaction,
@@ -67,13 +67,13 @@ async def test_all_is_done_on_every_system(
         now = await mediator.get(shop, name, trio[name].id)
         assert now.values == {"n": number}
         assert outcomes[number - 1].versions == now.versions
-        assert not await is_marked(mediator, shop, name, trio[name].id)
+        assert not await has_intent(mediator, shop, name, trio[name].id)
     assert await values(mediator, shop, "pairs", created) == {"title": "new", "hits": 7}
     assert outcomes[3].created
     assert await values(mediator, shop, "pairs", deleted.id) is None
     assert outcomes[4].values is None
     for id_ in (created, deleted.id):
-        assert not await is_marked(mediator, shop, "pairs", id_)
+        assert not await has_intent(mediator, shop, "pairs", id_)
 
 
 @pytest.mark.parametrize("changed", SINGLE)
@@ -82,17 +82,17 @@ async def test_a_changed_read_aborts_all(
 ) -> None:
     await mediator.mediator.data.write(update(shop, changed, trio[changed].id, n=5))
     others = [name for name in SINGLE if name != changed]
-    wanted = transaction(
+    request = transaction(
         shop,
         *(update(shop, name, trio[name].id, n=1) for name in others),
         reads=[seen(name, outcome) for name, outcome in trio.items()],
     )
     with pytest.raises(TransactionAborted) as aborted:
-        await run(mediator, wanted)
+        await run(mediator, request)
     assert aborted.value.extra == {"changed": [{"class": changed, "id": trio[changed].id}]}
     for name in others:
         assert await values(mediator, shop, name, trio[name].id) == {"n": 0}
-        assert not await is_marked(mediator, shop, name, trio[name].id)
+        assert not await has_intent(mediator, shop, name, trio[name].id)
 
 
 @pytest.mark.parametrize(
@@ -121,14 +121,14 @@ async def test_classes_that_are_unknown_cost_one_look(
 
     monkeypatch.setattr(data, "route", counted)
     new = Create(shop, written, unique(), unique(), values={"n": 1})
-    wanted = transaction(shop, new, reads=[ReadSetEntry(name, unique(), None) for name in read])
+    request = transaction(shop, new, reads=[ReadSetEntry(name, unique(), None) for name in read])
     refusal = {"users": TransactionAborted, "nobody": NotFound}[written]
     with pytest.raises(refusal) if looks else nullcontext():
-        await run(mediator, wanted)
+        await run(mediator, request)
     assert len(looked) == looks
 
 
-async def test_a_class_that_another_replica_made_is_found(
+async def test_a_class_created_by_another_replica_is_found(
     mediator: Service, shop: str, system_configs: Sequence[SystemConfig]
 ) -> None:
     async with service(system_configs, mediator.catalogue_url) as replica:
@@ -141,60 +141,60 @@ async def test_a_class_that_another_replica_made_is_found(
 
 async def test_absence_can_be_read(mediator: Service, shop: str) -> None:
     for name in SINGLE:
-        absent, made = unique(), unique()
-        wanted = transaction(
+        absent, created = unique(), unique()
+        request = transaction(
             shop,
-            Create(shop, name, made, unique(), values={"n": 1}),
+            Create(shop, name, created, unique(), values={"n": 1}),
             reads=[ReadSetEntry(name, absent, None)],
         )
-        await run(mediator, wanted)
+        await run(mediator, request)
         await mediator.create(shop, name, absent, n=1)
-        again = replace(wanted, writes=(Delete(shop, name, made, unique()),))
+        again = replace(request, writes=(Delete(shop, name, created, unique()),))
         with pytest.raises(TransactionAborted):
             await run(mediator, again)
         await mediator.mediator.data.write(Delete(shop, name, absent, unique()))
         await run(mediator, again)
         gone = transaction(
-            shop, reads=[ReadSetEntry(name, made, None), ReadSetEntry(name, absent, None)]
+            shop, reads=[ReadSetEntry(name, created, None), ReadSetEntry(name, absent, None)]
         )
         assert await run(mediator, gone) == []
 
 
 @pytest.mark.parametrize("what", REFUSED)
-@pytest.mark.parametrize("place", SINGLE)
-async def test_what_one_operation_refuses_none_does(
-    mediator: Service, shop: str, trio: Mapping[str, Outcome], what: str, place: str
+@pytest.mark.parametrize("class_name", SINGLE)
+async def test_one_refused_operation_aborts_the_transaction(
+    mediator: Service, shop: str, trio: Mapping[str, Outcome], what: str, class_name: str
 ) -> None:
     make, error = REFUSED[what]
     for name in SINGLE:
         await mediator.mediator.data.write(update(shop, name, trio[name].id, n=1))
-    others = [name for name in SINGLE if name != place]
+    others = [name for name in SINGLE if name != class_name]
     writes = [update(shop, name, trio[name].id, n=9) for name in others]
     with pytest.raises(error):
-        await run(mediator, transaction(shop, *writes, make(shop, place, trio[place].id)))
+        await run(mediator, transaction(shop, *writes, make(shop, class_name, trio[class_name].id)))
     for name in SINGLE:
         assert await values(mediator, shop, name, trio[name].id) == {"n": 1}
-        assert not await is_marked(mediator, shop, name, trio[name].id)
+        assert not await has_intent(mediator, shop, name, trio[name].id)
 
 
-async def test_its_size_is_bounded(mediator: Service, shop: str) -> None:
+async def test_the_size_of_a_transaction_is_bounded(mediator: Service, shop: str) -> None:
     many = [update(shop, "users", unique(), n=1) for _ in range(MOST_WRITES + 1)]
     reads = [ReadSetEntry("users", unique(), None) for _ in range(MOST_READS + 1)]
-    for wanted in (
+    for request in (
         transaction(shop, *many),
         transaction(shop, reads=reads),
         transaction(shop, many[0], many[0]),
     ):
         with pytest.raises(Invalid):
-            await run(mediator, wanted)
+            await run(mediator, request)
 
 
-async def test_an_update_adds_a_part_that_is_lacking(mediator: Service, shop: str) -> None:
+async def test_an_update_creates_a_missing_fragment(mediator: Service, shop: str) -> None:
     object_ = await mediator.create(shop, "pairs", unique(), title="t")
     route = await mediator.mediator.data.route(shop, "pairs")
-    part = route.fragment_of["hits"]
-    store = mediator.mediator.systems.get(part.system).store
-    await store.drop(part)
+    fragment = route.fragment_of["hits"]
+    store = mediator.mediator.systems.get(fragment.system).store
+    await store.drop(fragment)
     operators = (OperatorCall("hits", Operator.INC, 4),)
     await run(
         mediator,
@@ -216,13 +216,13 @@ async def test_a_retry_is_answered_and_not_repeated(
     operators = (OperatorCall("n", Operator.INC, 1),)
     writes = [Update(shop, n, trio[n].id, unique(), operators=operators) for n in SINGLE]
     keyed = [replace(write, fingerprint="f") for write in writes]
-    wanted = transaction(shop, *keyed, fingerprint="f")
-    first = await run(mediator, wanted)
-    again = await run(mediator, wanted)
+    request = transaction(shop, *keyed, fingerprint="f")
+    first = await run(mediator, request)
+    again = await run(mediator, request)
     assert [o.versions for o in again] == [o.versions for o in first]
     assert [o.values for o in again] == [o.values for o in first] == [{"n": 1}] * 3
     assert all(outcome.replayed for outcome in again)
     with pytest.raises(IdempotencyReused):
-        await run(mediator, replace(wanted, fingerprint="g"))
+        await run(mediator, replace(request, fingerprint="g"))
     for name in SINGLE:
         assert await values(mediator, shop, name, trio[name].id) == {"n": 1}

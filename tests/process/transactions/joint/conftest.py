@@ -13,9 +13,10 @@ from mediator.base.errors import (
 from mediator.model.operations import (
     Put,
 )
+from mediator.transactions.log import TransactionEntry
 from tests.process.service import Service, unique
-from tests.process.transactions.joint.pairs import DAY_S, OLD, PAIRS, Doomed, attempt, away
-from tests.process.transactions.mortal import make_mortal
+from tests.process.transactions.crashable import make_crashable
+from tests.process.transactions.joint.pairs import DAY_S, OLD, PAIRS, CrashAt, attempt, unavailable
 from tests.process.transactions.open_writes import all_over, let_overdue
 
 
@@ -28,19 +29,19 @@ async def pairs(mediator: Service) -> str:
 
 
 @pytest.fixture
-def mortal(mediator: Service) -> Iterator[None]:
+def crashable(mediator: Service) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
-        make_mortal(mediator.mediator, patched)
+        make_crashable(mediator.mediator, patched)
         yield
 
 
 @pytest.fixture
-async def committed(mediator: Service, pairs: str, mortal: None) -> AsyncIterator[str]:
-    """The id of an object whose write is committed, and whose coordinator is dead."""
+async def committed(mediator: Service, pairs: str, crashable: None) -> AsyncIterator[str]:
+    """The id of an object whose write is committed, and whose coordinator was killed."""
     id_ = unique()
     await mediator.create(pairs, "pairs", id_, **OLD)
     put = Put(pairs, "pairs", id_, unique(), values={"title": "put", "hits": 0})
-    assert not await attempt(mediator, put, Doomed("commit", after=True))
+    assert not await attempt(mediator, put, CrashAt("commit", after=True))
     yield id_
     await all_over(mediator)
 
@@ -53,8 +54,14 @@ async def half(mediator: Service, pairs: str) -> str:
     put = Put(pairs, "pairs", id_, unique(), values={"title": "put", "hits": 0})
     redis: Any = mediator.mediator.systems.get("redis").store
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(redis, "write", away)
+        patched.setattr(redis, "write", unavailable)
+        # A write that fails is left to recovery at once, whose next round would finish it.
+        patched.setattr(mediator.mediator.transactions.log, "take", _take_nothing)
         with pytest.raises(OutcomeUnknown):
             await mediator.mediator.data.write(put)
-        await let_overdue(mediator, in_s=DAY_S)  # whoever meets it is to resolve it
+        await let_overdue(mediator, in_s=DAY_S)  # the first that meets it is to resolve it
     return id_
+
+
+async def _take_nothing(*_: object) -> list[TransactionEntry]:
+    return []

@@ -23,7 +23,7 @@ from mediator.model.operations import (
 from mediator.model.operators import Operator, OperatorCall
 from mediator.stores.port import StoreUnavailable
 from tests.process.service import Service, field_on, inc, unique
-from tests.process.transactions.mortal import FATE, Fate, Killed
+from tests.process.transactions.crashable import CRASH_POINT, CrashPoint, Killed
 from tests.process.transactions.open_writes import expire
 
 PAIRS = {
@@ -77,7 +77,7 @@ async def state(mediator: Service, database: str, id_: str) -> Any:
     try:
         seen = await mediator.get(database, "pairs", id_)
     except NotFound:
-        # Nothing may linger on the other system either.
+        # Nothing may remain on the other system either.
         with pytest.raises(NotFound):
             await mediator.get(database, "pairs", id_, ("hits",))
         return None
@@ -85,41 +85,41 @@ async def state(mediator: Service, database: str, id_: str) -> Any:
     return seen.values
 
 
-async def attempt(mediator: Service, operation: WriteOperation, fate: Fate) -> bool:
-    """Let a coordinator carry out a write and meet its fate; says whether it was acknowledged."""
+async def attempt(mediator: Service, operation: WriteOperation, crash: CrashPoint) -> bool:
+    """Carry out a write up to a crash point; return whether it was acknowledged."""
 
-    async def doomed() -> None:
-        FATE.set(fate)
+    async def write() -> None:
+        CRASH_POINT.set(crash)
         await mediator.mediator.data.write(operation)
 
     try:
-        await asyncio.create_task(doomed())
+        await asyncio.create_task(write())
     except Killed:
         return False
     return True
 
 
-class Doomed(Fate):
-    """Dies at the first step of a name."""
+class CrashAt(CrashPoint):
+    """Is killed at the first step of a name."""
 
     def __init__(self, name: str, *, after: bool) -> None:
         super().__init__(0, after)
         self.name = name
-        self.is_dead = False
+        self.is_killed = False
 
-    async def meet(self, name: str, send: Callable[[], Any]) -> Any:
-        if self.is_dead or (name == self.name and not self.after):
-            self.is_dead = True
+    async def run_step(self, name: str, send: Callable[[], Any]) -> Any:
+        if self.is_killed or (name == self.name and not self.after):
+            self.is_killed = True
             raise Killed
         self.taken.append(name)
         result = await send()
         if name == self.name:
-            self.is_dead = True
+            self.is_killed = True
             raise Killed
         return result
 
 
-async def away(*_: object) -> Any:
+async def unavailable(*_: object) -> Any:
     raise StoreUnavailable("connection refused")
 
 

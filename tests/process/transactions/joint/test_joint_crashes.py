@@ -15,59 +15,59 @@ from mediator.base.errors import (
 from mediator.base.observation import RedoRecovered
 from mediator.transactions.log import State
 from tests.process.service import Service, unique
+from tests.process.transactions.crashable import CrashPoint
 from tests.process.transactions.joint.pairs import (
     AFTER,
     KINDS,
     OLD,
-    Doomed,
+    CrashAt,
     attempt,
-    away,
     state,
+    unavailable,
     write_of,
 )
-from tests.process.transactions.mortal import Fate
 from tests.process.transactions.open_writes import all_over, expire, let_overdue, open_writes
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_killed_at_any_step_it_happens_wholly_or_not(
-    mediator: Service, pairs: str, mortal: None, kind: str, after: bool
+    mediator: Service, pairs: str, crashable: None, kind: str, after: bool
 ) -> None:
-    step, fate = 0, Fate(0, after)
-    while not step or fate.is_over:
-        fate, id_ = Fate(step, after), unique()
+    step, crash = 0, CrashPoint(0, after)
+    while not step or crash.is_over:
+        crash, id_ = CrashPoint(step, after), unique()
         if kind != "create":
             await mediator.create(pairs, "pairs", id_, **OLD)
-        acknowledged = await attempt(mediator, write_of(kind, pairs, id_), fate)
+        acknowledged = await attempt(mediator, write_of(kind, pairs, id_), crash)
         await expire(mediator)
         found = await state(mediator, pairs, id_)
         before = None if kind == "create" else OLD
-        assert found == AFTER[kind] or (found == before and not acknowledged), fate.taken
+        assert found == AFTER[kind] or (found == before and not acknowledged), crash.taken
         step += 1
-    assert {"begin", "lock_each", "commit", "write"} <= set(fate.taken)
+    assert {"begin", "lock_each", "commit", "write"} <= set(crash.taken)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_retry_with_the_same_key_finishes_a_killed_write(
-    mediator: Service, pairs: str, mortal: None, kind: str
+    mediator: Service, pairs: str, crashable: None, kind: str
 ) -> None:
     data = mediator.mediator.data
-    step, fate = 0, Fate(0, after=True)
-    while not step or fate.is_over:
-        fate, id_ = Fate(step, after=True), unique()
+    step, crash = 0, CrashPoint(0, after=True)
+    while not step or crash.is_over:
+        crash, id_ = CrashPoint(step, after=True), unique()
         if kind != "create":
             await mediator.create(pairs, "pairs", id_, **OLD)
         operation = replace(write_of(kind, pairs, id_), fingerprint="f")
-        await attempt(mediator, operation, fate)
+        await attempt(mediator, operation, crash)
         await let_overdue(mediator)
         answer = await data.recall(operation) or await data.write(operation)
         assert answer.values is None or answer.values["hits"] == AFTER[kind]["hits"]
-        assert await state(mediator, pairs, id_) == AFTER[kind], fate.taken
+        assert await state(mediator, pairs, id_) == AFTER[kind], crash.taken
         again = await data.recall(operation) or await data.write(operation)
         assert again.replayed
         assert again.versions == answer.versions
-        assert await state(mediator, pairs, id_) == AFTER[kind], fate.taken
+        assert await state(mediator, pairs, id_) == AFTER[kind], crash.taken
         step += 1
 
 
@@ -87,30 +87,30 @@ async def test_retries_during_the_write_do_not_double_it(mediator: Service, pair
         await data.write(replace(operation, fingerprint="g"))
 
 
-async def test_two_replicas_recover_at_once(mediator: Service, pairs: str, mortal: None) -> None:
+async def test_two_replicas_recover_at_once(mediator: Service, pairs: str, crashable: None) -> None:
     ids = [unique() for _ in range(8)]
     for id_ in ids:
         await mediator.create(pairs, "pairs", id_, **OLD)
-        fate = Doomed("commit", after=True)
-        assert not await attempt(mediator, write_of("update", pairs, id_), fate)
+        crash = CrashAt("commit", after=True)
+        assert not await attempt(mediator, write_of("update", pairs, id_), crash)
     await let_overdue(mediator)
     await asyncio.gather(*(mediator.mediator.transactions.resolver.recover() for _ in range(3)))
     await all_over(mediator)  # what goes on in the background may have taken some of them
     assert [await state(mediator, pairs, id_) for id_ in ids] == [AFTER["update"]] * len(ids)
 
 
-async def test_the_other_system_is_down_and_comes_back(
+async def test_a_write_is_completed_when_its_system_comes_back(
     mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await all_over(mediator)
     operation = write_of("create", pairs, unique())
     redis: Any = mediator.mediator.systems.get("redis").store
     with monkeypatch.context() as patched:
-        patched.setattr(redis, "write", away)
+        patched.setattr(redis, "write", unavailable)
         with pytest.raises(OutcomeUnknown):
             await mediator.mediator.data.write(operation)
         assert await open_writes(mediator) == [State.COMMITTED]
     await expire(mediator)
     assert await state(mediator, pairs, operation.id) == AFTER["create"]
-    told = [o for o in mediator.observed if isinstance(o, RedoRecovered)]
-    assert (told[-1].database, told[-1].outcome) == (pairs, "applied")
+    recoveries = [o for o in mediator.observed if isinstance(o, RedoRecovered)]
+    assert (recoveries[-1].database, recoveries[-1].outcome) == (pairs, "applied")

@@ -25,7 +25,7 @@ from tests.process.transactions.joint.pairs import (
     AFTER,
     OLD,
     PAIRS,
-    Doomed,
+    CrashAt,
     attempt,
     state,
     write_of,
@@ -33,7 +33,7 @@ from tests.process.transactions.joint.pairs import (
 from tests.process.transactions.open_writes import all_over, expire, open_writes
 
 
-async def test_writes_that_are_over_are_forgotten_together(
+async def test_completed_writes_are_removed_from_the_log_in_batches(
     mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mediator.transactions.resolver.REMOVED_WITHIN_S", 0.2)
@@ -53,22 +53,20 @@ async def test_writes_that_are_over_are_forgotten_together(
     assert removed == [["a", "b", "c"]]
 
 
-async def test_what_a_batch_writes_over_several_systems_fails_one_by_one(
-    mediator: Service, pairs: str
-) -> None:
+async def test_joint_writes_of_a_batch_fail_separately(mediator: Service, pairs: str) -> None:
     there, other, gone = unique(), unique(), unique()
     for id_ in (there, other, gone):
         await mediator.create(pairs, "pairs", id_, **OLD)
     stale = Condition(versions=({"main": 1, "hits": 1},))
     overflow = (OperatorCall("hits", Operator.INC, 2**63 - 1),)
-    made = unique()
+    created = unique()
     answers = await mediator.mediator.data.batch(
         [
-            write_of("create", pairs, made),
+            write_of("create", pairs, created),
             write_of("create", pairs, there),
             Put(pairs, "pairs", other, unique(), stale, values={"title": "x", "hits": 0}),
             Update(pairs, "pairs", gone, unique(), values={"title": "x"}, operators=overflow),
-            write_of("update", pairs, made),
+            write_of("update", pairs, created),
             write_of("update", pairs, there),
             write_of("read_modify_write", pairs, other),
             write_of("delete", pairs, gone),
@@ -77,18 +75,20 @@ async def test_what_a_batch_writes_over_several_systems_fails_one_by_one(
     errors = [type(a) if isinstance(a, MediatorError) else None for a in answers]
     assert errors[:4] == [None, AlreadyExists, PreconditionFailed, OperatorRefused]
     assert errors[4:] == [None] * 4
-    assert await state(mediator, pairs, made) == {"title": "new", "hits": 2}
+    assert await state(mediator, pairs, created) == {"title": "new", "hits": 2}
     assert await state(mediator, pairs, there) == AFTER["update"]
     assert await state(mediator, pairs, other) == AFTER["read_modify_write"]
     assert await state(mediator, pairs, gone) is None
 
 
-async def test_no_class_is_taken_away_from_under_a_write(mediator: Service, mortal: None) -> None:
+async def test_a_class_cannot_be_dropped_during_a_joint_write(
+    mediator: Service, crashable: None
+) -> None:
     database = await mediator.put_schema({"pairs": PAIRS, "others": PAIRS})
     ids = {step: unique() for step in ("begin", "commit")}
     for step, id_ in ids.items():
-        fate = Doomed(step, after=True)
-        assert not await attempt(mediator, write_of("create", database, id_), fate)
+        crash = CrashAt(step, after=True)
+        assert not await attempt(mediator, write_of("create", database, id_), crash)
     with pytest.raises(Conflict, match="under way"):
         await mediator.mediator.control.set_schema(database, {"classes": {"others": PAIRS}})
     await expire(mediator)
@@ -97,11 +97,13 @@ async def test_no_class_is_taken_away_from_under_a_write(mediator: Service, mort
         await mediator.get(database, "pairs", ids["begin"])
 
 
-async def test_a_dropped_database_takes_its_entries_along(mediator: Service, mortal: None) -> None:
+async def test_a_dropped_database_takes_its_entries_along(
+    mediator: Service, crashable: None
+) -> None:
     await all_over(mediator)
     database = await mediator.put_schema({"pairs": PAIRS})
-    fate = Doomed("commit", after=True)
-    assert not await attempt(mediator, write_of("create", database, "x"), fate)
+    crash = CrashAt("commit", after=True)
+    assert not await attempt(mediator, write_of("create", database, "x"), crash)
     await mediator.mediator.control.delete_schema(database)
     assert await open_writes(mediator) == []
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import psutil
 
-__all__ = ["ROOM", "allow", "room_again", "spark_processes", "this_process"]
+__all__ = ["LIMIT", "allow", "restored_limit", "spark_processes", "this_process"]
 
-ROOM = 100
+LIMIT = 100
 """Bytes: less than any Parquet file, and than any manifest with two stages, has."""
 
 
@@ -33,12 +33,13 @@ def this_process() -> list[int]:
 def allow(processes: list[int], size: int) -> None:
     """Let processes write files of so many bytes at most."""
     for pid in processes:
-        _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
+        with suppress(ProcessLookupError):  # Spark ends Python workers that were idle for a minute
+            _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
 
 
 @contextmanager
-def room_again(processes: list[int]) -> Iterator[None]:
+def restored_limit(processes: list[int]) -> Iterator[None]:
     try:
         yield
     finally:

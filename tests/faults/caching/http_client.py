@@ -17,11 +17,11 @@ _BODILESS = (204, 304)
 
 
 class Unreachable(Exception):
-    """Nobody listens: the request was not sent."""
+    """No server listens: the request was not sent."""
 
 
 class Unanswered(Exception):
-    """The connection broke once the request was sent: nobody knows what became of it."""
+    """The connection broke after the request was sent: its outcome is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

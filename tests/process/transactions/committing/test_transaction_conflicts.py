@@ -17,7 +17,7 @@ from mediator.model.operations import (
     Outcome,
 )
 from mediator.transactions import coordinator
-from mediator.transactions.log import Entry
+from mediator.transactions.log import TransactionEntry
 from tests.process.service import Service, unique
 from tests.process.transactions.committing.shop import (
     SINGLE,
@@ -29,16 +29,16 @@ from tests.process.transactions.committing.shop import (
 )
 
 
-async def test_plain_writes_wait_for_a_mark_and_then_say_so(
+async def test_single_writes_wait_for_an_intent_and_then_report_locked(
     mediator: Service, shop: str, trio: Mapping[str, Outcome]
 ) -> None:
     data, intents = mediator.mediator.data, mediator.mediator.transactions.resolver.intents
     log = mediator.mediator.transactions.log
 
-    async def meet_mark(name: str) -> None:
+    async def check_intent(name: str) -> None:
         id_, intent = trio[name].id, unique("intent")
         [fragment] = (await data.route(shop, name)).fragments
-        await log.begin(Entry(intent, shop, [[name, id_]]), 60.0)
+        await log.begin(TransactionEntry(intent, shop, [[name, id_]]), 60.0)
         await intents.lock([(fragment, id_)], intent)
         with pytest.raises(Locked):
             await data.write(update(shop, name, id_, n=1))
@@ -52,10 +52,10 @@ async def test_plain_writes_wait_for_a_mark_and_then_say_so(
         assert (await writing).versions != trio[name].versions
         await log.remove([intent])
 
-    await asyncio.gather(*(meet_mark(name) for name in SINGLE))
+    await asyncio.gather(*(check_intent(name) for name in SINGLE))
 
 
-async def test_a_mark_that_nobody_knows_stops_nobody(
+async def test_an_intent_without_a_log_entry_blocks_no_write(
     mediator: Service, shop: str, trio: Mapping[str, Outcome]
 ) -> None:
     """It came late, when its transaction was over."""
@@ -76,18 +76,18 @@ async def test_writes_skewed_against_each_other_do_not_both_happen(
         for _ in range(5):
             one = await mediator.create(shop, first, unique(), n=0)
             two = await mediator.create(shop, second, unique(), n=0)
-            wanted = (
+            requests = (
                 transaction(shop, update(shop, first, one.id, n=1), reads=[seen(second, two)]),
                 transaction(shop, update(shop, second, two.id, n=1), reads=[seen(first, one)]),
             )
             results = await asyncio.gather(
-                *(run(mediator, each) for each in wanted), return_exceptions=True
+                *(run(mediator, each) for each in requests), return_exceptions=True
             )
             assert sum(isinstance(result, TransactionAborted) for result in results) >= 1
 
 
 async def test_transactions_and_split_writes_do_not_mix(mediator: Service, shop: str) -> None:
-    """Both write two parts of one object: they end as one of them, never as a mixture."""
+    """Both write two groups of one object: the result is that of one of them, never a mixture."""
     data = mediator.mediator.data
     for round_ in range(10):
         object_ = await mediator.create(shop, "pairs", unique(), title="0", hits=0)
@@ -107,7 +107,7 @@ async def test_transactions_and_split_writes_do_not_mix(mediator: Service, shop:
 async def test_a_write_over_several_systems_is_waited_for(
     mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While one of its steps is still to come, nobody may take what is there for the whole."""
+    """While one of its steps is still to come, no read may report the object as whole."""
     monkeypatch.setattr(coordinator, "MAX_WAIT_S", 0.1)
     object_ = await mediator.create(shop, "pairs", unique(), title="0", hits=0)
     redis = mediator.mediator.systems.get("redis").store
@@ -125,12 +125,12 @@ async def test_a_write_over_several_systems_is_waited_for(
     await reached.wait()
     half = await mediator.get(shop, "pairs", object_.id)
     assert half.values == {"title": "1", "hits": 0}
-    for wanted in (
+    for request in (
         transaction(shop, reads=[seen("pairs", half)]),
         transaction(shop, update(shop, "pairs", object_.id, title="2", hits=2)),
     ):
         with pytest.raises(TransactionAborted, match="at work"):
-            await run(mediator, wanted)
+            await run(mediator, request)
     go_on.set()
     await writing
     with pytest.raises(TransactionAborted, match="was changed meanwhile"):

@@ -33,11 +33,11 @@ async def test_a_copy_younger_than_the_bound_is_used_though_the_filter_names_it(
         assert await title(client) == ("old", Source.OWN)
         origin.time.advance(0.2)
         assert await title(client) == ("new", Source.ORIGIN)
-        assert len(origin.asked()) == 2
+        assert len(origin.requests()) == 2
 
 
-async def test_what_another_cache_answered_is_as_young_as_the_filter(origin: Origin) -> None:
-    """When it was read is not known, only that it was not outdated when the filter was made."""
+async def test_a_response_of_a_shared_cache_is_as_old_as_the_filter(origin: Origin) -> None:
+    """When it was read is not known, only that it was not outdated at the filter's snapshot."""
     cache = SharedCache(origin)
     async with connected(origin, cache) as other:
         await title(other)
@@ -83,29 +83,29 @@ async def pass_by(origin: Origin, seconds: float) -> None:
     await until(lambda: len(origin.time.sleepers) == 2)
 
 
-async def test_eagerly_what_is_read_and_grows_old_is_revalidated_before_anybody_waits(
+async def test_in_eager_mode_copies_in_demand_are_revalidated_ahead(
     origin: Origin,
 ) -> None:
     async with in_demand(origin, 1) as client:
-        gate = origin.hold("GET", "a1")
+        pause = origin.hold("GET", "a1")
         origin.time.advance(2.5)
-        await gate.reached.wait()
-        assert origin.asked()[-1].forced
+        await pause.reached.wait()
+        assert origin.requests()[-1].forced
         assert await title(client) == ("old", Source.OWN)
-        gate.open()
+        pause.open()
         async with asyncio.timeout(20):
             while await title(client) != ("new", Source.OWN):  # noqa: ASYNC110 - see `until`
                 await asyncio.sleep(0.001)
-        assert len(origin.asked()) == 2
+        assert len(origin.requests()) == 2
     assert origin.batches == []
 
 
 async def test_eagerly_many_objects_are_renewed_in_one_request(origin: Origin) -> None:
     async with in_demand(origin, 7) as client:
         del origin.objects["articles", "a5"]
-        asked = len(origin.asked())
+        before = len(origin.requests())
         await pass_by(origin, 2.5)
-        assert len(origin.asked()) == asked
+        assert len(origin.requests()) == before
         assert [sorted(batch) for batch in origin.batches] == [[f"a{n}" for n in range(1, 8)]]
         await pass_by(origin, 5)
         for number in (1, 2, 3, 4, 6, 7):
@@ -115,7 +115,7 @@ async def test_eagerly_many_objects_are_renewed_in_one_request(origin: Origin) -
         assert (client.statistics.renewals, client.statistics.renewed) == (1, 6)
 
 
-async def test_what_has_not_changed_is_renewed_by_its_tag(origin: Origin) -> None:
+async def test_an_unchanged_copy_is_renewed_by_its_etag(origin: Origin) -> None:
     async with in_demand(origin, 5) as client:
         await pass_by(origin, 2.5)
         await read_often(client, 5)
@@ -126,14 +126,14 @@ async def test_what_has_not_changed_is_renewed_by_its_tag(origin: Origin) -> Non
         assert await title(client) == ("new", Source.OWN)
 
 
-async def test_what_was_read_but_once_is_not_renewed(origin: Origin) -> None:
+async def test_a_copy_read_only_once_is_not_renewed(origin: Origin) -> None:
     async with in_demand(origin, 5, reads=1) as client:
         for _ in range(3):
             await pass_by(origin, 2.5)
         assert client.statistics.renewals == 0
 
 
-async def test_what_is_read_no_more_is_renewed_no_more(origin: Origin) -> None:
+async def test_a_copy_that_is_no_longer_read_is_no_longer_renewed(origin: Origin) -> None:
     async with in_demand(origin, 5) as client:
         for _ in range(20):
             await pass_by(origin, 2.5)
@@ -144,24 +144,24 @@ async def test_what_is_read_no_more_is_renewed_no_more(origin: Origin) -> None:
         assert client.statistics.renewals == done
 
 
-async def test_what_has_not_changed_for_long_gets_a_life_again(origin: Origin) -> None:
+async def test_a_copy_unchanged_for_long_gets_a_ttl_again(origin: Origin) -> None:
     origin.ttl_s = 20.0
     async with in_demand(origin, 5) as client:
-        while len(origin.asked()) == 5:
+        while len(origin.requests()) == 5:
             await pass_by(origin, 1.5)
             await read_often(client, 5)
         done = len(origin.batches)
         assert done > 5
-        assert len(origin.asked()) == 10
-        assert {each.status for each in origin.asked()[5:]} == {304}
+        assert len(origin.requests()) == 10
+        assert {each.status for each in origin.requests()[5:]} == {304}
         await pass_by(origin, 9)
         assert await title(client) == ("new", Source.OWN)
         await pass_by(origin, 2)
-        assert await title(client) == ("new", Source.OWN), "by the life it got"
+        assert await title(client) == ("new", Source.OWN), "by the TTL it got"
         assert len(origin.batches) == done
 
 
-async def test_an_answer_that_makes_no_sense_ends_nothing(origin: Origin) -> None:
+async def test_an_incomplete_batch_response_does_not_stop_renewals(origin: Origin) -> None:
     async with in_demand(origin, 7) as client:
         origin.batch_items = 2
         await pass_by(origin, 2.5)
@@ -171,8 +171,8 @@ async def test_an_answer_that_makes_no_sense_ends_nothing(origin: Origin) -> Non
         assert (client.statistics.renewals, client.statistics.renewed) == (2, 7)
 
 
-async def test_what_changes_again_and_again_is_asked_for_together(origin: Origin) -> None:
-    """It has no lives then, so that no filter has to name it."""
+async def test_copies_that_change_often_are_renewed_in_batches(origin: Origin) -> None:
+    """It has no TTLs then, so that no filter has to name it."""
     origin.ttl_s = 6.0
     ids = [f"a{number}" for number in range(1, 6)]
     async with in_demand(origin, len(ids)) as client:
@@ -181,11 +181,11 @@ async def test_what_changes_again_and_again_is_asked_for_together(origin: Origin
             await read_often(client, len(ids))
             for id_ in ids if tick % 10 == 0 else ():
                 await origin.write("articles", id_, {"title": f"{tick}"})
-        assert len(origin.asked()) == len(ids)
+        assert len(origin.requests()) == len(ids)
         assert client.statistics.renewals > 5
 
 
-async def test_what_is_always_read_afresh_is_not_renewed(origin: Origin) -> None:
+async def test_a_copy_that_is_always_refreshed_is_not_renewed(origin: Origin) -> None:
     ids = [f"a{number}" for number in range(1, 6)]
     for id_ in ids:
         origin.objects["articles", id_] = dict(OLD)
@@ -208,17 +208,17 @@ async def renewing(client: CoherentClient, origin: Origin, before: int) -> Async
         await read_often(client, 5)
         assert await title(client) == ("new", Source.OWN)
         await pass_by(origin, 4.5)
-    gate = origin.hold("POST", "/batch", "read")
+    pause = origin.hold("POST", "/batch", "read")
     origin.time.advance(2.5)
-    await gate.reached.wait()
+    await pause.reached.wait()
     yield
-    gate.open()
+    pause.open()
     await pass_by(origin, 0)
     assert client.statistics.renewals == before + 1
 
 
 @pytest.mark.parametrize("before", [0, 1])
-async def test_what_was_renewed_is_as_old_as_the_request(origin: Origin, before: int) -> None:
+async def test_a_renewed_copy_is_as_old_as_the_request(origin: Origin, before: int) -> None:
     async with in_demand(origin, 5) as client:
         async with renewing(client, origin, before):
             await origin.write("articles", "a1", {"title": "newest"})
@@ -230,7 +230,7 @@ async def test_what_was_renewed_is_as_old_as_the_request(origin: Origin, before:
 
 
 @pytest.mark.parametrize("before", [0, 1])
-async def test_a_renewal_that_comes_late_takes_nothing_back(origin: Origin, before: int) -> None:
+async def test_a_late_renewal_does_not_hide_newer_versions(origin: Origin, before: int) -> None:
     async with in_demand(origin, 5) as client:
         async with renewing(client, origin, before):
             await origin.write("articles", "a1", {"title": "newest"})
@@ -241,9 +241,7 @@ async def test_a_renewal_that_comes_late_takes_nothing_back(origin: Origin, befo
 
 
 @pytest.mark.parametrize("fault", [{"batch_status": 503}, {"is_partial": True}])
-async def test_where_nothing_can_be_renewed_readers_revalidate(
-    origin: Origin, fault: dict[str, Any]
-) -> None:
+async def test_readers_revalidate_if_renewals_fail(origin: Origin, fault: dict[str, Any]) -> None:
     async with in_demand(origin, 5) as client:
         vars(origin).update(fault)
         await pass_by(origin, 2.5)
@@ -267,11 +265,11 @@ async def test_nothing_is_revalidated_ahead_that_may_never_have_to_be(
             assert await title(client) == ("old", Source.OWN)
         await until(lambda: client.statistics.filter_refreshes >= 2)
         assert await title(client) == ("old", Source.OWN)
-        assert len(origin.asked()) == 1
+        assert len(origin.requests()) == 1
         assert origin.batches == []
 
 
-async def test_a_filter_that_was_asked_for_on_purpose_is_heeded(origin: Origin) -> None:
+async def test_an_explicitly_requested_filter_is_used(origin: Origin) -> None:
     async with connected(origin) as client:
         await title(client)
         await origin.write("articles", "a1", {"title": "new"})
@@ -297,12 +295,12 @@ async def test_a_copy_confirmed_while_a_write_is_pending_is_shown_while_it_is_yo
     async with connected(origin) as client:
         await title(client)
         origin.time.advance(11)
-        gate = origin.hold("PATCH", "a1", "read")
+        pause = origin.hold("PATCH", "a1", "read")
         writing = asyncio.ensure_future(origin.write("articles", "a1", {"title": "new"}))
-        await gate.reached.wait()
+        await pause.reached.wait()
         assert await title(client) == ("old", Source.ORIGIN)
-        assert origin.asked()[-1].status == 304
-        gate.open()
+        assert origin.requests()[-1].status == 304
+        pause.open()
         await writing
         assert await title(client) == ("old", Source.OWN)
         origin.time.advance(10.1)
@@ -312,7 +310,7 @@ async def test_a_copy_confirmed_while_a_write_is_pending_is_shown_while_it_is_yo
 async def test_an_answer_that_was_overtaken_by_a_newer_one_is_not_shown_again(
     origin: Origin,
 ) -> None:
-    """Asked for first and read last: it is the later answer that the versions call older."""
+    """Requested first and read last: it is the later answer that the versions call older."""
     async with connected(origin) as client:
         late = origin.hold("GET", "a1")
         first = asyncio.ensure_future(title(client, refresh=True))

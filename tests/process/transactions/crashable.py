@@ -1,4 +1,4 @@
-"""Coordinators of transactions that die at any step, as if their process were killed."""
+"""Coordinators of transactions that stop at any step, as if their process were killed."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import pytest
 
 from mediator.service import Mediator
 
-__all__ = ["FATE", "Fate", "Killed", "make_mortal"]
+__all__ = ["CRASH_POINT", "CrashPoint", "Killed", "make_crashable"]
 
 LOG = ("begin", "commit", "finish", "remove", "abort", "postpone", "find", "refuse")
 MARKER = ("lock_each", "unlock", "record_states")
 
 
 class Killed(BaseException):
-    """The process is gone: nothing of it runs any more."""
+    """The process was killed: nothing of it runs any more."""
 
 
 @dataclass
-class Fate:
-    """When a coordinator dies.
+class CrashPoint:
+    """When a coordinator is killed.
 
     Attributes:
-        step: At which of its steps; beyond the last one it lives.
+        step: At which of its steps; beyond the last one it survives.
         after: Whether the step is still carried out.
         taken: The steps taken so far.
     """
@@ -37,11 +37,11 @@ class Fate:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has died."""
+        """Whether it was killed."""
         return len(self.taken) > self.step
 
-    async def meet(self, name: str, send: Callable[[], Awaitable[Any]]) -> Any:
-        """Take a step, or die."""
+    async def run_step(self, name: str, send: Callable[[], Awaitable[Any]]) -> Any:
+        """Run a step, or raise `Killed`."""
         left = self.step - len(self.taken)
         if left < 0:
             raise Killed
@@ -53,12 +53,12 @@ class Fate:
         raise Killed
 
 
-FATE: ContextVar[Fate | None] = ContextVar("fate", default=None)
-"""The fate of whoever runs in this context; None: an immortal."""
+CRASH_POINT: ContextVar[CrashPoint | None] = ContextVar("crash_point", default=None)
+"""The crash point of the coordinator in this context; None: it does not crash."""
 
 
-def make_mortal(mediator: Mediator, patched: pytest.MonkeyPatch) -> None:
-    """Let those who have a fate meet it, at every call that leaves the process."""
+def make_crashable(mediator: Mediator, patched: pytest.MonkeyPatch) -> None:
+    """Check the crash point at every call that leaves the process."""
     transactions = mediator.transactions
     _wrap(patched, transactions.log, LOG)
     _wrap(patched, transactions.resolver.intents, MARKER)
@@ -68,14 +68,14 @@ def make_mortal(mediator: Mediator, patched: pytest.MonkeyPatch) -> None:
 
 def _wrap(patched: pytest.MonkeyPatch, owner: Any, names: tuple[str, ...]) -> None:
     for name in names:
-        patched.setattr(owner, name, _mortal(name, getattr(owner, name)))
+        patched.setattr(owner, name, _crashable(name, getattr(owner, name)))
 
 
-def _mortal(name: str, send: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+def _crashable(name: str, send: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     async def step(*args: Any, **more: Any) -> Any:
-        fate = FATE.get()
-        if fate is None:
+        crash = CRASH_POINT.get()
+        if crash is None:
             return await send(*args, **more)
-        return await fate.meet(name, lambda: send(*args, **more))
+        return await crash.run_step(name, lambda: send(*args, **more))
 
     return step

@@ -32,24 +32,24 @@ async def client_of(running: Service, database: str) -> AsyncIterator[httpx.Asyn
     api = DataApi(running.mediator.data, DataOptions(cursor_key=b"key"), lambda _: None)
     transport = httpx.ASGITransport(app=api)
     base = f"http://localhost/v1/{database}/"
-    async with httpx.AsyncClient(transport=transport, base_url=base) as made:
-        yield made
+    async with httpx.AsyncClient(transport=transport, base_url=base) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
 async def client(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
-    async with client_of(mediator, await mediator.put_schema(CLASSES)) as made:
-        yield made
+    async with client_of(mediator, await mediator.put_schema(CLASSES)) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("class_name", CLASSES)
 @pytest.mark.parametrize("version", [2**63 - 1, 2**63, 10**19 - 1])
-async def test_a_version_beyond_all_is_one_that_does_not_hold(
+async def test_if_match_with_a_future_version_fails(
     client: httpx.AsyncClient, class_name: str, version: int
 ) -> None:
     path = f"{class_name}/{unique()}"
-    made = await client.put(path, json={"n": 1})
-    tag = re.sub(r":\d+", f":{version}", made.headers["etag"])
+    written = await client.put(path, json={"n": 1})
+    tag = re.sub(r":\d+", f":{version}", written.headers["etag"])
     answers = [
         await client.put(path, json={"n": 2}, headers={"if-match": tag}),
         await client.patch(path, json={"n": 2}, headers={**MERGE, "if-match": tag}),

@@ -1,4 +1,4 @@
-"""A sketch in memory does not hear of what other replicas write: there must be no other."""
+"""A sketch in memory does not see the writes of other replicas: there must be no other replica."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REMEDY = "PORTOLAN_SKETCH=redis"
 
 
 @pytest.mark.parametrize(("first", "second"), [("memory", "off"), ("off", "memory")])
-async def test_the_second_replica_does_not_start_and_says_what_to_do(
+async def test_a_second_replica_refuses_to_start_and_names_the_remedy(
     postgresql_config: SystemConfig, first: str, second: str
 ) -> None:
     async with (
@@ -24,47 +24,47 @@ async def test_the_second_replica_does_not_start_and_says_what_to_do(
         other = Service.on([], url, sketch=second)
         with pytest.raises(AssertionError, match="ended at its start"):
             await other.start()
-        told = " ".join("".join(other.output).split())
-        assert "Another replica serves this installation" in told
-        assert REMEDY in told
+        output = " ".join("".join(other.output).split())
+        assert "Another replica serves this installation" in output
+        assert REMEDY in output
         await running.kill()
-        async with other.running():  # the place of who was killed is free
+        async with other.running():  # the lock of the killed process is free
             pass
 
 
-async def test_who_shares_may_be_many_and_who_is_alone_waits_for_all_to_go(
+async def test_an_exclusive_presence_excludes_shared_ones(
     postgresql_config: SystemConfig,
 ) -> None:
     async with scratch_catalogue(postgresql_config) as url:
         catalogue = Catalogue(url)
         one, two = Presence(catalogue, alone=False), Presence(catalogue, alone=False)
-        lonely = Presence(catalogue, alone=True)
+        exclusive = Presence(catalogue, alone=True)
         await one.hold()
         await two.hold()
         await one.close()
         with pytest.raises(NotAlone):
-            await lonely.hold()
+            await exclusive.hold()
         await two.close()
-        await lonely.hold()
-        await lonely.hold()
+        await exclusive.hold()
+        await exclusive.hold()
         with pytest.raises(NotAlone):
             await one.hold()
-        await lonely.close()
+        await exclusive.close()
         await catalogue.close()
 
 
-async def test_a_place_is_claimed_anew_when_its_connection_broke(
+async def test_a_presence_is_acquired_again_when_its_connection_broke(
     postgresql_config: SystemConfig,
 ) -> None:
     async with scratch_catalogue(postgresql_config) as url:
         catalogue = Catalogue(url)
-        lonely, other = Presence(catalogue, alone=True), Presence(catalogue, alone=False)
-        await lonely.hold()
-        session = lonely.session
+        exclusive, other = Presence(catalogue, alone=True), Presence(catalogue, alone=False)
+        await exclusive.hold()
+        session = exclusive.session
         assert session is not None
         await session.invalidate()
-        await lonely.hold()
+        await exclusive.hold()
         with pytest.raises(NotAlone):
             await other.hold()
-        await lonely.close()
+        await exclusive.close()
         await catalogue.close()

@@ -1,4 +1,4 @@
-"""Faults of a cluster, each of which is made good again before the next one."""
+"""Faults of a cluster, each of which is repaired before the next one."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Faults:
         longest_s: For how long something hangs at most: beyond the leases, if all is to be seen.
     """
 
-    def __init__(self, cluster: Cluster, chance: random.Random, longest_s: float) -> None:
+    def __init__(self, cluster: Cluster, rng: random.Random, longest_s: float) -> None:
         self._cluster = cluster
-        self._chance = chance
+        self._rng = rng
         self._longest_s = longest_s
         per_store: dict[str, Callable[[str], Awaitable[None]]] = {
             "link held": self._hold_link,
-            "link held, and its replica killed": self._hold_link_of_the_dead,
+            "link held, and its replica killed": self._hold_link_and_kill,
             "link cut": self._cut_link,
             "stopped": self._stop_store,
             "killed": self._kill_store,
@@ -47,16 +47,16 @@ class Faults:
         }
 
     def draw(self, kills: int, others: int) -> list[str]:
-        """Draw faults: kills of a replica, and the others in turn, in an order that is drawn."""
+        """Draw faults: kills of a replica, and the others round robin, in a random order."""
         rest = [name for name in self._named if name != "replica killed"]
-        self._chance.shuffle(rest)
+        self._rng.shuffle(rest)
         turns = chain.from_iterable(repeat(rest))
         drawn = ["replica killed"] * kills + [next(turns) for _ in range(others)]
-        self._chance.shuffle(drawn)
+        self._rng.shuffle(drawn)
         return drawn
 
-    async def bring_about(self, name: str) -> None:
-        """Break something, and make it good again."""
+    async def inject(self, name: str) -> None:
+        """Inject a fault, and repair it."""
         await self._named[name]()
 
     async def _kill_replica(self) -> None:
@@ -76,11 +76,11 @@ class Faults:
         await self._wait()
         await link.release()
 
-    async def _hold_link_of_the_dead(self, store: str) -> None:
-        """What it has sent arrives when it is dead, and others may have decided on it."""
+    async def _hold_link_and_kill(self, store: str) -> None:
+        """Its writes arrive after it was killed, and others may have decided on them."""
         link, replica = self._cluster.links[store], self._cluster.replicas[0]
         link.hold()
-        await asyncio.sleep(self._chance.uniform(0.1, 1.0))
+        await asyncio.sleep(self._rng.uniform(0.1, 1.0))
         await replica.kill()
         await self._wait()
         await link.release()
@@ -94,11 +94,11 @@ class Faults:
             await self._wait()
 
     async def _kill_store(self, store: str) -> None:
-        with self._cluster.stores.dead(store):
+        with self._cluster.stores.killed(store):
             await self._wait()
 
     def _some_replica(self) -> Service:
-        return self._chance.choice(self._cluster.replicas)
+        return self._rng.choice(self._cluster.replicas)
 
     async def _wait(self) -> None:
-        await asyncio.sleep(self._chance.choice((0.5, 1.0, 3.0, self._longest_s)))
+        await asyncio.sleep(self._rng.choice((0.5, 1.0, 3.0, self._longest_s)))

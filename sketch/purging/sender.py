@@ -1,10 +1,10 @@
-"""The way to one purger: what is wrong with it holds up nobody else."""
+"""Sends purges to one purger: what is wrong with it holds up no other."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from time import monotonic
 
@@ -18,7 +18,7 @@ from sketch.purging.port import (
     PurgesSent,
 )
 
-__all__ = ["Lane", "PurgingLimits", "Timing"]
+__all__ = ["PurgeSender", "PurgingLimits", "Timing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class PurgingLimits:
 
     Attributes:
         batch: Keys taken from the queue at a time.
-        look_every_s: How often the queue is looked at while it is empty (seconds).
+        look_every_s: Interval of looks at an empty queue (seconds).
         at_once: Batches that are under way to one purger at most.
-        attempts: How often a request is sent, until its keys are left to be given out again.
+        attempts: Attempts for a request, until its keys are left to the queue, which repeats them.
         first_wait_s: Pause after the first failure of a purger; doubles with each further one.
     """
 
@@ -44,51 +44,43 @@ class PurgingLimits:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Time and chance; tests set them."""
+    """Clock, sleep and randomness; tests replace them."""
 
     clock: Callable[[], float] = monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = Random().random  # noqa: S311  # spreads retries, keeps no secret
 
 
-class Lane:
-    """Sends to one purger, with retries, and leaves it alone for a while when it fails."""
+@dataclass(eq=False)
+class PurgeSender:
+    """Sends to one purger, with retries, and pauses when it fails."""
 
-    def __init__(
-        self, purger: Purger, limits: PurgingLimits, on_event: PurgeEvents, timing: Timing
-    ) -> None:
-        self._purger = purger
-        self._limits = limits
-        self._on_event = on_event
-        self._timing = timing
-        self._busy = 0
-        self._failures = 0
-        self._until = 0.0
-
-    @property
-    def name(self) -> str:
-        """What the purger is called."""
-        return self._purger.name
+    purger: Purger
+    _limits: PurgingLimits
+    _on_event: PurgeEvents
+    _timing: Timing
+    _busy: int = field(default=0, init=False)
+    _failures: int = field(default=0, init=False)
+    _until: float = field(default=0.0, init=False)
 
     @property
     def trusted(self) -> bool:
-        """Whether it did not fail last."""
+        """Whether its last request did not fail."""
         return self._failures == 0
 
     @property
     def paused(self) -> bool:
-        """Whether it is left alone because it failed."""
         return self._timing.clock() < self._until
 
     @property
     def has_room(self) -> bool:
-        """Whether it takes another batch; after a failure one, to see whether it works again."""
+        """Whether it takes another batch; after a failure one, to try whether it works again."""
         return not self.paused and self._busy < (self._limits.at_once if self.trusted else 1)
 
     def deliver(self, keys: Sequence[CachedKey]) -> Coroutine[None, None, frozenset[CachedKey]]:
-        """Take a batch, if there is room; what is returned sends it, and returns what is confirmed.
+        """Reserve room for a batch; the coroutine sends it, and returns the keys confirmed.
 
-        The room is taken at once, not when sending begins.
+        The room is reserved now, not when sending begins.
         """
         if not self.has_room:
             return _nothing()
@@ -96,20 +88,16 @@ class Lane:
         return self._deliver(keys)
 
     async def send(self, keys: Sequence[CachedKey]) -> bool:
-        """Send keys once, without waiting for anything; return whether they were confirmed."""
-        for some in _split(keys, self._purger.most):
+        """Send keys once, without retries; return whether they were confirmed."""
+        for some in _split(keys, self.purger.most):
             if self.paused or not await self._attempt(some):
                 return False
         return True
 
-    async def close(self) -> None:
-        """Release every connection."""
-        await self._purger.close()
-
     async def _deliver(self, keys: Sequence[CachedKey]) -> frozenset[CachedKey]:
         confirmed: set[CachedKey] = set()
         try:
-            for some in _split(keys, self._purger.most):
+            for some in _split(keys, self.purger.most):
                 if not await self._insist(some):
                     break
                 confirmed.update(some)
@@ -126,22 +114,22 @@ class Lane:
         return False
 
     async def _attempt(self, keys: Sequence[CachedKey]) -> bool:
-        begun = self._timing.clock()
+        started = self._timing.clock()
         try:
             async with asyncio.timeout(self._limits.deadline_s):
-                await self._purger.purge(keys)
+                await self.purger.purge(keys)
         except PurgeFailed as failure:
             self._failed(keys, failure)
             return False
         except TimeoutError:
-            self._failed(keys, PurgeFailed(self._purger.name, "timeout"))
+            self._failed(keys, PurgeFailed(self.purger.name, "timeout"))
             return False
         self._works()
-        self._on_event(PurgesSent(self._purger.name, len(keys), self._timing.clock() - begun))
+        self._on_event(PurgesSent(self.purger.name, len(keys), self._timing.clock() - started))
         return True
 
     def _failed(self, keys: Sequence[CachedKey], failure: PurgeFailed) -> None:
-        name = self._purger.name
+        name = self.purger.name
         self._on_event(PurgesFailed(name, len(keys), failure.reason, failure.status))
         if self.trusted:
             self._on_event(PurgerChanged(name, down=True))
@@ -153,7 +141,7 @@ class Lane:
 
     def _works(self) -> None:
         if not self.trusted:
-            self._on_event(PurgerChanged(self._purger.name, down=False))
+            self._on_event(PurgerChanged(self.purger.name, down=False))
         self._failures = 0
         self._until = 0.0
 

@@ -1,4 +1,4 @@
-"""Classes that are dropped in the middle of a transaction: gone is gone; no system is blamed."""
+"""Classes that are dropped during a transaction: it fails as not found, not as unavailable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mediator.base.errors import Conflict, NotFound, TransactionAborted
 from mediator.catalogue.tables import transactions as table
 from mediator.catalogue.transaction_log import CatalogueTransactions
 from mediator.model.operations import Outcome, Put
-from mediator.transactions.model import ReadSetEntry, Transaction
+from mediator.transactions.model import CommitRequest, ReadSetEntry
 from tests.process.service import Service, field_on, unique
 
 STAYING = {
@@ -37,13 +37,13 @@ def put(database: str, class_name: str, id_: str, **values: Any) -> Put:
     return Put(database, class_name, id_, unique("op"), values=values, fingerprint="f")
 
 
-def both(database: str, id_: str, *reads: ReadSetEntry) -> Transaction:
+def both(database: str, id_: str, *reads: ReadSetEntry) -> CommitRequest:
     writes = put(database, "carts", id_, n=1), put(database, "users", id_, n=1)
-    return Transaction(database, unique("tx"), reads, writes, fingerprint="f")
+    return CommitRequest(database, unique("tx"), reads, writes, fingerprint="f")
 
 
-async def run(mediator: Service, wanted: Transaction) -> list[Outcome]:
-    return await mediator.mediator.transactions.run(wanted)
+async def run(mediator: Service, request: CommitRequest) -> list[Outcome]:
+    return await mediator.mediator.transactions.run(request)
 
 
 def dropping(
@@ -77,38 +77,38 @@ async def logged(mediator: Service, operation: str) -> list[str]:
 
 
 @pytest.mark.parametrize("begins", ["is about to begin", "has set intents"])
-async def test_a_class_that_goes_before_it_is_logged_is_not_found(
+async def test_a_class_dropped_before_the_log_entry_is_not_found(
     mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch, begins: str
 ) -> None:
-    transactions, wanted = mediator.mediator.transactions, both(shop, unique())
+    transactions, request = mediator.mediator.transactions, both(shop, unique())
     of: Any = transactions.phases if begins == "is about to begin" else transactions.log
     monkeypatch.setattr(of, "begin", dropping(mediator, shop, of.begin, before=True))
     with pytest.raises(NotFound, match="no class users"):
-        await run(mediator, wanted)
-    assert await logged(mediator, wanted.operation) == []
+        await run(mediator, request)
+    assert await logged(mediator, request.operation) == []
     with pytest.raises(NotFound):
-        await mediator.get(shop, "carts", wanted.writes[0].id)
-    await mediator.create(shop, "carts", wanted.writes[0].id, n=2)  # no intent is left behind
+        await mediator.get(shop, "carts", request.writes[0].id)
+    await mediator.create(shop, "carts", request.writes[0].id, n=2)  # no intent is left behind
 
 
-async def test_a_class_that_goes_before_it_is_validated_has_changed(
+async def test_a_class_dropped_before_validation_aborts_the_transaction(
     mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     transactions, id_ = mediator.mediator.transactions, unique()
     step = dropping(mediator, shop, transactions.resolver.intents.record_states, before=True)
     monkeypatch.setattr(transactions.resolver.intents, "record_states", step)
     seen = ReadSetEntry("users", id_, None)
-    wanted = Transaction(shop, unique("tx"), (seen,), (put(shop, "carts", id_, n=1),), "f")
+    request = CommitRequest(shop, unique("tx"), (seen,), (put(shop, "carts", id_, n=1),), "f")
     with pytest.raises(TransactionAborted):
-        await run(mediator, wanted)
-    assert await logged(mediator, wanted.operation) == []
+        await run(mediator, request)
+    assert await logged(mediator, request.operation) == []
 
 
 @pytest.mark.parametrize("step", ["begin", "commit"])
-async def test_no_class_goes_while_a_transaction_writes_to_it(
+async def test_a_class_cannot_be_dropped_while_a_transaction_writes_to_it(
     mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    transactions, wanted = mediator.mediator.transactions, both(shop, unique())
+    transactions, request = mediator.mediator.transactions, both(shop, unique())
     taken, refused = getattr(transactions.log, step), []
 
     async def then_drop(*args: Any) -> Any:
@@ -120,32 +120,32 @@ async def test_no_class_goes_while_a_transaction_writes_to_it(
 
     with monkeypatch.context() as patched:
         patched.setattr(transactions.log, step, then_drop)
-        first = await run(mediator, wanted)
-    again = await run(mediator, wanted)
+        first = await run(mediator, request)
+    again = await run(mediator, request)
     assert refused
-    assert [outcome.id for outcome in first] == [write.id for write in wanted.writes]
+    assert [outcome.id for outcome in first] == [write.id for write in request.writes]
     assert [o.versions for o in again] == [o.versions for o in first]
-    assert await logged(mediator, wanted.operation) == ["done"]
-    for write in wanted.writes:
+    assert await logged(mediator, request.operation) == ["done"]
+    for write in request.writes:
         assert await mediator.values(shop, write.class_name, write.id) == {"n": 1}
 
 
-async def test_a_class_goes_while_transactions_write_to_others(
+async def test_a_class_can_be_dropped_while_transactions_write_to_others(
     mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     transactions, id_ = mediator.mediator.transactions, "users"  # an id may be the class's name
     step = dropping(mediator, shop, transactions.log.commit, before=False)
     monkeypatch.setattr(transactions.log, "commit", step)
-    wanted = Transaction(shop, unique("tx"), (), (put(shop, "carts", id_, n=1),), "f")
-    await run(mediator, wanted)
+    request = CommitRequest(shop, unique("tx"), (), (put(shop, "carts", id_, n=1),), "f")
+    await run(mediator, request)
     assert await mediator.values(shop, "carts", id_) == {"n": 1}
     with pytest.raises(NotFound, match="no class users"):
         await mediator.get(shop, "users", id_)
 
 
-async def test_a_retry_is_answered_to_the_letter(mediator: Service, shop: str) -> None:
+async def test_a_retry_returns_the_identical_response(mediator: Service, shop: str) -> None:
     write = put(shop, "pairs", unique(), title="a", hits=1, a_long_name="b")
-    wanted = Transaction(shop, unique("tx"), (), (write,), fingerprint="f")
-    [first] = await run(mediator, wanted)
-    [again] = await run(mediator, wanted)
+    request = CommitRequest(shop, unique("tx"), (), (write,), fingerprint="f")
+    [first] = await run(mediator, request)
+    [again] = await run(mediator, request)
     assert list(again.versions.items()) == list(first.versions.items())

@@ -104,15 +104,15 @@ def commands_of(data: bytes) -> list[dict[str, Any]]:
 
 @pytest.fixture
 async def mongo(mongodb_config: SystemConfig) -> AsyncIterator[tuple[Holding, Population]]:
-    async with searching(MongoStore, mongodb_config) as made:
-        yield made
+    async with searching(MongoStore, mongodb_config) as opened:
+        yield opened
 
 
 @pytest.fixture
 async def redis(redis_config: SystemConfig) -> AsyncIterator[tuple[Holding, Population]]:
-    async with searching(RedisStore, redis_config) as made:
-        await made[1].create({f"more{number}": {"n": 1} for number in range(2 * MOST_RECORDS)})
-        yield made
+    async with searching(RedisStore, redis_config) as opened:
+        await opened[1].create({f"more{number}": {"n": 1} for number in range(2 * MOST_RECORDS)})
+        yield opened
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ async def redis(redis_config: SystemConfig) -> AsyncIterator[tuple[Holding, Popu
         (In(ID, ("a", "b")), ()),
     ],
 )
-async def test_mongodb_is_told_how_long_each_statement_of_a_search_may_take(
+async def test_mongodb_gets_a_limit_for_each_statement_of_a_search(
     mongo: tuple[Holding, Population], filter_: Filter | None, order: tuple[OrderBy, ...]
 ) -> None:
     holding, population = mongo
@@ -135,7 +135,7 @@ async def test_mongodb_is_told_how_long_each_statement_of_a_search_may_take(
     assert all(0 < command["maxTimeMS"] <= 60_000 for command in sent)
 
 
-async def test_mongodb_is_told_what_a_search_has_left_of_its_time(
+async def test_mongodb_gets_what_a_search_has_left_of_its_time(
     mongo: tuple[Holding, Population],
 ) -> None:
     holding, population = mongo

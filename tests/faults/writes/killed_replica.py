@@ -1,7 +1,7 @@
 """A replica that carries out transactions of a history, and is killed at a step of one of them.
 
 Run as a program, with a JSON object in its arguments: `systems`, `catalogue_url`, `database`,
-`objects`, `seed`, and the step `name`, before or `after` which it dies. It prints a line of JSON
+`objects`, `seed`, and the step `name`, before or `after` which it is killed. It prints JSON lines
 for each transaction before it is sent, and another one once it is acknowledged.
 """
 
@@ -21,23 +21,23 @@ import pytest
 
 from mediator.stores.port import SystemConfig
 from tests.process.service import service
+from tests.process.transactions.crashable import CrashPoint, make_crashable
 from tests.process.transactions.histories import Attempt, History
-from tests.process.transactions.mortal import Fate, make_mortal
 
-IMMORTAL = 3
+SURVIVED = 3
 """Transactions that it carries out before."""
 
 
 @dataclass
-class Doom(Fate):
-    """Dies, process and all, at the first step of a name."""
+class KillAt(CrashPoint):
+    """Kills its process at the first step of a name."""
 
     name: str = ""
 
-    async def meet(self, name: str, send: Callable[[], Awaitable[Any]]) -> Any:
-        """Take a step, or die."""
+    async def run_step(self, name: str, send: Callable[[], Awaitable[Any]]) -> Any:
+        """Run a step, or kill the process."""
         self.taken.append(name)
-        is_last = name == self.name and self.taken.count("begin") > IMMORTAL
+        is_last = name == self.name and self.taken.count("begin") > SURVIVED
         if is_last and not self.after:
             os.kill(os.getpid(), signal.SIGKILL)
         result = await send()
@@ -46,23 +46,23 @@ class Doom(Fate):
         return result
 
 
-def _tell(attempt: Attempt) -> None:
+def _print_attempt(attempt: Attempt) -> None:
     sys.stdout.buffer.write(orjson.dumps(attempt.dump()) + b"\n")
     sys.stdout.buffer.flush()
 
 
-async def _live(told: dict[str, Any]) -> None:
-    configs = [SystemConfig(**config) for config in told["systems"]]
-    async with service(configs, told["catalogue_url"]) as running:
+async def _work(setup: dict[str, Any]) -> None:
+    configs = [SystemConfig(**config) for config in setup["systems"]]
+    async with service(configs, setup["catalogue_url"]) as running:
         with pytest.MonkeyPatch.context() as patched:
-            make_mortal(running.mediator, patched)
-            doom = Doom(0, told["after"], name=told["name"])
-            history = History(running, told["database"], random.Random(told["seed"]))
-            history.objects = [(class_name, id_) for class_name, id_ in told["objects"]]
-            history.doom, history.tell = doom, _tell
+            make_crashable(running.mediator, patched)
+            kill = KillAt(0, setup["after"], name=setup["name"])
+            history = History(running, setup["database"], random.Random(setup["seed"]))
+            history.objects = [(class_name, id_) for class_name, id_ in setup["objects"]]
+            history.kill_point, history.notify = kill, _print_attempt
             while True:
-                await history.transact(mortal=False)
+                await history.transact(crashable=False)
 
 
 if __name__ == "__main__":
-    asyncio.run(_live(orjson.loads(sys.argv[1])))
+    asyncio.run(_work(orjson.loads(sys.argv[1])))

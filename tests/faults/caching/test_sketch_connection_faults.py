@@ -23,7 +23,7 @@ Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[Non
 async def behaving(
     behaviours: list[Behaviour], timeout_s: float = 5.0
 ) -> AsyncIterator[RedisSketch]:
-    """Run a server that treats each connection as the next behaviour says; the last one stays."""
+    """Run a server that applies the next behaviour to each connection; the last one stays."""
     held: set[asyncio.Task[object]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -80,11 +80,11 @@ def through(config: SystemConfig, cut_after: int | None = None) -> Behaviour:
         else:
             from_server, to_server = await asyncio.open_connection(at["host"], at.get("port", 6379))
 
-        async def bring() -> None:
+        async def forward() -> None:
             while data := await reader.read(65_536):
                 to_server.write(data)
 
-        bringing, left = asyncio.create_task(bring()), cut_after
+        forwarding, left = asyncio.create_task(forward()), cut_after
         try:
             while data := await from_server.read(65_536):
                 if left is not None and (left := left - 1) < 0:
@@ -93,7 +93,7 @@ def through(config: SystemConfig, cut_after: int | None = None) -> Behaviour:
                     return
                 writer.write(data)
         finally:
-            bringing.cancel()
+            forwarding.cancel()
             to_server.close()
 
     return behaviour
@@ -125,8 +125,8 @@ async def _or_again(call: Callable[[], Awaitable[object]]) -> None:
         await call()
 
 
-async def test_whoever_asks_waits_for_what_was_posted(redis_config: SystemConfig) -> None:
-    """Lone steps are posted without a turn; what takes a turn then must not talk into them."""
+async def test_a_locked_step_waits_for_steps_sent_before_it(redis_config: SystemConfig) -> None:
+    """Single steps are sent without the lock; a step that takes the lock must not interleave."""
     name = f"test:{uuid4().hex}"
     sketch = RedisSketch(redis_config.url, SketchLimits(), FilterShape(bits=8192), name, 5.0)
     try:
@@ -134,7 +134,7 @@ async def test_whoever_asks_waits_for_what_was_posted(redis_config: SystemConfig
         for number in range(50):
             posted = asyncio.create_task(sketch.begin(PARTITION, [f"k{number}"], f"t{number}"))
             await asyncio.sleep(0)
-            # This one is sent when the first is answered: not before those who took their turn.
+            # This one is sent when the first is answered: not before those that held the lock.
             later = sketch.begin(PARTITION, [f"l{number}"], f"u{number}")
             await asyncio.gather(posted, sketch.create(PARTITION), later, sketch.snapshot([]))
     finally:

@@ -19,7 +19,7 @@ from mediator.model.operations import (
 )
 from mediator.model.query import Query
 from mediator.routing.freshness import ReadPreference
-from mediator.transactions.log import Entry
+from mediator.transactions.log import TransactionEntry
 from tests.process.service import Service, inc, unique
 from tests.process.transactions.joint.pairs import (
     AFTER,
@@ -59,7 +59,9 @@ async def test_joint_writes_that_meet_a_committed_one_roll_it_forward_first(
     assert await state(mediator, pairs, half) == after[kind]
 
 
-async def test_a_reader_is_told_or_waits(mediator: Service, pairs: str, half: str) -> None:
+async def test_a_reader_gets_a_partial_object_or_waits(
+    mediator: Service, pairs: str, half: str
+) -> None:
     seen = await mediator.get(pairs, "pairs", half)
     assert (seen.values, seen.partial) == ({"title": "put", "hits": 10}, ("hits",))
     query = Query(pairs, "pairs", limit=1000)
@@ -85,7 +87,7 @@ async def test_strong_reads_of_a_batch_see_a_whole_object(
     assert (batched.values, batched.partial) == ({"title": "put", "hits": 0}, ())
 
 
-async def test_a_strong_query_resolves_what_it_meets(
+async def test_a_strong_query_resolves_the_intents_it_finds(
     mediator: Service, pairs: str, half: str
 ) -> None:
     query, strong = Query(pairs, "pairs", limit=1000), ReadPreference("strong", whole=True)
@@ -94,7 +96,7 @@ async def test_a_strong_query_resolves_what_it_meets(
     assert (listed.values, listed.partial) == ({"title": "put", "hits": 0}, ())
 
 
-async def test_a_live_write_is_waited_for_and_says_so_when_it_lasts(
+async def test_a_running_write_is_waited_for_and_then_reported_as_locked(
     mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mediator.transactions.joint.MAX_WAIT_S", 0.05)
@@ -104,7 +106,7 @@ async def test_a_live_write_is_waited_for_and_says_so_when_it_lasts(
     route = await data.route(pairs, "pairs")
     transactions = mediator.mediator.transactions
     keys = [(fragment, id_) for fragment in route.fragments]
-    await transactions.log.begin(Entry(intent, pairs, [["pairs", id_]]), 60.0)
+    await transactions.log.begin(TransactionEntry(intent, pairs, [["pairs", id_]]), 60.0)
     await transactions.resolver.intents.lock(keys, intent)
     for operation in (write_of("put", pairs, id_), inc(pairs, "pairs", id_)):
         with pytest.raises(Locked):
@@ -116,7 +118,7 @@ async def test_a_live_write_is_waited_for_and_says_so_when_it_lasts(
     assert await state(mediator, pairs, id_) == {"title": "old", "hits": 11}
 
 
-async def test_an_intent_that_is_not_logged_is_refused_before_it_is_taken_away(
+async def test_an_unlogged_intent_is_refused_before_it_is_removed(
     mediator: Service, pairs: str
 ) -> None:
     """It may have come before its entry: from then on, that cannot come any more."""
@@ -127,7 +129,7 @@ async def test_an_intent_that_is_not_logged_is_refused_before_it_is_taken_away(
     await transactions.resolver.intents.lock([(route.anchor, id_)], intent)
     await mediator.mediator.data.write(write_of("update", pairs, id_))
     assert await state(mediator, pairs, id_) == AFTER["update"]
-    assert not await transactions.log.begin(Entry(intent, pairs, [["pairs", id_]]), 60.0)
+    assert not await transactions.log.begin(TransactionEntry(intent, pairs, [["pairs", id_]]), 60.0)
     assert not await transactions.log.commit(intent, [])
 
 
@@ -169,8 +171,8 @@ async def test_concurrent_writes_to_one_object_end_as_one_of_them(
         assert seen is None or seen["title"] == str(seen["hits"])
 
 
-async def test_what_is_locked_does_not_hold_a_batch_up(mediator: Service, pairs: str) -> None:
-    """An object on which somebody is at work drops out, and is tried alone."""
+async def test_a_locked_object_does_not_delay_its_batch(mediator: Service, pairs: str) -> None:
+    """An object with an open joint write drops out of the batch, and is retried alone."""
     ids, intent = [unique() for _ in range(6)], unique("intent")
     for id_ in ids:
         await mediator.create(pairs, "pairs", id_, **OLD)

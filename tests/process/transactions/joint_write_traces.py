@@ -1,0 +1,281 @@
+"""What joint writes really do, as steps of the model of them, and whether it can take those.
+
+Every call that reaches a store or the log is noted, with when it began and was answered.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Any, NamedTuple
+
+import pytest
+
+from mediator.stores.port import RecordKey, RecordState, Status, Write, WriteResult
+from tests.process.service import Service
+from tests.properties.transactions.joint_write_model import initial_state, moves
+from tests.properties.transactions.joint_write_states import FREE, Log, Move, State, World
+
+__all__ = ["NEVER", "Note", "Recorder", "Step", "Trace", "replay"]
+
+SYSTEMS = ("postgres", "redis")
+"""The systems of the records, the anchor's first."""
+
+NEVER = sys.maxsize
+"""When a call that failed was answered."""
+
+
+class Step(NamedTuple):
+    """What a call did, in the words of the model, and when: its effect was some time in between.
+
+    A call that failed may have had its effect at any time since, or none: it is not `certain`.
+    """
+
+    what: str
+    began: int
+    ended: int
+    certain: bool = True
+
+
+@dataclass
+class Trace:
+    """What was done to one object."""
+
+    id: str
+    steps: list[Step] = field(default_factory=list)
+    intents: list[str] = field(default_factory=list)
+    singles: list[int] = field(default_factory=list)
+    resolving: list[tuple[str, str, Step]] = field(default_factory=list)
+    """What was done about joint writes, by their intents: of this object, or of another one."""
+    ticks: Iterator[int] = field(default_factory=count)
+
+    def all_steps(self) -> tuple[Step, ...]:
+        """Return all steps, now that the intents of this object are known."""
+        about = [
+            step._replace(what=what.format(f"J{self.intents.index(intent)}"))
+            for intent, what, step in self.resolving
+            if intent in self.intents
+        ]
+        return tuple(sorted([*self.steps, *about], key=lambda step: step.ended))
+
+
+@dataclass
+class Note:
+    """Notes what one call did, once it is answered, or has failed."""
+
+    trace: Trace
+    began: int
+    certain: bool = True
+
+    def joint(self, intent: str, what: str) -> None:
+        """Note a step of a joint write."""
+        intents = self.trace.intents
+        if intent not in intents:
+            intents.append(intent)
+        self.trace.steps.append(self._step(what.format(f"J{intents.index(intent)}")))
+
+    def resolving(self, intent: str, what: str) -> None:
+        """Note a resolving step of any replica, for a joint write of this object or of another one.
+
+        Which it is may be known later: a reader of an intent may be answered before its writer.
+        """
+        self.trace.resolving.append((intent, what, self._step(what)))
+
+    def single(self, at: int) -> None:
+        """Note a write to one record."""
+        self.trace.steps.append(self._step(f"single {at}"))
+        self.trace.singles.append(at)
+
+    def _step(self, what: str) -> Step:
+        ended = next(self.trace.ticks) if self.certain else NEVER
+        return Step(what, self.began, ended, self.certain)
+
+
+class Recorder:
+    """Notes the calls of services.
+
+    Args:
+        services: The replicas.
+        patched: Puts everything back.
+    """
+
+    def __init__(self, services: Sequence[Service], patched: pytest.MonkeyPatch) -> None:
+        self.trace = Trace("")
+        for each in services:
+            for at, name in enumerate(SYSTEMS):
+                store = each.mediator.systems.get(name).store
+                self._wrap(patched, store, "lock", partial(self._locked, at))
+                self._wrap(patched, store, "write", partial(self._written, at))
+                self._wrap(patched, store, "unlock", partial(self._unlocked, at))
+            log = each.mediator.transactions.log
+            self._wrap(patched, log, "begin", self._on_begin)
+            self._wrap(patched, log, "commit", self._committed)
+            self._wrap(patched, log, "abort", self._aborted)
+            self._wrap(patched, log, "refuse", self._refused)
+
+    def _wrap(
+        self, patched: pytest.MonkeyPatch, owner: Any, name: str, record: Callable[..., None]
+    ) -> None:
+        send: Callable[..., Awaitable[Any]] = getattr(owner, name)
+
+        async def recorded(*args: Any, **more: Any) -> Any:
+            note = Note(self.trace, next(self.trace.ticks))
+            try:
+                result = await send(*args, **more)
+            except BaseException:
+                note.certain = False
+                record(note, None, *args, **more)
+                raise
+            record(note, result, *args, **more)
+            return result
+
+        patched.setattr(owner, name, recorded)
+
+    def _locked(
+        self,
+        at: int,
+        note: Note,
+        _: Sequence[RecordState] | None,
+        keys: Sequence[RecordKey],
+        intent: str,
+    ) -> None:
+        for _fragment, id_ in keys:
+            if id_ == note.trace.id:
+                note.joint(intent, f"{{}} locks record {at}")
+
+    def _unlocked(
+        self, at: int, note: Note, _: None, keys: Sequence[RecordKey], intent: str, **_more: bool
+    ) -> None:
+        if any(id_ == note.trace.id for _, id_ in keys):
+            note.resolving(intent, f"{{}}'s intent at {at} goes")
+
+    def _written(
+        self,
+        at: int,
+        note: Note,
+        results: Sequence[WriteResult] | None,
+        calls: Sequence[Write],
+        *_: str,
+    ) -> None:
+        known: Sequence[WriteResult | None] = results or [None] * len(calls)
+        for call, result in zip(calls, known, strict=True):
+            if result is None and not call.intent:
+                continue  # the client that writes records one by one has got no answer
+            if call.id == note.trace.id and (result is None or result.status is Status.APPLIED):
+                if call.intent:
+                    note.joint(call.intent, f"{{}} is applied at {at}")
+                else:
+                    note.single(at)
+
+    def _on_begin(self, note: Note, _result: bool | None, entry: Any, *_: float) -> None:
+        if any(id_ == note.trace.id for _, id_ in entry.records):
+            note.joint(entry.intent, "{} is logged")
+
+    def _committed(self, note: Note, _done: bool | None, intent: str, *_: Any) -> None:
+        note.resolving(intent, "{} is committed")
+
+    def _aborted(self, note: Note, _done: bool | None, intent: str) -> None:
+        note.resolving(intent, "{} is aborted")
+
+    def _refused(self, note: Note, _: None, intents: Sequence[str], *_more: float) -> None:
+        for intent in intents:
+            note.resolving(intent, "{} is refused")
+
+
+def replay(trace: Trace, *, whole: bool = False) -> State:
+    """Take the steps of a trace in the model; fails where it cannot, or may not.
+
+    Calls that were under way at the same time may have taken effect in any order. At the end of a
+    `whole` trace no intent is left.
+    """
+    joint = tuple((0, 1) for _ in trace.intents)
+    world = World(joint, tuple(trace.singles), crashes=len(joint))
+    replay, steps = Replay(world, whole), trace.all_steps()
+    state = replay.order(initial_state(world), steps)
+    assert state is not None, (replay.refused, steps)
+    return state
+
+
+@dataclass
+class Replay:
+    """Looks for an order of steps that the model allows.
+
+    Many orders come to the same state with the same steps left. Each of those is looked at once:
+    else the search for the order of a dozen calls at the same time would hold the event loop for
+    minutes, and the replicas that run on it would lose their leases.
+
+    Attributes:
+        world: What there is.
+        whole: Whether no intent may be left at the end.
+        refused: Steps that could not be taken, and when.
+    """
+
+    world: World
+    whole: bool
+    refused: list[str] = field(default_factory=list)
+    _vain: set[tuple[State, tuple[Step, ...]]] = field(default_factory=set)
+
+    def order(self, state: State, left: tuple[Step, ...]) -> State | None:
+        """Take what is left, in an order that the model allows; None: there is no such order."""
+        if not any(step.certain for step in left) and self._may_end(state):
+            return state
+        if not left or (state, left) in self._vain:
+            return None
+        first_answer = min(step.ended for step in left)
+        for at, step in enumerate(left):
+            after = self._after(state, step, len(left)) if step.began < first_answer else None
+            if after and (last := self.order(after, (*left[:at], *left[at + 1 :]))):
+                return last
+        self._vain.add((state, left))
+        return None
+
+    def _may_end(self, state: State) -> bool:
+        return not self.whole or all(record.intent == FREE for record in state.records)
+
+    def _after(self, state: State, step: Step, left: int) -> State | None:
+        what = step.what
+        if what.startswith("single"):
+            what = f"S{len(self.world.joint) + state.singles} writes record {what[-1]}"
+        move = _taken(self.world, state, what)
+        if move is None or move.broken:
+            self.refused.append(f"{what}, {left} before the end")
+            return None
+        return move.state
+
+
+UNSEEN = ("begins", "requests commit", "waits for record 1", "gives up")
+"""Steps that are not observable, which come before some others."""
+
+
+def _taken(world: World, state: State, what: str) -> Move | None:
+    if what.endswith("is refused"):
+        return _refused(world, state, what)
+    found = {move.what: move for move in moves(world, state)}
+    if what in found:
+        return found[what]
+    number = what.partition(" ")[0].partition("'")[0]
+    for step in UNSEEN:
+        unseen = f"{number} {step}"
+        if unseen in found:
+            after = {move.what: move for move in moves(world, found[unseen].state)}
+            if what in after:
+                return after[what]
+    return Move(what, state) if _says_nothing(state, what) else None
+
+
+def _refused(world: World, state: State, what: str) -> Move | None:
+    """Refuse a write: that aborts a write without a log entry, and changes no logged one."""
+    if state.log[int(what[1 : what.index(" ")])] is not Log.UNKNOWN:
+        return Move(what, state)
+    return _taken(world, state, what.replace("refused", "aborted"))
+
+
+def _says_nothing(state: State, what: str) -> bool:
+    """Whether a call had nothing to do: the write is aborted, or its intent removed, already."""
+    number = int(what[1 : what.index("'" if "'" in what else " ")])
+    if what.endswith("goes"):
+        return state.records[int(what.split()[-2])].intent != number
+    return what.endswith("aborted")
