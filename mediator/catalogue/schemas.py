@@ -203,7 +203,7 @@ class CatalogueSchemas:
         )
         open_ = select(transactions.c.intent).where(
             transactions.c.database == database,
-            transactions.c.state.in_((State.PREPARING, State.COMMITTED)),
+            transactions.c.state.in_((State.PREPARING, State.STAGED, State.COMMITTED)),
             named,
         )
         return bool((await self._catalogue.execute(select(open_.exists()))).scalar())

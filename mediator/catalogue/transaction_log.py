@@ -1,8 +1,9 @@
 """The log of writes over several systems, kept in the catalogue (`mediator.transactions.log`).
 
-Each call is one statement that is a transaction by itself. Only what decides waits for the disk:
-*committed* and *aborted*. An entry that a crash of the catalogue takes back cannot be committed any
-more, as there is none; one that comes back, after it was finished, is applied again without effect.
+Each call is one statement that is a transaction by itself. Only what may decide waits for the disk:
+*staged*, *committed* and *aborted*. An entry that a crash of the catalogue takes back cannot be
+committed any more, as there is none; one that comes back, after it was finished, is applied again
+without effect.
 
 Every write over several systems waits for these statements, so they are plain text: to build and
 compile one took SQLAlchemy longer than the server needs to run it.
@@ -26,6 +27,7 @@ _NAMES: Final = {
     "log": table.fullname,
     "columns": "intent, database, records, operation, fingerprint, state, redo, answer,"
     " leased_until < now() AS overdue",
+    "undecided": "state IN ('preparing', 'staged')",
     # A statement that reads this does not wait for the disk.
     "relaxed": "(SELECT set_config('synchronous_commit', 'off', true))",
 }
@@ -41,12 +43,16 @@ INSERT INTO {log} (intent, database, records, operation, fingerprint, state, lea
 SELECT $1, $2, $3, $4, $5, 'preparing', now() + make_interval(secs => $6) FROM {relaxed} AS relaxed
 ON CONFLICT DO NOTHING RETURNING intent
 """)
+_STAGE: Final = _sql("""
+INSERT INTO {log} (intent, database, records, redo, state, leased_until)
+VALUES ($1, $2, $3, $4, 'staged', now() + make_interval(secs => $5))
+ON CONFLICT DO NOTHING RETURNING intent
+""")
 _COMMIT: Final = _sql("""
-UPDATE {log} SET state = 'committed', redo = $2 WHERE intent = $1 AND state = 'preparing' RETURNING
-intent
+UPDATE {log} SET state = 'committed', redo = $2 WHERE intent = $1 AND {undecided} RETURNING intent
 """)
 _ABORT: Final = _sql("""
-UPDATE {log} SET state = 'aborted', leased_until = now() WHERE intent = $1 AND state = 'preparing'
+UPDATE {log} SET state = 'aborted', leased_until = now() WHERE intent = $1 AND {undecided}
 RETURNING intent
 """)
 _REFUSE: Final = _sql("""
@@ -86,6 +92,8 @@ class CatalogueTransactions:
 
     async def begin(self, entry: TransactionEntry, lease_s: float) -> bool:
         what = (entry.intent, entry.database, _json(entry.records))
+        if entry.state is State.STAGED:
+            return bool(await self._catalogue.fetch(_STAGE, *what, _json(entry.redo), lease_s))
         of = (entry.operation, entry.fingerprint)
         return bool(await self._catalogue.fetch(_BEGIN, *what, *of, lease_s, retry=True))
 
@@ -93,11 +101,11 @@ class CatalogueTransactions:
         # Not retried: if the first one took effect, a second one would return no row.
         return bool(await self._catalogue.fetch(_COMMIT, intent, _json(redo)))
 
-    async def abort(self, intent: str) -> bool:
+    async def abort(self, intent: str) -> State | None:
         if await self._catalogue.fetch(_ABORT, intent):
-            return True
+            return State.ABORTED
         entry = (await self.find([intent])).get(intent)
-        return entry is None or entry.state is State.ABORTED
+        return entry.state if entry else None
 
     async def refuse(self, intents: Sequence[str], seconds: float) -> None:
         await self._catalogue.fetch(_REFUSE, intents, seconds)

@@ -19,17 +19,24 @@ from typing import Any, Final, TypeAlias
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
-from mediator.base.concurrency import concurrently, result_or_error
+from mediator.base.concurrency import concurrently, result_or_error, results_or_raise
 from mediator.base.errors import Locked, MediatorError, Unavailable
 from mediator.model.operations import Delete, Outcome, ReadModifyWrite, Update, WriteOperation
 from mediator.operations.backoff import Backoff
 from mediator.operations.calls import StoreCalls
 from mediator.routing.model import ClassRoute
 from mediator.transactions.applying import Answer
-from mediator.transactions.log import TransactionEntry
+from mediator.transactions.log import State, TransactionEntry
 from mediator.transactions.model import WriteBlocked
 from mediator.transactions.phases import Phases
-from mediator.transactions.preparing import PendingOperation, PreparedOperation, prepare
+from mediator.transactions.preparing import (
+    PendingOperation,
+    PreparedOperation,
+    is_blind_put,
+    plan_blind_put,
+    prepare,
+)
+from mediator.transactions.redo import dump_operation
 from mediator.transactions.resolver import OperationPlane, TransactionResolver
 from mediator.transactions.targets import LockedObject, LockTarget
 
@@ -123,7 +130,12 @@ class JointWriter:
         """
 
         async def attempt(backoff: Backoff) -> Outcome:
-            [answer] = await self._attempt([(route, operation)], backoff)
+            if is_blind_put(route, operation) and not backoff.has_waited:
+                # It goes on if the caller is cancelled: once it is logged, it may happen.
+                put = asyncio.create_task(self._put(route, operation))
+                answer: _Attempted = await asyncio.shield(put)
+            else:
+                [answer] = await self._attempt([(route, operation)], backoff)
             if isinstance(answer, Outcome):
                 return answer
             raise answer
@@ -157,6 +169,36 @@ class JointWriter:
             yield
         finally:
             lock.release()
+
+    async def _put(self, route: ClassRoute, operation: WriteOperation) -> Answer:
+        """Carry out a blind write: it is logged with its steps, and its intents commit it.
+
+        Raises:
+            WriteBlocked: It did not get all of them; it will not happen.
+            OutcomeUnknown: The catalogue does not answer.
+            MediatorError: It cannot be done.
+        """
+        target, intent = LockTarget(route, operation.id), uuid4().hex
+        redo = [dump_operation(plan_blind_put(target, operation, intent))]
+        records = [[route.schema.name, operation.id]]
+        entry = TransactionEntry(intent, operation.database, records, state=State.STAGED, redo=redo)
+        try:
+            locked = await self._lock_all(entry, target)
+        except (MediatorError, WriteBlocked):
+            answers = await self._resolver.withdraw(entry, [target])
+            if answers is None:
+                raise
+            return answers[0]
+        pending = PendingOperation(operation, locked)
+        prepared = results_or_raise(await prepare([pending], intent, self._calls))
+        [answer] = await self._resolver.apply(entry, prepared)
+        return answer
+
+    async def _lock_all(self, entry: TransactionEntry, target: LockTarget) -> LockedObject:
+        [locked] = results_or_raise(await self._phases.begin(entry, [target]))
+        if not locked.has_all(entry.intent):
+            raise WriteBlocked(locked.foreign(entry.intent))
+        return locked
 
     async def write_each(self, operations: Sequence[RoutedWrite]) -> list[Answer]:
         """Carry out writes of different objects of one database; each fails by itself."""
@@ -253,8 +295,8 @@ class JointWriter:
         """Return an operation whose object is ours; else why it is not."""
         if isinstance(locked, MediatorError):
             return locked
-        if (foreign := locked.foreign(intent)) or self._phases.has_expired(locked):
-            return WriteBlocked(foreign)
+        if not locked.has_all(intent) or self._phases.has_expired(locked):
+            return WriteBlocked(locked.foreign(intent))
         return PendingOperation(operation, locked)
 
     async def _replay(

@@ -20,6 +20,8 @@ class State(StrEnum):
     """The state of a write: *committed* is the commit point."""
 
     PREPARING = "preparing"
+    STAGED = "staged"
+    """It is committed as soon as all its intents are set, whether the log says so or not."""
     ABORTED = "aborted"
     COMMITTED = "committed"
     DONE = "done"
@@ -34,7 +36,7 @@ class TransactionEntry:
         records: The objects on which it sets intents: class and id.
         operation: The transaction's own id, if its answer is to be remembered.
         fingerprint: Of the request; with `operation`.
-        redo: Once committed: what is to be applied, as JSON.
+        redo: Once staged or committed: what is to be applied, as JSON.
         answer: Once done: the answer to a retry, as JSON.
         overdue: Whether its lease has passed.
     """
@@ -54,13 +56,20 @@ class TransactionLog(Protocol):
     """Where writes are logged, durably. Every call raises `Unavailable` and nothing else."""
 
     async def begin(self, entry: TransactionEntry, lease_s: float) -> bool:
-        """Add an entry; false if it was refused, or there is one of the same operation."""
+        """Add an entry; false if it was refused, or there is one of the same operation.
+
+        One that is staged is durable once this returns; it is sent once, so none comes later.
+        """
 
     async def commit(self, intent: str, redo: list[dict[str, Any]]) -> bool:
         """Make a write happen, unless it was aborted."""
 
-    async def abort(self, intent: str) -> bool:
-        """Keep a write from happening, and leave it to recovery; false if it has."""
+    async def abort(self, intent: str) -> State | None:
+        """Keep a write from happening unless it has, and leave it to recovery.
+
+        Returns:
+            Its state now; None: the log does not know it.
+        """
 
     async def refuse(self, intents: Sequence[str], seconds: float) -> None:
         """Add those that are not known as *aborted*, for longer than a call can be under way."""

@@ -36,12 +36,13 @@ from mediator.operations.merge import (
 )
 from mediator.operations.read_modify_write import alternative, update_of
 from mediator.routing.fragments import Steps, plan_read, plan_write
+from mediator.routing.model import ClassRoute
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Values
 from mediator.stores.port import Fragment, Read, Record, Status, Write, WriteKind, WriteResult
 from mediator.transactions.targets import LockedObject, LockTarget
 
-__all__ = ["PendingOperation", "PreparedOperation", "prepare"]
+__all__ = ["PendingOperation", "PreparedOperation", "is_blind_put", "plan_blind_put", "prepare"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,34 @@ class PreparedOperation:
     target: LockTarget
     steps: Steps | None
     outcome: Outcome | None = None
+
+
+def is_blind_put(route: ClassRoute, operation: WriteOperation) -> bool:
+    """Whether an operation is a blind write: a put whose object, whatever it is like, allows it.
+
+    One with an Idempotency-Key may have happened before, and an object that expires may have to be
+    removed first: so they are not.
+    """
+    return (
+        isinstance(operation, Put)
+        and operation.condition == ANYTHING
+        and operation.fingerprint is None
+        and not route.schema.require_if_match
+        and route.anchor.ttl_s is None
+    )
+
+
+def plan_blind_put(target: LockTarget, operation: WriteOperation, intent: str) -> PreparedOperation:
+    """Return the steps of a blind write, before anything is known of its object.
+
+    The first of them makes the object, if there is none, and the others are bound to what it gives.
+    """
+    planned = plan_write(target.route, operation, {}).all
+    first, *rest = [
+        write.with_intent(intent, creation_version=None, remember=_remembered(write, target.route))
+        for write in planned
+    ]
+    return PreparedOperation(target, Steps(first, tuple(rest)))
 
 
 async def prepare(
@@ -192,7 +221,7 @@ def _steps(operation: WriteOperation, locked: LockedObject, current: Values, int
     return Steps(first, tuple(rest))
 
 
-def _remembered(write: Write, locked: LockedObject) -> str | None:
+def _remembered(write: Write, route: ClassRoute) -> str | None:
     """Return under which fingerprint a store keeps the result of a step; None: it need not.
 
     It must if the result is needed even after another replica has applied the step: what the store
@@ -200,13 +229,13 @@ def _remembered(write: Write, locked: LockedObject) -> str | None:
     """
     if write.remember is not None:
         return write.remember
-    is_needed = write.returning is not None or locked.target.route.copy is not None
+    is_needed = write.returning is not None or route.copy is not None
     return "" if is_needed else None
 
 
 def _step(write: Write, locked: LockedObject, current: Values, intent: str) -> Write:
     """Fit a write to the object: an update of a fragment that it lacks creates the fragment."""
-    remember = _remembered(write, locked)
+    remember = _remembered(write, locked.target.route)
     if write.kind is WriteKind.REPLACE:
         follows = write.fragment is not locked.target.route.anchor
         exists = locked.fragments[write.fragment].creation_version is not None

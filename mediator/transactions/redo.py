@@ -11,11 +11,11 @@ from mediator.model.operators import Operator, OperatorCall
 from mediator.routing.fragments import Steps
 from mediator.routing.model import ClassRoute
 from mediator.schema.tagged import dump, load
-from mediator.stores.port import Write, WriteKind
+from mediator.stores.port import RecordKey, Write, WriteKind
 from mediator.transactions.preparing import PreparedOperation
 from mediator.transactions.targets import LockTarget
 
-__all__ = ["dump_operation", "dump_outcome", "load_operation", "load_outcome"]
+__all__ = ["dump_operation", "dump_outcome", "load_operation", "load_outcome", "written_records"]
 
 
 def dump_operation(operation: PreparedOperation) -> dict[str, Any]:
@@ -48,6 +48,12 @@ def load_operation(
         first, *rest = (_load_write(route, document, step, intent) for step in document["steps"])
         return PreparedOperation(target, Steps(first, tuple(rest)))
     return PreparedOperation(target, None, outcome)
+
+
+def written_records(route: ClassRoute, document: Mapping[str, Any]) -> list[RecordKey]:
+    """Return the records that an operation writes, of fragments that its class has still."""
+    systems = {step["system"] for step in document["steps"]}
+    return [(f, document["id"]) for f in route.fragments if f.system in systems]
 
 
 def _dump_write(write: Write) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from mediator.stores.port import RecordKey
 from mediator.transactions.applying import Answer, Applier
 from mediator.transactions.log import State, TransactionEntry, TransactionLog
 from mediator.transactions.preparing import PreparedOperation
-from mediator.transactions.redo import dump_outcome, load_operation
+from mediator.transactions.redo import dump_outcome, load_operation, written_records
 from mediator.transactions.targets import LockTarget, record_keys
 
 __all__ = ["OperationPlane", "TransactionResolver"]
@@ -77,7 +77,7 @@ class TransactionResolver:
         self, plane: OperationPlane, calls: StoreCalls, log: TransactionLog, observe: Observer
     ) -> None:
         self._plane = plane
-        self._systems = calls.systems
+        self._calls = calls
         self._log = log
         self._observe = observe
         self.intents = IntentStore(calls.systems)
@@ -89,7 +89,7 @@ class TransactionResolver:
     @property
     def lease_s(self) -> float:
         """Lease of a write: as a rule, more seconds than a live coordinator needs."""
-        deadlines = [guarded.store.config.deadline_s for guarded in self._systems]
+        deadlines = [guarded.store.config.deadline_s for guarded in self._calls.systems]
         return CATALOGUE_S + ROUND_TRIPS * max(deadlines, default=0.0)
 
     async def recover(self) -> int:
@@ -113,19 +113,47 @@ class TransactionResolver:
         await concurrently(self._resolve(entry, keys) for entry, keys in known)
 
     async def _resolve(self, entry: TransactionEntry, keys: Sequence[RecordKey]) -> None:
-        if entry.state is State.COMMITTED:
+        if entry.state is State.COMMITTED or await self._commit_staged(entry):
             # Rolled forward once for all who meet it here; they back off further if it takes long.
             task = self._applying.get(entry.intent) or self._start(entry)
             await asyncio.wait([task], timeout=MAX_PAUSE_S)
-        elif entry.state is State.PREPARING and entry.overdue:
-            await self.resolve_entry(entry)
-        elif entry.state is not State.PREPARING:
+        elif entry.state not in (State.PREPARING, State.STAGED):
             await self.intents.unlock(keys, entry.intent)
+        elif entry.overdue:
+            await self.resolve_entry(entry)
+
+    async def _commit_staged(self, entry: TransactionEntry) -> bool:
+        """Have the log say of a staged write that has all its intents that it is committed.
+
+        One of its records may have been written already. Then it was the last joint write of that
+        record, and is until all of the intents are gone: none that comes later applies before.
+        """
+        if entry.state is not State.STAGED:
+            return False
+        states = await self.intents.record_states(await self._staged_records(entry))
+        is_locked = all(entry.intent in (each.intent, each.joint) for each in states)
+        return bool(states) and is_locked and await self._log.commit(entry.intent, entry.redo or [])
+
+    async def _staged_records(self, entry: TransactionEntry) -> list[RecordKey]:
+        await self._plane.newest_model()
+        records: list[RecordKey] = []
+        for document in entry.redo or ():
+            if route := await self._route(entry.database, document["class"]):
+                records += written_records(route, document)
+        return records
+
+    async def _fence(self, entry: TransactionEntry) -> None:
+        """Let a staged write set no more intents: from now on it has all of them, or never will."""
+        records = await self._staged_records(entry)
+        await concurrently(self._calls.fence(*record, entry.intent) for record in records)
 
     async def resolve_entry(self, entry: TransactionEntry) -> None:
         """Abort a write, or roll it forward if it is committed by now."""
         try:
-            if entry.state is not State.COMMITTED and await self._log.abort(entry.intent):
+            if entry.state is State.STAGED:
+                await self._fence(entry)
+                await self._commit_staged(entry)
+            if await self._log.abort(entry.intent) in (None, State.ABORTED):
                 await self._remove_aborted(entry)
                 return
             current = await self._log.find([entry.intent])
@@ -202,6 +230,8 @@ class TransactionResolver:
             await self._finish(entry, answers)
         else:
             with suppress(Unavailable):
+                if entry.state is State.STAGED:  # those who find it need not look for its intents
+                    await self._log.commit(entry.intent, entry.redo or [])
                 if await self.outdated(operation.target.route for operation in prepared):
                     # A class was placed anew meanwhile: go on with the routes of today.
                     current = await self._log.find([entry.intent])
@@ -246,6 +276,33 @@ class TransactionResolver:
         except MediatorError:
             with suppress(MediatorError):
                 await self._log.abort(entry.intent)
+
+    async def withdraw(
+        self, entry: TransactionEntry, targets: Sequence[LockTarget]
+    ) -> list[Answer] | None:
+        """Abort a staged write, which may have all its intents without its coordinator knowing.
+
+        Returns:
+            The answers, if another replica has found them all; None: it will not happen.
+
+        Raises:
+            OutcomeUnknown: The catalogue does not answer.
+        """
+        try:
+            state = await self._log.abort(entry.intent)
+            if state is State.ABORTED:
+                await self.abandon(entry, targets)
+                return None
+            if state is None:
+                # Its entry has not arrived yet, and must not from now on.
+                await self._log.refuse([entry.intent], REFUSED_S)
+                if await self._log.abort(entry.intent) is State.ABORTED:
+                    await self.release(targets, entry.intent)
+                    return None
+            return await self.roll_forward(entry)
+        except Unavailable as error:
+            detail = "The catalogue does not answer; the write may happen."
+            raise OutcomeUnknown(detail, system=error.system) from error
 
     async def release(self, targets: Sequence[LockTarget], intent: str) -> None:
         """Remove intents from objects that a write does not change, if they can be reached."""

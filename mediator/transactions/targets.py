@@ -63,11 +63,15 @@ class LockedObject:
                 known[group] = None if absent else state.versions.get(group)
         return known
 
+    def has_all(self, intent: str) -> bool:
+        """Whether all its records have an intent."""
+        return all(state.intent == intent for state in self.fragments.values())
+
     def foreign(self, intent: str) -> dict[str, list[RecordKey]]:
         """Return the intents of others on it, each with the records that have it."""
         met: dict[str, list[RecordKey]] = {}
         for fragment, state in self.fragments.items():
-            if state.intent != intent:
+            if state.intent not in (intent, ""):
                 met.setdefault(state.intent, []).append((fragment, self.target.id))
         return met
 

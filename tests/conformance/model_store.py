@@ -70,7 +70,8 @@ class ModelStore:
     async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
         for fragment, id_ in keys:
             row = self.row(fragment, id_)
-            row.intent = row.intent or intent
+            if intent not in row.fenced:
+                row.intent = row.intent or intent
         return await self.record_states(keys)
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
@@ -83,7 +84,9 @@ class ModelStore:
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         rows = [self.row(fragment, id_) for fragment, id_ in keys]
         return [
-            RecordState(r.creation_version if r.is_live else None, dict(r.versions), r.intent)
+            RecordState(
+                r.creation_version if r.is_live else None, dict(r.versions), r.intent, r.joint
+            )
             for r in rows
         ]
 

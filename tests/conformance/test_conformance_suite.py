@@ -21,6 +21,8 @@ from mediator.stores.port import (
     Fragment,
     Read,
     Record,
+    RecordKey,
+    RecordState,
     RememberedOperation,
     Status,
     StoreTimeout,
@@ -182,6 +184,15 @@ class Unlocked(ModelStore):
         return await super().write(calls, token)
 
 
+class Unheeding(ModelStore):
+    """Sets intents on records that are fenced against them."""
+
+    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
+        for fragment, id_ in keys:
+            self.row(fragment, id_).fenced.discard(intent)
+        return await super().lock(keys, intent)
+
+
 class Showing(ModelStore):
     """Counts records that are absent, but have an intent."""
 
@@ -214,6 +225,7 @@ DEFECTS = {
     Overwriting: "concurrency.one_creation_wins",
     Unfenced: "fencing.write_or_fence_comes_first",
     Unlocked: "intents.absent_records_can_have_intents",
+    Unheeding: "intents.fenced_records_take_no_intent",
     Showing: "intents.intents_do_not_affect_reads",
     Forgiving: "fencing.absent_records_are_fenced",
 }

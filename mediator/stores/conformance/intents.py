@@ -225,6 +225,28 @@ async def many_records_get_intents_in_one_call(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
+async def fenced_records_take_no_intent(scratch: Scratch) -> None:
+    """Records fenced against an intent, absent ones too, never take it; they take others."""
+    store, subject = _lockable(scratch), await scratch.subject(counter())
+    await subject.create("there", {"n": 1})
+    await subject.create("locked", {"n": 1})
+    await _lock(store, subject, "locked")
+    names = ("there", "absent", "locked", "free", "new")
+    for id_ in names[:3]:
+        await scratch.store.fence(subject.fragment, id_, INTENT)
+    taken = {"there": "", "absent": "", "locked": INTENT, "free": INTENT, "new": INTENT}
+    await subject.create("free", {"n": 1})
+    states = await store.lock([(subject.fragment, id_) for id_ in names], INTENT)
+    same([state.intent for state in states], list(taken.values()), "intents set in one call")
+    for id_, intent in taken.items():
+        same((await _lock(store, subject, id_)).intent, intent, f"the intent set on {id_}")
+    for id_ in names[:2]:
+        same((await _lock(store, subject, id_, OTHER)).intent, OTHER, f"another intent on {id_}")
+    same(await subject.read("absent"), None, "an absent record")
+    applied(await subject.update("locked", {"n": 2}, intent=INTENT), "under the intent it had")
+
+
+@THEME.proves("contract")
 async def readers_of_joint_classes_see_intents(scratch: Scratch) -> None:
     """Records of a class with further fragments have their intents and last joint writes."""
     store = _lockable(scratch)
@@ -244,6 +266,8 @@ async def readers_of_joint_classes_see_intents(scratch: Scratch) -> None:
             same(await _shown(subject), {(intent, f"joint-{number - 1}")}, "what readers see")
         applied(await subject.write(replace(write, intent=intent)))
         same(await _shown(subject), {("", intent)}, f"after {write.kind.name}")
+        state = await _record_state(store, subject, "x")
+        same((state.intent, state.joint), ("", intent), f"the state after {write.kind.name}")
     applied(await subject.update("x", {"n": 5}), "a plain update")
     same(await _shown(subject), {("", "joint-3")}, "after a plain update")
     same(await _shown(plain), {("", "")}, "readers of a class with one fragment")

@@ -22,51 +22,57 @@ from mediator.stores.mongo.layout import (
     Layout,
     among,
     has_intent,
+    is_fenced,
     is_live,
+    unfenced,
 )
 from mediator.stores.mongo.session import Lookup, MongoSession
 from mediator.stores.port import RecordState
 
 __all__ = ["lock", "record_states", "unlock"]
 
-_NEEDED: Final[Document] = BOOKKEEPING | {"_intent": 1}
+_NEEDED: Final[Document] = BOOKKEEPING | {"_intent": 1, "_joint": 1, "_fences": 1}
 
 
 async def lock(
     session: MongoSession, layout: Layout, ids: Sequence[str], intent: str, now_us: int
 ) -> dict[str, RecordState]:
-    """Set an intent on each record that has none; `now_us` is the store's clock."""
+    """Set an intent on each record that takes it; `now_us` is the store's clock."""
+    takes_it = has_intent("") | unfenced(intent)
     absent = {"tombstone": Int64(now_us), "creation_version": Int64(0)}
     update: Document = {"$set": {"_intent": intent}, "$setOnInsert": absent}
     if len(ids) == 1:
-        return {ids[0]: await _lock_one(session, layout, ids[0], update)}
-    free = {"q": among(ids) | has_intent(""), "u": {"$set": {"_intent": intent}}, "multi": True}
-    states = _record_states(
-        layout, ids, await session.change_and_find(layout, [free], _lookup(ids))
-    )
-    while left := [id_ for id_ in ids if not states[id_].intent]:  # absent, or free by now
-        queries = [layout.key(id_) | has_intent("") for id_ in left]
+        document = await _lock_one(session, layout, ids[0], intent, update)
+        return {ids[0]: _record_state(layout, document)}
+    free = {"q": among(ids) | takes_it, "u": {"$set": {"_intent": intent}}, "multi": True}
+    found = _by_id(await session.change_and_find(layout, [free], _lookup(ids)))
+    # Those left are absent, or free by now.
+    while left := [id_ for id_ in ids if not _is_settled(found.get(ordered_text(id_)), intent)]:
+        queries = [layout.key(id_) | takes_it for id_ in left]
         steps = [{"q": query, "u": update, "upsert": True} for query in queries]
-        documents = await session.change_and_find(layout, steps, _lookup(left))
-        states |= _record_states(layout, left, documents)
-    return states
+        found |= _by_id(await session.change_and_find(layout, steps, _lookup(left)))
+    return _record_states(layout, ids, found)
 
 
 async def _lock_one(
-    session: MongoSession, layout: Layout, id_: str, update: Document
-) -> RecordState:
-    """Set an intent and read the state, by one command if there is no other intent."""
+    session: MongoSession, layout: Layout, id_: str, intent: str, update: Document
+) -> Document:
+    """Set an intent and return the document, by one command if there is no other intent."""
+    query = layout.key(id_) | has_intent("") | unfenced(intent)
     while True:
         try:
-            document = await session.put(layout, layout.key(id_) | has_intent(""), update, _NEEDED)
+            return await session.put(layout, query, update, _NEEDED)
         except DuplicateKeyError:
-            # Another intent is there, or a concurrent upsert has made the document: in that case,
-            # retry on what it made.
-            state = (await record_states(session, layout, [id_]))[id_]
-            if state.intent:
-                return state
-        else:
-            return _record_state(layout, document)
+            # Another intent or a fence is there, or a concurrent upsert has made the document: in
+            # that case, retry on what it made.
+            document = await session.find(layout, id_, _NEEDED)
+            if document is not None and _is_settled(document, intent):
+                return document
+
+
+def _is_settled(document: Document | None, intent: str) -> bool:
+    """Whether a document has an intent, or will never take this one."""
+    return document is not None and ("_intent" in document or is_fenced(document, intent))
 
 
 async def unlock(
@@ -83,17 +89,20 @@ async def unlock(
 async def record_states(
     session: MongoSession, layout: Layout, ids: Sequence[str]
 ) -> dict[str, RecordState]:
-    return _record_states(layout, ids, await session.find_each(layout, _lookup(ids)))
+    return _record_states(layout, ids, _by_id(await session.find_each(layout, _lookup(ids))))
 
 
 def _lookup(ids: Sequence[str]) -> Lookup:
     return Lookup(among(ids), _NEEDED, len(ids))
 
 
+def _by_id(documents: Iterable[Document]) -> dict[str, Document]:
+    return {document["_id"]: document for document in documents}
+
+
 def _record_states(
-    layout: Layout, ids: Sequence[str], documents: Iterable[Document]
+    layout: Layout, ids: Sequence[str], found: Mapping[str, Document]
 ) -> dict[str, RecordState]:
-    found = {document["_id"]: document for document in documents}
     return {id_: _record_state(layout, found.get(ordered_text(id_))) for id_ in ids}
 
 
@@ -102,5 +111,8 @@ def _record_state(layout: Layout, document: Mapping[str, object] | None) -> Reco
         return RecordState(None, {}, "")
     creation_version = int(str(document["creation_version"])) if is_live(document) else None
     return RecordState(
-        creation_version, layout.decode_versions(document), str(document.get("_intent", ""))
+        creation_version,
+        layout.decode_versions(document),
+        str(document.get("_intent", "")),
+        str(document.get("_joint", "")),
     )

@@ -131,11 +131,14 @@ class RecordState:
     Attributes:
         creation_version: The record's creation version; None if it is absent.
         versions: Versions by group, of a tombstone too.
+        intent: The write intent on it; empty: none.
+        joint: The last joint write that it records (`Record.joint`).
     """
 
     creation_version: int | None
     versions: Mapping[str, int]
     intent: str
+    joint: str = ""
 
 
 @runtime_checkable
@@ -150,7 +153,10 @@ class Lockable(Protocol):
     """
 
     async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
-        """Set an intent on each record that has none; the states show which one it has now."""
+        """Set an intent on each record that has none; the states show which one it has now.
+
+        A record that is fenced against the intent as a token (`Store.fence`) does not take it.
+        """
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         """Remove an intent from the records that have this one.

@@ -3,9 +3,10 @@
 A record that is absent gets a row, a tombstone without versions, so that an insertion of the record
 conflicts with it. Setting an intent takes the advisory lock of the record, as writes do.
 
-One statement sets an intent and returns the state of the record. A row with another's intent is
-updated to what it is: only so `RETURNING` returns it, from the newest row, which is locked. The
-advisory locks are taken before the first row is made, as they are counted before they are joined.
+One statement sets an intent and returns the state of the record. A row with another's intent, or
+fenced against this one (see `fencing`), is updated to what it is: only so `RETURNING` returns it,
+from the newest row, which is locked. The advisory locks are taken before the first row is made, as
+they are counted before they are joined.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _LOCK: Final = """
 WITH locks AS ({locks})
 INSERT INTO {table} AS record (id, _creation_version, _deleted, _intent)
 SELECT id, 0, clock_timestamp(), $2 FROM locks, unnest($1::text[]) AS id
-ON CONFLICT (id) DO UPDATE SET _intent = coalesce(record._intent, excluded._intent)
+ON CONFLICT (id) DO UPDATE SET _intent = coalesce(
+    record._intent, CASE WHEN record._fences ? $2 THEN NULL ELSE excluded._intent END
+)
 RETURNING {columns}
 """
 _LOOK: Final = "SELECT {columns} FROM {table} AS record WHERE id = ANY ($1)"
@@ -40,7 +43,8 @@ class IntentStatements:
 
     def __init__(self, records: RecordTable, lock: Statement) -> None:
         versions = [quoted("record", column.name) for column in records.versions.values()]
-        own = [f"record.{name}" for name in ("id", "_creation_version", "_deleted", "_intent")]
+        named = ("id", "_creation_version", "_deleted", "_intent", "_joint")
+        own = [f"record.{name}" for name in named]
         parts = {
             "table": qualified(records.table),
             "columns": ", ".join(own + versions),
@@ -69,7 +73,8 @@ class IntentStatements:
         return {id_: states.get(id_, _ABSENT) for id_ in ids}
 
     def _record_state(self, row: Any) -> RecordState:
-        _, creation_version, deleted, intent, *versions = row
+        _, creation_version, deleted, intent, joint, *versions = row
         pairs = zip(self._groups, versions, strict=True)
         known = {group: version for group, version in pairs if version}
-        return RecordState(creation_version if deleted is None else None, known, intent or "")
+        present = creation_version if deleted is None else None
+        return RecordState(present, known, intent or "", joint or "")

@@ -50,6 +50,8 @@ def _command(layout: Layout, partition: int, ids: Sequence[str], action: str, in
 
 
 def _state(layout: Layout, texts: Sequence[bytes | None]) -> RecordState:
-    intent, creation_version, *versions = texts
+    intent, joint, creation_version, *versions = texts
     created_at = None if creation_version is None else int(creation_version)
-    return RecordState(created_at, layout.versions(versions), (intent or b"").decode())
+    return RecordState(
+        created_at, layout.versions(versions), (intent or b"").decode(), (joint or b"").decode()
+    )

@@ -18,7 +18,7 @@ from tests.process.transactions.histories import CLASSES, Attempt, History
 from tests.process.transactions.serializability import cycle_in
 
 KILLS = {
-    "half marked": ("lock_each", True),
+    "half marked": ("lock", True),
     "marked": ("record_states", False),
     "validated": ("commit", False),
     "committed": ("commit", True),

@@ -35,6 +35,11 @@ from tests.faults.caching.http_client import Connection
 from tests.faults.service import Service
 from tests.process.service import field_on
 
+pytestmark = pytest.mark.filterwarnings(
+    # Whatever draws a random number in this process meanwhile, Hypothesis takes for a strategy.
+    "ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning"
+)
+
 BUSY = 503
 EXAMPLES = 12
 CLASSES: dict[str, Any] = {

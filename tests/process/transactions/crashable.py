@@ -14,7 +14,8 @@ from mediator.service import Mediator
 __all__ = ["CRASH_POINT", "CrashPoint", "Killed", "make_crashable"]
 
 LOG = ("begin", "commit", "finish", "remove", "abort", "postpone", "find", "refuse")
-MARKER = ("lock_each", "unlock", "record_states")
+INTENTS = ("unlock", "record_states")
+STORE = ("lock", "write", "fence")
 
 
 class Killed(BaseException):
@@ -61,9 +62,9 @@ def make_crashable(mediator: Mediator, patched: pytest.MonkeyPatch) -> None:
     """Check the crash point at every call that leaves the process."""
     transactions = mediator.transactions
     _wrap(patched, transactions.log, LOG)
-    _wrap(patched, transactions.resolver.intents, MARKER)
+    _wrap(patched, transactions.resolver.intents, INTENTS)
     for guarded in mediator.systems:
-        _wrap(patched, guarded.store, ("write",))
+        _wrap(patched, guarded.store, STORE)
 
 
 def _wrap(patched: pytest.MonkeyPatch, owner: Any, names: tuple[str, ...]) -> None:

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from mediator.stores.port import RecordKey, RecordState, Status, Write, WriteResult
+from mediator.stores.port import Fragment, RecordKey, RecordState, Status, Write, WriteResult
+from mediator.transactions.log import State as TransactionState
 from tests.process.service import Service
 from tests.properties.transactions.joint_write_model import initial_state, moves
 from tests.properties.transactions.joint_write_states import FREE, Log, Move, State, World
@@ -47,6 +48,7 @@ class Trace:
     id: str
     steps: list[Step] = field(default_factory=list)
     intents: list[str] = field(default_factory=list)
+    staged: set[str] = field(default_factory=set)
     singles: list[int] = field(default_factory=list)
     resolving: list[tuple[str, str, Step]] = field(default_factory=list)
     """What was done about joint writes, by their intents: of this object, or of another one."""
@@ -110,6 +112,7 @@ class Recorder:
                 self._wrap(patched, store, "lock", partial(self._locked, at))
                 self._wrap(patched, store, "write", partial(self._written, at))
                 self._wrap(patched, store, "unlock", partial(self._unlocked, at))
+                self._wrap(patched, store, "fence", partial(self._fenced, at))
             log = each.mediator.transactions.log
             self._wrap(patched, log, "begin", self._on_begin)
             self._wrap(patched, log, "commit", self._committed)
@@ -152,6 +155,12 @@ class Recorder:
         if any(id_ == note.trace.id for _, id_ in keys):
             note.resolving(intent, f"{{}}'s intent at {at} goes")
 
+    def _fenced(
+        self, at: int, note: Note, _: object, _fragment: Fragment, id_: str, token: str
+    ) -> None:
+        if id_ == note.trace.id:
+            note.resolving(token, f"{{}} is fenced at {at}")
+
     def _written(
         self,
         at: int,
@@ -172,10 +181,12 @@ class Recorder:
 
     def _on_begin(self, note: Note, _result: bool | None, entry: Any, *_: float) -> None:
         if any(id_ == note.trace.id for _, id_ in entry.records):
+            if entry.state is TransactionState.STAGED:
+                note.trace.staged.add(entry.intent)
             note.joint(entry.intent, "{} is logged")
 
-    def _committed(self, note: Note, _done: bool | None, intent: str, *_: Any) -> None:
-        note.resolving(intent, "{} is committed")
+    def _committed(self, note: Note, done: bool | None, intent: str, *_: Any) -> None:
+        note.resolving(intent, "{} is decided" if done is False else "{} is committed")
 
     def _aborted(self, note: Note, _done: bool | None, intent: str) -> None:
         note.resolving(intent, "{} is aborted")
@@ -192,7 +203,8 @@ def replay(trace: Trace, *, whole: bool = False) -> State:
     `whole` trace no intent is left.
     """
     joint = tuple((0, 1) for _ in trace.intents)
-    world = World(joint, tuple(trace.singles), crashes=len(joint))
+    blind = frozenset(map(trace.intents.index, trace.staged))
+    world = World(joint, tuple(trace.singles), crashes=len(joint), blind=blind)
     replay, steps = Replay(world, whole), trace.all_steps()
     state = replay.order(initial_state(world), steps)
     assert state is not None, (replay.refused, steps)
@@ -216,21 +228,27 @@ class Replay:
     world: World
     whole: bool
     refused: list[str] = field(default_factory=list)
-    _vain: set[tuple[State, tuple[Step, ...]]] = field(default_factory=set)
 
     def order(self, state: State, left: tuple[Step, ...]) -> State | None:
         """Take what is left, in an order that the model allows; None: there is no such order."""
-        if not any(step.certain for step in left) and self._may_end(state):
-            return state
-        if not left or (state, left) in self._vain:
-            return None
+        pending, seen = [(state, left)], set()
+        while pending:
+            state, left = at = pending.pop()
+            if not any(step.certain for step in left) and self._may_end(state):
+                return state
+            if left and at not in seen:
+                seen.add(at)
+                pending += reversed(list(self._following(state, left)))
+        return None
+
+    def _following(
+        self, state: State, left: tuple[Step, ...]
+    ) -> Iterator[tuple[State, tuple[Step, ...]]]:
+        """Yield the states after each step that may be the next, and what is left then."""
         first_answer = min(step.ended for step in left)
         for at, step in enumerate(left):
-            after = self._after(state, step, len(left)) if step.began < first_answer else None
-            if after and (last := self.order(after, (*left[:at], *left[at + 1 :]))):
-                return last
-        self._vain.add((state, left))
-        return None
+            if step.began < first_answer and (after := self._after(state, step, len(left))):
+                yield after, (*left[:at], *left[at + 1 :])
 
     def _may_end(self, state: State) -> bool:
         return not self.whole or all(record.intent == FREE for record in state.records)
@@ -246,24 +264,44 @@ class Replay:
         return move.state
 
 
-UNSEEN = ("begins", "requests commit", "waits for record 1", "gives up")
+UNSEEN = (
+    "begins",
+    "requests commit",
+    "waits for record 1",
+    "gives up",
+    "applies",
+    "acknowledges",
+    "is finished",
+    "is seen at 0",
+    "is seen at 1",
+    "is missed",
+)
 """Steps that are not observable, which come before some others."""
+
+MOST_UNSEEN = 3
+"""So many of them come before one that is."""
 
 
 def _taken(world: World, state: State, what: str) -> Move | None:
     if what.endswith("is refused"):
         return _refused(world, state, what)
-    found = {move.what: move for move in moves(world, state)}
-    if what in found:
-        return found[what]
-    number = what.partition(" ")[0].partition("'")[0]
-    for step in UNSEEN:
-        unseen = f"{number} {step}"
-        if unseen in found:
-            after = {move.what: move for move in moves(world, found[unseen].state)}
-            if what in after:
-                return after[what]
+    if what.endswith("is decided"):
+        return _decided(world, state, what)
+    for each in _reached(world, state, what):
+        if move := next((move for move in moves(world, each) if move.what == what), None):
+            return move
     return Move(what, state) if _says_nothing(state, what) else None
+
+
+def _reached(world: World, state: State, what: str) -> Iterator[State]:
+    """Yield the states that unseen steps of the write lead to, which a step is about."""
+    number = what.partition(" ")[0].partition("'")[0]
+    unseen = {f"{number} {step}" for step in UNSEEN}
+    states = [state]
+    for _ in range(MOST_UNSEEN + 1):
+        yield from states
+        found = (move for each in states for move in moves(world, each))
+        states = [move.state for move in found if move.what in unseen]
 
 
 def _refused(world: World, state: State, what: str) -> Move | None:
@@ -273,9 +311,18 @@ def _refused(world: World, state: State, what: str) -> Move | None:
     return _taken(world, state, what.replace("refused", "aborted"))
 
 
+def _decided(world: World, state: State, what: str) -> Move | None:
+    """Commit a write in vain: others have committed it, or aborted it."""
+    number, undecided = int(what[1 : what.index(" ")]), (Log.UNKNOWN, Log.PREPARING, Log.STAGED)
+    for each in _reached(world, state, what):
+        if each.log[number] not in undecided:
+            return _taken(world, each, what.replace("decided", "committed")) or Move(what, each)
+    return None
+
+
 def _says_nothing(state: State, what: str) -> bool:
     """Whether a call had nothing to do: the write is aborted, or its intent removed, already."""
     number = int(what[1 : what.index("'" if "'" in what else " ")])
     if what.endswith("goes"):
         return state.records[int(what.split()[-2])].intent != number
-    return what.endswith("aborted")
+    return what.endswith("aborted") or " fenced " in what

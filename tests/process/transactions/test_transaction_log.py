@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from threading import Thread
+from typing import Any
 
 import asyncpg
 import pytest
@@ -92,13 +93,15 @@ async def test_only_deciding_statements_wait_for_the_disk(
             assert await log.begin(replace(ENTRY, intent=intent), 60.0)
         assert await log.commit("m", [])
         await log.finish("m", [])
-        assert await log.abort("n")
+        assert await log.abort("n") is State.ABORTED
+        assert await log.begin(replace(ENTRY, intent="s", state=State.STAGED, redo=[]), 60.0)
         await log.refuse(["o"], 60.0)
         observed = {(row["state"], row["waits"]) for row in await server.fetch("TABLE waits")}
     finally:
         await server.close()
     assert observed == {
         ("preparing", "off"),
+        ("staged", "on"),
         ("committed", "on"),
         ("done", "off"),
         ("aborted", "on"),
@@ -107,17 +110,19 @@ async def test_only_deciding_statements_wait_for_the_disk(
 
 async def test_an_attempt_is_decided_once(log: CatalogueTransactions) -> None:
     """What was aborted is not committed by a coordinator that comes late, nor the reverse."""
-    for intent in ("m", "n"):
-        assert await log.begin(replace(ENTRY, intent=intent), 60.0)
-    assert await log.abort("m")
-    assert not await log.commit("m", [{"class": "orders"}])
-    assert await log.commit("n", [])
-    assert not await log.abort("n")
-    found = await log.find(["m", "n"])
-    assert {intent: entry.state for intent, entry in found.items()} == {
-        "m": State.ABORTED,
-        "n": State.COMMITTED,
-    }
+    redo: list[dict[str, Any]] = [{"class": "orders"}]
+    for state in (State.PREPARING, State.STAGED):
+        first, second = f"{state}-1", f"{state}-2"
+        for intent in (first, second):
+            assert await log.begin(replace(ENTRY, intent=intent, state=state, redo=redo), 60.0)
+        assert await log.abort(first) is State.ABORTED
+        assert not await log.commit(first, redo)
+        assert await log.commit(second, redo)
+        assert await log.abort(second) is State.COMMITTED
+        found = await log.find([first, second])
+        assert [found[i].state for i in (first, second)] == [State.ABORTED, State.COMMITTED]
+        assert found[second].redo == redo
+    assert await log.abort("unknown") is None
     await log.refuse(["o"], 60.0)
     assert not await log.begin(replace(ENTRY, intent="o"), 60.0)
 

@@ -1,9 +1,10 @@
 """Joint writes as a state machine that is searched exhaustively (docs/transactions.md).
 
 One object in two records, on systems of their own; joint writes to it, a client that writes one
-record after the other, and a reader. Every message is delivered at any time after it was sent, or
-never; a coordinator stops at any step. Any participant may resolve a write, at any time. Leases
-have no length here, so nothing depends on them.
+record after the other, and a reader. A blind write is staged: it is committed once it has all of
+its intents, and those who find it look at one record after the other. Every message is delivered at
+any time after it was sent, or never; a coordinator stops at any step. Any participant may resolve a
+write, at any time. Leases have no length here, so nothing depends on them.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from functools import partial
 from itertools import pairwise
 
 from tests.properties import exhaustive
-from tests.properties.exhaustive import Found
 from tests.properties.transactions.joint_write_states import (
     FREE,
     RECORDS,
     At,
     Coordinator,
+    Found,
     Log,
     Move,
     Reader,
@@ -33,13 +34,14 @@ from tests.properties.transactions.joint_write_states import (
     put,
     replaced,
     with_coordinator,
+    with_found,
     with_intent,
 )
 
 __all__ = ["initial_state", "moves", "search"]
 
 
-def search(world: World) -> Found[Move]:
+def search(world: World) -> exhaustive.Found[Move]:
     """Visit all states of a world until a guarantee is broken, or nothing goes on."""
     return exhaustive.search(initial_state(world), partial(_moves_or_stuck, world), most=3_000_000)
 
@@ -60,6 +62,7 @@ def initial_state(world: World) -> State:
         records=(Record((), FREE, FREE), Record((), FREE, FREE if world.equal else FREE - 1)),
         log=(Log.UNKNOWN,) * count,
         coordinators=(idle,) * count,
+        found=(Found(),) * count,
         crashes=world.crashes,
         singles=0,
         reads=world.reads,
@@ -89,6 +92,7 @@ def moves(world: World, state: State) -> Iterator[Move]:
         yield from _coordinating(world, state, number, coordinator)
         yield from _delivering(world, state, number, coordinator)
         yield from _resolving(world, state, number)
+        yield from _looking(world, state, number)
     yield from _single(world, state)
     yield from _reading(world, state)
 
@@ -109,6 +113,9 @@ def _coordinating(world: World, state: State, number: int, it: Coordinator) -> I
         # A coordinator that has the anchor waits for the rest; any other removes its intents.
         again = it._replace(locks=(Sent.DONE, Sent.UNDER_WAY))
         yield Move(f"J{number} waits for record 1", with_coordinator(state, number, again))
+    if it.at in (At.LOCKING, At.WITHDRAWING) and number in world.blind:
+        yield from _staging(world, state, number, it)
+        return
     if it.at is At.LOCKING and _may_commit(world, it):
         committing = it._replace(at=At.COMMITTING, commit=Sent.UNDER_WAY)
         yield Move(f"J{number} requests commit", with_coordinator(state, number, committing))
@@ -123,6 +130,20 @@ def _coordinating(world: World, state: State, number: int, it: Coordinator) -> I
         yield Move(f"J{number} acknowledges", acknowledged(after, number))
 
 
+def _staging(world: World, state: State, number: int, it: Coordinator) -> Iterator[Move]:
+    """What the coordinator of a blind write does until it applies it."""
+    if it.at is At.WITHDRAWING:
+        if state.log[number] is Log.COMMITTED:
+            applying = it._replace(at=At.APPLYING)
+            yield Move(f"J{number} applies", with_coordinator(state, number, applying))
+        return
+    withdrawing = it._replace(at=At.WITHDRAWING)
+    yield Move(f"J{number} gives up", with_coordinator(state, number, withdrawing))
+    if _may_commit(world, it):
+        applying = it._replace(at=At.APPLYING, commit=Sent.DONE)
+        yield Move(f"J{number} applies", with_coordinator(state, number, applying))
+
+
 def _may_commit(world: World, it: Coordinator) -> bool:
     answered = [*it.locks, it.begin]
     if not world.keeps(Rule.COMMIT_NEEDS_ALL_INTENTS):
@@ -134,12 +155,13 @@ def _delivering(world: World, state: State, number: int, it: Coordinator) -> Ite
     """Messages of a coordinator arrive, whether it still runs or not."""
     if it.begin is Sent.UNDER_WAY:
         fresh = state.log[number] is Log.UNKNOWN
-        after = logged(state, number, Log.PREPARING) if fresh else state
+        begun = Log.STAGED if number in world.blind else Log.PREPARING
+        after = logged(state, number, begun) if fresh else state
         sent = Sent.DONE if fresh else Sent.REFUSED
         yield Move(f"J{number} is logged", with_coordinator(after, number, it._replace(begin=sent)))
     for at in RECORDS:
         if it.locks[at] is Sent.UNDER_WAY:
-            free = state.records[at].intent == FREE
+            free = state.records[at].intent == FREE and not state.found[number].fenced[at]
             after = put(state, at, intent=number) if free else state
             locks = replaced(it.locks, at, Sent.DONE if free else Sent.REFUSED)
             after = with_coordinator(after, number, it._replace(locks=locks))
@@ -155,19 +177,54 @@ def _delivering(world: World, state: State, number: int, it: Coordinator) -> Ite
 
 def _resolving(world: World, state: State, number: int) -> Iterator[Move]:
     """What any participant may do about a write that it finds."""
-    log = state.log[number]
-    if log is Log.PREPARING or (log is Log.UNKNOWN and has_intent(state, number)):
+    log, coordinator = state.log[number], state.coordinators[number]
+    withdrawn = coordinator.at is At.WITHDRAWING and log in (Log.STAGED, Log.UNKNOWN)
+    unknown = log is Log.UNKNOWN and has_intent(state, number)
+    if withdrawn or unknown or log is Log.PREPARING or _is_lost(world, state, number):
         yield Move(f"J{number} is aborted", logged(state, number, Log.ABORTED))
-    if log in (Log.COMMITTED, Log.FINISHED):
+    if log is Log.STAGED and all(state.found[number].held):
+        yield Move(f"J{number} is committed", logged(state, number, Log.COMMITTED))
+    if log in (Log.COMMITTED, Log.FINISHED) or coordinator.commit is Sent.DONE:
         for at in RECORDS:
             yield from _applying(world, state, number, at)
     done = _is_applied(world, state, number) or not world.keeps(Rule.FINISHED_AFTER_APPLIED)
-    if log is Log.COMMITTED and done:
+    ended = log is Log.STAGED and coordinator.at is At.ACKNOWLEDGED
+    if (log is Log.COMMITTED and done) or ended:
         yield Move(f"J{number} is finished", logged(state, number, Log.FINISHED))
-    if _may_unlock(world, log) or state.coordinators[number].at is At.LEFT:
+    rashly = coordinator.at is At.WITHDRAWING and not world.keeps(Rule.WITHDRAWN_IS_ABORTED_FIRST)
+    if _may_unlock(world, log) or coordinator.at is At.LEFT or rashly:
         for at in RECORDS:
             if state.records[at].intent == number:
                 yield Move(f"J{number}'s intent at {at} goes", put(state, at, intent=FREE))
+
+
+def _is_lost(world: World, state: State, number: int) -> bool:
+    """Whether some have found that a blind write lacks an intent, and will never get it."""
+    return state.log[number] is Log.STAGED and state.found[number].missing
+
+
+def _looking(world: World, state: State, number: int) -> Iterator[Move]:
+    """Fence the records of a blind write, and look at them, at any time and one by one."""
+    if state.log[number] is not Log.STAGED:
+        return
+    found = state.found[number]
+    fenced = all(found.fenced) or not world.keeps(Rule.STAGED_IS_FENCED_BEFORE_ABORTED)
+    for at in RECORDS:
+        if not found.fenced[at]:
+            after = found._replace(fenced=replaced(found.fenced, at, True))
+            yield Move(f"J{number} is fenced at {at}", with_found(state, number, after))
+        if _is_held(world, state, number, at):
+            after = found._replace(held=replaced(found.held, at, True))
+            yield Move(f"J{number} is seen at {at}", with_found(state, number, after))
+        elif fenced:
+            after = found._replace(missing=True)
+            yield Move(f"J{number} is missed", with_found(state, number, after))
+
+
+def _is_held(world: World, state: State, number: int, at: int) -> bool:
+    record = state.records[at]
+    applied = record.joint == number and world.keeps(Rule.APPLIED_COUNTS_AS_LOCKED)
+    return record.intent == number or applied
 
 
 def _may_unlock(world: World, log: Log) -> bool:

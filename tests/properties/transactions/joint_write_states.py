@@ -25,6 +25,9 @@ class Rule(Enum):
     READERS_COMPARE_JOINT_WRITES = auto()
     SECOND_LOOK_COMPARES_VERSIONS = auto()
     SECOND_LOOK_SEES_INTENTS = auto()
+    WITHDRAWN_IS_ABORTED_FIRST = auto()
+    STAGED_IS_FENCED_BEFORE_ABORTED = auto()
+    APPLIED_COUNTS_AS_LOCKED = auto()
 
 
 class Log(IntEnum):
@@ -32,6 +35,7 @@ class Log(IntEnum):
 
     UNKNOWN = auto()
     PREPARING = auto()
+    STAGED = auto()
     ABORTED = auto()
     COMMITTED = auto()
     FINISHED = auto()
@@ -43,6 +47,8 @@ class At(IntEnum):
     IDLE = auto()
     LOCKING = auto()
     COMMITTING = auto()
+    WITHDRAWING = auto()
+    """It has given up a blind write, which has to be aborted, as others may find it committed."""
     APPLYING = auto()
     ACKNOWLEDGED = auto()
     LEFT = auto()
@@ -69,6 +75,7 @@ class World:
         reads: How often the object is read.
         crashes: How many coordinators stop.
         equal: Whether the records carry the same joint write at first.
+        blind: Which of the joint writes are blind: staged, and committed by their intents.
         broken: A rule that does not hold.
     """
 
@@ -77,6 +84,7 @@ class World:
     reads: int = 0
     crashes: int = 1
     equal: bool = True
+    blind: frozenset[int] = frozenset()
     broken: Rule | None = None
 
     def keeps(self, rule: Rule) -> bool:
@@ -100,6 +108,18 @@ class Coordinator(NamedTuple):
     commit: Sent
 
 
+class Found(NamedTuple):
+    """What those who found a blind write have done and seen, at some time.
+
+    `held`: that a record has its intent, or has been written; `missing`: that one has not, once all
+    were fenced.
+    """
+
+    fenced: tuple[bool, bool] = (False, False)
+    held: tuple[bool, bool] = (False, False)
+    missing: bool = False
+
+
 class Reader(NamedTuple):
     """A reader: what it has read of each record, this time and the time before."""
 
@@ -114,6 +134,7 @@ class State(NamedTuple):
     records: tuple[Record, Record]
     log: tuple[Log, ...]
     coordinators: tuple[Coordinator, ...]
+    found: tuple[Found, ...]
     crashes: int
     singles: int
     reads: int
@@ -147,7 +168,13 @@ def with_coordinator(state: State, number: int, coordinator: Coordinator) -> Sta
     return state._replace(coordinators=replaced(state.coordinators, number, coordinator))
 
 
+def with_found(state: State, number: int, found: Found) -> State:
+    return state._replace(found=replaced(state.found, number, found))
+
+
 def logged(state: State, number: int, log: Log) -> State:
+    if log is not Log.STAGED:  # what was seen before decides nothing any more; fences remain
+        state = with_found(state, number, Found(fenced=state.found[number].fenced))
     return state._replace(log=replaced(state.log, number, log))
 
 

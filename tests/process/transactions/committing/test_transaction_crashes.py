@@ -29,7 +29,7 @@ async def test_killed_at_any_step_it_happens_wholly_or_not(
         crash = CrashPoint(step, after)
         await die(mediator, shop, crash)
         step += 1
-    assert {"begin", "lock_each", "commit", "write"} <= set(crash.taken)
+    assert {"begin", "lock", "commit", "write"} <= set(crash.taken)
 
 
 async def test_a_retry_finishes_what_was_committed(

@@ -12,6 +12,7 @@ from mediator.base.errors import (
 )
 from mediator.model.operations import (
     Put,
+    Update,
 )
 from mediator.transactions.log import TransactionEntry
 from tests.process.service import Service, unique
@@ -40,8 +41,8 @@ async def committed(mediator: Service, pairs: str, crashable: None) -> AsyncIter
     """The id of an object whose write is committed, and whose coordinator was killed."""
     id_ = unique()
     await mediator.create(pairs, "pairs", id_, **OLD)
-    put = Put(pairs, "pairs", id_, unique(), values={"title": "put", "hits": 0})
-    assert not await attempt(mediator, put, CrashAt("commit", after=True))
+    update = Update(pairs, "pairs", id_, unique(), values={"title": "put", "hits": 0})
+    assert not await attempt(mediator, update, CrashAt("commit", after=True))
     yield id_
     await all_over(mediator)
 
