@@ -17,8 +17,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, Final
 from uuid import uuid4
@@ -51,6 +51,11 @@ _OBJECTS: Final = 1_000
 _IMPORTED, _IMPORTS = 500, 20
 """Objects of an import, and imports that have objects of their own."""
 
+_WARM_UP: Final = 4
+"""So many rounds are not measured: a JVM, as that of the embedded MongoDB, first compiles what is
+called often, and takes a processor from the other systems meanwhile.
+"""
+
 _BARS: Final = {"batch": 0.3, "import": 0.3, "put": 0.6, "put in process": None}
 """What is measured, and the share of the baseline that it has to reach."""
 
@@ -66,14 +71,20 @@ async def run(options: Options) -> Measured:
         results = []
         seconds = 0.5 if options.quick else 2.0
         for kind in _BARS:
-            await _at_rest(running)
             targets = {name: _Target(running, load, kind, name, seconds) for name in classes}
+            await _warm_up(targets.values(), seconds * _WARM_UP)
+            await _at_rest(running)
             measures = {name: target.measure for name, target in targets.items()}
             rates = await medians(3 if options.quick else 9, measures)
             for name, systems in classes.items():
                 if len(systems) > 1:
                     results += _results(options, kind, name, systems, rates)
         return Measured(results, await running.service.versions())
+
+
+async def _warm_up(targets: Iterable[_Target], seconds: float) -> None:
+    for target in targets:
+        await replace(target, seconds=seconds).measure()
 
 
 async def _at_rest(running: SharedService) -> None:

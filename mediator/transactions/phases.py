@@ -6,6 +6,7 @@
 4. apply: each step is applied under its intent, and removes it (`applying`);
 5. forget: the log forgets the write, or keeps its answer.
 
+A blind write is logged with its steps, and committed by its intents, without a phase for that.
 docs/transactions.md says what each of them leaves behind, and who resolves it.
 """
 

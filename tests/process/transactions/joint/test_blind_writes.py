@@ -1,0 +1,254 @@
+"""Blind puts, which their intents commit: what their coordinators and others find of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mediator.base.errors import Conflict, OutcomeUnknown, Unavailable
+from mediator.model.operations import Get, Outcome
+from mediator.routing.freshness import ReadPreference
+from mediator.stores.port import RecordKey, RecordState, StoreTimeout
+from mediator.transactions.log import State, TransactionEntry
+from tests.process.service import Service, unique
+from tests.process.transactions.crashable import CrashPoint
+from tests.process.transactions.joint.pairs import (
+    AFTER,
+    OLD,
+    PAIRS,
+    CrashAt,
+    attempt,
+    state,
+    unavailable,
+    write_of,
+)
+from tests.process.transactions.open_writes import all_over, expire, open_writes
+
+STRONG = ReadPreference("strong", whole=True)
+
+
+async def no_catalogue(*_: object, **_more: object) -> Any:
+    raise Unavailable("no answer", system="the catalogue")
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_a_creation_killed_at_any_step_happens_wholly_or_not(
+    mediator: Service, pairs: str, crashable: None, after: bool
+) -> None:
+    step, crash, found = 0, CrashPoint(0, after), []
+    while not step or crash.is_over:
+        crash, put = CrashPoint(step, after), write_of("put", pairs, unique())
+        acknowledged = await attempt(mediator, put, crash)
+        await expire(mediator)
+        found.append(await state(mediator, pairs, put.id))
+        assert found[-1] in (AFTER["put"], None if not acknowledged else AFTER["put"]), crash.taken
+        step += 1
+    assert found[0] is None
+    assert found[-1] == AFTER["put"]
+
+
+async def test_one_that_has_all_intents_is_committed_before_anybody_says_so(
+    mediator: Service, pairs: str, crashable: None
+) -> None:
+    """Its lease still runs, so whoever meets it must not wait for that."""
+    put = write_of("put", pairs, unique())
+    await mediator.create(pairs, "pairs", put.id, **OLD)
+    await all_over(mediator)
+    assert not await attempt(mediator, put, CrashAt("write", after=False))
+    assert await open_writes(mediator) == [State.STAGED]
+    await mediator.mediator.data.write(write_of("update", pairs, put.id))
+    assert await state(mediator, pairs, put.id) == {"title": "new", "hits": 2}
+    await all_over(mediator)
+
+
+async def test_one_that_is_half_applied_is_seen_whole_or_as_partial(
+    mediator: Service, pairs: str, crashable: None
+) -> None:
+    put = write_of("put", pairs, unique())
+    await mediator.create(pairs, "pairs", put.id, **OLD)
+    assert not await attempt(mediator, put, CrashAt("write", after=True))
+    get = Get(pairs, "pairs", put.id)
+    whole = await mediator.mediator.data.read(get, STRONG)
+    assert (whole.values, whole.partial) == (AFTER["put"], ())
+    await expire(mediator)
+
+
+async def test_it_is_withdrawn_when_a_system_sets_no_intent(
+    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = write_of("put", pairs, unique())
+    await mediator.create(pairs, "pairs", put.id, **OLD)
+    with monkeypatch.context() as patched:
+        patched.setattr(mediator.mediator.systems.get("redis").store, "lock", unavailable)
+        with pytest.raises(Unavailable):
+            await mediator.mediator.data.write(put)
+    await all_over(mediator)
+    assert await state(mediator, pairs, put.id) == OLD
+
+
+class LateLock:
+    """Sets intents of a store, and lets their coordinator know that it did not answer."""
+
+    def __init__(self, store: Any) -> None:
+        self._lock = store.lock
+        self.intent = ""
+        self.keys: Sequence[RecordKey] = ()
+
+    async def __call__(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
+        self.keys, self.intent = keys, intent
+        raise StoreTimeout("no answer")
+
+    async def arrive(self) -> RecordState:
+        [now] = await self._lock(self.keys, self.intent)
+        assert isinstance(now, RecordState)
+        return now
+
+
+async def test_an_intent_that_arrives_after_the_end_belongs_to_no_write(
+    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = write_of("put", pairs, unique())
+    await mediator.create(pairs, "pairs", put.id, **OLD)
+    redis: Any = mediator.mediator.systems.get("redis").store
+    late = LateLock(redis)
+    with monkeypatch.context() as patched:
+        patched.setattr(redis, "lock", late)
+        with pytest.raises(Unavailable):
+            await mediator.mediator.data.write(put)
+    await all_over(mediator)
+    assert (await late.arrive()).intent == late.intent
+    await mediator.mediator.data.write(write_of("update", pairs, put.id))
+    assert await state(mediator, pairs, put.id) == AFTER["update"]
+
+
+async def test_one_that_others_found_complete_is_acknowledged_though_an_intent_was_not(
+    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The intent arrived after all; others found the write committed before it was withdrawn."""
+    put = write_of("put", pairs, unique())
+    await mediator.create(pairs, "pairs", put.id, **OLD)
+    redis: Any = mediator.mediator.systems.get("redis").store
+    transactions = mediator.mediator.transactions
+    late, log, abort = LateLock(redis), transactions.log, transactions.log.abort
+
+    async def found_before(intent: str) -> State | None:
+        await late.arrive()
+        await transactions.resolver.resolve({intent: late.keys})
+        return await abort(intent)
+
+    monkeypatch.setattr(redis, "lock", late)
+    monkeypatch.setattr(log, "abort", found_before)
+    answer = await mediator.mediator.data.write(put)
+    assert isinstance(answer, Outcome)
+    assert await state(mediator, pairs, put.id) == AFTER["put"]
+    await all_over(mediator)
+
+
+async def test_recovery_fences_the_records_before_it_aborts(
+    mediator: Service, pairs: str, crashable: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An intent that arrives later is not set: its coordinator would apply half of the write."""
+    put = write_of("put", pairs, unique())
+    await mediator.create(pairs, "pairs", put.id, **OLD)
+    redis: Any = mediator.mediator.systems.get("redis").store
+    late = LateLock(redis)
+    with monkeypatch.context() as patched:
+        patched.setattr(redis, "lock", late)
+        assert not await attempt(mediator, put, CrashAt("abort", after=False))
+    await expire(mediator)
+    assert (await late.arrive()).intent == ""
+    assert await state(mediator, pairs, put.id) == OLD
+
+
+async def test_an_answer_of_the_log_that_is_lost_leaves_nothing(
+    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = write_of("put", pairs, unique())
+    await mediator.create(pairs, "pairs", put.id, **OLD)
+    log: Any = mediator.mediator.transactions.log
+    begin = log.begin
+
+    async def unanswered(*what: Any) -> Any:
+        await begin(*what)
+        await no_catalogue()
+
+    monkeypatch.setattr(log, "begin", unanswered)
+    with pytest.raises(Unavailable):
+        await mediator.mediator.data.write(put)
+    await all_over(mediator)
+    assert await state(mediator, pairs, put.id) == OLD
+
+
+async def test_an_entry_that_has_not_arrived_is_refused(
+    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = write_of("put", pairs, unique())
+    await mediator.create(pairs, "pairs", put.id, **OLD)
+    log: Any = mediator.mediator.transactions.log
+    begin, sent = log.begin, list[tuple[TransactionEntry, float]]()
+
+    async def late(*what: Any) -> Any:
+        sent.append(what)
+        await no_catalogue()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(log, "begin", late)
+        with pytest.raises(Unavailable):
+            await mediator.mediator.data.write(put)
+    [what] = sent
+    assert not await begin(*what)
+    assert await state(mediator, pairs, put.id) == OLD
+
+
+async def test_without_the_catalogue_its_outcome_is_unknown_until_it_is_back(
+    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = write_of("put", pairs, unique())
+    await mediator.create(pairs, "pairs", put.id, **OLD)
+    with monkeypatch.context() as patched:
+        for name in ("begin", "abort"):
+            patched.setattr(mediator.mediator.transactions.log, name, no_catalogue)
+        with pytest.raises(OutcomeUnknown):
+            await mediator.mediator.data.write(put)
+    await mediator.mediator.data.write(write_of("update", pairs, put.id))
+    assert await state(mediator, pairs, put.id) == AFTER["update"]
+
+
+async def test_one_with_a_key_or_a_condition_takes_all_of_the_phases(
+    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[State] = []
+    log: Any = mediator.mediator.transactions.log
+    begin = log.begin
+
+    async def noting(entry: TransactionEntry, lease_s: float) -> Any:
+        seen.append(entry.state)
+        return await begin(entry, lease_s)
+
+    monkeypatch.setattr(log, "begin", noting)
+    put = write_of("put", pairs, unique())
+    await mediator.mediator.data.write(put)
+    await mediator.mediator.data.write(replace(put, operation=unique(), fingerprint="f"))
+    versions = (await mediator.get(pairs, "pairs", put.id)).versions
+    condition = replace(put.condition, versions=(dict(versions),))
+    await mediator.mediator.data.write(replace(put, operation=unique(), condition=condition))
+    assert seen == [State.STAGED, State.PREPARING, State.PREPARING]
+
+
+async def test_a_class_cannot_be_dropped_while_one_is_open(
+    mediator: Service, crashable: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = await mediator.put_schema({"pairs": PAIRS, "others": PAIRS})
+    put = write_of("put", database, unique())
+    redis: Any = mediator.mediator.systems.get("redis").store
+    with monkeypatch.context() as patched:
+        patched.setattr(redis, "lock", LateLock(redis))
+        assert not await attempt(mediator, put, CrashAt("abort", after=False))
+    with pytest.raises(Conflict, match="under way"):
+        await mediator.mediator.control.set_schema(database, {"classes": {"others": PAIRS}})
+    await expire(mediator)
+    assert await state(mediator, database, put.id) is None
+    await mediator.mediator.control.set_schema(database, {"classes": {"others": PAIRS}})
