@@ -67,19 +67,21 @@ class Sketches:
     ) -> Response:
         client_filter = FilterDocument.of(snapshot, self._valid_for_ms, groups)
         as_json = accepts_by_name(routed.request.headers.get(b"accept", ""), JSON)
-        tag = f'"{snapshot.generation}-{snapshot.revision}-{client_filter.map_digest}'
-        tag += '-j"' if as_json else '-b"'
+        zipped = accepts_gzip(routed.request.headers.get(b"accept-encoding", ""))
+        # A strong tag names the bytes of one coding (RFC 9110, section 8.8.3.3).
+        form = ("j" if as_json else "b") + ("z" if zipped else "")
+        tag = f'"{snapshot.generation}-{snapshot.revision}-{client_filter.map_digest}-{form}"'
         headers: Headers = [
             (b"etag", tag.encode()),
             (b"portolan-sketch-time", b"%d" % snapshot.time_us),
-            (b"vary", b"Accept-Encoding"),
+            (b"vary", b"Accept, Accept-Encoding"),
             NO_STORE,
         ]
         if routed.preconditions().not_modified(tag):
             return Response(304, headers)
         headers.append((b"content-type", (JSON if as_json else SKETCH).encode()))
         body = encode_json(client_filter) if as_json else encode(client_filter)
-        if accepts_gzip(routed.request.headers.get(b"accept-encoding", "")):
+        if zipped:
             headers.append((b"content-encoding", b"gzip"))
             body = gzip.compress(body, compresslevel=1, mtime=0)
         return Response(200, headers, body)

@@ -7,7 +7,7 @@ zero is refused in one call. Constraints bind writes: constants of queries are f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
@@ -24,6 +24,9 @@ ABOVE_MAXIMUM: Final = "above_maximum"
 
 _MEMORY: Final = 2**20
 """Bytes that a compiled pattern may take, with what RE2 remembers of its states."""
+
+_MOST_NAMED: Final = 200
+"""Characters of an enumeration that an error message names."""
 
 _Check: TypeAlias = Callable[[Any], bool]
 
@@ -76,9 +79,15 @@ def _checks(field: Field) -> Iterator[tuple[_Check, str]]:
         unit = "bytes" if field.type is FieldType.BINARY else "characters"
         yield lambda value: len(value) >= shortest, f"must be at least {shortest} {unit} long"
     if field.enum is not None:
-        yield frozenset(field.enum).__contains__, f"must be one of {', '.join(field.enum)}"
+        yield frozenset(field.enum).__contains__, f"must be one of {_listed(field.enum)}"
     if field.pattern is not None:
         yield searcher(field.pattern), f"must match the pattern {field.pattern}"
+
+
+def _listed(members: Sequence[str]) -> str:
+    """Name the members of an enumeration, in a length that an error message can have."""
+    named = ", ".join(members)
+    return named if len(named) <= _MOST_NAMED else f"{named[:_MOST_NAMED]}… ({len(members)} values)"
 
 
 def _text(field: Field, bound: Any) -> str:

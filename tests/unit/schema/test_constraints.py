@@ -152,6 +152,16 @@ def test_a_constraint_its_type_does_not_have_is_the_only_mistake_with_a_default(
     assert mistake.detail.startswith("has no meaning")
 
 
+def test_a_refusal_names_a_large_enumeration_in_part() -> None:
+    members = ["m" * 50 + str(n) for n in range(100)]
+    with pytest.raises(Invalid) as caught:
+        Codec(class_of({"f": {"type": "string", "enum": members}})).decode_object({"f": "x"})
+    [mistake] = caught.value.locations
+    assert mistake.detail.startswith(f"must be one of {members[0]}, ")
+    assert mistake.detail.endswith("… (100 values)")
+    assert len(mistake.detail) < 250
+
+
 def test_a_pattern_takes_time_that_is_linear_in_the_text() -> None:
     hostile = Codec(class_of({"f": {"type": "string", "pattern": "^(a+)+$"}}))
     with pytest.raises(Invalid):
