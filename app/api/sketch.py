@@ -74,7 +74,7 @@ class Sketches:
         headers: Headers = [
             (b"etag", tag.encode()),
             (b"portolan-sketch-time", b"%d" % snapshot.time_us),
-            (b"vary", b"Accept, Accept-Encoding"),
+            (b"vary", b"Accept-Encoding"),
             NO_STORE,
         ]
         if routed.preconditions().not_modified(tag):

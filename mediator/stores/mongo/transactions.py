@@ -47,7 +47,7 @@ async def lock(
     free = {"q": among(ids) | takes_it, "u": {"$set": {"_intent": intent}}, "multi": True}
     found = _by_id(await session.change_and_find(layout, [free], _lookup(ids)))
     # Those left are absent, or free by now.
-    while left := [id_ for id_ in ids if not _is_settled(found.get(ordered_text(id_)), intent)]:
+    while left := [id_ for id_ in ids if not _is_final(found.get(ordered_text(id_)), intent)]:
         queries = [layout.key(id_) | takes_it for id_ in left]
         steps = [{"q": query, "u": update, "upsert": True} for query in queries]
         found |= _by_id(await session.change_and_find(layout, steps, _lookup(left)))
@@ -66,11 +66,11 @@ async def _lock_one(
             # Another intent or a fence is there, or a concurrent upsert has made the document: in
             # that case, retry on what it made.
             document = await session.find(layout, id_, _NEEDED)
-            if document is not None and _is_settled(document, intent):
+            if document is not None and _is_final(document, intent):
                 return document
 
 
-def _is_settled(document: Document | None, intent: str) -> bool:
+def _is_final(document: Document | None, intent: str) -> bool:
     """Whether a document has an intent, or will never take this one."""
     return document is not None and ("_intent" in document or is_fenced(document, intent))
 
