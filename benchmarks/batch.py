@@ -18,11 +18,9 @@ from app.commands.demo.load import LoadLane, LoadProcess, SeparateProcess
 from benchmarks.harness.report import Measured, Options, Result, medians
 from benchmarks.harness.shared_servers import (
     BATCH,
-    CLASS,
     SharedService,
     database_on,
     shared_service,
-    some_object,
     updates,
 )
 
@@ -34,12 +32,10 @@ _BAR: Final = 0.3
 
 
 async def run(options: Options) -> Measured:
-    """Measure with one and with several batches under way at a time."""
     async with SeparateProcess() as direct, LoadProcess() as load, shared_service() as running:
         running.require("redis")
         await running.tie()
-        objects = {f"a{number}": some_object(number) for number in range(_OBJECTS)}
-        await running.service.create(database_on("redis"), {CLASS: objects})
+        await running.fill("redis", _OBJECTS)
         results = [await _compare(options, running, load, direct, at_once) for at_once in _AT_ONCE]
         return Measured(results, await running.service.versions())
 
@@ -69,11 +65,11 @@ def _direct(url: str, at_once: int, seconds: float) -> float:
 
 
 async def _pipelines(url: str, at_once: int, seconds: float) -> float:
-    """Return updates/s of so many tasks that send one pipeline after the other."""
+    """Return the updates/s of tasks that each send one pipeline after the other."""
     async with redis.asyncio.Redis.from_url(url) as client:
         begin = perf_counter()
-        work = [partial(_pipeline, client, begin + seconds, task) for task in range(at_once)]
-        done = await asyncio.gather(*(each() for each in work))
+        tasks = (_pipeline(client, begin + seconds, task) for task in range(at_once))
+        done = await asyncio.gather(*tasks)
         return sum(done) / (perf_counter() - begin)
 
 

@@ -56,7 +56,6 @@ class _Case(NamedTuple):
 
 
 async def run(options: Options) -> Measured:
-    """Compare estimators on each workload."""
     names = _QUICK if options.quick else (*_WORKLOADS,)
     cases = [_Case(name, in_use) for in_use in (True, False) for name in names]
     results: list[Result] = []

@@ -36,11 +36,11 @@ from benchmarks.harness.ycsb import A, B, Tally, Workload, drive
 from sketch.client import CoherentClient
 from sketch.protocol.wire import decode, encode
 
-__all__ = ["Blind", "run"]
+__all__ = ["run"]
 
 DELTA_S: Final = 1.0
 CLIENTS: Final = 32
-RECORDS: Final = 1_000
+_IDS: Final = tuple(f"r{number}" for number in range(1_000))
 _UNCACHED: Final = 5_000
 _AT_ONCE: Final = 100
 _BAR: Final = 0.1
@@ -65,7 +65,6 @@ class _Part:
 
 
 async def run(options: Options) -> Measured:
-    """Measure latencies and hit ratios with and without caches, and judge every read."""
     caching = CacheSettings(sketch="redis", sketch_valid_s=60.0)
     async with instance_on_embedded(caching) as service:
         await _set_up(service)
@@ -96,13 +95,9 @@ async def _set_up(service: Service) -> None:
         classes = {_CLASS: {"cache": {"visibility": visibility}, "fields": fields}}
         schema = {"annotations": [{"require": "joins"}], "mode": "mixed", "classes": classes}
         await service.set_schema(database, schema)
-        for start in range(0, RECORDS, _AT_ONCE):
-            some = _ids()[start : start + _AT_ONCE]
+        for start in range(0, len(_IDS), _AT_ONCE):
+            some = _IDS[start : start + _AT_ONCE]
             await service.create(database, {_CLASS: {id_: {"body": "x" * 1_000} for id_ in some}})
-
-
-def _ids() -> list[str]:
-    return [f"r{number}" for number in range(RECORDS)]
 
 
 async def _measure(
@@ -134,9 +129,9 @@ async def _uncached(origin: int, part: _Part, options: Options) -> Tally:
     wire = Wire(_HOST, origin)
     judge = Staleness(DELTA_S)
     doors = [_Plain(wire)] * CLIENTS
-    for id_ in _ids():
+    for id_ in _IDS:
         await doors[0].read(id_)
-    tally = await drive(doors, part.workload, _ids(), _UNCACHED, judge, options.seed)
+    tally = await drive(doors, part.workload, _IDS, _UNCACHED, judge, options.seed)
     await wire.aclose()
     if judge.violations:
         raise Failed("the service itself answered too old a value")
@@ -160,7 +155,7 @@ async def _cached(
     doors = [_Coherent(client) for client in clients]
     await asyncio.gather(*(_warm(client) for client in clients))
     sent, renewed = _requests_of(clients)
-    tally = await drive(doors, part.workload, _ids(), part.reads, judge, options.seed, rate)
+    tally = await drive(doors, part.workload, _IDS, part.reads, judge, options.seed, rate)
     sent_since, renewed_since = _requests_of(clients)
     reads = len(tally.latencies)
     return tally, _Shares(1 - (sent_since - sent) / reads, (renewed_since - renewed) / reads)
@@ -168,17 +163,17 @@ async def _cached(
 
 async def _warm(client: CoherentClient) -> None:
     """Read everything once: what a cache has never seen says nothing of how it does."""
-    for id_ in _ids():
+    for id_ in _IDS:
         await client.get(_CLASS, id_)
 
 
 async def _without_test(service: Service, options: Options) -> Result:
     """Show that the judge judges: by clients whose filters are empty, whatever the service says."""
     judge = Staleness(DELTA_S)
-    async with _clients(service.port, Blind) as clients:
+    async with _clients(service.port, _Blind) as clients:
         doors = [_Coherent(client) for client in clients]
         reads = 10_000 if options.quick else 50_000
-        await drive(doors, B, _ids(), reads, judge, options.seed)
+        await drive(doors, B, _IDS, reads, judge, options.seed)
     name = f"of {judge.reads:,} reads that test no filter, those beyond the bound"
     return Result(name, "reads", judge.violations, None, 1)
 
@@ -212,8 +207,6 @@ def _requests_of(clients: Sequence[CoherentClient]) -> tuple[int, int]:
 
 
 class _Coherent:
-    """The way through client and Varnish; see `benchmarks.harness.ycsb.Door`."""
-
     def __init__(self, client: CoherentClient) -> None:
         self._client = client
 
@@ -228,8 +221,6 @@ class _Coherent:
 
 
 class _Plain:
-    """The way to the service itself; see `benchmarks.harness.ycsb.Door`."""
-
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
 
@@ -246,7 +237,7 @@ class _Plain:
         return int(orjson.loads(reply.content)["sequence"])
 
 
-class Blind(Wire):
+class _Blind(Wire):
     """A wire on which every filter arrives empty: no client would find a key in it."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:

@@ -25,7 +25,6 @@ _SCHEMA: Final = {
 
 
 async def run(options: Options) -> Measured:
-    """Restart the instances in turn, twenty times (quick: twice)."""
     times = 2 if options.quick else 20
     environments: dict[str, dict[str, str]] = {"one": {}, "other": {}}
     async with instances(environments, _DRAIN_S) as made:

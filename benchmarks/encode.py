@@ -30,10 +30,14 @@ _BAR_MILLION_S: Final = 300.0
 
 
 async def run(options: Options) -> Measured:
+    return await asyncio.to_thread(_measure, options)
+
+
+def _measure(options: Options) -> Measured:
     with TemporaryDirectory(prefix="portolan-bench-") as scratch:
-        results = [await asyncio.to_thread(_compare_with_competitor, Path(scratch), options)]
+        results = [_compare_with_competitor(Path(scratch), options)]
         if not options.quick:
-            results.append(await asyncio.to_thread(_million, Path(scratch), options))
+            results.append(_million(Path(scratch), options))
     return Measured(results, {"rival": "clkhash 0.18.3"})
 
 

@@ -15,21 +15,19 @@ from time import perf_counter
 from typing import Any, Final
 from uuid import uuid4
 
-import orjson
 from redis.asyncio import Redis
 
 from app.commands.demo.failed import Failed
-from app.commands.demo.http1 import render
-from app.commands.demo.load import LoadLane, LoadProcess
+from app.commands.demo.load import LoadLane, LoadProcess, SeparateProcess
 from benchmarks.harness.report import Measured, Options, Result, medians
 from benchmarks.harness.shared_servers import (
     CLASS,
     SharedService,
     database_on,
+    hits,
     shared_service,
-    some_object,
 )
-from benchmarks.harness.subscriber import ListenerProcess
+from benchmarks.harness.subscriber import lags_of_feed
 from mediator.base.lease import Lease
 from mediator.changes.document import change_from, document_of
 from mediator.changes.feed import BEGINNING, PARTITIONS, LogBatch, LogSource
@@ -46,12 +44,10 @@ _BATCH: Final = 500
 _OBJECTS: Final = 1_000
 _BEYOND_S: Final = 3.0
 """How long listeners wait beyond the load, so that they receive its last changes as well."""
-_JSON: Final = {"Content-Type": "application/vnd.portolan.update+json"}
 
 
 async def run(options: Options) -> Measured:
-    """Measure throughput, and the lag of each kind of store."""
-    async with LoadProcess() as load, ListenerProcess() as listener, shared_service() as running:
+    async with LoadProcess() as load, SeparateProcess() as listener, shared_service() as running:
         running.require("redis")
         results = [await _throughput(options, running.servers["redis"].url)]
         await running.tie()
@@ -120,17 +116,15 @@ async def _bare(redis: Any, changes: Sequence[Change]) -> float:
 
 
 def _change(number: int) -> Change:
-    id_ = f"a{number % _OBJECTS}"
-    counted = {"hits": number}
     return Change(
         change_id(uuid4().hex, "main"),
         "bench",
         CLASS,
-        id_,
+        f"a{number % _OBJECTS}",
         "main",
         number,
         "update",
-        counted,
+        {"hits": number},
         {"hits": number + 1},
         1_790_000_000_000_000 + number,
         "bench",
@@ -141,22 +135,19 @@ async def _lag(
     options: Options,
     running: SharedService,
     load: LoadProcess,
-    listener: ListenerProcess,
+    listener: SeparateProcess,
     kind: Kind,
 ) -> Result:
     """Measure how late a subscriber receives updates, at the highest rate of updates."""
+    await running.fill(kind, _OBJECTS)
     database = database_on(kind)
-    await running.service.create(
-        database, {CLASS: {f"a{n}": some_object(n) for n in range(_OBJECTS)}}
-    )
-    body = orjson.dumps({"hits": {"inc": 1}})
-    hits = [render("PATCH", f"/v1/{database}/{CLASS}/a{n}", body, _JSON) for n in range(_OBJECTS)]
+    requests = hits(f"/v1/{database}/{CLASS}/a{number}" for number in range(_OBJECTS))
     seconds = 3.0 if options.quick else 20.0
     service, path = running.service, f"/v1/{database}/changes"
     listening = asyncio.create_task(
-        listener.lags(service.host, service.port, path, seconds + _BEYOND_S)
+        listener.call(lags_of_feed, service.host, service.port, path, seconds + _BEYOND_S)
     )
-    tally = await running.drive(load, LoadLane(hits, 4), seconds)
+    tally = await running.drive(load, LoadLane(requests, 4), seconds)
     lags = await listening
     if not lags:
         raise Failed(f"no update on {kind} was delivered")

@@ -45,7 +45,6 @@ _BODY: Final[dict[str, Any]] = {
 
 
 async def run(options: Options) -> Measured:
-    """Measure joins from one kind of system to another."""
     async with SeparateProcess() as client, LoadProcess() as load, shared_service() as running:
         await state_metrics(running.service)
         results: list[Result] = []
@@ -66,8 +65,8 @@ async def _measure(
     await _fill(running, database, *pair)
     base = str(running.service.data.base_url)
     measures = {
-        side: partial(client.call, measure, base, database)
-        for side, measure in (("join", _joined), ("reads", _one_by_one))
+        side: partial(client.call, _timed, fetch, base, database)
+        for side, fetch in (("join", _joined), ("reads", _one_by_one))
     }
     rounds = 3 if options.quick else 9
     times = await medians(rounds, measures)
@@ -84,32 +83,23 @@ async def _measure(
     ]
 
 
-def _joined(base: str, database: str) -> float:
-    """Return the seconds that a client takes to get everything by one query."""
-
-    def fetch(client: httpx.Client) -> list[str]:
-        items = client.post(f"{database}/notes/query", json=_BODY).json()["items"]
-        return [item["writer"]["name"] for item in items]
-
-    return _timed(base, database, fetch)
+def _joined(client: httpx.Client, database: str) -> list[str]:
+    items = client.post(f"{database}/notes/query", json=_BODY).json()["items"]
+    return [item["writer"]["name"] for item in items]
 
 
-def _one_by_one(base: str, database: str) -> float:
-    """Return the seconds that a client takes to get everything one by one."""
-
-    def fetch(client: httpx.Client) -> list[str]:
-        items = client.get(f"{database}/notes", params={"limit": _OUTER}).json()["items"]
-        people = f"{database}/people"
-        return [client.get(f"{people}/{item['author']}").json()["name"] for item in items]
-
-    return _timed(base, database, fetch)
+def _one_by_one(client: httpx.Client, database: str) -> list[str]:
+    items = client.get(f"{database}/notes", params={"limit": _OUTER}).json()["items"]
+    people = f"{database}/people"
+    return [client.get(f"{people}/{item['author']}").json()["name"] for item in items]
 
 
-def _timed(base: str, database: str, fetch: Callable[[httpx.Client], list[str]]) -> float:
+def _timed(fetch: Callable[[httpx.Client, str], list[str]], base: str, database: str) -> float:
+    """Return the seconds that a client takes to get everything."""
     with httpx.Client(base_url=base, timeout=60) as client:
         client.get(f"{database}/people/p0").raise_for_status()
         started = perf_counter()
-        writers = fetch(client)
+        writers = fetch(client, database)
         taken = perf_counter() - started
     if len(writers) != _OUTER:
         raise Failed("some objects are missing from the answer")
@@ -157,5 +147,4 @@ async def _fill(running: SharedService, database: str, outer: Kind, inner: Kind)
 async def _seconds(
     running: SharedService, load: LoadProcess, requests: list[bytes], count: int
 ) -> float:
-    """Return how long so many requests take, one after the other."""
     return count / (await running.drive(load, LoadLane(requests), 0.5)).rate

@@ -15,22 +15,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from pyspark.sql import SparkSession
+from splink import DuckDBAPI, SparkAPI
+from splink.backends.spark import similarity_jar_location
+
+from benchmarks.harness.labelled_data import DataSet, data_sets, synthetic
 from benchmarks.harness.report import Measured, Options, Result
-
-if TYPE_CHECKING:  # benchmarks are listed where Spark is not installed
-    from pyspark.sql import SparkSession
-
-    from benchmarks.harness.labelled_data import DataSet
-    from benchmarks.harness.stage_context import FolderContext
+from benchmarks.harness.splink_baseline import seconds
+from benchmarks.harness.stage_context import FolderContext
+from spark_jobs.linkage.open.in_process.comparing import comparison_columns
+from spark_jobs.linkage.open.spec import OpenSpec
 
 __all__ = ["run"]
 
 _QUICK_PEOPLE: Final = 1_000
 _PEOPLE: Final = 50_000
 _MANY_PEOPLE: Final = 500_000
-_CONF: Final = {
+_CONF: Final[Mapping[str, Any]] = {
     "spark.driver.memory": "6g",
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.enabled": "false",
@@ -58,8 +61,6 @@ async def run(options: Options) -> Measured:
 
 
 def _measure(options: Options) -> Measured:
-    from benchmarks.harness.labelled_data import data_sets, synthetic  # noqa: PLC0415 - needs the extra spark
-
     all_data = [synthetic(_QUICK_PEOPLE, options.seed), *([] if options.quick else data_sets())]
     results: list[Result] = []
     with _session() as spark:
@@ -75,15 +76,14 @@ def _measure(options: Options) -> Measured:
 @contextmanager
 def _session() -> Iterator[SparkSession]:
     """Spark on two cores, with the jar that Splink compares strings by."""
-    from pyspark.sql import SparkSession as Session  # noqa: PLC0415 - needs the extra spark
-    from splink.backends.spark import similarity_jar_location  # noqa: PLC0415 - extra linkage
-
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = Session.builder.master("local[2]").config("spark.jars", similarity_jar_location())
-    for name, value in _CONF.items():
-        builder = builder.config(name, value)
     with TemporaryDirectory() as checkpoints:  # Splink writes some
-        session = builder.config("spark.checkpoint.dir", checkpoints).getOrCreate()
+        conf = {
+            **_CONF,
+            "spark.jars": similarity_jar_location(),
+            "spark.checkpoint.dir": checkpoints,
+        }
+        session = SparkSession.builder.master("local[2]").config(map=conf).getOrCreate()
         try:
             yield session
         finally:
@@ -92,16 +92,12 @@ def _session() -> Iterator[SparkSession]:
 
 @contextmanager
 def _opened_context(spark: SparkSession, data: DataSet) -> Iterator[FolderContext]:
-    from benchmarks.harness.stage_context import FolderContext  # noqa: PLC0415 - needs the extra spark
-
     with TemporaryDirectory() as folder:
         frames = {name: spark.createDataFrame(table) for name, table in data.tables.items()}
         yield FolderContext(spark, Path(folder), frames)
 
 
 def _accuracy(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Result]:
-    from spark_jobs.linkage.open.spec import OpenSpec  # noqa: PLC0415 - needs the extra spark
-
     options.say(f"{data.name}: linked without configuration")
     with _opened_context(spark, data) as context:
         context.execute(OpenSpec.parse(data.spec))
@@ -112,12 +108,6 @@ def _accuracy(spark: SparkSession, data: DataSet, options: Options) -> Iterator[
 
 
 def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Result]:
-    from splink import DuckDBAPI, SparkAPI  # noqa: PLC0415 - needs the extra linkage
-
-    from benchmarks.harness.splink_baseline import seconds  # noqa: PLC0415 - as above
-    from spark_jobs.linkage.open.in_process.comparing import comparison_columns  # noqa: PLC0415 - as above
-    from spark_jobs.linkage.open.spec import OpenSpec  # noqa: PLC0415 - needs the extra spark
-
     spec = OpenSpec.parse(_SPEC)
     with _opened_context(spark, data) as context:
         options.say(f"{data.name}: Portolan, then Splink on DuckDB and on Spark")
@@ -134,8 +124,6 @@ def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Res
 
 
 def _end_to_end(spark: SparkSession, data: DataSet, options: Options) -> Result:
-    from spark_jobs.linkage.open.spec import OpenSpec  # noqa: PLC0415 - needs the extra spark
-
     options.say(f"{data.name}: end to end")
     with _opened_context(spark, data) as context:
         began = perf_counter()

@@ -68,7 +68,6 @@ class _Ledger:
 
 
 async def run(options: Options) -> Measured:
-    """Measure for some seconds, after the copies were built."""
     objects = 1_000 if options.quick else 10_000
     async with shared_service() as running:
         running.require("redis", "postgresql")
@@ -127,7 +126,6 @@ async def _state(running: SharedService) -> dict[str, Any]:
 
 
 async def _counted(running: SharedService) -> _Work:
-    """Read from the materialiser what was dirty, from PostgreSQL what was written."""
     written = await _rows_written(running)  # takes longer than the materialiser keeps silent
     parts = (await _state(running))["partitions"]
     return _Work(sum(part["dirty"] for part in parts), written)
@@ -137,17 +135,16 @@ async def _rows_written(running: SharedService) -> int:
     """Return how many rows of the copy were written; PostgreSQL counts them once it is idle."""
     connection = await asyncpg.connect(running.servers["postgresql"].url)
     try:
-        before, found = None, int(await connection.fetchval(_ROWS, f"%{_DATABASE}%"))
-        while before != found:
+        before = None
+        while (found := int(await connection.fetchval(_ROWS, f"%{_DATABASE}%"))) != before:
             await asyncio.sleep(_STATISTICS_S)
-            before, found = found, int(await connection.fetchval(_ROWS, f"%{_DATABASE}%"))
+            before = found
         return found
     finally:
         await connection.close()
 
 
 async def _built(running: SharedService) -> None:
-    """Wait until the copies are complete."""
     async with asyncio.timeout(120):
         while True:
             parts = (await _state(running))["partitions"]
@@ -188,7 +185,6 @@ async def _sample(running: SharedService, ledger: _Ledger, end: float, draw: Ran
 
 
 def _judge(ledger: _Ledger, number: int, started: float, outcome: Outcome) -> None:
-    """Count a sample; one is too old if it lacks what was acknowledged before the bound."""
     ledger.samples += 1
     if outcome.freshness is None:
         return

@@ -18,11 +18,9 @@ from app.commands.demo.load import LoadLane, LoadProcess
 from benchmarks.harness.report import Measured, Options, Result
 from benchmarks.harness.shared_servers import (
     BATCH,
-    CLASS,
     SharedService,
     database_on,
     shared_service,
-    some_object,
     updates,
 )
 
@@ -31,35 +29,26 @@ __all__ = ["run"]
 _STEPS: Final = 5
 _GROWTH_BAR: Final = 1.0
 _CONNECTIONS: Final = 4
-_CREATED_AT_ONCE: Final = 500
 _MIB: Final = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """Where the memory stood after so many operations."""
+    """Resident memory (bytes) after so many operations."""
 
     operations: int
     resident: int
 
 
 async def run(options: Options) -> Measured:
-    """Count hits in batches, and look at the memory after every fifth of the operations."""
     objects, operations = (10_000, 100_000) if options.quick else (100_000, 1_000_000)
     async with LoadProcess() as load, shared_service() as running:
         running.require("redis")
         await running.tie()
-        await _create(running, objects)
+        await running.fill("redis", objects)
         points = await _points(options, running, load, objects, operations)
         results = [*_results(points), *await _of_redis(running)]
         return Measured(results, await running.service.versions())
-
-
-async def _create(running: SharedService, objects: int) -> None:
-    for first in range(0, objects, _CREATED_AT_ONCE):
-        numbers = range(first, first + _CREATED_AT_ONCE)
-        some = {f"a{number}": some_object(number) for number in numbers}
-        await running.service.create(database_on("redis"), {CLASS: some})
 
 
 async def _points(

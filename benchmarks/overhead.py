@@ -16,9 +16,8 @@ from benchmarks.harness.comparison import (
     CONNECTIONS,
     Harness,
     Target,
+    against_bare_handlers,
     bare_handlers,
-    median_rates,
-    mediated,
 )
 from benchmarks.harness.report import Measured, Options, Result
 from benchmarks.harness.shared_servers import CLASS, SharedService, database_on, shared_service
@@ -31,12 +30,11 @@ from mediator.routing.model import ClassRoute
 __all__ = ["run"]
 
 _BARS: Final = {"PUT": None, "GET": 0.8, "PATCH": 0.7}
-_HARDER: Final = "asyncpg"
+_OWN: Final = "Portolan"
 _DECISION_BAR_US: Final = 5.0
 
 
 async def run(options: Options) -> Measured:
-    """Measure GET, PUT and PATCH for every store, and the routing decision."""
     async with LoadProcess() as load, shared_service() as running:
         for kind, counter in (await running.tie()).items():
             options.say(f"{kind}: the counter is of type {counter}")
@@ -44,7 +42,8 @@ async def run(options: Options) -> Measured:
         results = list(_decisions(running))
         async with bare_handlers(running) as bare:
             for kind in running.servers:
-                targets = {"": mediated(running.service, kind), **bare[kind]}
+                own = Target.of(running.service, database_on(kind))
+                targets = {_OWN: own, **bare[kind]}
                 results += await _compare(harness, kind, targets)
         return Measured(results, await running.service.versions())
 
@@ -53,21 +52,12 @@ async def _compare(harness: Harness, kind: Kind, targets: Mapping[str, Target]) 
     results: list[Result] = []
     for target in targets.values():
         await target.fill()
-    for method in _BARS:
+    for method, bar in _BARS.items():
         for connections in CONNECTIONS:
-            rates = median_rates(await harness.tallies(targets, method, connections))
-            results += _results(harness, f"{method} on {kind}, {connections} connections", rates)
+            name = f"{method} on {kind}, {connections} connections"
+            rates = await harness.rates(name, targets, method, connections)
+            results += against_bare_handlers(f"{name}, against", rates, _OWN, bar)
     return results
-
-
-def _results(harness: Harness, name: str, rates: Mapping[str, float]) -> Iterator[Result]:
-    method = name.partition(" ")[0]
-    for way, baseline in rates.items():
-        if way:
-            bar = None if way == _HARDER else _BARS[method]
-            yield Result(f"{name}, against {way}", "requests/s", rates[""], baseline, bar)
-    summary = ", ".join(f"{way or 'Portolan'} {rate:,.0f}/s" for way, rate in rates.items())
-    harness.options.note(f"{name}: {summary}")
 
 
 def _decisions(running: SharedService) -> Iterator[Result]:

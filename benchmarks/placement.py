@@ -9,7 +9,7 @@ are namespaces of two servers, since deciding depends on their number only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from functools import partial
 from random import Random
 from statistics import median
@@ -44,7 +44,6 @@ _KINDS: Final[tuple[Kind, ...]] = ("redis", "postgresql")
 
 
 async def run(options: Options) -> Measured:
-    """Compare latencies of reads with decisions beside them, and without."""
     rounds, seconds = (3, 2.0) if options.quick else (9, 5.0)
     schema = orjson.dumps(_schema(Random(options.seed)))
     async with (
@@ -63,12 +62,9 @@ async def run(options: Options) -> Measured:
     p99_ms = {name: _p99_ms([tally for tally, _ in of]) for name, of in tallies.items()}
     options.say(", ".join(f"GET {name}: p99 {ms:.2f} ms" for name, ms in p99_ms.items()))
     rate = placed / (rounds * seconds)
-    return Measured([_held(p99_ms), Result("placed meanwhile", "schemas/s", rate)], versions)
-
-
-def _held(p99_ms: Mapping[str, float]) -> Result:
-    name = f"GET {_WITH_DECISIONS}, p99"
-    return Result(name, "ms", p99_ms[_WITH_DECISIONS], p99_ms[_ALONE], _BAR, small_is_good=True)
+    both_ms = p99_ms[_WITH_DECISIONS], p99_ms[_ALONE]
+    held = Result(f"GET {_WITH_DECISIONS}, p99", "ms", *both_ms, _BAR, small_is_good=True)
+    return Measured([held, Result("placed meanwhile", "schemas/s", rate)], versions)
 
 
 def _p99_ms(tallies: list[LoadResult]) -> float:
@@ -76,7 +72,6 @@ def _p99_ms(tallies: list[LoadResult]) -> float:
 
 
 async def _read(load: LoadProcess, target: Target, seconds: float) -> tuple[LoadResult, int]:
-    """Read for a while; nothing is placed meanwhile."""
     return await target.drive(load, "GET", _CONNECTIONS, seconds), 0
 
 

@@ -62,8 +62,7 @@ class _Case:
 
     @classmethod
     def drawn(cls, left: int, right: int, seed: int) -> _Case:
-        records = owners(left, right, Random(seed))
-        return cls(*[_encoded(side) for side in records])
+        return cls(*map(_encoded, owners(left, right, Random(seed))))
 
     @property
     def pairs(self) -> int:
@@ -124,23 +123,24 @@ def _pairs(work: tuple[_Cut, _Cut], done: BlockMatches) -> NDArray[np.int64]:
 
 
 async def run(options: Options) -> Measured:
-    """Measure both sides in turn, then the paper's case."""
-    case = await asyncio.to_thread(_Case.drawn, 10_000, 20_000, options.seed)
+    return await asyncio.to_thread(_measure, options)
+
+
+def _measure(options: Options) -> Measured:
+    case = _Case.drawn(10_000, 20_000, options.seed)
     _ours(_Case(case.left[:100], case.right[:100]), 1)  # compiles
-    results = [
-        await asyncio.to_thread(_compare_with_competitor, case, cores, options) for cores in _CORES
-    ]
-    results += await asyncio.to_thread(_filters, case, options)
+    results = [_compare_with_competitor(case, cores, options) for cores in _CORES]
+    results += _filters(case, options)
     if not options.quick:
-        case = await asyncio.to_thread(_Case.drawn, 100_000, 400_000, options.seed)
-        results.append(await asyncio.to_thread(_paper, case, options))
+        case = _Case.drawn(100_000, 400_000, options.seed)
+        results.append(_paper(case, options))
     versions = {"rival": "anonlink 0.15.3"}
     try:
         versions["gpu"] = look_for_gpu()
     except GpuUnavailable as error:
         options.say(f"no GPU is measured: {error.reason}")
     else:
-        results += await asyncio.to_thread(_with_gpu, case, options)
+        results += _with_gpu(case, options)
     return Measured(results, versions)
 
 
@@ -209,7 +209,6 @@ def _paper(case: _Case, options: Options) -> Result:
 
 
 def _with_gpu(case: _Case, options: Options) -> list[Result]:
-    """Measure the GPU alone, and beside all cores, against all cores alone."""
     _ours(_Case(case.left[:100], case.right[:100]), 0, gpu=True)  # compiles
     cores = os.cpu_count() or 1
     alone = _ours(case, cores)

@@ -31,7 +31,6 @@ _BAR_RECALL: Final = 0.992
 
 
 async def run(options: Options) -> Measured:
-    """Encode both owners' records, link them, and compare with the labels."""
     folder = Path(os.environ.get(_DATASETS, "")) / "febrl"
     if not all((folder / name).is_file() for name in _OWNERS.values()):
         raise Failed(f"it takes FEBRL 4: set {_DATASETS} to the folder that holds febrl/.")
@@ -45,14 +44,12 @@ def _measure(folder: Path, options: Options) -> Measured:
         links = _linked(home)
     found = sum(_person(link["left"]) == _person(link["right"]) for link in links)
     options.say(f"{len(links):,} links, {found:,} of {max(sizes):,} people")
-    return Measured(
-        [
-            Result(
-                "precision on FEBRL 4 from encodings", "", found / len(links), None, _BAR_PRECISION
-            ),
-            Result("recall on FEBRL 4 from encodings", "", found / max(sizes), None, _BAR_RECALL),
-        ]
-    )
+    precision, recall, of = found / len(links), found / max(sizes), "on FEBRL 4 from encodings"
+    results = [
+        Result(f"precision {of}", "", precision, bar=_BAR_PRECISION),
+        Result(f"recall {of}", "", recall, bar=_BAR_RECALL),
+    ]
+    return Measured(results)
 
 
 def _prepare(source: Path, target: Path) -> int:

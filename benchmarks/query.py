@@ -42,7 +42,6 @@ _SPLIT: Final = "split"
 
 
 async def run(options: Options) -> Measured:
-    """Measure every store, and the classes split over all of them."""
     data = generate(1_000 if options.quick else 10_000, walls=200 if options.quick else 2_000)
     async with shared_service() as running:
         await state_metrics(running.service)
@@ -145,7 +144,6 @@ def _requesting(
 
 
 async def _measure_split(options: Options, running: SharedService, data: Profiles) -> list[Result]:
-    """Time the queries where fields of each class are spread over the systems."""
     await _fill(running, _SPLIT, data, tuple(running.servers))
     times = []
     for query in QUERIES:

@@ -82,7 +82,6 @@ class _Costs:
 
 
 async def run(options: Options) -> Measured:
-    """Measure the index alone, and a write's two calls of the sketch with all they entail."""
     rounds = 2_000 if options.quick else 20_000
     results: list[Result] = []
     for count in _COUNTS:
@@ -118,22 +117,20 @@ def _search(seed: int, count: int, rounds: int) -> _Costs:
 
 
 async def _whole(options: Options, url: str, rounds: int) -> list[Result]:
-    """Measure `begin` and `end` of writes that touch one object each."""
-    rows: list[Result] = []
     costs: dict[int, _Costs] = {}
     for count in _COUNTS:
         sketch = RedisSketch(url, SketchLimits(), FilterShape(), f"bench{count}")
         try:
-            costs[count] = await _writes(sketch, options.seed, count, rounds)
+            cost = costs[count] = await _writes(sketch, options.seed, count, rounds)
         finally:
             await sketch.close()
-        cost = costs[count]
         options.say(f"write with {count:,}: {cost.mean_ms:.3f} ms, p99 {cost.p99_ms:.3f} ms")
     base, most = costs[0], costs[_COUNTS[-1]]
-    rows += _rows("begin and end of a write with 0 queries", base, 0)
     more = _Costs(most.mean_ms - base.mean_ms, most.p99_ms - base.p99_ms)
-    rows += _rows(f"what {_COUNTS[-1]} queries add to it", more, _COUNTS[-1])
-    return rows
+    return [
+        *_rows("begin and end of a write with 0 queries", base, 0),
+        *_rows(f"what {_COUNTS[-1]} queries add to it", more, _COUNTS[-1]),
+    ]
 
 
 async def _writes(sketch: RedisSketch, seed: int, count: int, rounds: int) -> _Costs:
@@ -143,9 +140,8 @@ async def _writes(sketch: RedisSketch, seed: int, count: int, rounds: int) -> _C
     guard = _guard(sketch)
     await guard.adopt_layout(*_PARTITION)
     await asyncio.gather(*(sketch.report_query(_PARTITION, key, 600.0, "1") for key in keys))
-    await guard.end(
-        _PARTITION.database, await guard.begin(_PARTITION.database, _keys(0)), {}, _nothing
-    )
+    token = await guard.begin(_PARTITION.database, _keys(0))
+    await guard.end(_PARTITION.database, token, {}, lambda _: {})
     seconds = []
     for number in range(1, rounds + 1):
         effect = _move(draw)
@@ -164,10 +160,6 @@ def _guard(sketch: RedisSketch) -> SketchGuard:
     layouts, clock = ClassLayouts(sketch, lambda: model, queries), SystemClock()
     leases = CachedLeases(sketch, clock)
     return SketchGuard(sketch, Static(), queries, layouts, leases, lambda _: None, clock)
-
-
-def _nothing(_: bool) -> Mapping[str, list[Effect]]:
-    return {}
 
 
 def _keys(number: int) -> list[CacheKey]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pybloom_live import BloomFilter as LiveFilter  # type: ignore[import-untyped]  # it has no types
 
 from app.commands.demo.failed import Failed
-from benchmarks.harness.report import Measured, Options, Result, medians
+from benchmarks.harness.report import Measured, Options, Result, medians, per_second
 from benchmarks.harness.shared_servers import embedded_redis
 from benchmarks.harness.sketch_redis import sketch_in_redis
 from sketch.filter.bloom import BloomFilter
@@ -42,7 +42,10 @@ _BAR_DISTANCE: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class _Filters:
-    """Both filters with the same keys, and what is looked up in them."""
+    """Both filters with the same keys, and what is looked up in them: half of it is there.
+
+    Lookups are measured in keys per second.
+    """
 
     ours: BloomFilter
     live: LiveFilter
@@ -51,7 +54,6 @@ class _Filters:
 
     @classmethod
     def filled(cls, seed: int) -> _Filters:
-        """Fill both filters; half of the keys that are looked up are in them."""
         ours, live = BloomFilter(_SHAPE), LiveFilter(_KEYS, _RATE)
         keys = [_key(number) for number in range(2 * _KEYS)]
         ours.add_many(keys[:_KEYS])
@@ -64,23 +66,19 @@ class _Filters:
         return cls(ours, live, keys, np.resize(hashes, (_ASKED_HASHES, hashes.shape[1])))
 
     async def single(self, held: Collection[str] | BloomFilter) -> float:
-        """Return the keys per second if they are looked up one by one."""
         started = perf_counter()
         for key in self.keys:
             key in held  # noqa: B015  # this is what is measured
         return len(self.keys) / (perf_counter() - started)
 
     async def batch(self) -> float:
-        """Return the keys per second if ours looks up all of them at once."""
         return _rate(partial(self.ours.contains_many, self.keys), len(self.keys))
 
     async def batch_of_hashes(self) -> float:
-        """Return the keys per second if ours looks up hashes."""
         return _rate(partial(self.ours.contains_hashes, self.hashes), len(self.hashes))
 
 
 async def run(options: Options) -> Measured:
-    """Measure the filter in this process, and the server's sketch in Redis."""
     results = await _filter_rows(options)
     async with embedded_redis() as endpoint:
         results += await sketch_in_redis(options, endpoint.url)
@@ -96,7 +94,7 @@ async def _filter_rows(options: Options) -> list[Result]:
         "batch of hashes": filters.batch_of_hashes,
     }
     figures = await medians(5 if options.quick else 25, measures)
-    options.say(", ".join(f"{name} {figure:,.0f}/s" for name, figure in figures.items()))
+    options.say(per_second(figures))
     return [*_contains(figures), *_false_positives(options, filters)]
 
 
@@ -109,7 +107,6 @@ def _contains(figures: dict[str, float]) -> Iterator[Result]:
 
 
 def _false_positives(options: Options, filters: _Filters) -> Iterator[Result]:
-    """Look up keys that nobody added."""
     found = 0
     for first in range(2 * _KEYS, 2 * _KEYS + _STRANGERS, _STRANGERS_AT_ONCE):
         strangers = [_key(number) for number in range(first, first + _STRANGERS_AT_ONCE)]

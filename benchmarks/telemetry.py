@@ -20,7 +20,7 @@ from app.commands.demo.service import Service
 from benchmarks.harness.comparison import Harness, Target, median_rates
 from benchmarks.harness.instances import instances, port_of
 from benchmarks.harness.otlp_sink import OtlpSink, attributes_of
-from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.report import Measured, Options, Result, per_second
 from benchmarks.harness.shared_servers import ARTICLE_FIELDS, CLASS
 
 __all__ = ["run"]
@@ -41,10 +41,9 @@ _ALL: Final = "100 % traced"
 
 
 async def run(options: Options) -> Measured:
-    """Compare reads and writes of the instances, in turn."""
     results: list[Result] = []
     requests: Counter[str] = Counter()
-    async with _Receiver() as receiver:
+    async with SeparateProcess() as receiver:
         url = await receiver.call(_listen)
         sent = {"PORTOLAN_OTLP_ENDPOINT": url, "PORTOLAN_OTLP_EVERY_S": f"{_EVERY_S:g}"}
         environments = {
@@ -75,8 +74,8 @@ async def run(options: Options) -> Measured:
                 results += _compare(options, tallies, method)
                 for name, of in tallies.items():
                     requests[name] += sum(tally.acknowledged for tally in of)
-                await receiver.received()  # decodes what came, while nothing is measured
-        received = await receiver.received()
+                await receiver.call(_received)  # decodes what came, while nothing is measured
+        received = await receiver.call(_received)
     results += [
         _arrived(_TENTH, received, requests[_TENTH] * _SAMPLED, _COMPLETE),
         _arrived(_ALL, received, requests[_ALL], None),
@@ -88,7 +87,7 @@ def _compare(
     options: Options, tallies: Mapping[str, list[LoadResult]], method: str
 ) -> list[Result]:
     rates = median_rates(tallies)
-    options.say(f"{method}: " + ", ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items()))
+    options.say(f"{method}: {per_second(rates)}")
     return [
         Result(f"{method}, {name}", "requests/s", rates[name], rates[_WITHOUT], bar)
         for name, bar in ((_TENTH, _BAR), (_ALL, None))
@@ -97,14 +96,6 @@ def _compare(
 
 def _arrived(name: str, received: Mapping[str, int], expected: float, bar: float | None) -> Result:
     return Result(f"traces that arrived, {name}", "requests", received[name], expected, bar)
-
-
-class _Receiver(SeparateProcess):
-    """The receiver's process."""
-
-    async def received(self) -> Counter[str]:
-        """Return of how many requests spans have come, by the name of who answered them."""
-        return await self.call(_received)
 
 
 _SINK: Final = OtlpSink()
@@ -118,6 +109,7 @@ def _listen() -> str:
 
 
 def _received() -> Counter[str]:
+    """Return of how many requests spans have come, by the name of who answered them."""
     for traces in _SINK.traces():
         name = attributes_of(traces.resource.attributes)["service.name"]
         for scope in traces.scope_spans:

@@ -64,7 +64,6 @@ class _Distant(httpx.AsyncHTTPTransport):
     round_trip_s = 0.0
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request a round trip late."""
         await asyncio.sleep(self.round_trip_s)
         return await super().handle_async_request(request)
 
@@ -79,7 +78,6 @@ class _Load:
 
 
 async def run(options: Options) -> Measured:
-    """Measure abort rates and throughput of transactions that read 1 to 32 objects."""
     results: list[Result] = []
     seconds = _SECONDS[not options.quick]
     async with shared_service(CacheSettings()) as running, AsyncExitStack() as stack:

@@ -18,12 +18,11 @@ from benchmarks.harness.comparison import (
     CONNECTIONS,
     Harness,
     Target,
+    against_bare_handlers,
     bare_handlers,
-    median_rates,
-    mediated,
 )
 from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.shared_servers import SharedService, shared_service
+from benchmarks.harness.shared_servers import SharedService, database_on, shared_service
 from mediator.embedded.port import Kind
 
 __all__ = ["run"]
@@ -37,7 +36,6 @@ _CACHED: Final = {"visibility": "public", "max_ttl_s": 60}
 
 
 async def run(options: Options) -> Measured:
-    """Measure PUT and PATCH with and without the sketch, and GET against bare handlers."""
     async with LoadProcess() as load, shared_service(CacheSettings()) as running:
         await running.tie(_CACHED)
         settings = on_embedded(MediatorSettings(), running.servers)
@@ -58,13 +56,14 @@ async def run(options: Options) -> Measured:
 async def _writes(
     harness: Harness, running: SharedService, without: Service, kind: Kind
 ) -> list[Result]:
-    targets = {"on": mediated(running.service, kind), "off": mediated(without, kind)}
+    services = {"on": running.service, "off": without}
+    targets = {name: Target.of(at, database_on(kind)) for name, at in services.items()}
     await targets["on"].fill()
     results = []
     for method in ("PUT", "PATCH"):
         for connections in CONNECTIONS:
             name = f"{method} on {kind}, {connections} connections, sketch on against off"
-            rates = await _rates(harness, name, targets, method, connections)
+            rates = await harness.rates(name, targets, method, connections, _MORE_ROUNDS)
             results.append(Result(name, "requests/s", rates["on"], rates["off"], _WRITE_BAR))
     return results
 
@@ -74,23 +73,10 @@ async def _reads(
 ) -> list[Result]:
     for target in bare.values():
         await target.fill()
-    targets = {"on": mediated(running.service, kind), **bare}
+    targets = {"on": Target.of(running.service, database_on(kind)), **bare}
     results = []
     for connections in CONNECTIONS:
         name = f"GET on {kind}, {connections} connections, sketch on against"
-        rates = await _rates(harness, name, targets, "GET", connections)
-        results += [
-            Result(f"{name} {way}", "requests/s", rates["on"], rates[way], bar)
-            for way in bare
-            for bar in [None if way == "asyncpg" else _READ_BAR]
-        ]
+        rates = await harness.rates(name, targets, "GET", connections, _MORE_ROUNDS)
+        results += against_bare_handlers(name, rates, "on", _READ_BAR)
     return results
-
-
-async def _rates(
-    harness: Harness, name: str, targets: Mapping[str, Target], method: str, connections: int
-) -> dict[str, float]:
-    rates = median_rates(await harness.tallies(targets, method, connections, _MORE_ROUNDS))
-    summary = ", ".join(f"{way} {rate:,.0f}/s" for way, rate in rates.items())
-    harness.options.note(f"{name}: {summary}")
-    return rates

@@ -26,14 +26,6 @@ from mediator.embedded.port import Kind
 
 __all__ = ["KIND_OF", "serve"]
 
-KIND_OF: Final[Mapping[str, Kind]] = {
-    "redis": "redis",
-    "postgresql": "postgresql",
-    "asyncpg": "postgresql",
-    "mongodb": "mongodb",
-}
-"""The ways to a store, and the kind of server that each goes to."""
-
 _Object = dict[str, Any]
 _POOL: Final = 16
 _ARTICLES: Final = sa.Table(
@@ -156,12 +148,15 @@ class _Mongo:
 
 _Store: TypeAlias = _Redis | _Postgres | _Asyncpg | _Mongo
 
-_STORES: Final[Mapping[str, type[_Store]]] = {
-    "redis": _Redis,
-    "postgresql": _Postgres,
-    "asyncpg": _Asyncpg,
-    "mongodb": _Mongo,
+_WAYS: Final[Mapping[str, tuple[Kind, type[_Store]]]] = {
+    "redis": ("redis", _Redis),
+    "postgresql": ("postgresql", _Postgres),
+    "asyncpg": ("postgresql", _Asyncpg),
+    "mongodb": ("mongodb", _Mongo),
 }
+
+KIND_OF: Final[Mapping[str, Kind]] = {way: kind for way, (kind, _) in _WAYS.items()}
+"""The ways to a store, and the kind of server that each goes to."""
 
 
 def _handlers(store: _Store) -> dict[str, Callable[[Request], Awaitable[Response]]]:
@@ -182,17 +177,11 @@ def _handlers(store: _Store) -> dict[str, Callable[[Request], Awaitable[Response
 
 
 async def serve(listener: socket.socket, urls: Mapping[Kind, str]) -> None:
-    """Serve on a socket until the task is cancelled or a signal comes.
-
-    Args:
-        listener: Where to listen.
-        urls: The servers, by kind.
-    """
     async with AsyncExitStack() as stack:
         routes = []
-        for way, make in _STORES.items():
-            if KIND_OF[way] in urls:
-                store = make(urls[KIND_OF[way]])
+        for way, (kind, make) in _WAYS.items():
+            if kind in urls:
+                store = make(urls[kind])
                 await store.open(stack)
                 routes += [
                     Route(f"/{way}/{{id}}", handler, methods=[method])

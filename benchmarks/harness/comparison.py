@@ -20,16 +20,24 @@ from app.commands.demo.rounds import interleaved
 from app.commands.demo.service import Service, succeed
 from benchmarks.harness.bare_handlers import KIND_OF, serve
 from benchmarks.harness.delay import LOOPBACK, listening_process
-from benchmarks.harness.report import Options
-from benchmarks.harness.shared_servers import CLASS, SharedService, database_on, some_object
+from benchmarks.harness.report import Options, Result, per_second
+from benchmarks.harness.shared_servers import CLASS, SharedService, hits, some_object
 from mediator.embedded.port import Kind
 
-__all__ = ["CONNECTIONS", "Harness", "Target", "bare_handlers", "median_rates", "mediated"]
+__all__ = [
+    "CONNECTIONS",
+    "Harness",
+    "Target",
+    "against_bare_handlers",
+    "bare_handlers",
+    "median_rates",
+]
 
 OBJECTS: Final = 200
 CONNECTIONS: Final = (1, 16)
 _JSON: Final = {"Content-Type": "application/json"}
-_UPDATE: Final = {"Content-Type": "application/vnd.portolan.update+json"}
+_HARDER: Final = "asyncpg"
+"""The way to PostgreSQL below SQLAlchemy, for which there is no bar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,7 @@ class Target:
 
     @classmethod
     def of(cls, service: Service, database: str) -> Self:
+        """Return the articles of a database."""
         return cls(service.host, service.port, f"/v1/{database}/{CLASS}")
 
     async def drive(
@@ -63,22 +72,19 @@ class Target:
         if method == "GET":
             return LoadLane([render("GET", path) for path in paths], connections)
         if method == "PATCH":
-            hit = orjson.dumps({"hits": {"inc": 1}})
-            return LoadLane([render("PATCH", path, hit, _UPDATE) for path in paths], connections)
-        bodies = [orjson.dumps(some_object(number)) for number in range(OBJECTS)]
-        requests = [
-            render("PUT", path, body, _JSON) for path, body in zip(paths, bodies, strict=True)
+            return LoadLane(hits(paths), connections)
+        puts = [
+            render("PUT", path, orjson.dumps(some_object(number)), _JSON)
+            for number, path in enumerate(paths)
         ]
-        return LoadLane(requests, connections)
+        return LoadLane(puts, connections)
 
 
 @dataclass(frozen=True, slots=True)
 class Harness:
-    """Options and load generator of a comparison.
+    """Loads targets in turn.
 
     Attributes:
-        options: How the benchmark is run.
-        load: Sends requests to the targets.
         seconds: How long a target is loaded at a time; in quick mode a quarter of a second.
     """
 
@@ -86,28 +92,43 @@ class Harness:
     load: LoadProcess
     seconds: float = 1.0
 
-    async def rate(self, target: Target, method: str, connections: int) -> LoadResult:
-        seconds = 0.25 if self.options.quick else self.seconds
-        return await target.drive(self.load, method, connections, seconds)
-
     async def tallies(
         self, targets: Mapping[str, Target], method: str, connections: int, times: int = 1
     ) -> dict[str, list[LoadResult]]:
         """Load targets in turn, `times` as often as other comparisons do."""
+        seconds = 0.25 if self.options.quick else self.seconds
         measures = {
-            name: partial(self.rate, target, method, connections)
+            name: partial(target.drive, self.load, method, connections, seconds)
             for name, target in targets.items()
         }
         return await interleaved(times * (3 if self.options.quick else 7), measures)
+
+    async def rates(
+        self,
+        name: str,
+        targets: Mapping[str, Target],
+        method: str,
+        connections: int,
+        times: int = 1,
+    ) -> dict[str, float]:
+        """Return the median rate of each target, and note them."""
+        rates = median_rates(await self.tallies(targets, method, connections, times))
+        self.options.note(f"{name}: {per_second(rates)}")
+        return rates
 
 
 def median_rates(tallies: Mapping[str, Sequence[LoadResult]]) -> dict[str, float]:
     return {name: median(tally.rate for tally in of) for name, of in tallies.items()}
 
 
-def mediated(service: Service, kind: Kind) -> Target:
-    """Return our service as a target, with its database on a kind of system."""
-    return Target.of(service, database_on(kind))
+def against_bare_handlers(
+    name: str, rates: Mapping[str, float], own: str, bar: float | None
+) -> list[Result]:
+    return [
+        Result(f"{name} {way}", "requests/s", rates[own], rate, None if way == _HARDER else bar)
+        for way, rate in rates.items()
+        if way != own
+    ]
 
 
 @contextlib.asynccontextmanager

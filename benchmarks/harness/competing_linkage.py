@@ -18,9 +18,7 @@ from typing import Any
 def compare(left: str, right: str, threshold: float, cores: int, found: str) -> dict[str, Any]:
     """Find the pairs of two files of vectors (128 bytes each) by their Dice coefficient."""
     import numpy as np  # noqa: PLC0415 - of the competitors' environment
-    from anonlink.similarities import (  # noqa: PLC0415 - as above
-        dice_coefficient_accelerated,
-    )
+    from anonlink.similarities import dice_coefficient_accelerated  # noqa: PLC0415 - as above
     from bitarray import bitarray  # noqa: PLC0415 - as above
 
     def read(path: str) -> list[Any]:
@@ -66,9 +64,7 @@ def _run(number: int) -> Any:
 def encode(people: str, bits: int, hashes: int) -> dict[str, Any]:
     """Encode people (CSV without a header) with clkhash, on one core."""
     from clkhash import comparators, field_formats, key_derivation, schema  # noqa: PLC0415 - as above
-    from clkhash.bloomfilter import (  # noqa: PLC0415 - as above
-        stream_bloom_filters,
-    )
+    from clkhash.bloomfilter import stream_bloom_filters  # noqa: PLC0415 - as above
 
     with open(people, newline="") as file:  # noqa: PTH123 - a script of its own
         rows = [tuple(row) for row in csv.reader(file)]
@@ -86,7 +82,6 @@ def encode(people: str, bits: int, hashes: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the task that the first argument, a JSON object, names."""
     arguments = json.loads(sys.argv[1])
     tasks: dict[str, Callable[..., dict[str, Any]]] = {"compare": compare, "encode": encode}
     print(json.dumps(tasks[arguments.pop("task")](**arguments)))

@@ -21,9 +21,7 @@ LOOPBACK: Final = "127.0.0.1"
 def listening_process(serve: Callable[..., None], *arguments: object) -> Iterator[int]:
     """Run a server in a process of its own while the block runs; yields its port.
 
-    Args:
-        serve: Is called there with a socket that listens, and the arguments.
-        arguments: Further arguments.
+    `serve` is called there with a socket that listens, and the arguments.
     """
     with socket.create_server((LOOPBACK, 0), backlog=2048) as listener:
         process = multiprocessing.get_context("spawn").Process(

@@ -29,13 +29,10 @@ _RELAYS: Final = "app.service.relays"
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Who plays: the servers, and the replicas of the service on them.
+    """The servers, their directory, and the replicas of the service on them.
 
     Attributes:
-        directory: Where the servers keep their data.
-        fleet: The servers.
-        kept: The replica that is never restarted, so that what it gathers is seen.
-        shaken: The one that is.
+        kept: The replica that is never restarted, so that a leak shows.
     """
 
     directory: Path
@@ -54,8 +51,6 @@ class Stage:
 
 
 class Faults:
-    """Break one thing after the other, in turn, for ever."""
-
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         kinds = sorted(stage.fleet.endpoints)
@@ -82,7 +77,6 @@ class Faults:
         await asyncio.to_thread(self._stage.fleet.revive)
 
     async def _slow_store(self, kind: Kind) -> None:
-        """Have it work half of the time."""
         for _ in range(round(_SLOW_FOR_S / _STOPPED_S / 2)):
             with _stopped(self._stage.processes(kind)):
                 await asyncio.sleep(_STOPPED_S)

@@ -32,7 +32,6 @@ class Footprint:
 
     Attributes:
         resident: Memory of the watched process (MiB).
-        descriptors: Its open descriptors.
         connections: Connections of all replicas to Redis and PostgreSQL, as those count them, and
             of the watched process to other systems.
         keys: Keys in Redis that stay until somebody removes them.
@@ -51,11 +50,7 @@ class Footprint:
 
 
 class Watcher:
-    """Looks at a process and at the stores every two seconds.
-
-    Attributes:
-        taken: What was seen, with the stores all up.
-    """
+    """Looks at a process and at the stores every two seconds; takes nothing while one is down."""
 
     def __init__(self, pid: int, urls: Mapping[Kind, str]) -> None:
         self._process = psutil.Process(pid)
@@ -63,14 +58,12 @@ class Watcher:
         self.taken: list[Footprint] = []
 
     async def watch(self) -> None:
-        """Look again and again; while a store is down there is nothing to be seen."""
         while True:
             with contextlib.suppress(RedisError, asyncpg.PostgresError, OSError):
                 self.taken.append(await self.look())
             await asyncio.sleep(_EVERY_S)
 
     async def look(self) -> Footprint:
-        """Look once."""
         to_redis, keys = await self._redis()
         to_postgres, rows = await self._postgres()
         with self._process.oneshot():

@@ -38,11 +38,7 @@ _SPAWN: Final = multiprocessing.get_context("spawn")
 class Instance:
     """A service; ended by SIGTERM, and started again where it was.
 
-    Attributes:
-        settings: Its settings.
-        environment: Further settings.
-        drain_s: For how long it drains.
-        caching: Without it nothing may be cached.
+    Without `caching` nothing may be cached; `environment` has further settings.
     """
 
     settings: MediatorSettings
@@ -70,7 +66,6 @@ class Instance:
         return self._process.pid
 
     async def start(self) -> None:
-        """Start it, and wait until it answers."""
         ours, theirs = _SPAWN.Pipe()
         arguments = (theirs, self._http, self.settings, self.caching, dict(self.environment))
         self._process = _SPAWN.Process(target=_serve, args=arguments)
@@ -91,7 +86,6 @@ class Instance:
         await asyncio.to_thread(self._process.join)
 
     async def restart(self) -> None:
-        """End it, and start it again."""
         await self.stop()
         await self.start()
 

@@ -25,7 +25,6 @@ class DataSet:
     """Tables with ``id``, fields as strings, and ``entity``, the label.
 
     Attributes:
-        name: How it is called.
         tables: One to be deduplicated, or two to be linked.
         bar: The pairwise F1 that is to be reached.
     """
@@ -42,7 +41,6 @@ class DataSet:
 
 
 def synthetic(entities: int, seed: int) -> DataSet:
-    """People with errors."""
     table = pa.Table.from_pylist(list(people(entities, 2, seed)))
     return DataSet(f"{entities:,} people made up", {"people": table}, 0.95)
 

@@ -7,7 +7,7 @@ aggregation pipeline, index sets and pipelined reads. Answers are ids in order, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -29,6 +29,29 @@ _LIKED, _WITH_ACCOUNT, _WITH_WALL = 8, 9, 10
 """The queries that are not about profiles alone."""
 
 _PROFILES: Final = "SELECT * FROM profiles WHERE "
+_ACCOUNTS: Final = (
+    "SELECT p.*, to_jsonb(l) AS account FROM profiles p JOIN logins l ON l.id = p.login"
+)
+_WALLS: Final = 'SELECT c.*, to_jsonb(e) AS wall FROM comments c JOIN entries e ON e.id = c."on"'
+_STATEMENTS: Final[tuple[tuple[str, tuple[Any, ...]], ...]] = (
+    (f"{_PROFILES}id = $1", ("p17",)),
+    (f'{_PROFILES}"profileID" = $1', (17,)),
+    (f"{_PROFILES}firstname = $1 AND lastname = $2", ("Anna", "Klose")),
+    (f'{_PROFILES}"yearOfBirth" = $1', (1978,)),
+    (f"{_PROFILES}lastname = $1", ("Klose",)),
+    (f'{_PROFILES}"yearOfBirth" BETWEEN $1 AND $2', _YEARS),
+    (
+        f"{_PROFILES}lastname = $1 AND firstname <> $2 AND firstname <> $3",
+        ("Klose", "Miroslav", "Anna"),
+    ),
+    (f"{_PROFILES}lastname = $1 AND firstname IN ($2, $3)", ("Klose", "Miroslav", "Anna")),
+    ('SELECT * FROM entries WHERE "likeCounter" >= $1 AND entry LIKE $2', (_LIKES, "%goal%")),
+    (
+        f"{_ACCOUNTS} WHERE l.mail LIKE $1 AND p.country IN ($2, $3)",
+        ("%@mail.example", "DE", "AT"),
+    ),
+    (f"{_WALLS} WHERE c.comment LIKE $1 AND e.entry LIKE $2", ("%goal%", r"%100\%%")),
+)
 
 _Rows = Sequence[Mapping[str, Any]]
 
@@ -42,16 +65,6 @@ class _Postgres:
         "comments": 'comment text, "on" text, author text',
     }
     _INDEXES: Final = ('profiles ("profileID")', "profiles (lastname)", 'profiles ("yearOfBirth")')
-    _CONDITIONS: Final = (
-        ("id = $1", ("p17",)),
-        ('"profileID" = $1', (17,)),
-        ("firstname = $1 AND lastname = $2", ("Anna", "Klose")),
-        ('"yearOfBirth" = $1', (1978,)),
-        ("lastname = $1", ("Klose",)),
-        ('"yearOfBirth" BETWEEN $1 AND $2', _YEARS),
-        ("lastname = $1 AND firstname <> $2 AND firstname <> $3", ("Klose", "Miroslav", "Anna")),
-        ("lastname = $1 AND firstname IN ($2, $3)", ("Klose", "Miroslav", "Anna")),
-    )
 
     async def open(self, url: str) -> None:
         self._connection = await asyncpg.connect(url)
@@ -75,23 +88,8 @@ class _Postgres:
         await self._connection.execute("ANALYZE")
 
     async def ask(self, number: int) -> _Rows:
-        if number < len(self._CONDITIONS):
-            condition, values = self._CONDITIONS[number]
-            return await self._fetch(_PROFILES + condition, *values)
-        if number == _LIKED:
-            text = 'SELECT * FROM entries WHERE "likeCounter" >= $1 AND entry LIKE $2'
-            return await self._fetch(text, _LIKES, "%goal%")
-        if number == _WITH_ACCOUNT:
-            text = (
-                "SELECT p.*, to_jsonb(l) AS account FROM profiles p JOIN logins l ON l.id = p.login"
-                " WHERE l.mail LIKE $1 AND p.country IN ($2, $3)"
-            )
-            return await self._fetch(text, "%@mail.example", "DE", "AT")
-        text = (
-            'SELECT c.*, to_jsonb(e) AS wall FROM comments c JOIN entries e ON e.id = c."on"'
-            " WHERE c.comment LIKE $1 AND e.entry LIKE $2"
-        )
-        return await self._fetch(text, "%goal%", r"%100\%%")
+        text, values = _STATEMENTS[number]
+        return await self._fetch(text, *values)
 
     async def _fetch(self, text: str, *values: Any) -> _Rows:
         rows = await self._connection.fetch(f"{text} ORDER BY 1 LIMIT {LIMIT}", *values)
@@ -189,6 +187,13 @@ class _Redis:
     Numbers have a sorted set. What has no index is read through, which is all that is left.
     """
 
+    _SCORES: Final[Mapping[int, tuple[Any, ...]]] = {
+        1: ("n:profileID", 17, 17),
+        3: ("n:yearOfBirth", 1978, 1978),
+        5: ("n:yearOfBirth", *_YEARS),
+        _LIKED: ("n:likeCounter", _LIKES, "+inf"),
+    }
+
     async def open(self, url: str) -> None:
         self._client: Any = redis.asyncio.Redis.from_url(url, decode_responses=True)
 
@@ -217,21 +222,16 @@ class _Redis:
             return await self._accounts()
         if number == _WITH_WALL:
             return await self._walls()
-        name, ids = await self._candidates(number)
-        rows = await self._read(name, sorted(ids))
+        name = "entries" if number == _LIKED else "profiles"
+        rows = await self._read(name, sorted(await self._candidates(number)))
         return [row for row in rows if row and _holds(number, row)][:LIMIT]
 
-    async def _candidates(self, number: int) -> tuple[str, Iterable[str]]:
+    async def _candidates(self, number: int) -> Any:
         if number == 0:
-            return "profiles", ["p17"]
-        if number == _LIKED:
-            return "entries", await self._client.zrangebyscore("n:likeCounter", _LIKES, "+inf")
-        scores = {1: ("profileID", 17, 17), 3: ("yearOfBirth", 1978, 1978)}
-        scores[5] = ("yearOfBirth", *_YEARS)
-        if number in scores:
-            index, low, high = scores[number]
-            return "profiles", await self._client.zrangebyscore(f"n:{index}", low, high)
-        return "profiles", await self._client.smembers("n:lastname:Klose")
+            return ["p17"]
+        if number in self._SCORES:
+            return await self._client.zrangebyscore(*self._SCORES[number])
+        return await self._client.smembers("n:lastname:Klose")
 
     async def _accounts(self) -> _Rows:
         people = [r for r in await self._all("profiles") if r["country"] in {"DE", "AT"}]
@@ -285,7 +285,6 @@ NATIVE: Final[Mapping[Kind, type[Native]]] = {
     "postgresql": _Sqlalchemy,
     "mongodb": _Mongo,
 }
-"""The drivers by the kind of server."""
 
 HARDER: Final[Mapping[Kind, type[Native]]] = {"postgresql": _Postgres}
 """Drivers below these, on one connection of their own, for which there is no bar."""

@@ -30,11 +30,7 @@ _TAKEN: Final = {
 
 
 class OtlpSink:
-    """What was received: kept as it came, and decoded when somebody looks.
-
-    Attributes:
-        url: Where it listens.
-    """
+    """What was received: kept as it came, and decoded when somebody looks."""
 
     def __init__(self) -> None:
         self.url = ""

@@ -70,7 +70,6 @@ class Profiles:
         return [{"id": id_, **of_class[id_]} for id_ in sorted(of_class, key=str.encode)]
 
     def item(self, class_name: str, id_: str) -> Json | None:
-        """Return one object as a query answers it; None if it is not there."""
         found = self.objects[class_name].get(id_)
         return None if found is None else {"id": id_, **found}
 
@@ -134,8 +133,8 @@ def placed(
 
     Args:
         classes: Fields by class, as in `CLASSES`.
-        systems: Where they go; the first one gets the main group of every class.
-        field_on: The members that place a field on a system.
+        systems: The first one gets the main group of every class.
+        field_on: Returns the members that place a field on a system.
     """
     return {
         name: {"fields": dict(_dealt_out(fields, systems, field_on))}
@@ -158,30 +157,36 @@ class ProfileQuery:
 
     Attributes:
         number: Its number in the paper.
-        class_name: The queried class.
         body: The query, without order and limit.
         holds: The same in plain Python, on an object that has its joined ones.
-        joins: What is joined: alias, reference, and the class that it points to.
     """
 
     number: int
     class_name: str
     body: Json
     holds: Callable[[Json], bool]
-    joins: tuple[tuple[str, str, str], ...] = ()
 
     def answers(self, data: Profiles) -> list[Json]:
         """Return what has to be answered, in the order of ids."""
-        found = []
-        for item in data.items(self.class_name):
-            for alias, reference, class_name in self.joins:
-                item[alias] = data.item(class_name, item[reference])
-            if self.holds(item):
-                found.append(item)
-        return found
+        items = data.items(self.class_name)
+        if join := self.body.get("join"):
+            reference = join["reference"]
+            class_name = CLASSES[self.class_name][reference]["to"]
+            for item in items:
+                item[join["as"]] = data.item(class_name, item[reference])
+        return [item for item in items if self.holds(item)]
 
 
 _KEY: Final = 17
+
+_ANNA: Final = {"eq": ["firstname", "Anna"]}
+_MIROSLAV: Final = {"eq": ["firstname", "Miroslav"]}
+_KLOSE: Final = {"eq": ["lastname", RELATED]}
+
+
+def _all(*conditions: Json) -> Json:
+    return {"filter": {"and": [*conditions]}}
+
 
 QUERIES: Final = (
     ProfileQuery(0, "profiles", {"filter": {"eq": ["id", f"p{_KEY}"]}}, lambda o: o["id"] == "p17"),
@@ -191,8 +196,8 @@ QUERIES: Final = (
     ProfileQuery(
         2,
         "profiles",
-        {"filter": {"and": [{"eq": ["firstname", "Anna"]}, {"eq": ["lastname", "Klose"]}]}},
-        lambda o: o["firstname"] == "Anna" and o["lastname"] == "Klose",
+        _all(_ANNA, _KLOSE),
+        lambda o: o["firstname"] == "Anna" and o["lastname"] == RELATED,
     ),
     ProfileQuery(
         3,
@@ -200,74 +205,44 @@ QUERIES: Final = (
         {"filter": {"eq": ["yearOfBirth", 1978]}},
         lambda o: o["yearOfBirth"] == 1978,  # noqa: PLR2004 - the year of the query
     ),
-    ProfileQuery(
-        4, "profiles", {"filter": {"eq": ["lastname", "Klose"]}}, lambda o: o["lastname"] == "Klose"
-    ),
+    ProfileQuery(4, "profiles", {"filter": _KLOSE}, lambda o: o["lastname"] == RELATED),
     ProfileQuery(
         5,
         "profiles",
-        {"filter": {"and": [{"ge": ["yearOfBirth", 1970]}, {"le": ["yearOfBirth", 1972]}]}},
+        _all({"ge": ["yearOfBirth", 1970]}, {"le": ["yearOfBirth", 1972]}),
         lambda o: 1970 <= o["yearOfBirth"] <= 1972,  # noqa: PLR2004 - the years of the query
     ),
     ProfileQuery(
         6,
         "profiles",
-        {
-            "filter": {
-                "and": [
-                    {"eq": ["lastname", "Klose"]},
-                    {"ne": ["firstname", "Miroslav"]},
-                    {"ne": ["firstname", "Anna"]},
-                ]
-            }
-        },
-        lambda o: o["lastname"] == "Klose" and o["firstname"] not in ("Miroslav", "Anna"),
+        _all(_KLOSE, {"ne": ["firstname", "Miroslav"]}, {"ne": ["firstname", "Anna"]}),
+        lambda o: o["lastname"] == RELATED and o["firstname"] not in ("Miroslav", "Anna"),
     ),
     ProfileQuery(
         7,
         "profiles",
-        {
-            "filter": {
-                "and": [
-                    {"eq": ["lastname", "Klose"]},
-                    {"or": [{"eq": ["firstname", "Miroslav"]}, {"eq": ["firstname", "Anna"]}]},
-                ]
-            }
-        },
-        lambda o: o["lastname"] == "Klose" and o["firstname"] in ("Miroslav", "Anna"),
+        _all(_KLOSE, {"or": [_MIROSLAV, _ANNA]}),
+        lambda o: o["lastname"] == RELATED and o["firstname"] in ("Miroslav", "Anna"),
     ),
     ProfileQuery(
         8,
         "entries",
-        {"filter": {"and": [{"ge": ["likeCounter", 100]}, {"like": ["entry", "%goal%"]}]}},
+        _all({"ge": ["likeCounter", 100]}, {"like": ["entry", "%goal%"]}),
         lambda o: o["likeCounter"] >= 100 and "goal" in o["entry"],  # noqa: PLR2004 - as queried
     ),
     ProfileQuery(
         9,
         "profiles",
-        {
-            "filter": {
-                "and": [
-                    {"like": ["account.mail", "%@mail.example"]},
-                    {"in": ["country", ["DE", "AT"]]},
-                ]
-            },
-            "join": {"as": "account", "reference": "login"},
-        },
+        _all({"like": ["account.mail", "%@mail.example"]}, {"in": ["country", ["DE", "AT"]]})
+        | {"join": {"as": "account", "reference": "login"}},
         lambda o: o["account"]["mail"].endswith("@mail.example") and o["country"] in ("DE", "AT"),
-        (("account", "login", "logins"),),
     ),
     ProfileQuery(
         10,
         "comments",
-        {
-            "filter": {
-                "and": [{"like": ["comment", "%goal%"]}, {"like": ["wall.entry", "%100\\%%"]}]
-            },
-            "join": {"as": "wall", "reference": "on"},
-        },
+        _all({"like": ["comment", "%goal%"]}, {"like": ["wall.entry", "%100\\%%"]})
+        | {"join": {"as": "wall", "reference": "on"}},
         lambda o: "goal" in o["comment"] and "100%" in o["wall"]["entry"],
-        (("wall", "on", "entries"),),
     ),
 )
 """The queries of the paper, with constants that have answers in the data of any size."""

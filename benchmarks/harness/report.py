@@ -10,7 +10,7 @@ from typing import Any
 
 from app.commands.demo.rounds import interleaved
 
-__all__ = ["Measured", "Options", "Result", "medians", "rounded"]
+__all__ = ["Measured", "Options", "Result", "medians", "per_second", "rounded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,6 @@ class Options:
 
     Attributes:
         quick: Whether it is to end within a minute.
-        seed: Where its random numbers begin.
-        say: Shows a line of progress to a human reader.
         full: Whether it may take as long as its strongest claim needs; most know no difference.
         minutes: For how long `soak` runs; None: its default.
     """
@@ -40,11 +38,8 @@ class Result:
     """One figure, with its baseline and its bar.
 
     Attributes:
-        name: What was measured.
-        unit: The unit of figure and baseline.
-        figure: The measured value.
-        baseline: The same, of what it is compared with, measured in the same run; None if the
-            bar is absolute.
+        baseline: The figure of what it is compared with, in the same unit, measured in the same
+            run; None if the bar is absolute.
         bar: What the ratio to the baseline, or the figure itself, has to reach; None if it is
             only reported.
         small_is_good: Whether less of it is better, as with latencies.
@@ -59,12 +54,10 @@ class Result:
 
     @property
     def ratio(self) -> float | None:
-        """Figure over baseline; None without a baseline."""
         return self.figure / self.baseline if self.baseline else None
 
     @property
     def met(self) -> bool | None:
-        """Whether the bar is reached; None without a bar."""
         if self.bar is None:
             return None
         reached = self.figure if self.ratio is None else self.ratio
@@ -96,6 +89,11 @@ async def medians(
     """Measure every side in turn, and return the median of each by its name."""
     measured = await interleaved(rounds, measures)
     return {name: median(of) for name, of in measured.items()}
+
+
+def per_second(rates: Mapping[str, float]) -> str:
+    """Return rates as a line of progress shows them."""
+    return ", ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items())
 
 
 def rounded(value: float | None) -> float | None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Protocol
 
 import httpx
@@ -30,15 +31,13 @@ _INC: Final = b'{"n":{"inc":1}}'
 
 
 class Replica(Protocol):
-    """A replica of the service."""
+    """A replica of the service, with the addresses of its two APIs."""
 
     @property
-    def data(self) -> str:
-        """Address of its data API."""
+    def data(self) -> str: ...
 
     @property
-    def admin(self) -> str:
-        """Address of its admin API."""
+    def admin(self) -> str: ...
 
     async def restart(self) -> None:
         """End it by SIGTERM, and start it again where it was."""
@@ -66,14 +65,11 @@ class Load:
 
 
 class _Readiness:
-    """Knows which replicas are ready, by their last probes."""
-
     def __init__(self, replicas: Sequence[Replica]) -> None:
         self._replicas = replicas
         self._ready: list[bool] = [False] * len(replicas)
 
     async def look(self) -> None:
-        """Probe all replicas until cancelled."""
         async with httpx.AsyncClient(trust_env=False, timeout=5.0) as http:
             while True:
                 probes = (_is_ready(http, replica) for replica in self._replicas)
@@ -138,26 +134,29 @@ async def _until_all_are_ready(replicas: Sequence[Replica]) -> None:
 
 async def _lane(load: Load, at: Callable[[], str | None], path: str, ending: asyncio.Event) -> None:
     async with httpx.AsyncClient(trust_env=False, timeout=30.0) as http:
-        base = at()
-        await _succeeds(load, base, http.put(f"{base}{path}", json={}))
+        send = partial(_send, load, http, at)
+        await send("PUT", path, json={})
         while not ending.is_set():
-            base = at()
-            increment = http.patch(f"{base}{path}", content=_INC, headers=_UPDATE)
-            load.counted[path] += await _succeeds(load, base, increment)
-            base = at()
-            await _succeeds(load, base, http.get(f"{base}{path}"))
+            load.counted[path] += await send("PATCH", path, content=_INC, headers=_UPDATE)
+            await send("GET", path)
             await asyncio.sleep(_PAUSE_S)
 
 
-async def _succeeds(
-    load: Load, base: str | None, request: Coroutine[Any, Any, httpx.Response]
+async def _send(
+    load: Load,
+    http: httpx.AsyncClient,
+    at: Callable[[], str | None],
+    method: str,
+    path: str,
+    **request: Any,
 ) -> bool:
+    """Send a request to who is to answer it now; return whether it was answered well."""
+    base = at()
     if base is None:
-        request.close()
         load.failures["nobody was ready"] += 1
         return False
     try:
-        answer = await request
+        answer = await http.request(method, f"{base}{path}", **request)
     except httpx.TransportError as error:
         load.failures[type(error).__name__] += 1
         return False

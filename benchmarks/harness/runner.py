@@ -9,7 +9,7 @@ import platform
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from timeit import repeat
 from typing import Any, cast
 
 import benchmarks
@@ -50,10 +50,7 @@ def available() -> dict[str, str]:
 
 
 async def measure(name: str, options: Options) -> dict[str, Any]:
-    """Run a benchmark.
-
-    Returns:
-        The report (docs/design.md, "Tests and figures").
+    """Run a benchmark; return the report (docs/design.md, "Tests and figures").
 
     Raises:
         UnknownBenchmark: There is none of that name.
@@ -75,7 +72,6 @@ async def measure(name: str, options: Options) -> dict[str, Any]:
 
 
 def describe_machine() -> dict[str, Any]:
-    """Return processor, cores, operating system and interpreter."""
     return {
         "cores": os.cpu_count(),
         "processor": platform.machine(),
@@ -86,19 +82,16 @@ def describe_machine() -> dict[str, Any]:
 
 def calibration_s() -> float:
     """Return the median time of a fixed loop in seconds."""
-    return median(_loop_s() for _ in range(_REPEATS))
+    return median(repeat(_loop, number=1, repeat=_REPEATS))
 
 
-def _loop_s() -> float:
-    started = perf_counter()
+def _loop() -> None:
     total = 0
     for step in range(_STEPS):
         total += step & 7
-    return perf_counter() - started
 
 
 def lines(report: dict[str, Any]) -> list[str]:
-    """Return the results of a report as lines for a human reader."""
     return [_line(result) for result in report["results"]]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,8 +14,9 @@ import orjson
 
 from app.commands.demo.failed import Failed
 from app.commands.demo.http1 import render
-from app.commands.demo.load import LoadLane, LoadPlan, LoadProcess, LoadResult
+from app.commands.demo.load import LoadLane, LoadProcess, LoadResult
 from app.commands.demo.service import RequestFailed, Service, serving_here
+from app.commands.demo.workload import drive
 from app.service.container import on_embedded
 from app.settings.main import CacheSettings, MediatorSettings
 from mediator.data_plane.port import DataPlane
@@ -35,6 +36,7 @@ __all__ = [
     "embedded_fleet",
     "embedded_redis",
     "field_on",
+    "hits",
     "shared_service",
     "some_object",
     "state_metrics",
@@ -66,46 +68,46 @@ _BEST: Final[Mapping[str, str]] = {
     "postgresql": "read_latency",
     "mongodb": "read_throughput",
 }
-_WANTED: Final = {"Content-Type": "application/json", "Prefer": "return=minimal"}
+_MINIMAL: Final = {"Content-Type": "application/json", "Prefer": "return=minimal"}
+_UPDATE: Final = {"Content-Type": "application/vnd.portolan.update+json"}
+_CREATED_AT_ONCE: Final = 500
 # A stand-in for MongoDB that cannot count integers exactly counts floats.
 _COUNTERS: Final = ("integer", "float")
 
 
 @dataclass(frozen=True, slots=True)
 class SharedService:
-    """A service that runs, and the servers below it.
-
-    Attributes:
-        service: The way to the service.
-        servers: The servers below it by kind; what this machine cannot run is missing.
-        plane: The service's data plane.
-    """
+    """A service that runs, and the servers below it; what this machine cannot run is missing."""
 
     service: Service
     servers: Mapping[Kind, Endpoint]
     plane: DataPlane
 
     def require(self, *kinds: Kind) -> None:
-        """Check that servers of these kinds run here; raises `Failed`."""
         if missing := sorted({*kinds} - self.servers.keys()):
             raise Failed(f"this machine cannot run {', '.join(missing)}")
 
     async def drive(self, load: LoadProcess, lane: LoadLane, seconds: float) -> LoadResult:
-        plan = LoadPlan(self.service.host, self.service.port, [lane], seconds)
-        (result,) = await load.drive(plan)
+        (result,) = await drive(load, self.service, [lane], seconds)
         return result
 
     async def tie(self, cache: Mapping[str, Any] | None = None) -> dict[Kind, str]:
         """Set up a database for each kind of system, wholly on it.
 
-        Args:
-            cache: The cache policy of its class; None: nothing is cached.
+        Without a `cache` policy nothing is cached.
 
         Returns:
             The type of the counter ``hits`` in each.
         """
         await declare_requirements(self.service)
         return {kind: await self._tie(kind, cache) for kind in self.servers}
+
+    async def fill(self, kind: Kind, objects: int) -> None:
+        """Create objects ``a0`` and so on in the database that is tied to a kind of system."""
+        for first in range(0, objects, _CREATED_AT_ONCE):
+            numbers = range(first, min(first + _CREATED_AT_ONCE, objects))
+            some = {f"a{number}": some_object(number) for number in numbers}
+            await self.service.create(database_on(kind), {CLASS: some})
 
     async def _tie(self, kind: Kind, cache: Mapping[str, Any] | None) -> str:
         for counter in _COUNTERS:
@@ -133,8 +135,13 @@ def database_on(kind: Kind) -> str:
 
 
 def some_object(number: int) -> dict[str, Any]:
-    """Make up an object of `CLASS`."""
     return {"title": f"The harbour reopens, part {number}", "author": f"p{number % 10}", "hits": 0}
+
+
+def hits(paths: Iterable[str]) -> list[bytes]:
+    """Render requests that each count one hit of an object."""
+    body = orjson.dumps({"hits": {"inc": 1}})
+    return [render("PATCH", path, body, _UPDATE) for path in paths]
 
 
 def updates(database: str, objects: int) -> list[bytes]:
@@ -149,7 +156,7 @@ def batches(database: str, operations: Sequence[Mapping[str, Any]]) -> list[byte
         orjson.dumps({"operations": operations[at : at + BATCH]})
         for at in range(0, len(operations), BATCH)
     ]
-    return [render("POST", f"/v1/{database}/batch", body, _WANTED) for body in bodies]
+    return [render("POST", f"/v1/{database}/batch", body, _MINIMAL) for body in bodies]
 
 
 async def declare_requirements(service: Service) -> list[dict[str, Any]]:
@@ -194,9 +201,7 @@ async def embedded_fleet(
 
 @contextlib.asynccontextmanager
 async def shared_service(caching: CacheSettings | None = None) -> AsyncIterator[SharedService]:
-    """Run servers, and the service on them, in a scratch directory while the block runs.
-
-    Without `caching` the service has no sketch.
+    """Run the service on servers of its own; without `caching` it has no sketch.
 
     Raises:
         Interrupted: SIGINT or SIGTERM came meanwhile.

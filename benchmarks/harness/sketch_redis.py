@@ -20,7 +20,7 @@ from uuid import uuid4
 import hiredis
 from redis.asyncio import Redis
 
-from benchmarks.harness.report import Options, Result, medians
+from benchmarks.harness.report import Options, Result, medians, per_second
 from sketch.filter.hashing import positions
 from sketch.filter.shape import FilterShape
 from sketch.protocol.port import Partition, SketchLimits
@@ -47,7 +47,6 @@ Step = Callable[[Redis, Names, Sequence[str]], Awaitable[None]]
 
 
 async def sketch_in_redis(options: Options, url: str) -> list[Result]:
-    """Measure the sketch beside what it is held against, all in each round."""
     keys = [f"articles/{number}#text" for number in range(2_000 if options.quick else 10_000)]
     writes = (_plain_begins, _plain_ends)
     async with Redis.from_url(url) as redis:
@@ -63,7 +62,7 @@ async def sketch_in_redis(options: Options, url: str) -> list[Result]:
         seconds = await medians(3 if options.quick else 7, measures)
     calls = {name: len(keys) * (2 if _WRITES in name else 1) for name in measures}
     rates = {name: calls[name] / taken for name, taken in seconds.items()}
-    options.say("sketch: " + ", ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items()))
+    options.say(f"sketch: {per_second(rates)}")
     return [result for name in (_WRITES, _READS) for result in _held(name, rates)]
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, product
 from random import Random
 from typing import Any, Final, TypeAlias
 
@@ -28,7 +28,7 @@ DELTA_S: Final = 1.0
 
 _CACHED: Final = "counts"
 _ARTICLES: Final = "articles"
-_COUNTERS: Final = 40
+_IDS: Final = tuple(f"c{number}" for number in range(40))
 _PAUSE_S: Final = 0.02
 _AGAIN_S: Final = 0.2
 _INSIST: Final = 300
@@ -56,7 +56,6 @@ class _Ledger:
         (self.acknowledged if known else self.uncertain).update(figures)
 
     def check(self, figure: Figure, value: float) -> None:
-        """Compare a counter with what was counted; raises `Broken`."""
         least = self.acknowledged[figure]
         most = least + self.uncertain[figure]
         if not least <= value <= most:
@@ -82,7 +81,6 @@ class _Stock:
             self.doubtful.setdefault(id_, set()).add(title)
 
     def check(self, id_: str, title: str | None) -> None:
-        """Compare an article with what it may be; raises `Broken`."""
         may_be = {self.acknowledged.get(id_), *self.doubtful.get(id_, ())}
         if title not in may_be:
             raise Broken(f"{id_} is {title!r}, and may be {may_be}")
@@ -94,12 +92,10 @@ class Load:
     Args:
         replicas: Addresses of the data API; the first one is never restarted.
         classes: Classes whose field ``n`` counts, the cached one first.
-        seed: Where random numbers begin.
 
     Attributes:
         answered: Requests that were answered well.
         refused: All others, by what became of them.
-        judge: Judges cached reads.
         feed_resets: How often the feed was reset, and lost the positions of its followers.
     """
 
@@ -124,7 +120,7 @@ class Load:
 
     async def begin(self) -> None:
         for class_name in self._classes:
-            some = [{"id": id_} for id_ in _ids()]
+            some = [{"id": id_} for id_ in _IDS]
             if await self._send("POST", class_name, some) is None:
                 raise Failed(f"{class_name} could not be filled: {dict(self.refused)}")
         steps: Iterable[Callable[[Random], Awaitable[None]]] = (
@@ -136,11 +132,10 @@ class Load:
 
     async def surge(self) -> None:
         """Read much at once, so that pools are as full as they get: else they fill by chance."""
-        reads = [f"{name}/{id_}" for name in self._classes for id_ in _ids()]
+        reads = [f"{name}/{id_}" for name in self._classes for id_ in _IDS]
         await asyncio.gather(*(self._send("GET", path) for path in 2 * reads))
 
     async def end(self) -> None:
-        """Let everybody finish what is under way."""
         self._ending.set()
         await asyncio.gather(*self._tasks)
 
@@ -181,15 +176,14 @@ class Load:
             self._ledger.incremented(figure, known=status == httpx.codes.OK)
 
     async def _transaction(self, chance: Random) -> None:
-        """Increment counters of all classes, or none."""
-        id_ = chance.choice(_ids())
+        id_ = chance.choice(_IDS)
         figures = [(class_name, id_, "n") for class_name in self._classes]
         operations = [_operation(figure) for figure in figures]
         answer = await self._send("POST", "transactions", {"reads": [], "operations": operations})
         self._ledger.incremented(*figures, known=answer is not None)
 
     async def _replace(self, chance: Random) -> None:
-        id_, title = chance.choice(_ids()), f"written {chance.getrandbits(32):x}"
+        id_, title = chance.choice(_IDS), f"written {chance.getrandbits(32):x}"
         if self._stock.acknowledged.get(id_) is None or chance.random() < _KEPT:
             answer = await self._send("PUT", f"{_ARTICLES}/{id_}", {"title": title})
             self._stock.written(id_, title, known=answer is not None)
@@ -202,7 +196,7 @@ class Load:
         await self._send("POST", f"{chance.choice(self._classes)}/query", query)
 
     async def _read_cached(self, chance: Random) -> None:
-        for id_ in chance.choices(_ids(), k=5):
+        for id_ in chance.choices(_IDS, k=5):
             due = self.judge.due(id_)
             try:
                 read = await self._reader.get(_CACHED, id_)
@@ -240,7 +234,7 @@ class Load:
         return len(page["changes"])
 
     def _figure(self, chance: Random) -> Figure:
-        return chance.choice(self._classes), chance.choice(_ids()), "n"
+        return chance.choice(self._classes), chance.choice(_IDS), "n"
 
     async def _send(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
@@ -262,20 +256,20 @@ class Load:
     async def lost(self) -> list[str]:
         """Compare what there is with what was acknowledged, and with the feed; return mistakes."""
         await self._read_feed_to_end()
+        figures = product(self._classes, _IDS, "n")
+        checks = [self._check_counter(figure) for figure in figures]
+        checks += [self._check_article(id_) for id_ in _IDS]
         wrong = []
-        for class_name in self._classes:
-            for id_ in _ids():
-                try:
-                    await self._check_counter((class_name, id_, "n"))
-                except Broken as broken:
-                    wrong.append(str(broken))
-        for id_ in _ids():
-            found = await self._found(f"{_ARTICLES}/{id_}")
+        for check in checks:
             try:
-                self._stock.check(id_, found["title"] if found else None)
+                await check
             except Broken as broken:
                 wrong.append(str(broken))
         return wrong
+
+    async def _check_article(self, id_: str) -> None:
+        found = await self._found(f"{_ARTICLES}/{id_}")
+        self._stock.check(id_, found["title"] if found else None)
 
     async def _check_counter(self, figure: Figure) -> None:
         class_name, id_, field_name = figure
@@ -299,10 +293,6 @@ class Load:
 
 
 _turns = count()
-
-
-def _ids() -> list[str]:
-    return [f"c{number}" for number in range(_COUNTERS)]
 
 
 def _operation(figure: Figure) -> dict[str, Any]:

@@ -20,10 +20,6 @@ class Staleness:
     Args:
         delta_s: Δ, in seconds.
         clock: Seconds; one clock for all who write and read.
-
-    Attributes:
-        reads: How many were judged.
-        violations: How many of them were too old.
     """
 
     def __init__(self, delta_s: float, clock: Callable[[], float] = monotonic) -> None:

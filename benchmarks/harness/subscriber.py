@@ -1,4 +1,4 @@
-"""A subscriber of a change feed, in a process of its own, that notes what came when.
+"""A subscriber of a change feed that notes what came when, for a process of its own.
 
 In the process that serves, reading the stream would take time from the service it measures.
 """
@@ -14,28 +14,20 @@ import httptools
 
 from app.commands.demo.failed import Failed
 from app.commands.demo.http1 import render
-from app.commands.demo.load import SeparateProcess
 from mediator.changes.document import change_from
 
-__all__ = ["ListenerProcess"]
+__all__ = ["lags_of_feed"]
 
 _READ: Final = 1 << 20
 _DATA: Final = b"data:"
 
 
-class ListenerProcess(SeparateProcess):
-    """Started once, used many times."""
+def lags_of_feed(host: str, port: int, target: str, seconds: float) -> list[float]:
+    """Follow a feed for a while; return how late each update came, in seconds.
 
-    async def lags(self, host: str, port: int, target: str, seconds: float) -> list[float]:
-        """Follow a feed for a while; return how late each update came, in seconds.
-
-        Raises:
-            Failed: The feed ended.
-        """
-        return await self.call(_listen, host, port, target, seconds)
-
-
-def _listen(host: str, port: int, target: str, seconds: float) -> list[float]:
+    Raises:
+        Failed: The feed ended.
+    """
     came: list[tuple[float, bytes]] = []
     until = perf_counter() + seconds
     with socket.create_connection((host, port)) as connection:

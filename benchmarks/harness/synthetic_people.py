@@ -10,14 +10,10 @@ from random import Random
 from string import ascii_lowercase
 from typing import Final, TypeAlias
 
-__all__ = ["FIELDS", "Person", "people"]
-
-FIELDS: Final = (
-    "given_name", "surname", "date_of_birth", "street", "city", "postcode", "phone",
-)  # fmt: skip
+__all__ = ["Person", "people"]
 
 Person: TypeAlias = dict[str, str | None]
-"""`FIELDS` with ``id`` and ``entity``; None: missing."""
+"""Fields with ``id`` and ``entity``; None: missing."""
 
 _PREFIXES: Final = "ba ca do el fre gra hol is jo ka le mar no ol"
 _MIDDLES: Final = ("", "be", "di", "fa", "li", "mo", "na", "ra", "ri", "sa", "to", "va", "we", "zi")

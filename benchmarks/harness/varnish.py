@@ -49,29 +49,20 @@ PARAMETERS = {
 
 @dataclass(frozen=True)
 class Varnish:
-    """A Varnish that runs.
-
-    Attributes:
-        url: Where it listens.
-        token: Who shows it may purge.
-        directory: What `varnishadm -n` takes.
-    """
+    """A Varnish that runs; who shows its token may purge."""
 
     url: str
     token: str
     directory: Path
 
     async def admin(self, *command: str) -> str:
-        """Run a command of its command line."""
-        return await _admin(self.directory, *command)
+        return await _output("varnishadm", "-n", str(self.directory), *command)
 
     async def asleep(self) -> int:
-        """How many requests were put to sleep so far, to wait for a fill."""
         counter = ("-1", "-f", "MAIN.busy_sleep")
         return int((await _output("varnishstat", "-n", str(self.directory), *counter)).split()[1])
 
     async def slept_since(self, before: int) -> bool:
-        """Whether a request was put to sleep since there were so many."""
         return await self.asleep() > before
 
     async def restart(self) -> None:
@@ -87,8 +78,6 @@ async def varnish(
     """Start Varnish before an origin, on a port that the kernel picks.
 
     Args:
-        origin_url: Where the origin listens.
-        tags: How tags are purged.
         token: The token that purging requires; empty: none is set; None: one is made up.
         purgers: The entries of the access list.
     """
@@ -116,10 +105,6 @@ def _command(work: Path, vcl: Path) -> list[str]:
     ]  # fmt: skip
 
 
-async def _admin(work: Path, *command: str) -> str:
-    return await _output("varnishadm", "-n", str(work), *command)
-
-
 async def _output(name: str, *arguments: str) -> str:
     process = await asyncio.create_subprocess_exec(
         program(name), *arguments, stdout=PIPE, stderr=PIPE
@@ -132,7 +117,7 @@ async def _output(name: str, *arguments: str) -> str:
 
 async def _address(work: Path) -> str:
     try:
-        listening = await _admin(work, "debug.listen_address")
+        listening = await _output("varnishadm", "-n", str(work), "debug.listen_address")
     except ConnectionError:
         return ""
     _, host, port = listening.split()

@@ -30,7 +30,7 @@ class Exchange(asyncio.Protocol):
 
     Attributes:
         usable: Whether it can carry another one.
-        used: When it carried the last one (seconds).
+        used: When it carried the last one, by `monotonic`.
     """
 
     def __init__(self) -> None:
@@ -84,15 +84,12 @@ class Exchange(asyncio.Protocol):
             self._answer.set_result(Reply(status, self._headers, self._body))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail the request under way."""
         self.usable = False
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(exc or httpx.ReadError("the server closed a connection"))
 
 
 class Wire(httpx.AsyncBaseTransport):
-    """Sends requests to one address."""
-
     def __init__(self, host: str, port: int) -> None:
         self._host = host
         self._port = port

@@ -20,12 +20,7 @@ _DRAWN_AT_ONCE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A workload.
-
-    Attributes:
-        name: YCSB's letter.
-        reads: The share of reads; the rest are updates.
-    """
+    """A workload by YCSB's letter, with its share of reads; the rest are updates."""
 
     name: str
     reads: float
@@ -36,24 +31,16 @@ B = Workload("B", 0.95)
 
 
 class Door(Protocol):
-    """A way to the counters."""
+    """A way to the counters; both return what a counter is now."""
 
-    async def read(self, id_: str) -> int:
-        """Return a counter."""
+    async def read(self, id_: str) -> int: ...
 
-    async def add(self, id_: str) -> int:
-        """Add one to a counter; return what it is now."""
+    async def add(self, id_: str) -> int: ...
 
 
 @dataclass(slots=True)
 class Tally:
-    """What became of a run.
-
-    Attributes:
-        latencies: Of each read (seconds).
-        writes: How many updates were acknowledged.
-        seconds: How long it took.
-    """
+    """Latencies of the reads of a run (seconds), and its acknowledged updates."""
 
     latencies: array[float] = field(default_factory=lambda: array("d"))
     writes: int = 0
@@ -61,12 +48,10 @@ class Tally:
 
     @property
     def mean_s(self) -> float:
-        """The mean time of a read (seconds)."""
         return sum(self.latencies) / len(self.latencies)
 
     @property
     def rate(self) -> float:
-        """Operations that were carried out (1/s)."""
         return (len(self.latencies) + self.writes) / self.seconds
 
 
@@ -83,11 +68,7 @@ async def drive(
 
     Args:
         doors: The ways; the same one may be taken by several loops.
-        workload: What is done.
         ids: The counters, the most popular one first.
-        reads: How many reads to make.
-        judge: Judges every read.
-        seed: Where random numbers begin.
         rate: Operations that all loops begin together (1/s); one that is late makes it good. None:
             the loops are closed, each begins an operation once the last one has ended.
     """
