@@ -32,6 +32,7 @@ from mediator.transactions.phases import Phases
 from mediator.transactions.preparing import (
     PendingOperation,
     PreparedOperation,
+    fitted,
     is_blind_put,
     plan_blind_put,
     prepare,
@@ -179,7 +180,8 @@ class JointWriter:
             MediatorError: It cannot be done.
         """
         target, intent = LockTarget(route, operation.id), uuid4().hex
-        redo = [dump_operation(plan_blind_put(target, operation, intent))]
+        planned = plan_blind_put(target, operation, intent)
+        redo = [dump_operation(planned)]
         records = [[route.schema.name, operation.id]]
         entry = TransactionEntry(intent, operation.database, records, state=State.STAGED, redo=redo)
         try:
@@ -189,9 +191,7 @@ class JointWriter:
             if answers is None:
                 raise
             return answers[0]
-        pending = PendingOperation(operation, locked)
-        prepared = results_or_raise(await prepare([pending], intent, self._calls))
-        [answer] = await self._resolver.apply(entry, prepared)
+        [answer] = await self._resolver.apply(entry, [fitted(planned, locked)])
         return answer
 
     async def _lock_all(self, entry: TransactionEntry, target: LockTarget) -> LockedObject:

@@ -42,7 +42,14 @@ from mediator.schema.types import Values
 from mediator.stores.port import Fragment, Read, Record, Status, Write, WriteKind, WriteResult
 from mediator.transactions.targets import LockedObject, LockTarget
 
-__all__ = ["PendingOperation", "PreparedOperation", "is_blind_put", "plan_blind_put", "prepare"]
+__all__ = [
+    "PendingOperation",
+    "PreparedOperation",
+    "fitted",
+    "is_blind_put",
+    "plan_blind_put",
+    "prepare",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +99,13 @@ def plan_blind_put(target: LockTarget, operation: WriteOperation, intent: str) -
         for write in planned
     ]
     return PreparedOperation(target, Steps(first, tuple(rest)))
+
+
+def fitted(planned: PreparedOperation, locked: LockedObject) -> PreparedOperation:
+    """Return planned steps as what is known of their locked object allows: sent all at once."""
+    assert planned.steps is not None
+    first, *rest = [_step(write, locked, {}, write.intent) for write in planned.steps.all]
+    return PreparedOperation(planned.target, Steps(first, tuple(rest)))
 
 
 async def prepare(
