@@ -42,6 +42,11 @@ class Steps:
     first: Write
     rest: tuple[Write, ...] = ()
 
+    @classmethod
+    def of(cls, writes: Iterable[Write]) -> Steps:
+        first, *rest = writes
+        return cls(first, tuple(rest))
+
     @property
     def all(self) -> tuple[Write, ...]:
         return (self.first, *self.rest) if self.rest else (self.first,)
@@ -116,7 +121,7 @@ def plan_write(route: ClassRoute, operation: WriteOperation, expect: Mapping[str
     if expect:
         here = writes[0].fragment.groups
         writes[0] = replace(writes[0], expect={g: v for g, v in expect.items() if g in here})
-    return Steps(writes[0], tuple(writes[1:]))
+    return Steps.of(writes)
 
 
 def _systems(fragments: Iterable[Fragment]) -> tuple[str, ...]:

@@ -93,19 +93,19 @@ def plan_blind_put(target: LockTarget, operation: WriteOperation, intent: str) -
 
     The first of them makes the object, if there is none, and the others are bound to what it gives.
     """
-    planned = plan_write(target.route, operation, {}).all
-    first, *rest = [
-        write.with_intent(intent, creation_version=None, remember=_remembered(write, target.route))
-        for write in planned
-    ]
-    return PreparedOperation(target, Steps(first, tuple(rest)))
+    route = target.route
+    steps = Steps.of(
+        write.with_intent(intent, creation_version=None, remember=_remembered(write, route))
+        for write in plan_write(route, operation, {}).all
+    )
+    return PreparedOperation(target, steps)
 
 
 def fitted(planned: PreparedOperation, locked: LockedObject) -> PreparedOperation:
     """Return planned steps as what is known of their locked object allows: sent all at once."""
     assert planned.steps is not None
-    first, *rest = [_step(write, locked, {}, write.intent) for write in planned.steps.all]
-    return PreparedOperation(planned.target, Steps(first, tuple(rest)))
+    steps = Steps.of(_step(write, locked, {}, write.intent) for write in planned.steps.all)
+    return PreparedOperation(planned.target, steps)
 
 
 async def prepare(
@@ -231,8 +231,7 @@ def _steps(operation: WriteOperation, locked: LockedObject, current: Values, int
         planned = tuple(
             w for w in planned if locked.fragments[w.fragment].creation_version is not None
         )
-    first, *rest = [_step(write, locked, current, intent) for write in planned]
-    return Steps(first, tuple(rest))
+    return Steps.of(_step(write, locked, current, intent) for write in planned)
 
 
 def _remembered(write: Write, route: ClassRoute) -> str | None:

@@ -45,13 +45,16 @@ def load_operation(
         return outcome
     target = LockTarget(route, document["id"])
     with suppress(KeyError):  # it has no steps, or a fragment is no longer part of the class
-        first, *rest = (_load_write(route, document, step, intent) for step in document["steps"])
-        return PreparedOperation(target, Steps(first, tuple(rest)))
+        steps = (_load_write(route, document, step, intent) for step in document["steps"])
+        return PreparedOperation(target, Steps.of(steps))
     return PreparedOperation(target, None, outcome)
 
 
 def written_records(route: ClassRoute, document: Mapping[str, Any]) -> list[RecordKey]:
-    """Return the records that an operation writes, of fragments that its class has still."""
+    """Return the records that an operation writes, of fragments that its class has still.
+
+    A fragment that the class has got since has no intent of it.
+    """
     systems = {step["system"] for step in document["steps"]}
     return [(f, document["id"]) for f in route.fragments if f.system in systems]
 

@@ -113,7 +113,8 @@ class TransactionResolver:
         await concurrently(self._resolve(entry, keys) for entry, keys in known)
 
     async def _resolve(self, entry: TransactionEntry, keys: Sequence[RecordKey]) -> None:
-        if entry.state is State.COMMITTED or await self._commit_staged(entry):
+        decided = entry.state is State.COMMITTED or entry.intent in self._applying
+        if decided or await self._commit_staged(entry):
             # Rolled forward once for all who meet it here; they back off further if it takes long.
             task = self._applying.get(entry.intent) or self._start(entry)
             await asyncio.wait([task], timeout=MAX_PAUSE_S)
@@ -122,15 +123,20 @@ class TransactionResolver:
         elif entry.overdue:
             await self.resolve_entry(entry)
 
-    async def _commit_staged(self, entry: TransactionEntry) -> bool:
+    async def _commit_staged(self, entry: TransactionEntry, *, fences: bool = False) -> bool:
         """Have the log say of a staged write that has all its intents that it is committed.
 
         One of its records may have been written already. Then it was the last joint write of that
         record, and is until all of the intents are gone: none that comes later applies before.
+
+        With `fences` it sets no more intents: once this returns false, it never has all of them.
         """
         if entry.state is not State.STAGED:
             return False
-        states = await self.intents.record_states(await self._staged_records(entry))
+        records = await self._staged_records(entry)
+        if fences:
+            await concurrently(self._calls.fence(*record, entry.intent) for record in records)
+        states = await self.intents.record_states(records)
         is_locked = all(entry.intent in (each.intent, each.joint) for each in states)
         return bool(states) and is_locked and await self._log.commit(entry.intent, entry.redo or [])
 
@@ -142,18 +148,13 @@ class TransactionResolver:
                 records += written_records(route, document)
         return records
 
-    async def _fence(self, entry: TransactionEntry) -> None:
-        """Let a staged write set no more intents: from now on it has all of them, or never will."""
-        records = await self._staged_records(entry)
-        await concurrently(self._calls.fence(*record, entry.intent) for record in records)
-
     async def resolve_entry(self, entry: TransactionEntry) -> None:
         """Abort a write, or roll it forward if it is committed by now."""
         try:
-            if entry.state is State.STAGED:
-                await self._fence(entry)
-                await self._commit_staged(entry)
-            if await self._log.abort(entry.intent) in (None, State.ABORTED):
+            committed = entry.state is State.COMMITTED or await self._commit_staged(
+                entry, fences=True
+            )
+            if not committed and await self._log.abort(entry.intent) in (None, State.ABORTED):
                 await self._remove_aborted(entry)
                 return
             current = await self._log.find([entry.intent])
@@ -293,16 +294,33 @@ class TransactionResolver:
             if state is State.ABORTED:
                 await self.abandon(entry, targets)
                 return None
-            if state is None:
-                # Its entry has not arrived yet, and must not from now on.
-                await self._log.refuse([entry.intent], REFUSED_S)
-                if await self._log.abort(entry.intent) is State.ABORTED:
-                    await self.release(targets, entry.intent)
-                    return None
+            if state is None and not await self._has_ended(entry, targets):
+                await self.release(targets, entry.intent)
+                return None
             return await self.roll_forward(entry)
         except Unavailable as error:
-            detail = "The catalogue does not answer; the write may happen."
+            detail = "Not all systems answer; the write may happen."
             raise OutcomeUnknown(detail, system=error.system) from error
+
+    async def _has_ended(self, entry: TransactionEntry, targets: Sequence[LockTarget]) -> bool:
+        """Whether a write that the log does not know has happened, and was forgotten.
+
+        Else its entry has not arrived, and does not from now on. A write is forgotten once all of
+        its intents are gone.
+
+        Raises:
+            Unavailable: A system or the catalogue does not answer.
+            OutcomeUnknown: Nothing shows it: no record has its intent, nor was written by it last.
+        """
+        await self._log.refuse([entry.intent], REFUSED_S)
+        if await self._log.abort(entry.intent) is not State.ABORTED:
+            return True  # it has arrived meanwhile, and was found complete
+        states = await self.intents.record_states(record_keys(targets))
+        if any(state.intent == entry.intent for state in states):
+            return False
+        if any(state.joint == entry.intent for state in states):
+            return True
+        raise OutcomeUnknown("The log does not know the write any more.", system="the catalogue")
 
     async def release(self, targets: Sequence[LockTarget], intent: str) -> None:
         """Remove intents from objects that a write does not change, if they can be reached."""

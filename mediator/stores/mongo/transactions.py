@@ -38,17 +38,16 @@ async def lock(
     session: MongoSession, layout: Layout, ids: Sequence[str], intent: str, now_us: int
 ) -> dict[str, RecordState]:
     """Set an intent on each record that takes it; `now_us` is the store's clock."""
-    takes_it = has_intent("") | unfenced(intent)
     absent = {"tombstone": Int64(now_us), "creation_version": Int64(0)}
     update: Document = {"$set": {"_intent": intent}, "$setOnInsert": absent}
     if len(ids) == 1:
         document = await _lock_one(session, layout, ids[0], intent, update)
         return {ids[0]: _record_state(layout, document)}
-    free = {"q": among(ids) | takes_it, "u": {"$set": {"_intent": intent}}, "multi": True}
+    free = {"q": among(ids) | _takes(intent), "u": {"$set": {"_intent": intent}}, "multi": True}
     found = _by_id(await session.change_and_find(layout, [free], _lookup(ids)))
     # Those left are absent, or free by now.
-    while left := [id_ for id_ in ids if not _is_final(found.get(ordered_text(id_)), intent)]:
-        queries = [layout.key(id_) | takes_it for id_ in left]
+    while left := [id_ for id_ in ids if not _is_final(found.get(ordered_text(id_), {}), intent)]:
+        queries = [layout.key(id_) | _takes(intent) for id_ in left]
         steps = [{"q": query, "u": update, "upsert": True} for query in queries]
         found |= _by_id(await session.change_and_find(layout, steps, _lookup(left)))
     return _record_states(layout, ids, found)
@@ -58,7 +57,7 @@ async def _lock_one(
     session: MongoSession, layout: Layout, id_: str, intent: str, update: Document
 ) -> Document:
     """Set an intent and return the document, by one command if there is no other intent."""
-    query = layout.key(id_) | has_intent("") | unfenced(intent)
+    query = layout.key(id_) | _takes(intent)
     while True:
         try:
             return await session.put(layout, query, update, _NEEDED)
@@ -70,9 +69,14 @@ async def _lock_one(
                 return document
 
 
-def _is_final(document: Document | None, intent: str) -> bool:
+def _takes(intent: str) -> Document:
+    """Return the condition that a record has no intent, and is not fenced against this one."""
+    return has_intent("") | unfenced(intent)
+
+
+def _is_final(document: Document, intent: str) -> bool:
     """Whether a document has an intent, or will never take this one."""
-    return document is not None and ("_intent" in document or is_fenced(document, intent))
+    return "_intent" in document or is_fenced(document, intent)
 
 
 async def unlock(

@@ -180,9 +180,9 @@ def _resolving(world: World, state: State, number: int) -> Iterator[Move]:
     log, coordinator = state.log[number], state.coordinators[number]
     withdrawn = coordinator.at is At.WITHDRAWING and log in (Log.STAGED, Log.UNKNOWN)
     unknown = log is Log.UNKNOWN and has_intent(state, number)
-    if withdrawn or unknown or log is Log.PREPARING or _is_lost(world, state, number):
+    if withdrawn or unknown or log is Log.PREPARING or state.found[number].missing:
         yield Move(f"J{number} is aborted", logged(state, number, Log.ABORTED))
-    if log is Log.STAGED and all(state.found[number].held):
+    if all(state.found[number].held):
         yield Move(f"J{number} is committed", logged(state, number, Log.COMMITTED))
     if log in (Log.COMMITTED, Log.FINISHED) or coordinator.commit is Sent.DONE:
         for at in RECORDS:
@@ -196,11 +196,6 @@ def _resolving(world: World, state: State, number: int) -> Iterator[Move]:
         for at in RECORDS:
             if state.records[at].intent == number:
                 yield Move(f"J{number}'s intent at {at} goes", put(state, at, intent=FREE))
-
-
-def _is_lost(world: World, state: State, number: int) -> bool:
-    """Whether some have found that a blind write lacks an intent, and will never get it."""
-    return state.log[number] is Log.STAGED and state.found[number].missing
 
 
 def _looking(world: World, state: State, number: int) -> Iterator[Move]:

@@ -109,7 +109,7 @@ class Coordinator(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What those who found a blind write have done and seen, at some time.
+    """What those who found a blind write have done, and seen while it was staged.
 
     `held`: that a record has its intent, or has been written; `missing`: that one has not, once all
     were fenced.

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mediator.base.errors import Conflict, OutcomeUnknown, Unavailable
-from mediator.model.operations import Get, Outcome
+from mediator.model.operations import Get, Outcome, WriteOperation
 from mediator.routing.freshness import ReadPreference
 from mediator.stores.port import RecordKey, RecordState, StoreTimeout
 from mediator.transactions.log import State, TransactionEntry
@@ -28,6 +28,20 @@ from tests.process.transactions.joint.pairs import (
 from tests.process.transactions.open_writes import all_over, expire, open_writes
 
 STRONG = ReadPreference("strong", whole=True)
+
+
+@pytest.fixture
+async def put(mediator: Service, pairs: str) -> WriteOperation:
+    """A put of an object that is there, and nothing else is open."""
+    operation = write_of("put", pairs, unique())
+    await mediator.create(pairs, "pairs", operation.id, **OLD)
+    await all_over(mediator)
+    return operation
+
+
+@pytest.fixture
+def redis(mediator: Service) -> Any:
+    return mediator.mediator.systems.get("redis").store
 
 
 async def no_catalogue(*_: object, **_more: object) -> Any:
@@ -51,12 +65,9 @@ async def test_a_creation_killed_at_any_step_happens_wholly_or_not(
 
 
 async def test_one_that_has_all_intents_is_committed_before_anybody_says_so(
-    mediator: Service, pairs: str, crashable: None
+    mediator: Service, pairs: str, crashable: None, put: WriteOperation
 ) -> None:
     """Its lease still runs, so whoever meets it must not wait for that."""
-    put = write_of("put", pairs, unique())
-    await mediator.create(pairs, "pairs", put.id, **OLD)
-    await all_over(mediator)
     assert not await attempt(mediator, put, CrashAt("write", after=False))
     assert await open_writes(mediator) == [State.STAGED]
     await mediator.mediator.data.write(write_of("update", pairs, put.id))
@@ -65,10 +76,8 @@ async def test_one_that_has_all_intents_is_committed_before_anybody_says_so(
 
 
 async def test_one_that_is_half_applied_is_seen_whole_or_as_partial(
-    mediator: Service, pairs: str, crashable: None
+    mediator: Service, pairs: str, crashable: None, put: WriteOperation
 ) -> None:
-    put = write_of("put", pairs, unique())
-    await mediator.create(pairs, "pairs", put.id, **OLD)
     assert not await attempt(mediator, put, CrashAt("write", after=True))
     get = Get(pairs, "pairs", put.id)
     whole = await mediator.mediator.data.read(get, STRONG)
@@ -77,12 +86,10 @@ async def test_one_that_is_half_applied_is_seen_whole_or_as_partial(
 
 
 async def test_it_is_withdrawn_when_a_system_sets_no_intent(
-    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
+    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch, put: WriteOperation, redis: Any
 ) -> None:
-    put = write_of("put", pairs, unique())
-    await mediator.create(pairs, "pairs", put.id, **OLD)
     with monkeypatch.context() as patched:
-        patched.setattr(mediator.mediator.systems.get("redis").store, "lock", unavailable)
+        patched.setattr(redis, "lock", unavailable)
         with pytest.raises(Unavailable):
             await mediator.mediator.data.write(put)
     await all_over(mediator)
@@ -108,11 +115,8 @@ class LateLock:
 
 
 async def test_an_intent_that_arrives_after_the_end_belongs_to_no_write(
-    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
+    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch, put: WriteOperation, redis: Any
 ) -> None:
-    put = write_of("put", pairs, unique())
-    await mediator.create(pairs, "pairs", put.id, **OLD)
-    redis: Any = mediator.mediator.systems.get("redis").store
     late = LateLock(redis)
     with monkeypatch.context() as patched:
         patched.setattr(redis, "lock", late)
@@ -124,19 +128,24 @@ async def test_an_intent_that_arrives_after_the_end_belongs_to_no_write(
     assert await state(mediator, pairs, put.id) == AFTER["update"]
 
 
+@pytest.mark.parametrize("forgotten", [False, True], ids=["known", "forgotten"])
 async def test_one_that_others_found_complete_is_acknowledged_though_an_intent_was_not(
-    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
+    mediator: Service,
+    pairs: str,
+    monkeypatch: pytest.MonkeyPatch,
+    put: WriteOperation,
+    redis: Any,
+    forgotten: bool,
 ) -> None:
     """The intent arrived after all; others found the write committed before it was withdrawn."""
-    put = write_of("put", pairs, unique())
-    await mediator.create(pairs, "pairs", put.id, **OLD)
-    redis: Any = mediator.mediator.systems.get("redis").store
     transactions = mediator.mediator.transactions
     late, log, abort = LateLock(redis), transactions.log, transactions.log.abort
 
     async def found_before(intent: str) -> State | None:
         await late.arrive()
         await transactions.resolver.resolve({intent: late.keys})
+        if forgotten:
+            await all_over(mediator)
         return await abort(intent)
 
     monkeypatch.setattr(redis, "lock", late)
@@ -148,12 +157,14 @@ async def test_one_that_others_found_complete_is_acknowledged_though_an_intent_w
 
 
 async def test_recovery_fences_the_records_before_it_aborts(
-    mediator: Service, pairs: str, crashable: None, monkeypatch: pytest.MonkeyPatch
+    mediator: Service,
+    pairs: str,
+    crashable: None,
+    monkeypatch: pytest.MonkeyPatch,
+    put: WriteOperation,
+    redis: Any,
 ) -> None:
     """An intent that arrives later is not set: its coordinator would apply half of the write."""
-    put = write_of("put", pairs, unique())
-    await mediator.create(pairs, "pairs", put.id, **OLD)
-    redis: Any = mediator.mediator.systems.get("redis").store
     late = LateLock(redis)
     with monkeypatch.context() as patched:
         patched.setattr(redis, "lock", late)
@@ -164,10 +175,8 @@ async def test_recovery_fences_the_records_before_it_aborts(
 
 
 async def test_an_answer_of_the_log_that_is_lost_leaves_nothing(
-    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
+    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch, put: WriteOperation
 ) -> None:
-    put = write_of("put", pairs, unique())
-    await mediator.create(pairs, "pairs", put.id, **OLD)
     log: Any = mediator.mediator.transactions.log
     begin = log.begin
 
@@ -183,10 +192,8 @@ async def test_an_answer_of_the_log_that_is_lost_leaves_nothing(
 
 
 async def test_an_entry_that_has_not_arrived_is_refused(
-    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
+    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch, put: WriteOperation
 ) -> None:
-    put = write_of("put", pairs, unique())
-    await mediator.create(pairs, "pairs", put.id, **OLD)
     log: Any = mediator.mediator.transactions.log
     begin, sent = log.begin, list[tuple[TransactionEntry, float]]()
 
@@ -204,10 +211,8 @@ async def test_an_entry_that_has_not_arrived_is_refused(
 
 
 async def test_without_the_catalogue_its_outcome_is_unknown_until_it_is_back(
-    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
+    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch, put: WriteOperation
 ) -> None:
-    put = write_of("put", pairs, unique())
-    await mediator.create(pairs, "pairs", put.id, **OLD)
     with monkeypatch.context() as patched:
         for name in ("begin", "abort"):
             patched.setattr(mediator.mediator.transactions.log, name, no_catalogue)
@@ -239,11 +244,10 @@ async def test_one_with_a_key_or_a_condition_takes_all_of_the_phases(
 
 
 async def test_a_class_cannot_be_dropped_while_one_is_open(
-    mediator: Service, crashable: None, monkeypatch: pytest.MonkeyPatch
+    mediator: Service, crashable: None, monkeypatch: pytest.MonkeyPatch, redis: Any
 ) -> None:
     database = await mediator.put_schema({"pairs": PAIRS, "others": PAIRS})
     put = write_of("put", database, unique())
-    redis: Any = mediator.mediator.systems.get("redis").store
     with monkeypatch.context() as patched:
         patched.setattr(redis, "lock", LateLock(redis))
         assert not await attempt(mediator, put, CrashAt("abort", after=False))
