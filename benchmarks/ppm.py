@@ -20,7 +20,7 @@ from app.commands.demo.newspaper import DECLARED, SCHEMA, affordable, objects, w
 from app.commands.demo.rounds import interleaved
 from app.commands.demo.service import RequestFailed, Service, portolan
 from app.commands.demo.workload import batched_hits, drive, single_hits, top_ten, total_hits
-from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.report import Measured, Options, Result, per_second
 
 __all__ = ["run"]
 
@@ -139,8 +139,7 @@ async def _compare(harness: _Harness, work: _Work, databases: list[str]) -> list
     for name in databases:
         await _check(harness.service, name, before[name], tallies[name])
     rates = {name: median(tally.rate for tally in tallies[name]) for name in databases}
-    summary = ", ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items())
-    harness.options.say(f"{work.name}: {summary}")
+    harness.options.say(f"{work.name}: {per_second(rates)}")
     return [_result(harness, work, name, rates) for name in databases if name != _MIXED]
 
 

@@ -19,11 +19,11 @@ from typing import Final
 import orjson
 
 from app.commands.demo.failed import Failed
+from benchmarks.harness.labelled_data import DATASETS
 from benchmarks.harness.report import Measured, Options, Result
 
 __all__ = ["run"]
 
-_DATASETS: Final = "PORTOLAN_DATASETS"
 _OWNERS: Final = {"left": "dataset4a.csv", "right": "dataset4b.csv"}
 _LEFT_OUT: Final = {"rec_id", "soc_sec_id"}
 _BAR_PRECISION: Final = 1.0
@@ -31,9 +31,9 @@ _BAR_RECALL: Final = 0.992
 
 
 async def run(options: Options) -> Measured:
-    folder = Path(os.environ.get(_DATASETS, "")) / "febrl"
+    folder = Path(os.environ.get(DATASETS, "")) / "febrl"
     if not all((folder / name).is_file() for name in _OWNERS.values()):
-        raise Failed(f"it takes FEBRL 4: set {_DATASETS} to the folder that holds febrl/.")
+        raise Failed(f"it takes FEBRL 4: set {DATASETS} to the folder that holds febrl/.")
     return await asyncio.to_thread(_measure, folder, options)
 
 

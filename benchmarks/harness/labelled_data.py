@@ -15,9 +15,9 @@ from pyarrow import csv
 
 from benchmarks.harness.synthetic_people import people
 
-__all__ = ["DataSet", "data_sets", "synthetic"]
+__all__ = ["DATASETS", "DataSet", "data_sets", "synthetic"]
 
-VARIABLE: Final = "PORTOLAN_DATASETS"
+DATASETS: Final = "PORTOLAN_DATASETS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def synthetic(entities: int, seed: int) -> DataSet:
 
 
 def data_sets() -> Iterator[DataSet]:
-    folder = os.environ.get(VARIABLE)
+    folder = os.environ.get(DATASETS)
     if folder is None:
         return
     for part, read in (("febrl", _febrl), ("dblp_acm", _dblp_acm), ("historical_50k", _historical)):

@@ -99,11 +99,13 @@ async def _reported(
 ) -> AsyncIterator[tuple[RedisSketch, Partition]]:
     limits = SketchLimits(longest_ttl_s=2 * _TTL_S)
     sketch, partition = RedisSketch(redis, limits, _SHAPE, _NAMESPACE), _some_partition()
-    await sketch.create(partition)
-    await _report(sketch, partition, keys)
-    yield sketch, partition
-    await sketch.close()
-    await redis.delete(*_names(partition).values())
+    try:
+        await sketch.create(partition)
+        await _report(sketch, partition, keys)
+        yield sketch, partition
+    finally:
+        await sketch.close()
+        await redis.delete(*_names(partition).values())
 
 
 async def _report(sketch: RedisSketch, partition: Partition, keys: Sequence[str]) -> None:
