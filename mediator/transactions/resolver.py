@@ -287,7 +287,7 @@ class TransactionResolver:
             The answers, if another replica has found them all; None: it will not happen.
 
         Raises:
-            OutcomeUnknown: The catalogue does not answer.
+            OutcomeUnknown: Nothing shows what happened, or what would does not answer.
         """
         try:
             state = await self._log.abort(entry.intent)
