@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, ParamSpec, TypeVar
 
 from mediator.base.errors import MediatorError
 
 __all__ = [
     "both",
+    "by_system",
     "concurrently",
     "end",
     "ended_within",
@@ -48,6 +49,30 @@ async def both(first: Coroutine[Any, Any, _T], second: Coroutine[Any, Any, _U]) 
     work: tuple[Coroutine[Any, Any, Any], ...] = (first, second)
     one, other = await concurrently(work)
     return one, other
+
+
+async def by_system(
+    items: Sequence[_T],
+    system_of: Callable[[_T], str],
+    send: Callable[[str, Sequence[_T]], Awaitable[Sequence[_U]]],
+) -> list[_U | MediatorError]:
+    """Send to each system its items, to all at the same time; returns a result for each item.
+
+    The items of a system for which `send` raises a `MediatorError` get it as their result.
+    """
+    names = dict.fromkeys(map(system_of, items))
+
+    async def one(name: str) -> Sequence[_U | MediatorError]:
+        own = items if len(names) == 1 else [item for item in items if system_of(item) == name]
+        try:
+            return await send(name, own)
+        except MediatorError as error:
+            return [error] * len(own)
+
+    if len(names) == 1:
+        return list(await one(*names))
+    results = dict(zip(names, map(iter, await concurrently(map(one, names))), strict=True))
+    return [next(results[system_of(item)]) for item in items]
 
 
 _P = ParamSpec("_P")

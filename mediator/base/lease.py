@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
-__all__ = ["Lease", "Leasing"]
+from mediator.base.concurrency import end
+
+__all__ = ["Lease", "LeaseLost", "Leasing", "while_held"]
 
 _PREFIX: Final = "portolan:lease:"
 
@@ -28,3 +32,27 @@ class Leasing(Protocol):
 
     async def release(self, name: str, token: str) -> None:
         """Release a lease, if it has this token."""
+
+
+class LeaseLost(Exception):
+    """A lease that was needed is not held."""
+
+
+async def while_held(
+    renew: Callable[[], Awaitable[bool]], every_s: float, work: Coroutine[Any, Any, None]
+) -> None:
+    """Work while a lease can be renewed, which is done every so many seconds.
+
+    The work has ended when this returns or raises, so it does not overlap with the next holder's.
+
+    Raises:
+        LeaseLost: `renew` has returned false, and the work was cancelled.
+    """
+    task = asyncio.create_task(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=every_s))[0]:
+            if not await renew():
+                raise LeaseLost
+        task.result()
+    finally:
+        await end([task])

@@ -26,7 +26,6 @@ __all__ = [
     "Event",
     "Feed",
     "FeedRolledBack",
-    "LeaseLost",
     "LogBatch",
     "LogSource",
     "PositionGone",
@@ -57,10 +56,6 @@ BEGINNING: Final = "0-0"
 
 class FeedRolledBack(Exception):
     """The feed has lost changes: its server has an older state of its data."""
-
-
-class LeaseLost(Exception):
-    """The lease is not held by the caller."""
 
 
 class PositionGone(MediatorError):

@@ -10,7 +10,7 @@ from typing import Final
 
 from mediator.base.concurrency import end
 from mediator.base.errors import MediatorError
-from mediator.base.lease import Lease, Leasing
+from mediator.base.lease import Lease, LeaseLost, Leasing
 from mediator.base.observation import (
     ChangesRelayed,
     FeedGapFound,
@@ -18,7 +18,7 @@ from mediator.base.observation import (
     Observation,
     StoreCallFinished,
 )
-from mediator.changes.feed import Feed, FeedRolledBack, LeaseLost
+from mediator.changes.feed import Feed, FeedRolledBack
 from mediator.changes.log_relay import LogRelay, RelayResult
 from mediator.changes.routes import RelayContext
 from mediator.stores.guarded import GuardedStore

@@ -26,14 +26,13 @@ from uuid import uuid4
 
 from redis.asyncio import Redis
 
-from mediator.base.lease import Lease
+from mediator.base.lease import Lease, LeaseLost
 from mediator.changes.document import change_from, document_of
 from mediator.changes.feed import (
     BEGINNING,
     PARTITIONS,
     Event,
     FeedRolledBack,
-    LeaseLost,
     LogBatch,
     LogSource,
     PositionGone,

@@ -18,8 +18,8 @@ from typing import Any, Final
 import orjson
 from redis.asyncio import Redis
 
-from mediator.base.lease import Lease
-from mediator.changes.feed import PARTITIONS, LeaseLost
+from mediator.base.lease import Lease, LeaseLost
+from mediator.changes.feed import PARTITIONS
 from mediator.coordination.errors import pairs_of, reply_of, texts_of
 from mediator.coordination.scripts import TICKS, feed_key, script_of
 from mediator.materialisation.state import (

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from mediator.base.concurrency import end
 from mediator.base.errors import Conflict, MediatorError
+from mediator.base.lease import LeaseLost, while_held
 from mediator.changes.feed import PARTITIONS
 from mediator.materialisation.audit import Audit, AuditReport
 from mediator.materialisation.context import ViewContext, copied_classes
@@ -96,28 +97,29 @@ class MaintenanceRuns:
 
     async def _hold(self, database: str, run: MaintenanceRun) -> None:
         """Work while the lease can be held, and report the progress."""
-        work = asyncio.create_task(self._work(database, run))
         try:
-            while not (await asyncio.wait({work}, timeout=REPORT_S))[0]:
-                if not await self._context.leases.acquire(_lease(database), run.id, LEASE_S):
-                    # Another run may hold the lease by now; what is reported from here on is its
-                    # own.
-                    return
-                await self._report(database, run)
-            work.result()
+            await while_held(
+                partial(self._renew, database, run), REPORT_S, self._work(database, run)
+            )
             run.state, run.phase = "done", ""
+        except LeaseLost:
+            return  # another run may hold it by now: what is reported from here on is its own
         except MediatorError as error:
             run.state, run.detail = "failed", str(error)
         except Exception:
             log.exception("the run over the view of %s failed", database)
             run.state, run.detail = "failed", "a defect; the log has more"
-        finally:
-            await end([work])
         try:
             await self._report(database, run)
             await self._context.leases.release(_lease(database), run.id)
         except MediatorError as error:
             log.warning("the run over the view of %s: %s", database, error)
+
+    async def _renew(self, database: str, run: MaintenanceRun) -> bool:
+        held = await self._context.leases.acquire(_lease(database), run.id, LEASE_S)
+        if held:
+            await self._report(database, run)
+        return held
 
     async def _work(self, database: str, run: MaintenanceRun) -> None:
         if run.kind == "rebuild":

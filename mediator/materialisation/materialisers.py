@@ -10,13 +10,14 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Final
 
 from mediator.base.concurrency import end
 from mediator.base.errors import MediatorError
-from mediator.base.lease import Lease
-from mediator.changes.feed import PARTITIONS, LeaseLost
+from mediator.base.lease import Lease, LeaseLost, while_held
+from mediator.changes.feed import PARTITIONS
 from mediator.materialisation.builds import Builds
 from mediator.materialisation.context import ViewContext, copied_classes, databases_with_view
 from mediator.materialisation.copier import Copier
@@ -88,17 +89,12 @@ class Materialiser:
     async def _hold(self) -> None:
         """Work while the lease is held; it is renewed meanwhile, as a refresh may take long."""
         lease, leases = self._slot.lease, self._context.leases
-        if not await leases.acquire(lease.name, lease.token, LEASE_S):
+        acquire = partial(leases.acquire, lease.name, lease.token, LEASE_S)
+        if not await acquire():
             return
-        work = asyncio.create_task(self._work())
         try:
-            while not (await asyncio.wait({work}, timeout=RENEW_S))[0]:
-                if not await leases.acquire(lease.name, lease.token, LEASE_S):
-                    raise LeaseLost
-            work.result()
+            await while_held(acquire, RENEW_S, self._work())
         finally:
-            # The work ends before the lease is released, so that it cannot overlap with the next.
-            await end([work])
             await self._builds.cancel()
             with suppress(MediatorError):  # it expires soon
                 await leases.release(lease.name, lease.token)

@@ -7,13 +7,13 @@ effect (docs/protocol.md, "Writing").
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 from mediator.base.clock import Clock
-from mediator.base.concurrency import concurrently, result_or_raise, results_or_raise
+from mediator.base.concurrency import by_system, result_or_raise, results_or_raise
 from mediator.base.errors import Locked, MediatorError, OutcomeUnknown, Unavailable
 from mediator.model.guard import CacheKey, WriteGuard
 from mediator.operations.admission import WriteAdmission
@@ -36,9 +36,6 @@ from mediator.stores.port import (
 from mediator.stores.systems import Systems, unavailable
 
 __all__ = ["StoreCalls"]
-
-_Call = TypeVar("_Call", Read, Write)
-_Result = TypeVar("_Result")
 
 _NOTHING: Final[tuple[Mapping[CacheKey, int], Collection[CacheKey]]] = ({}, ())
 
@@ -82,17 +79,16 @@ class StoreCalls:
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         """Read records; raises `Unavailable` if any of the systems does not answer."""
         if len(calls) == 1:
-            return await self._read_system(self.systems.get(calls[0].fragment.system), calls)
+            return await self._read_system(calls[0].fragment.system, calls)
         return results_or_raise(await self.read_each(calls))
 
     async def read_each(self, calls: Sequence[Read]) -> list[Record | MediatorError | None]:
         """Read records; the calls to a system that does not answer get the error as result."""
-        return await self._send(calls, self._read_system)
+        return await by_system(calls, _system_of, self._read_system)
 
     async def write(self, call: Write) -> WriteResult:
         """Write one record; raises `Unavailable` if its system does not answer."""
-        store = self.systems.get(call.fragment.system)
-        [result] = await self._write_system(store, (call,))
+        [result] = await self._write_system(call.fragment.system, (call,))
         if result.status is Status.APPLIED or result.status not in _REFUSALS:
             return result
         return result_or_raise((await self._retry_refused((call,), [result]))[0])
@@ -115,17 +111,18 @@ class StoreCalls:
     async def _write_each(self, calls: Sequence[Write]) -> list[WriteResult | MediatorError]:
         refusals = [self.admission.refusal_of(call.fragment) for call in calls]
         admitted = [call for call, refusal in zip(calls, refusals, strict=True) if refusal is None]
-        sent: list[WriteResult | MediatorError] = await self._send(admitted, self._write_system)
+        sent = await by_system(admitted, _system_of, self._write_system)
         if len(sent) == len(calls):
             return sent
         results = iter(sent)
         return [next(results) if refusal is None else refusal for refusal in refusals]
 
-    async def _read_system(self, store: GuardedStore, calls: Sequence[Read]) -> list[Record | None]:
-        return live_records(calls, await _read(store, calls), self.systems.now_for)
+    async def _read_system(self, system: str, calls: Sequence[Read]) -> list[Record | None]:
+        records = await _read(self.systems.get(system), calls)
+        return live_records(calls, records, self.systems.now_for)
 
-    async def _write_system(self, store: GuardedStore, calls: Sequence[Write]) -> list[WriteResult]:
-        fragments = _fragments(calls)
+    async def _write_system(self, system: str, calls: Sequence[Write]) -> list[WriteResult]:
+        store, fragments = self.systems.get(system), _fragments(calls)
         self.admission.enter(fragments)
         try:
             if any(fragment.ttl_s is not None for fragment in fragments):
@@ -211,25 +208,9 @@ class StoreCalls:
         several = repeated(calls) if needed and len(calls) > 1 else ()
         return [Read(*record) for record in needed if record not in several]
 
-    async def _send(
-        self,
-        calls: Sequence[_Call],
-        send: Callable[[GuardedStore, Sequence[_Call]], Awaitable[list[_Result]]],
-    ) -> list[_Result | MediatorError]:
-        names = {call.fragment.system: None for call in calls}
 
-        async def one(name: str) -> Sequence[_Result | MediatorError]:
-            own = calls if len(names) == 1 else [c for c in calls if c.fragment.system == name]
-            try:
-                return await send(self.systems.get(name), own)
-            except MediatorError as error:
-                return [error] * len(own)
-
-        if len(names) == 1:
-            return list(await one(*names))
-        answers = await concurrently(map(one, names))
-        own = dict(zip(names, map(iter, answers), strict=True))
-        return [next(own[call.fragment.system]) for call in calls]
+def _system_of(call: Read | Write) -> str:
+    return call.fragment.system
 
 
 def _fragments(calls: Sequence[Write]) -> Collection[Fragment]:

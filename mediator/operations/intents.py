@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from mediator.base.concurrency import concurrently, results_or_raise
+from mediator.base.concurrency import by_system, results_or_raise
 from mediator.base.errors import Conflict, MediatorError
 from mediator.model.operations import Update, WriteOperation
 from mediator.routing.fragments import changed_fragments
@@ -78,32 +78,21 @@ class IntentStore:
         keys: Sequence[RecordKey],
         call: Callable[[Lockable, Sequence[RecordKey]], Coroutine[Any, Any, Sequence[_T]]],
     ) -> list[_T | MediatorError]:
-        names = list(dict.fromkeys(fragment.system for fragment, _ in keys))
-        of = [[key for key in keys if key[0].system == name] for name in names]
-        answers = await concurrently(
-            self._call_system(name, own, call) for name, own in zip(names, of, strict=True)
-        )
-        by_system = {name: iter(answer) for name, answer in zip(names, answers, strict=True)}
-        return [next(by_system[fragment.system]) for fragment, _ in keys]
-
-    async def _call_system(
-        self,
-        system: str,
-        keys: Sequence[RecordKey],
-        call: Callable[[Lockable, Sequence[RecordKey]], Coroutine[Any, Any, Sequence[_T]]],
-    ) -> Sequence[_T | MediatorError]:
-        try:
+        async def send(system: str, own: Sequence[RecordKey]) -> Sequence[_T]:
             guarded = self._systems.get(system)
             store = guarded.store
             if not is_lockable(store):
                 raise Conflict(f"The system {system} takes no part in writes over several systems.")
-
             try:
-                return await guarded.guarded(partial(call, store, keys))
+                return await guarded.guarded(partial(call, store, own))
             except StoreError as error:
                 raise unavailable(guarded, error, "read") from error
-        except MediatorError as error:
-            return [error] * len(keys)
+
+        return await by_system(keys, _system_of, send)
+
+
+def _system_of(key: RecordKey) -> str:
+    return key[0].system
 
 
 def is_joint(route: ClassRoute, operation: WriteOperation) -> bool:

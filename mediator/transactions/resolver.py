@@ -43,7 +43,7 @@ RETRY_S: Final = 0.0
 """A replica that fails to resolve a write leaves it to the next that looks for any: another one may
 reach a system that this one does not."""
 
-REMOVED_WITHIN_S: Final = 0.02
+REMOVED_WITHIN_S: Final = 0.1
 """How long finished writes are collected, so that one statement removes many of them.
 
 For as long after the last write of a class, it cannot be placed anew.

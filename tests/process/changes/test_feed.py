@@ -10,13 +10,12 @@ from datetime import UTC, datetime, timedelta
 import orjson
 import pytest
 
-from mediator.base.lease import Lease
+from mediator.base.lease import Lease, LeaseLost
 from mediator.changes.document import change_from, document_of, time_of
 from mediator.changes.feed import (
     BEGINNING,
     PARTITIONS,
     FeedRolledBack,
-    LeaseLost,
     LogBatch,
     LogSource,
     PositionGone,

@@ -11,8 +11,7 @@ from prometheus_client import CollectorRegistry
 from app.admin.application import create_admin_app
 from app.admin.context import AdminContext
 from mediator.base.errors import Conflict, SchemaInvalid
-from mediator.base.lease import Lease
-from mediator.changes.feed import LeaseLost
+from mediator.base.lease import Lease, LeaseLost
 from mediator.coordination.connecting import Coordination
 from mediator.materialisation.state import CopyState, CopyStep, ViewPartition
 from mediator.model.operations import Get

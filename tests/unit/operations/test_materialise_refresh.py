@@ -11,8 +11,8 @@ import pytest
 
 from mediator.base.clock import SystemClock
 from mediator.base.errors import Unavailable
-from mediator.base.lease import Lease
-from mediator.changes.feed import Feed, LeaseLost, PositionGone
+from mediator.base.lease import Lease, LeaseLost
+from mediator.changes.feed import Feed, PositionGone
 from mediator.materialisation.builds import Builds
 from mediator.materialisation.copier import Copier
 from mediator.materialisation.refresh import PAGE, Refresher, Slot

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from mediator.changes.feed import Feed, FeedRolledBack, LeaseLost
+from mediator.base.lease import LeaseLost
+from mediator.changes.feed import Feed, FeedRolledBack
 from mediator.stores.port import StoreUnavailable
 from tests.process.changes.log_relay.logs import (
     IDLE,
