@@ -20,8 +20,7 @@ from app.api.writes import (
     PlannedOperation,
     WriteTarget,
     build_delete,
-    build_json_patch,
-    build_merge_patch,
+    build_patch,
     build_put,
     build_update,
 )
@@ -44,14 +43,9 @@ _Addressed: TypeAlias = tuple[BatchItem, ClassResource, str | None]
 """An operation, its class, and the subject that owns its new objects."""
 
 
-def _build_patch(target: WriteTarget, body: Any) -> PlannedOperation:
-    """An array is a JSON Patch, an object a merge patch: neither can be the other."""
-    return (build_json_patch if isinstance(body, list) else build_merge_patch)(target, body)
-
-
 _BUILDERS: Final[dict[str, Builder]] = {
     "put": build_put,
-    "patch": _build_patch,
+    "patch": build_patch,
     "update": build_update,
     "delete": build_delete,
 }

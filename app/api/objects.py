@@ -17,6 +17,7 @@ from app.api.writes import (
     build_delete,
     build_json_patch,
     build_merge_patch,
+    build_patch,
     build_put,
     build_update,
 )
@@ -37,6 +38,7 @@ __all__ = ["PATCH_TYPES", "Objects"]
 PATCH_TYPES: dict[str, Builder] = {
     MERGE_PATCH: build_merge_patch,
     JSON_PATCH: build_json_patch,
+    JSON: build_patch,
     UPDATE: build_update,
 }
 

@@ -32,6 +32,7 @@ __all__ = [
     "build_delete",
     "build_json_patch",
     "build_merge_patch",
+    "build_patch",
     "build_put",
     "build_update",
 ]
@@ -121,6 +122,11 @@ def build_merge_patch(target: WriteTarget, body: Any) -> PlannedOperation:
 def build_json_patch(target: WriteTarget, body: Any) -> PlannedOperation:
     """Apply a JSON Patch (RFC 6902): always a revision."""
     return _revise(target, parse_json_patch(body, target.pointer), _patched(body))
+
+
+def build_patch(target: WriteTarget, body: Any) -> PlannedOperation:
+    """An array is a JSON Patch, an object a merge patch: neither can be the other."""
+    return (build_json_patch if isinstance(body, list) else build_merge_patch)(target, body)
 
 
 def _head(target: WriteTarget) -> tuple[str, str, str, str, Condition, str | None]:

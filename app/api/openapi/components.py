@@ -85,6 +85,7 @@ _GRAMMAR: Final[dict[str, Any]] = {
             "required": ["op", "path"],
         },
     },
+    "Patch": {"oneOf": [ref("schemas", "Object"), ref("schemas", "JsonPatch")]},
     "Query": _closed(
         {
             "filter": ref("schemas", "Filter"),

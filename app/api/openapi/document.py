@@ -107,7 +107,12 @@ def _object() -> dict[str, Any]:
             changed,
             written,
             (*failing, *_WITH_BODY),
-            body={MERGE_PATCH: "Object", JSON_PATCH: "JsonPatch", UPDATE: "OperatorPatch"},
+            body={
+                MERGE_PATCH: "Object",
+                JSON_PATCH: "JsonPatch",
+                JSON: "Patch",
+                UPDATE: "OperatorPatch",
+            },
         ),
         "delete": _operation("deleteObject", "Delete an object", changed, written, failing),
     }

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from app.http.negotiation import JSON
 from mediator.base.errors import OutcomeUnknown, Unavailable
 from mediator.base.observation import RequestFinished
 from tests.process.caching.newspaper import (
@@ -148,16 +149,25 @@ async def test_a_patch_of_a_missing_object_is_not_found(paper: Newspaper) -> Non
 
 async def test_media_types(paper: Newspaper) -> None:
     await paper.put("a1")
-    answer = await paper.patch("articles/a1", "application/json", {})
+    answer = await paper.patch("articles/a1", "text/json", {})
     assert_problem(answer, 415, "unsupported-media-type")
-    assert set(answer.headers["accept-patch"].split(", ")) == {UPDATE, MERGE, JSON_PATCH}
+    assert set(answer.headers["accept-patch"].split(", ")) == {UPDATE, MERGE, JSON_PATCH, JSON}
     answer = await paper.client.put(
         "articles/a1", content=b"{}", headers={"content-type": "text/x"}
     )
     assert_problem(answer, 415, "unsupported-media-type")
-    assert answer.headers["accept"] == "application/json"
+    assert answer.headers["accept"] == JSON
     answer = await paper.client.get("articles/a1", headers={"accept": "text/html"})
     assert_problem(answer, 406, "not-acceptable")
+
+
+@pytest.mark.parametrize(
+    "body", [{"hits": 5}, [{"op": "replace", "path": "/hits", "value": 5}]], ids=["object", "array"]
+)
+async def test_plain_json_is_the_patch_that_its_form_says(paper: Newspaper, body: Any) -> None:
+    await paper.put("a1", hits=3)
+    assert (await paper.patch("articles/a1", JSON, body)).status_code == 200
+    assert (await paper.client.get("articles/a1")).json()["hits"] == 5
 
 
 async def test_preferences_on_writes(paper: Newspaper) -> None:
