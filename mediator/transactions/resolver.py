@@ -298,6 +298,8 @@ class TransactionResolver:
                 await self.release(targets, entry.intent)
                 return None
             return await self.roll_forward(entry)
+        except OutcomeUnknown:
+            raise
         except Unavailable as error:
             detail = "Not all systems answer; the write may happen."
             raise OutcomeUnknown(detail, system=error.system) from error
@@ -320,7 +322,8 @@ class TransactionResolver:
             return False
         if any(state.joint == entry.intent for state in states):
             return True
-        raise OutcomeUnknown("The log does not know the write any more.", system="the catalogue")
+        detail = "The object was written by others since; nothing shows whether this came before."
+        raise OutcomeUnknown(detail, system="the catalogue")
 
     async def release(self, targets: Sequence[LockTarget], intent: str) -> None:
         """Remove intents from objects that a write does not change, if they can be reached."""

@@ -156,6 +156,35 @@ async def test_one_that_others_found_complete_is_acknowledged_though_an_intent_w
     await all_over(mediator)
 
 
+async def test_one_that_others_completed_and_overwrote_has_an_unknown_outcome(
+    mediator: Service,
+    pairs: str,
+    monkeypatch: pytest.MonkeyPatch,
+    put: WriteOperation,
+    redis: Any,
+) -> None:
+    """The log has forgotten it, and the records were last written by the other."""
+    transactions = mediator.mediator.transactions
+    late, log, abort = LateLock(redis), transactions.log, transactions.log.abort
+
+    async def overwritten_before(intent: str) -> State | None:
+        await late.arrive()
+        await transactions.resolver.resolve({intent: late.keys})
+        await all_over(mediator)
+        monkeypatch.undo()
+        # In a batch: a write of this object by itself would wait here for the put.
+        [other] = await mediator.mediator.data.batch([write_of("update", pairs, put.id)])
+        assert isinstance(other, Outcome)
+        return await abort(intent)
+
+    monkeypatch.setattr(redis, "lock", late)
+    monkeypatch.setattr(log, "abort", overwritten_before)
+    with pytest.raises(OutcomeUnknown, match="written by others since"):
+        await mediator.mediator.data.write(put)
+    assert await state(mediator, pairs, put.id) == {"title": "new", "hits": 2}  # both have happened
+    await all_over(mediator)
+
+
 async def test_recovery_fences_the_records_before_it_aborts(
     mediator: Service,
     pairs: str,
