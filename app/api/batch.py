@@ -9,7 +9,8 @@ from typing import Any, Final, TypeAlias
 import orjson
 
 from app.api.conditions import if_match_condition
-from app.api.models.operations import BatchItem, parse_batch, parse_operation
+from app.api.creation import given_id, object_id
+from app.api.models.operations import BatchItem, CreateItem, parse_batch, parse_operation
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory
 from app.api.responses import JSON_TYPE, NO_STORE
@@ -19,6 +20,7 @@ from app.api.writes import (
     Builder,
     PlannedOperation,
     WriteTarget,
+    build_create,
     build_delete,
     build_patch,
     build_put,
@@ -44,6 +46,7 @@ _Addressed: TypeAlias = tuple[BatchItem, ClassResource, str | None]
 
 
 _BUILDERS: Final[dict[str, Builder]] = {
+    "create": build_create,
     "put": build_put,
     "patch": build_patch,
     "update": build_update,
@@ -129,6 +132,10 @@ def _plan_all(
     return items
 
 
+def _new_id(resource: ClassResource, identity: Identity, item: CreateItem, index: int) -> str:
+    return given_id(item["body"], "/body") or object_id(identity, resource.name, index)
+
+
 def plan_item(
     resource: ClassResource,
     identity: Identity,
@@ -137,13 +144,14 @@ def plan_item(
     owner: str | None = None,
 ) -> PlannedOperation:
     """`index` is the position in the request; `owner` owns a new object whose body names none."""
-    id_, selection = check_id(item["id"], "/id"), resource.full_selection
+    selection = resource.full_selection
+    id_ = check_id(item["id"], "/id") if "id" in item else _new_id(resource, identity, item, index)
     if item["op"] == "get":
         tags = item.get("if_none_match")
         client_tags = None if tags is None else parse_tags(tags, "/if_none_match")
         get = Get(resource.database, resource.name, id_)
         return PlannedOperation(get, resource, selection, client_tags=client_tags)
-    condition, tags = ANYTHING, item.get("if_match")
+    condition, tags = ANYTHING, None if item["op"] == "create" else item.get("if_match")
     if tags is not None:
         condition = if_match_condition(parse_tags(tags, "/if_match"), selection)
     operation = identity.operation(resource.name, id_, index)

@@ -92,14 +92,14 @@ def _plan(
     return build_create(target, document)
 
 
-def given_id(body: dict[str, Any]) -> str | None:
+def given_id(body: dict[str, Any], pointer: str = "") -> str | None:
     """Return the id in the body, if any; raises `Invalid` if it is no valid id."""
     if "id" not in body:
         return None
     if not isinstance(body["id"], str):
-        location = Location("/id", "a string is expected")
+        location = Location(f"{pointer}/id", "a string is expected")
         raise Invalid("The id is not a string.", locations=[location])
-    return check_id(body["id"], "/id")
+    return check_id(body["id"], f"{pointer}/id")
 
 
 def new_id() -> str:

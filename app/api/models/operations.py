@@ -21,6 +21,7 @@ __all__ = [
     "BatchItem",
     "BatchOperation",
     "BatchRequest",
+    "CreateItem",
     "DeleteItem",
     "GetItem",
     "ObjectVersion",
@@ -37,7 +38,11 @@ __all__ = [
 
 # A dictionary is checked in a quarter of the time that it takes to make an object of it, and there
 # may be a thousand of them in a request.
-_Item = TypedDict("_Item", {"class": Name, "id": ObjectId})
+_OfClass = TypedDict("_OfClass", {"class": Name})
+
+
+class _Item(_OfClass):
+    id: ObjectId
 
 
 @with_config(STRICT)
@@ -50,6 +55,15 @@ class GetItem(_Item):
 
 class _Write(_Item):
     if_match: NotRequired[str | None]
+
+
+@with_config(STRICT)
+class CreateItem(_OfClass):
+    """Create an object, which must not exist; without `id` the server chooses one."""
+
+    op: Literal["create"]
+    id: NotRequired[ObjectId]
+    body: JsonObject
 
 
 @with_config(STRICT)
@@ -84,9 +98,9 @@ class DeleteItem(_Write):
 
 
 WriteItem: TypeAlias = Annotated[
-    PutItem | PatchItem | UpdateItem | DeleteItem, Field(discriminator="op")
+    CreateItem | PutItem | PatchItem | UpdateItem | DeleteItem, Field(discriminator="op")
 ]
-BatchItem: TypeAlias = GetItem | PutItem | PatchItem | UpdateItem | DeleteItem
+BatchItem: TypeAlias = GetItem | CreateItem | PutItem | PatchItem | UpdateItem | DeleteItem
 BatchOperation: TypeAlias = Annotated[BatchItem, Field(discriminator="op")]
 
 

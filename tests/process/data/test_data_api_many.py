@@ -232,6 +232,9 @@ GET = {"op": "get", "class": "articles", "id": "a"}
         (GET | {"op": "put", "body": {"id": "b", "title": "x"}}, 400, "/body/id"),
         (GET | {"op": "put", "body": 5}, 400, "/body"),
         (GET | {"op": "patch", "body": [5]}, 400, "/body/0"),
+        ({"class": "articles", "op": "create", "body": {"id": 5, "title": "x"}}, 400, "/body/id"),
+        (GET | {"op": "create", "body": {"id": "b", "title": "x"}}, 400, "/body/id"),
+        (GET | {"op": "create", "body": {"title": "x"}, "if_match": "*"}, 400, "/if_match"),
     ],
 )
 async def test_an_invalid_operation_fails_alone(
@@ -243,6 +246,20 @@ async def test_an_invalid_operation_fails_alone(
     assert (bad["status"], done["status"]) == (status, 201)
     if pointer is not None:
         assert bad["problem"]["errors"][0]["pointer"] == pointer
+
+
+async def test_a_batch_creates_what_is_not_there(paper: Newspaper) -> None:
+    create = {"op": "create", "class": "articles", "body": {"title": "x"}}
+    named = create | {"body": {"id": "a1", "title": "x"}}
+    batch = {"operations": [create, create | {"id": "a2"}, named, named]}
+    headers = {"idempotency-key": "k"}
+    first = (await paper.client.post("batch", json=batch, headers=headers)).json()
+    assert [result["status"] for result in first] == [201, 201, 201, 409]
+    assert [result["id"] for result in first[1:3]] == ["a2", "a1"]
+    own = first[0]["id"]
+    assert (await paper.client.get(f"articles/{own}")).json()["title"] == "x"
+    again = (await paper.client.post("batch", json=batch, headers=headers)).json()
+    assert [result["id"] for result in again[:3]] == [own, "a2", "a1"]
 
 
 async def test_a_batch_again_with_a_key(paper: Newspaper) -> None:

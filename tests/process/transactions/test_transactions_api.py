@@ -112,8 +112,9 @@ MERGE = "application/merge-patch+json"
 
 
 async def test_a_failed_operation_is_reported_as_if_sent_alone(client: httpx.AsyncClient) -> None:
-    user, cart = f"users/{unique()}", f"carts/{unique()}"
+    user, cart, taken = f"users/{unique()}", f"carts/{unique()}", f"carts/{unique()}"
     tag = await put(client, user, credit=1)
+    await put(client, taken, total=1)
     first = change(user, "update", {"credit": {"inc": 1}})
     for other, status, slug in (
         (change(cart, "patch", {"total": 1}), 404, "not-found"),
@@ -122,6 +123,7 @@ async def test_a_failed_operation_is_reported_as_if_sent_alone(client: httpx.Asy
         (change(cart, "put", {"total": "many"}), 400, "invalid"),
         (change(cart, "get"), 400, "invalid"),
         (change(user, "delete"), 400, "invalid"),
+        (change(taken, "create", {"total": 2}), 409, "already-exists"),
         ({"op": "put"}, 400, "invalid"),
     ):
         answer = problem(await transact(client, (), [first, other]), status, slug)
@@ -150,6 +152,15 @@ async def test_a_failed_operation_is_reported_as_if_sent_alone(client: httpx.Asy
 async def test_invalid_transactions_are_refused(client: httpx.AsyncClient, body: Any) -> None:
     answer = await client.post("transactions", json=body)
     problem(answer, 400, "invalid")
+
+
+async def test_objects_are_created_under_ids_of_the_server(client: httpx.AsyncClient) -> None:
+    create = {"op": "create", "class": "carts", "body": {"total": 3}}
+    [one, other] = (await transact(client, (), [create, create])).json()["results"]
+    assert one["id"] != other["id"]
+    for created in (one, other):
+        assert created["status"] == 201
+        assert (await client.get(f"carts/{created['id']}")).json()["total"] == 3
 
 
 async def test_a_repeated_key_commits_once(client: httpx.AsyncClient) -> None:
