@@ -33,6 +33,7 @@ from mediator.catalogue.transaction_log import CatalogueTransactions
 from mediator.changes.service import ChangeService
 from mediator.changes.writers import LeasedAcknowledging, Writers
 from mediator.control.clearing import Clearing
+from mediator.control.constraint_check import ConstraintCheck
 from mediator.control.evaluation import PlacementEvaluation
 from mediator.control.follower import Follower
 from mediator.control.membership import Membership
@@ -218,6 +219,7 @@ class Mediator:
             self.membership,
             self.views,
             self.clearing,
+            ConstraintCheck(self.data, self._clock),
             self._observe,
         )
         self._advisor = Advisor(

@@ -57,9 +57,12 @@ class CoherentControlPlane:
         dry_run: bool = False,
         version: int | None = None,
         before: BeforeChange | None = None,
+        unchecked: bool = False,
     ) -> SchemaChange:
         if dry_run:
-            return await self._control.set_schema(database, document, dry_run=True, version=version)
+            return await self._control.set_schema(
+                database, document, dry_run=True, version=version, unchecked=unchecked
+            )
         present = await self._classes(database)
 
         async def create(names: Iterable[str]) -> None:
@@ -68,7 +71,9 @@ class CoherentControlPlane:
                 await before(names)
             await self._create_classes(database, names)
 
-        change = await self._control.set_schema(database, document, version=version, before=create)
+        change = await self._control.set_schema(
+            database, document, version=version, before=create, unchecked=unchecked
+        )
         classes = change.document["classes"]
         await self._invalidate_classes(database, present - set(classes))
         await self._adopt_schemas(database, classes)

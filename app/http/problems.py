@@ -86,6 +86,7 @@ _OF_ERROR: dict[type[MediatorError], ProblemType] = {
     errors.Locked: ProblemType("locked", 409, "Locked"),
     errors.TransactionAborted: ProblemType("transaction-aborted", 409, "Transaction aborted"),
     errors.DataWouldMove: ProblemType("data-would-move", 409, "Data migration required"),
+    errors.ConstraintViolated: ProblemType("constraint-violated", 409, "Constraint violated"),
     errors.AdvisoryOnly: ProblemType("advisory-only", 409, "Advisory database"),
     PositionGone: _GONE,
     errors.ResultGone: _GONE,

@@ -125,7 +125,8 @@ class Restoration:
             return report
         await self._to.control.add_statements(manifest.systems)
         for name, document in documents.items():
-            await self._to.control.set_schema(name, document)
+            # What the constraints are of comes with the backup; what is there now, goes.
+            await self._to.control.set_schema(name, document, unchecked=True)
         rows = await asyncio.to_thread(lambda: list(read_lines(directory / CATALOGUE)))
         ids = {name: self._to.id_of(name) for name in chosen}
         report.rows = await CatalogueRows(self._to.catalogue).add(rows, ids)

@@ -10,6 +10,7 @@ __all__ = [
     "AdvisoryOnly",
     "AlreadyExists",
     "Conflict",
+    "ConstraintViolated",
     "DataWouldMove",
     "Forbidden",
     "IdempotencyReused",
@@ -110,6 +111,10 @@ class TransactionAborted(Conflict):
 
 class DataWouldMove(Conflict):
     """A schema change would move or reinterpret existing data; `extra["plan"]` says which."""
+
+
+class ConstraintViolated(Conflict):
+    """Existing objects break constraints that a schema change adds; `extra["violations"]`."""
 
 
 class NeedsScan(MediatorError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, pins_of, view_system
 from mediator.routing.model import DatabaseRoute
 from mediator.schema.parse import schema_document
+from mediator.schema.tightening import ConstraintKey, TightenedConstraint, tightened
 from mediator.schema.tree import Mode, Schema
 from mediator.stores.port import Fragment, Mirror
 from mediator.stores.systems import Systems
@@ -130,6 +131,7 @@ def left_behind(
 
 @dataclass(frozen=True, slots=True)
 class SchemaPlan:
+    schema: Schema
     stored: StoredDatabase | None
     new: StoredDatabase
     present: DatabaseRoute | None
@@ -138,6 +140,18 @@ class SchemaPlan:
     decision: Decision
     moves: Sequence[dict[str, Any]]
     epoch: int
+
+    def tightened(self) -> Mapping[ConstraintKey, TightenedConstraint]:
+        """Return the constraints that existing objects may break, by key."""
+        if self.present is None:
+            return {}
+        return tightened(self.present.schema, self.schema, self.holding)
+
+    @property
+    def owned(self) -> set[str]:
+        """The classes whose objects have owners, before the change or after it."""
+        schemas = [self.schema, *([self.present.schema] if self.present else [])]
+        return {name for s in schemas for name, c in s.classes.items() if c.owner_field}
 
 
 def decide_change(

@@ -55,6 +55,7 @@ class ControlPlane:
         dry_run: bool = False,
         version: int | None = None,
         before: BeforeChange | None = None,
+        unchecked: bool = False,
     ) -> SchemaChange:
         """Validate, place, prepare the stores, store, and put a new routing model in force.
 
@@ -64,16 +65,23 @@ class ControlPlane:
             dry_run: Only return what would happen.
             version: The version the caller has seen; 0: none yet.
             before: Called before anything is changed, once the schema is found to be valid.
+            unchecked: Not to check existing objects by constraints that are tightened.
 
         Raises:
             SchemaInvalid: With the location of every mistake.
             Unplaceable: No system serves a node; the routing model stays as it was.
             DataWouldMove: Existing data would move; `extra["plan"]`.
+            ConstraintViolated: Objects break a constraint that is tightened; `extra["violations"]`.
+            Conflict: There was no time to check all of them.
             PreconditionFailed: The stored version is another.
         """
         if dry_run:
-            return await self._schemas.try_out(database, document, version=version)
-        return await self._schemas.put(database, document, version=version, before=before)
+            return await self._schemas.try_out(
+                database, document, version=version, unchecked=unchecked
+            )
+        return await self._schemas.put(
+            database, document, version=version, before=before, unchecked=unchecked
+        )
 
     async def place(
         self, documents: Mapping[str, Any], statements: Mapping[str, Mapping[str, Any]]
@@ -86,7 +94,9 @@ class ControlPlane:
             _check_statements(each["metrics"], each["declared"])
         candidates = self._registry.candidates(statements)
         for database, document in documents.items():
-            change = await self._schemas.try_out(database, document, candidates=candidates)
+            change = await self._schemas.try_out(
+                database, document, candidates=candidates, unchecked=True
+            )
             if change.moves:
                 raise would_move(change.moves)
 

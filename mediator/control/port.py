@@ -36,6 +36,9 @@ class SchemaChange:
         document: The schema as stored: complete, with defaults spelled out.
         placements: For each node (``class`` or ``class.field``): system, bound, scores, why.
         moves: What would have to move: node, from, to, objects. Not empty only in a dry run.
+        violations: Constraints that existing objects break (`CheckReport`). A dry run lists those
+            that the change would be refused for; the change itself, those that objects break which
+            were written before all replicas had adopted it.
         notes: Things worth knowing, e.g. goals and utilities mixed on one field.
     """
 
@@ -45,6 +48,7 @@ class SchemaChange:
     document: dict[str, Any]
     placements: dict[str, Any]
     moves: tuple[dict[str, Any], ...] = ()
+    violations: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
 
 

@@ -19,13 +19,20 @@ that was acknowledged is lost, whichever replica stalls at whichever step: docs/
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Literal, TypeVar
 
-from mediator.base.errors import Conflict, NotFound, PreconditionFailed, SchemaInvalid, Unavailable
+from mediator.base.errors import (
+    Conflict,
+    MediatorError,
+    NotFound,
+    PreconditionFailed,
+    SchemaInvalid,
+    Unavailable,
+)
 from mediator.base.observation import Observer, PlacementDecided
 from mediator.base.offload import offload
 from mediator.catalogue.schemas import CatalogueSchemas
@@ -43,6 +50,7 @@ from mediator.control.changes import (
     would_move,
 )
 from mediator.control.clearing import Clearing
+from mediator.control.constraint_check import ConstraintCheck, reported
 from mediator.control.follower import Follower
 from mediator.control.layout import (
     copies_of,
@@ -63,6 +71,7 @@ from mediator.placement.decide import Decision, decide, named_mistakes, pins_of
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.schema.errors import invalid
 from mediator.schema.parse import parse_schema
+from mediator.schema.tightening import ConstraintKey, TightenedConstraint
 from mediator.schema.tree import Schema
 from mediator.stores.port import Fragment, Lockable, Store, StoreError
 from mediator.stores.systems import Systems, unavailable
@@ -82,6 +91,7 @@ class Schemas:
     _membership: Membership
     _views: ViewService
     _clearing: Clearing
+    _check: ConstraintCheck
     _observe: Observer
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
@@ -125,26 +135,61 @@ class Schemas:
         *,
         version: int | None = None,
         candidates: Sequence[Candidate] | None = None,
+        unchecked: bool = False,
     ) -> SchemaChange:
         """Return what setting a schema would do, by default with the systems as they are."""
         schema = await self._parse(name, document, candidates)
         async with self._changing:
             plan = await self._plan(schema, version, candidates)
-        return await self._change(plan.new, plan.epoch, plan.decision, plan.moves, schema=schema)
+        change = await self._change(plan.new, plan.epoch, plan.decision, plan.moves, schema=schema)
+        tighter = {} if unchecked else await offload(True, plan.tightened)
+        return reported(change, await self._check.run(name, tighter.values(), plan.owned))
 
     async def put(
-        self, name: str, document: Any, *, version: int | None, before: BeforeChange | None
+        self,
+        name: str,
+        document: Any,
+        *,
+        version: int | None,
+        before: BeforeChange | None,
+        unchecked: bool = False,
     ) -> SchemaChange:
         schema = await self._parse(name, document)
-        async with self._changing:
-            plan = await self._plan(schema, version)
-            if plan.moves:
-                raise would_move(plan.moves)
-            if before is not None:
-                await before(schema.classes)
-            epoch = await self._put_in_force(plan)
+        checked: dict[ConstraintKey, TightenedConstraint] = {}
+        while True:
+            async with self._changing:
+                plan = await self._plan(schema, version)
+                if plan.moves:
+                    raise would_move(plan.moves)
+                tighter = {} if unchecked else await offload(True, plan.tightened)
+                if tighter.keys() <= checked.keys():
+                    if before is not None:
+                        await before(schema.classes)
+                    epoch = await self._put_in_force(plan)
+                    break
+            # Without the lock, as it may take long. If the schema is changed meanwhile, what is
+            # tighter than the new one is checked, too.
+            left = {key: each for key, each in tighter.items() if key not in checked}
+            (await self._check.run(name, left.values(), plan.owned)).require_clean()
+            checked |= left
         self._observe(_decided(name, epoch, plan.decision))
-        return await self._change(plan.new, epoch, plan.decision, schema=schema)
+        change = await self._change(plan.new, epoch, plan.decision, schema=schema)
+        return await self._check_again(change, checked, plan) if checked else change
+
+    async def _check_again(
+        self,
+        change: SchemaChange,
+        checked: Mapping[ConstraintKey, TightenedConstraint],
+        plan: SchemaPlan,
+    ) -> SchemaChange:
+        """Report objects that were written by the former schema while it was changed."""
+        try:
+            await self._membership.agree(change.epoch)
+            report = await self._check.run(change.database, checked.values(), plan.owned)
+        except MediatorError as error:  # the change is in force all the same
+            note = f"The objects were not checked again after the change: {error.detail}"
+            return replace(change, notes=(*change.notes, note))
+        return reported(change, report)
 
     async def remove(self, name: str, *, dry_run: bool) -> dict[str, Any]:
         """Drop a database with its data; returns the number of objects of each class."""
@@ -186,7 +231,7 @@ class Schemas:
         route = await offload(True, route_of, new)
         moves += left_behind(present, route, holding)
         held = frozenset(holding)
-        return SchemaPlan(stored, new, present, route, held, decision, moves, model.epoch)
+        return SchemaPlan(schema, stored, new, present, route, held, decision, moves, model.epoch)
 
     async def _change(
         self,

@@ -17,7 +17,16 @@ from mediator.schema.scalars import SCALAR_ENCODERS, Decoder
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 
-__all__ = ["ABOVE_MAXIMUM", "BELOW_MINIMUM", "beyond", "constrained", "searcher", "unconstrained"]
+__all__ = [
+    "ABOVE_MAXIMUM",
+    "BELOW_MINIMUM",
+    "Check",
+    "beyond",
+    "checks_of",
+    "constrained",
+    "searcher",
+    "unconstrained",
+]
 
 BELOW_MINIMUM: Final = "below_minimum"
 ABOVE_MAXIMUM: Final = "above_maximum"
@@ -28,7 +37,8 @@ _MEMORY: Final = 2**20
 _MOST_NAMED: Final = 200
 """Characters of an enumeration that an error message names."""
 
-_Check: TypeAlias = Callable[[Any], bool]
+Check: TypeAlias = Callable[[Any], bool]
+"""Whether a value, which is neither missing nor null, holds a constraint."""
 
 
 def unconstrained(field: Field) -> Field:
@@ -55,7 +65,7 @@ def beyond(field: Field, value: Any) -> str | None:
 
 def constrained(field: Field, decode: Decoder) -> Decoder:
     """Return a decoder that refuses what the constraints do; the same one if there are none."""
-    checks = tuple(_checks(field))
+    checks = tuple((holds, demand) for _, holds, demand in checks_of(field))
     if not checks:
         return decode
 
@@ -69,19 +79,22 @@ def constrained(field: Field, decode: Decoder) -> Decoder:
     return checked
 
 
-def _checks(field: Field) -> Iterator[tuple[_Check, str]]:
+def checks_of(field: Field) -> Iterator[tuple[str, Check, str]]:
+    """Yield the constraints that decoders of a type do not check: name, test, what is demanded."""
     low, high, shortest = field.minimum, field.maximum, field.min_length
     if low is not None:
-        yield lambda value: value >= low, f"must be at least {_text(field, low)}"
+        yield "minimum", lambda value: value >= low, f"must be at least {_text(field, low)}"
     if high is not None:
-        yield lambda value: value <= high, f"must be at most {_text(field, high)}"
+        yield "maximum", lambda value: value <= high, f"must be at most {_text(field, high)}"
     if shortest is not None:
         unit = "bytes" if field.type is FieldType.BINARY else "characters"
-        yield lambda value: len(value) >= shortest, f"must be at least {shortest} {unit} long"
+        demand = f"must be at least {shortest} {unit} long"
+        yield "min_length", lambda value: len(value) >= shortest, demand
     if field.enum is not None:
-        yield frozenset(field.enum).__contains__, f"must be one of {_listed(field.enum)}"
+        demand = f"must be one of {_listed(field.enum)}"
+        yield "enum", frozenset(field.enum).__contains__, demand
     if field.pattern is not None:
-        yield searcher(field.pattern), f"must match the pattern {field.pattern}"
+        yield "pattern", searcher(field.pattern), f"must match the pattern {field.pattern}"
 
 
 def _listed(members: Sequence[str]) -> str:
@@ -95,7 +108,7 @@ def _text(field: Field, bound: Any) -> str:
     return str(bound if encode is None else encode(bound))
 
 
-def searcher(pattern: str) -> _Check:
+def searcher(pattern: str) -> Check:
     """Return the test of whether a text has a match of a regular expression.
 
     As in JSON Schema (2020-12, validation, 6.3.3) the expression is not anchored.

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 
 from app.admin.api.responses import Control, DryRun, JsonBody, Name, json_request
 from app.http.negotiation import JSON
@@ -23,6 +23,9 @@ __all__ = ["router"]
 
 router = APIRouter()
 
+Unchecked = Annotated[
+    bool, Query(description="Put constraints in force without checking existing objects.")
+]
 IfMatch = Annotated[str | None, Header(alias="If-Match", description="Version seen, as an ETag.")]
 
 
@@ -52,14 +55,18 @@ async def set_schema(
     database: Name,
     body: JsonBody,
     dry_run: DryRun = False,
+    unchecked: Unchecked = False,
     if_match: IfMatch = None,
 ) -> Response:
     """Set a schema: validate it, place it, prepare the stores, put it in force.
 
-    A change that would move existing data is refused (409) with the plan of what would move.
+    A change that would move existing data is refused (409) with the plan of what would move; one
+    that adds a constraint which existing objects break, with how many do, and some of their ids.
     """
     version = _version(if_match)
-    change = await control.set_schema(database, body, dry_run=dry_run, version=version)
+    change = await control.set_schema(
+        database, body, dry_run=dry_run, version=version, unchecked=unchecked
+    )
     return await offload(True, _answer, change)
 
 
@@ -73,6 +80,7 @@ async def patch_schema(
     database: Name,
     body: JsonBody,
     dry_run: DryRun = False,
+    unchecked: Unchecked = False,
     if_match: IfMatch = None,
 ) -> Response:
     """Change a part of a schema by a merge patch (RFC 7396)."""
@@ -81,7 +89,9 @@ async def patch_schema(
     document = merge_patch(present.document, body)
     # The patch was made from this version: a concurrent change is refused, not overwritten.
     version = present.version if seen is None else seen
-    change = await control.set_schema(database, document, dry_run=dry_run, version=version)
+    change = await control.set_schema(
+        database, document, dry_run=dry_run, version=version, unchecked=unchecked
+    )
     return await offload(True, _answer, change)
 
 

@@ -1,0 +1,156 @@
+"""The objects that break constraints which a schema change tightens: found before it is in force.
+
+The classes are read page by page, only the fields concerned, while they are in use. So the check
+says of each object what it was when its page was read (docs/schema.md, "Constraints that are
+added").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby, islice
+from typing import Any, Final
+
+from mediator.base.clock import Clock
+from mediator.base.errors import Conflict, ConstraintViolated, Location
+from mediator.base.offload import offload, throttled
+from mediator.control.port import SchemaChange
+from mediator.data_plane.port import DataPlane, pages
+from mediator.model.operations import Outcome
+from mediator.schema.limits import MAX_ERRORS
+from mediator.schema.tightening import TightenedConstraint
+
+__all__ = ["CHECK_S", "CheckReport", "ConstraintCheck", "ConstraintViolation", "reported"]
+
+CHECK_S: Final = 60.0
+"""Seconds for which a check reads objects."""
+
+SAMPLE: Final = 5
+"""Ids of objects that are named of each constraint."""
+
+
+@dataclass(slots=True)
+class ConstraintViolation:
+    """One constraint: of `checked` objects `count` break it; the ids of some of them."""
+
+    constraint: TightenedConstraint
+    count: int = 0
+    checked: int = 0
+    sample: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "location": self.constraint.location,
+            "constraint": self.constraint.constraint,
+            "count": self.count,
+            "checked": self.checked,
+            "sample": self.sample,
+        }
+
+    def location(self) -> Location:
+        named = f", such as {', '.join(self.sample)}" if self.sample else ""
+        pointer = f"{self.constraint.location}/{self.constraint.constraint}"
+        return Location(pointer, f"is broken by {self.count} of {self.checked} objects{named}")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What a check has found, and the classes that it had no time to read to their end."""
+
+    violations: Sequence[ConstraintViolation] = ()
+    unfinished: Sequence[str] = ()
+
+    def to_json(self) -> tuple[dict[str, Any], ...]:
+        return tuple(violation.to_json() for violation in self.violations)
+
+    def notes(self) -> Sequence[str]:
+        return [
+            f"Not all objects of {name} were checked: that takes more than {CHECK_S:g} s."
+            for name in self.unfinished
+        ]
+
+    def require_clean(self) -> None:
+        """Refuse the change.
+
+        Raises:
+            ConstraintViolated: Objects break it.
+            Conflict: It is not known whether any do.
+        """
+        if self.violations:
+            named = [each.location() for each in islice(self.violations, MAX_ERRORS)]
+            detail = (
+                f"Objects that are there break constraints that the change adds:"
+                f" {named[0].pointer} {named[0].detail}. Correct the objects first, or pass"
+                " unchecked=true to put the change in force regardless: constraints bind later"
+                " writes only."
+            )
+            raise ConstraintViolated(
+                detail, locations=named, extra={"violations": list(self.to_json())}
+            )
+        if self.unfinished:
+            raise Conflict(
+                f"{' '.join(self.notes())} Nothing was changed; pass unchecked=true to put the"
+                " change in force regardless."
+            )
+
+
+@dataclass(frozen=True)
+class ConstraintCheck:
+    _plane: DataPlane
+    _clock: Clock
+
+    async def run(
+        self, database: str, constraints: Iterable[TightenedConstraint], unnamed: Collection[str]
+    ) -> CheckReport:
+        """Check the objects of a database; objects of classes that are `unnamed` are only counted.
+
+        Raises:
+            MediatorError: A system does not answer, or a class is gone.
+        """
+        until = self._clock.monotonic() + CHECK_S
+        violations: list[ConstraintViolation] = []
+        unfinished: list[str] = []
+        for class_name, group in groupby(constraints, lambda each: each.class_name):
+            most = 0 if class_name in unnamed else SAMPLE
+            found = [ConstraintViolation(constraint) for constraint in group]
+            if not await self._class(database, class_name, found, most, until):
+                unfinished.append(class_name)
+            violations += [each for each in found if each.count]
+        return CheckReport(violations, unfinished)
+
+    async def _class(
+        self,
+        database: str,
+        class_name: str,
+        found: Sequence[ConstraintViolation],
+        most: int,
+        until: float,
+    ) -> bool:
+        """Check the objects of a class; False if there was no time for all of them."""
+        route = await self._plane.route(database, class_name)
+        # A field that is about to be added has no values to be read.
+        concerned = {each.constraint.field for each in found} & route.fragment_of.keys()
+        fields = tuple(sorted(concerned))
+        async for page in pages(self._plane, database, class_name, fields=fields):
+            if self._clock.monotonic() >= until:
+                return False
+            await offload(True, _check, found, page, most)
+        return True
+
+
+def _check(found: Sequence[ConstraintViolation], page: Sequence[Outcome], most: int) -> None:
+    for violation in found:
+        constraint = violation.constraint
+        for outcome in throttled(page):
+            violation.checked += 1
+            if constraint.is_broken_by((outcome.values or {}).get(constraint.field)):
+                violation.count += 1
+                if len(violation.sample) < most:
+                    violation.sample.append(outcome.id)
+
+
+def reported(change: SchemaChange, report: CheckReport) -> SchemaChange:
+    """Return a change with what a check of its constraints has found."""
+    notes = (*change.notes, *report.notes())
+    return replace(change, violations=report.to_json(), notes=notes)

@@ -1,0 +1,87 @@
+"""Constraints that a schema change tightens: those that stored objects may break.
+
+Each constraint is compared with itself as it was. Whether another pattern is tighter is not
+decided: every new pattern counts, as does an enumeration that lacks a former member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from mediator.base.offload import throttled
+from mediator.schema.constraints import Check, checks_of
+from mediator.schema.errors import token
+from mediator.schema.tree import Field, Schema
+
+__all__ = ["ConstraintKey", "TightenedConstraint", "tightened", "tightened_of"]
+
+ConstraintKey: TypeAlias = tuple[str, str, str]
+"""Class, field and constraint."""
+
+
+@dataclass(frozen=True, slots=True)
+class TightenedConstraint:
+    """One constraint of a field; `holds` is of values that are neither missing nor null."""
+
+    class_name: str
+    field: str
+    constraint: str
+    holds: Check
+
+    @property
+    def location(self) -> str:
+        """The JSON pointer of the field in the schema."""
+        return f"/classes{token(self.class_name)}/fields{token(self.field)}"
+
+    def is_broken_by(self, value: Any) -> bool:
+        """Whether a stored value breaks it; None: it is null or missing."""
+        return self.constraint == _REQUIRED if value is None else not self.holds(value)
+
+
+_REQUIRED: Final = "required"
+
+_TIGHTER: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "minimum": lambda before, after: after > before,
+    "maximum": lambda before, after: after < before,
+    "min_length": lambda before, after: after > before,
+    "max_length": lambda before, after: after < before,
+    "enum": lambda before, after: not set(before) <= set(after),
+    "pattern": lambda before, after: after != before,
+}
+"""Whether a bound is tighter than the one before, by the name of the constraint."""
+
+
+def tightened(
+    before: Schema, after: Schema, classes: Collection[str]
+) -> Mapping[ConstraintKey, TightenedConstraint]:
+    """Return what a change of a schema tightens in some of its classes, by key.
+
+    A field whose type changes is left out: its values cannot be kept, let alone be compared.
+    """
+    return {
+        (class_name, name, constraint): TightenedConstraint(class_name, name, constraint, holds)
+        for class_name in sorted(classes & after.classes.keys() & before.classes.keys())
+        for name, field in throttled(after.classes[class_name].fields.items())
+        for constraint, holds in tightened_of(before.classes[class_name].fields.get(name), field)
+    }
+
+
+def tightened_of(before: Field | None, after: Field) -> Iterator[tuple[str, Check]]:
+    """Yield name and test of the constraints of a field that are tighter than before.
+
+    Without a field before, no object has a value yet: only `required` can be broken.
+    """
+    if after.required and not (before and before.required):
+        yield _REQUIRED, lambda _: True
+    if before is None or (before.type, before.items) != (after.type, after.items):
+        return
+    checks = {name: holds for name, holds, _ in checks_of(after)}
+    longest = after.max_length
+    if longest is not None:
+        checks["max_length"] = lambda value: len(value) <= longest
+    for name, holds in checks.items():
+        former = getattr(before, name)
+        if former is None or _TIGHTER[name](former, getattr(after, name)):
+            yield name, holds
