@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -47,7 +48,9 @@ from mediator.data_plane.port import pages
 from mediator.model.operations import ANYTHING, Condition, Delete, Get, Outcome, Put
 from mediator.routing.freshness import STRONG
 from mediator.routing.model import ClassRoute
+from mediator.schema.constraints import unconstrained
 from mediator.schema.ids import check_id
+from mediator.schema.values import Codec
 
 __all__ = ["Restoration", "Restored"]
 
@@ -125,7 +128,7 @@ class Restoration:
             return report
         await self._to.control.add_statements(manifest.systems)
         for name, document in documents.items():
-            # What the constraints are of comes with the backup; what is there now, goes.
+            # Present objects are replaced: constraints of the backup need not hold for them.
             await self._to.control.set_schema(name, document, unchecked=True)
         rows = await asyncio.to_thread(lambda: list(read_lines(directory / CATALOGUE)))
         ids = {name: self._to.id_of(name) for name in chosen}
@@ -195,6 +198,13 @@ class _ClassTarget:
     _report: Restored
     _on_progress: OnProgress
 
+    @cached_property
+    def _codec(self) -> Codec:
+        """Of values that were written under any schema: constraints may have been added since."""
+        schema = self._route.schema
+        free = {n: replace(unconstrained(f), required=False) for n, f in schema.fields.items()}
+        return Codec(replace(schema, fields=free))
+
     async def fill(self, lines: Iterator[Any], *, sweep: bool) -> None:
         """Put the objects of a backup, and with `sweep` delete all others.
 
@@ -215,7 +225,7 @@ class _ClassTarget:
             await self._sweep(after, None, frozenset())
 
     async def _put(self, chunk: Sequence[_SavedObject]) -> None:
-        decode = self._route.codec.decode_fields
+        decode = self._codec.decode_fields
         conditions = await self._conditions([line.id for line in chunk])
         puts = [
             Put(*self._address, line.id, _operation(), condition, values=decode(line.values))

@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,6 +103,30 @@ async def test_restoring_over_a_database_replaces_its_objects(
     after = await held(own, database, "things")
     assert values_of(after) == values_of(before)
     assert all(v > (later[g] or 0) for g, v in after["t0003"]["versions"].items())
+
+
+async def test_objects_that_break_constraints_are_restored_as_they_were(
+    installation: Start, tmp_path: Path
+) -> None:
+    """Constraints bind writes, and those that were added later were not checked by all."""
+    own = await installation()
+    database = await filled(own, 3)
+    control = own.mediator.control
+    loose = (await control.schema(database)).document
+    fields = loose["classes"]["things"]["fields"]
+    bounds: dict[str, Any] = {"hits": {"minimum": 100}, "price": {"required": True}}
+    bounded = {name: {**field, **bounds.get(name, {})} for name, field in fields.items()}
+    tight = {**loose, "classes": {"things": {**loose["classes"]["things"], "fields": bounded}}}
+    await put(own, database, "null", price=None)
+    await control.set_schema(database, tight, unchecked=True)
+    before = await held(own, database, "things")
+    await back_up(own, tmp_path / "b", database)
+    await control.set_schema(database, loose)
+    await put(own, database, "t0001", hits=-1)
+    await restore(own, tmp_path / "b", force=True)
+    assert values_of(await held(own, database, "things")) == values_of(before)
+    stored = (await control.schema(database)).document["classes"]["things"]["fields"]
+    assert stored["hits"]["minimum"] == 100
 
 
 @pytest.mark.parametrize("emptied", [True, False])
