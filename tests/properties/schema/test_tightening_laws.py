@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mediator.base.errors import Invalid
@@ -14,7 +14,7 @@ from mediator.schema.tightening import tightened
 from mediator.schema.tree import Schema
 from mediator.schema.values import Codec
 
-WORDS: Final = ("a", "ab", "abc", "b", "ba", "bab")
+WORDS: Final = ("a", "ab", "abc", "b")
 PATTERNS: Final = ("a", "^a", "b$", "^ab?$")
 
 numbers = st.integers(-3, 3)
@@ -36,7 +36,7 @@ string_fields = st.fixed_dictionaries(
         **flags,
         "min_length": lengths,
         "max_length": lengths,
-        "enum": st.lists(words, min_size=1, unique=True),
+        "enum": st.lists(words, min_size=1, max_size=3, unique=True),
         "pattern": st.sampled_from(PATTERNS),
     },
 ).filter(lambda members: _ordered(members, "min_length", "max_length"))
@@ -59,6 +59,7 @@ def accepts(schema: Schema, value: Any) -> bool:
     return True
 
 
+@settings(max_examples=500)
 @given(cases)
 def test_a_value_that_only_the_former_schema_accepts_breaks_a_tightened_constraint(
     case: tuple[dict[str, Any], dict[str, Any], Any],
