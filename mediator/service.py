@@ -32,6 +32,7 @@ from mediator.catalogue.tenants import CatalogueTenants
 from mediator.catalogue.transaction_log import CatalogueTransactions
 from mediator.changes.service import ChangeService
 from mediator.changes.writers import LeasedAcknowledging, Writers
+from mediator.control.backfill import Backfill
 from mediator.control.clearing import Clearing
 from mediator.control.constraint_check import ConstraintCheck
 from mediator.control.evaluation import PlacementEvaluation
@@ -220,6 +221,7 @@ class Mediator:
             self.views,
             self.clearing,
             ConstraintCheck(self.data, self._clock),
+            Backfill(self.data, self._clock),
             self._observe,
         )
         self._advisor = Advisor(

@@ -58,10 +58,16 @@ class CoherentControlPlane:
         version: int | None = None,
         before: BeforeChange | None = None,
         unchecked: bool = False,
+        backfill: bool = False,
     ) -> SchemaChange:
         if dry_run:
             return await self._control.set_schema(
-                database, document, dry_run=True, version=version, unchecked=unchecked
+                database,
+                document,
+                dry_run=True,
+                version=version,
+                unchecked=unchecked,
+                backfill=backfill,
             )
         present = await self._classes(database)
 
@@ -72,7 +78,12 @@ class CoherentControlPlane:
             await self._create_classes(database, names)
 
         change = await self._control.set_schema(
-            database, document, version=version, before=create, unchecked=unchecked
+            database,
+            document,
+            version=version,
+            before=create,
+            unchecked=unchecked,
+            backfill=backfill,
         )
         classes = change.document["classes"]
         await self._invalidate_classes(database, present - set(classes))

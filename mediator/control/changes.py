@@ -14,7 +14,12 @@ from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, pins_of, view_system
 from mediator.routing.model import DatabaseRoute
 from mediator.schema.parse import schema_document
-from mediator.schema.tightening import ConstraintKey, TightenedConstraint, tightened
+from mediator.schema.tightening import (
+    ConstraintKey,
+    TightenedConstraint,
+    backfillable,
+    tightened,
+)
 from mediator.schema.tree import Mode, Schema
 from mediator.stores.port import Fragment, Mirror
 from mediator.stores.systems import Systems
@@ -146,6 +151,10 @@ class SchemaPlan:
         if self.present is None:
             return {}
         return tightened(self.present.schema, self.schema, self.holding)
+
+    def backfillable(self) -> Mapping[ConstraintKey, TightenedConstraint]:
+        """Return what existing objects need not fulfil, as they can get a default."""
+        return backfillable(self.schema, self.holding)
 
     @property
     def owned(self) -> set[str]:

@@ -83,7 +83,7 @@ class CheckReport:
                 f"Objects that are there break constraints that the change adds:"
                 f" {named[0].pointer} {named[0].detail}. Correct the objects first, or pass"
                 " unchecked=true to put the change in force regardless: constraints bind later"
-                " writes only."
+                " writes only. With backfill=true objects get the defaults of required fields."
             )
             raise ConstraintViolated(
                 detail, locations=named, extra={"violations": list(self.to_json())}

@@ -56,6 +56,7 @@ class ControlPlane:
         version: int | None = None,
         before: BeforeChange | None = None,
         unchecked: bool = False,
+        backfill: bool = False,
     ) -> SchemaChange:
         """Validate, place, prepare the stores, store, and put a new routing model in force.
 
@@ -66,6 +67,7 @@ class ControlPlane:
             version: The version the caller has seen; 0: none yet.
             before: Called before anything is changed, once the schema is found to be valid.
             unchecked: Not to check existing objects by constraints that are tightened.
+            backfill: To give existing objects the defaults of required fields, after the change.
 
         Raises:
             SchemaInvalid: With the location of every mistake.
@@ -77,10 +79,15 @@ class ControlPlane:
         """
         if dry_run:
             return await self._schemas.try_out(
-                database, document, version=version, unchecked=unchecked
+                database, document, version=version, unchecked=unchecked, backfill=backfill
             )
         return await self._schemas.put(
-            database, document, version=version, before=before, unchecked=unchecked
+            database,
+            document,
+            version=version,
+            before=before,
+            unchecked=unchecked,
+            backfill=backfill,
         )
 
     async def place(

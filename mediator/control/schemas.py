@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapp
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from mediator.base.errors import (
     Conflict,
@@ -37,6 +37,7 @@ from mediator.base.observation import Observer, PlacementDecided
 from mediator.base.offload import offload
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import Moment, StoredDatabase
+from mediator.control.backfill import Backfill
 from mediator.control.changes import (
     SchemaPlan,
     check_view,
@@ -80,6 +81,8 @@ __all__ = ["Schemas"]
 
 _T = TypeVar("_T")
 
+_Constraints: TypeAlias = Mapping[ConstraintKey, TightenedConstraint]
+
 
 @dataclass(eq=False)
 class Schemas:
@@ -92,6 +95,7 @@ class Schemas:
     _views: ViewService
     _clearing: Clearing
     _check: ConstraintCheck
+    _backfill: Backfill
     _observe: Observer
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
@@ -136,13 +140,14 @@ class Schemas:
         version: int | None = None,
         candidates: Sequence[Candidate] | None = None,
         unchecked: bool = False,
+        backfill: bool = False,
     ) -> SchemaChange:
         """Return what setting a schema would do, by default with the systems as they are."""
         schema = await self._parse(name, document, candidates)
         async with self._changing:
             plan = await self._plan(schema, version, candidates)
         change = await self._change(plan.new, plan.epoch, plan.decision, plan.moves, schema=schema)
-        tighter = {} if unchecked else await offload(True, plan.tightened)
+        tighter, _ = await _constraints(plan, unchecked=unchecked, backfill=backfill)
         return reported(change, await self._check.run(name, tighter.values(), plan.owned))
 
     async def put(
@@ -153,15 +158,16 @@ class Schemas:
         version: int | None,
         before: BeforeChange | None,
         unchecked: bool = False,
+        backfill: bool = False,
     ) -> SchemaChange:
         schema = await self._parse(name, document)
-        checked: dict[ConstraintKey, TightenedConstraint] = {}
+        checked: _Constraints = {}
         while True:
             async with self._changing:
                 plan = await self._plan(schema, version)
                 if plan.moves:
                     raise would_move(plan.moves)
-                tighter = {} if unchecked else await offload(True, plan.tightened)
+                tighter, filled = await _constraints(plan, unchecked=unchecked, backfill=backfill)
                 if tighter.keys() <= checked.keys():
                     if before is not None:
                         await before(schema.classes)
@@ -171,21 +177,26 @@ class Schemas:
             # tighter than the new one is checked, too.
             left = {key: each for key, each in tighter.items() if key not in checked}
             (await self._check.run(name, left.values(), plan.owned)).require_clean()
-            checked |= left
+            checked = {**checked, **left}
         self._observe(_decided(name, epoch, plan.decision))
         change = await self._change(plan.new, epoch, plan.decision, schema=schema)
-        return await self._check_again(change, checked, plan) if checked else change
+        if not (checked or filled):
+            return change
+        return await self._finish(change, checked, filled, plan)
 
-    async def _check_again(
+    async def _finish(
         self,
         change: SchemaChange,
-        checked: Mapping[ConstraintKey, TightenedConstraint],
+        checked: _Constraints,
+        filled: _Constraints,
         plan: SchemaPlan,
     ) -> SchemaChange:
-        """Report objects that were written by the former schema while it was changed."""
+        """Backfill, and report objects that were written by the former schema meanwhile."""
         try:
             await self._membership.agree(change.epoch)
-            report = await self._check.run(change.database, checked.values(), plan.owned)
+            await self._backfill.run(change.database, filled.values())
+            constraints = dict(sorted({**checked, **filled}.items()))
+            report = await self._check.run(change.database, constraints.values(), plan.owned)
         except MediatorError as error:  # the change is in force all the same
             note = f"The objects were not checked again after the change: {error.detail}"
             return replace(change, notes=(*change.notes, note))
@@ -350,6 +361,15 @@ class Schemas:
             return await guarded.guarded(lambda: call(guarded.store))
         except StoreError as error:
             raise unavailable(guarded, error, operation) from error
+
+
+async def _constraints(
+    plan: SchemaPlan, *, unchecked: bool, backfill: bool
+) -> tuple[_Constraints, _Constraints]:
+    """Return the constraints that are to be checked, and those that are to be backfilled."""
+    tighter = {} if unchecked else await offload(True, plan.tightened)
+    filled = await offload(True, plan.backfillable) if backfill else {}
+    return {key: each for key, each in tighter.items() if key not in filled}, filled
 
 
 def _dropping(fragment: Fragment) -> Callable[[Store], Coroutine[Any, Any, None]]:

@@ -13,9 +13,9 @@ from typing import Any, Final, TypeAlias
 from mediator.base.offload import throttled
 from mediator.schema.constraints import Check, checks_of
 from mediator.schema.errors import token
-from mediator.schema.tree import Field, Schema
+from mediator.schema.tree import MISSING, Field, Schema
 
-__all__ = ["ConstraintKey", "TightenedConstraint", "tightened", "tightened_of"]
+__all__ = ["ConstraintKey", "TightenedConstraint", "backfillable", "tightened", "tightened_of"]
 
 ConstraintKey: TypeAlias = tuple[str, str, str]
 """Class, field and constraint."""
@@ -65,6 +65,20 @@ def tightened(
         for class_name in sorted(classes & after.classes.keys() & before.classes.keys())
         for name, field in throttled(after.classes[class_name].fields.items())
         for constraint, holds in tightened_of(before.classes[class_name].fields.get(name), field)
+    }
+
+
+def backfillable(
+    schema: Schema, classes: Collection[str]
+) -> Mapping[ConstraintKey, TightenedConstraint]:
+    """Return `required` of the fields that have a default, whether it is new or not, by key."""
+    return {
+        (class_name, name, _REQUIRED): TightenedConstraint(
+            class_name, name, _REQUIRED, lambda _: True
+        )
+        for class_name in sorted(classes & schema.classes.keys())
+        for name, field in throttled(schema.classes[class_name].fields.items())
+        if field.required and field.default is not MISSING
     }
 
 

@@ -202,6 +202,13 @@ class Codec:
                 values[name] = generate()
         return values
 
+    def defaults(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the defaults of fields that have one, as JSON."""
+        made = {name: self._generated[name]() for name in names if name in self._generated}
+        return self.encode(
+            made | {name: self._defaults[name] for name in names if name not in made}
+        )
+
     def decode_fields(self, body: Any, pointer: str = "") -> Values:
         """Decode some of the fields; raises `Invalid` with the location of every error."""
         try:

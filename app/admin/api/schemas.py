@@ -26,6 +26,9 @@ router = APIRouter()
 Unchecked = Annotated[
     bool, Query(description="Put constraints in force without checking existing objects.")
 ]
+BackfillFields = Annotated[
+    bool, Query(description="Give objects that lack a required field its default.")
+]
 IfMatch = Annotated[str | None, Header(alias="If-Match", description="Version seen, as an ETag.")]
 
 
@@ -56,6 +59,7 @@ async def set_schema(
     body: JsonBody,
     dry_run: DryRun = False,
     unchecked: Unchecked = False,
+    backfill: BackfillFields = False,
     if_match: IfMatch = None,
 ) -> Response:
     """Set a schema: validate it, place it, prepare the stores, put it in force.
@@ -65,7 +69,7 @@ async def set_schema(
     """
     version = _version(if_match)
     change = await control.set_schema(
-        database, body, dry_run=dry_run, version=version, unchecked=unchecked
+        database, body, dry_run=dry_run, version=version, unchecked=unchecked, backfill=backfill
     )
     return await offload(True, _answer, change)
 
@@ -81,6 +85,7 @@ async def patch_schema(
     body: JsonBody,
     dry_run: DryRun = False,
     unchecked: Unchecked = False,
+    backfill: BackfillFields = False,
     if_match: IfMatch = None,
 ) -> Response:
     """Change a part of a schema by a merge patch (RFC 7396)."""
@@ -90,7 +95,7 @@ async def patch_schema(
     # The patch was made from this version: a concurrent change is refused, not overwritten.
     version = present.version if seen is None else seen
     change = await control.set_schema(
-        database, document, dry_run=dry_run, version=version, unchecked=unchecked
+        database, document, dry_run=dry_run, version=version, unchecked=unchecked, backfill=backfill
     )
     return await offload(True, _answer, change)
 

@@ -36,8 +36,9 @@ class World:
         version: int | None = None,
         before: BeforeChange | None = None,
         unchecked: bool = False,
+        backfill: bool = False,
     ) -> SchemaChange:
-        assert (version, unchecked) == (7, True)
+        assert (version, unchecked, backfill) == (7, True, True)
         if self.refused:
             raise Conflict("It would move data.")
         if not dry_run:
@@ -85,7 +86,7 @@ async def test_classes_are_created_before_and_invalidated_after_a_change(
     world: World,
 ) -> None:
     change = await world.control.set_schema(
-        "news", {"classes": {"articles": {}, "notes": {}}}, version=7, unchecked=True
+        "news", {"classes": {"articles": {}, "notes": {}}}, version=7, unchecked=True, backfill=True
     )
     assert change.version == 8
     assert sorted(world.calls[:2]) == [("create", "articles"), ("create", "notes")]
@@ -103,20 +104,20 @@ async def test_a_class_is_created_by_one_replica_only(world: World) -> None:
     world.proposals["sketch:news/articles"] = "of another replica"
     for _ in range(2):
         await world.control.set_schema(
-            "news", {"classes": {"articles": {}}}, version=7, unchecked=True
+            "news", {"classes": {"articles": {}}}, version=7, unchecked=True, backfill=True
         )
     assert ("create", "articles") not in world.calls
 
 
 async def test_a_refused_change_or_a_dry_run_changes_nothing(world: World) -> None:
     await world.control.set_schema(
-        "news", {"classes": {"notes": {}}}, version=7, unchecked=True, dry_run=True
+        "news", {"classes": {"notes": {}}}, version=7, unchecked=True, backfill=True, dry_run=True
     )
     await world.control.delete_schema("news", dry_run=True)
     world.refused = True
     with pytest.raises(Conflict):
         await world.control.set_schema(
-            "news", {"classes": {"notes": {}}}, version=7, unchecked=True
+            "news", {"classes": {"notes": {}}}, version=7, unchecked=True, backfill=True
         )
     assert world.calls == []
 
@@ -128,7 +129,9 @@ async def test_the_classes_of_a_dropped_database_are_invalidated(world: World) -
 
 async def test_a_schema_is_set_while_the_sketch_is_away(world: World) -> None:
     world.sketch_is_away = True
-    await world.control.set_schema("news", {"classes": {"notes": {}}}, version=7, unchecked=True)
+    await world.control.set_schema(
+        "news", {"classes": {"notes": {}}}, version=7, unchecked=True, backfill=True
+    )
     assert world.calls == [("set", "news")]
     await world.control.delete_schema("news")
 
@@ -140,7 +143,7 @@ async def test_the_hook_of_the_caller_runs_before_the_change_too(world: World) -
         names.extend(classes)
 
     await world.control.set_schema(
-        "news", {"classes": {"notes": {}}}, version=7, unchecked=True, before=before
+        "news", {"classes": {"notes": {}}}, version=7, unchecked=True, backfill=True, before=before
     )
     assert names == ["notes"]
 
