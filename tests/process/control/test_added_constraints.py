@@ -124,6 +124,11 @@ async def test_a_refusal_over_http_says_where_how_many_and_what_to_do(
     assert (done.status_code, done.json()["version"]) == (200, 2)
     assert done.json()["schema"]["classes"]["notes"]["fields"]["size"]["minimum"] == 6
     assert await mediator.values(database, "notes", "n0") == {"title": "t", "size": 0}
+    default = notes(tag={"default": "new"})
+    filled = await admin.patch(address, json=default, params={"backfill": "true"})
+    assert (filled.status_code, filled.json()["violations"]) == (200, [])
+    found_now = await mediator.values(database, "notes", "n0")
+    assert found_now == {"title": "t", "size": 0, "tag": "new"}
 
 
 async def test_a_large_class_is_checked_to_its_end(mediator: Service) -> None:
