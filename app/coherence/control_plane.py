@@ -77,18 +77,21 @@ class CoherentControlPlane:
                 await before(names)
             await self._create_classes(database, names)
 
-        change = await self._control.set_schema(
+        async def adopt(names: Iterable[str]) -> None:
+            # Not at the end: objects may be checked and backfilled for minutes before.
+            classes = list(names)
+            await self._invalidate_classes(database, present - set(classes))
+            await self._adopt_schemas(database, classes)
+
+        return await self._control.set_schema(
             database,
             document,
             version=version,
             before=create,
+            after=adopt,
             unchecked=unchecked,
             backfill=backfill,
         )
-        classes = change.document["classes"]
-        await self._invalidate_classes(database, present - set(classes))
-        await self._adopt_schemas(database, classes)
-        return change
 
     async def delete_schema(self, database: str, *, dry_run: bool = False) -> dict[str, Any]:
         present = await self._classes(database)

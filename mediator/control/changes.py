@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +14,7 @@ from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, pins_of, view_system
 from mediator.routing.model import DatabaseRoute
 from mediator.schema.parse import schema_document
-from mediator.schema.tightening import (
-    ConstraintKey,
-    TightenedConstraint,
-    backfillable,
-    tightened,
-)
+from mediator.schema.tightening import Constraints, backfillable, tightened
 from mediator.schema.tree import Mode, Schema
 from mediator.stores.port import Fragment, Mirror
 from mediator.stores.systems import Systems
@@ -146,15 +141,13 @@ class SchemaPlan:
     moves: Sequence[dict[str, Any]]
     epoch: int
 
-    def tightened(self) -> Mapping[ConstraintKey, TightenedConstraint]:
-        """Return the constraints that existing objects may break, by key."""
-        if self.present is None:
-            return {}
-        return tightened(self.present.schema, self.schema, self.holding)
-
-    def backfillable(self) -> Mapping[ConstraintKey, TightenedConstraint]:
-        """Return what existing objects need not fulfil, as they can get a default."""
-        return backfillable(self.schema, self.holding)
+    def constraints(self, unchecked: bool, backfill: bool) -> tuple[Constraints, Constraints]:
+        """Return what existing objects have to be checked for, and what they get a default for."""
+        filled = backfillable(self.schema, self.holding) if backfill else {}
+        if unchecked or self.present is None:
+            return {}, filled
+        tighter = tightened(self.present.schema, self.schema, self.holding)
+        return {key: each for key, each in tighter.items() if key not in filled}, filled
 
     @property
     def owned(self) -> set[str]:

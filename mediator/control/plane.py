@@ -11,7 +11,7 @@ from mediator.base.errors import Conflict, Invalid, Location, MediatorError
 from mediator.catalogue.connection import Catalogue
 from mediator.control.changes import would_move
 from mediator.control.evaluation import PlacementEvaluation
-from mediator.control.port import BeforeChange, SchemaChange, SystemRegistration
+from mediator.control.port import AfterChange, BeforeChange, SchemaChange, SystemRegistration
 from mediator.control.registry import KnownSystem, Registry
 from mediator.control.schemas import Schemas
 from mediator.data_plane.executor import Executor
@@ -55,6 +55,7 @@ class ControlPlane:
         dry_run: bool = False,
         version: int | None = None,
         before: BeforeChange | None = None,
+        after: AfterChange | None = None,
         unchecked: bool = False,
         backfill: bool = False,
     ) -> SchemaChange:
@@ -66,6 +67,7 @@ class ControlPlane:
             dry_run: Only return what would happen.
             version: The version the caller has seen; 0: none yet.
             before: Called before anything is changed, once the schema is found to be valid.
+            after: Called once the change is in force.
             unchecked: Not to check existing objects by constraints that are tightened.
             backfill: To give existing objects the defaults of required fields, after the change.
 
@@ -86,6 +88,7 @@ class ControlPlane:
             document,
             version=version,
             before=before,
+            after=after,
             unchecked=unchecked,
             backfill=backfill,
         )

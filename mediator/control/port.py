@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from mediator.stores.port import SystemConfig
 
-__all__ = ["BeforeChange", "SchemaChange", "SystemRegistration"]
+__all__ = ["AfterChange", "BeforeChange", "SchemaChange", "SystemRegistration"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +54,6 @@ class SchemaChange:
 
 BeforeChange: TypeAlias = Callable[[Iterable[str]], Awaitable[None]]
 """Called with the names of the classes that a schema is about to have."""
+
+AfterChange: TypeAlias = Callable[[Iterable[str]], Awaitable[None]]
+"""Called with the names of the classes that a schema has, as soon as it is in force."""

@@ -19,11 +19,11 @@ that was acknowledged is lost, whichever replica stalls at whichever step: docs/
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeVar
 
 from mediator.base.errors import (
     Conflict,
@@ -62,7 +62,7 @@ from mediator.control.layout import (
     with_owned_until,
 )
 from mediator.control.membership import Membership
-from mediator.control.port import BeforeChange, SchemaChange
+from mediator.control.port import AfterChange, BeforeChange, SchemaChange
 from mediator.control.registry import Registry
 from mediator.data_plane.executor import Executor
 from mediator.materialisation.service import ViewService
@@ -72,7 +72,7 @@ from mediator.placement.decide import Decision, decide, named_mistakes, pins_of
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.schema.errors import invalid
 from mediator.schema.parse import parse_schema
-from mediator.schema.tightening import ConstraintKey, TightenedConstraint
+from mediator.schema.tightening import Constraints
 from mediator.schema.tree import Schema
 from mediator.stores.port import Fragment, Lockable, Store, StoreError
 from mediator.stores.systems import Systems, unavailable
@@ -80,8 +80,6 @@ from mediator.stores.systems import Systems, unavailable
 __all__ = ["Schemas"]
 
 _T = TypeVar("_T")
-
-_Constraints: TypeAlias = Mapping[ConstraintKey, TightenedConstraint]
 
 
 @dataclass(eq=False)
@@ -147,7 +145,7 @@ class Schemas:
         async with self._changing:
             plan = await self._plan(schema, version, candidates)
         change = await self._change(plan.new, plan.epoch, plan.decision, plan.moves, schema=schema)
-        tighter, _ = await _constraints(plan, unchecked=unchecked, backfill=backfill)
+        tighter, _ = await offload(True, plan.constraints, unchecked, backfill)
         return reported(change, await self._check.run(name, tighter.values(), plan.owned))
 
     async def put(
@@ -157,17 +155,18 @@ class Schemas:
         *,
         version: int | None,
         before: BeforeChange | None,
+        after: AfterChange | None = None,
         unchecked: bool = False,
         backfill: bool = False,
     ) -> SchemaChange:
         schema = await self._parse(name, document)
-        checked: _Constraints = {}
+        checked: Constraints = {}
         while True:
             async with self._changing:
                 plan = await self._plan(schema, version)
                 if plan.moves:
                     raise would_move(plan.moves)
-                tighter, filled = await _constraints(plan, unchecked=unchecked, backfill=backfill)
+                tighter, filled = await offload(True, plan.constraints, unchecked, backfill)
                 if tighter.keys() <= checked.keys():
                     if before is not None:
                         await before(schema.classes)
@@ -179,6 +178,8 @@ class Schemas:
             (await self._check.run(name, left.values(), plan.owned)).require_clean()
             checked = {**checked, **left}
         self._observe(_decided(name, epoch, plan.decision))
+        if after is not None:
+            await after(schema.classes)
         change = await self._change(plan.new, epoch, plan.decision, schema=schema)
         if not (checked or filled):
             return change
@@ -187,8 +188,8 @@ class Schemas:
     async def _finish(
         self,
         change: SchemaChange,
-        checked: _Constraints,
-        filled: _Constraints,
+        checked: Constraints,
+        filled: Constraints,
         plan: SchemaPlan,
     ) -> SchemaChange:
         """Backfill, and report objects that were written by the former schema meanwhile."""
@@ -361,15 +362,6 @@ class Schemas:
             return await guarded.guarded(lambda: call(guarded.store))
         except StoreError as error:
             raise unavailable(guarded, error, operation) from error
-
-
-async def _constraints(
-    plan: SchemaPlan, *, unchecked: bool, backfill: bool
-) -> tuple[_Constraints, _Constraints]:
-    """Return the constraints that are to be checked, and those that are to be backfilled."""
-    tighter = {} if unchecked else await offload(True, plan.tightened)
-    filled = await offload(True, plan.backfillable) if backfill else {}
-    return {key: each for key, each in tighter.items() if key not in filled}, filled
 
 
 def _dropping(fragment: Fragment) -> Callable[[Store], Coroutine[Any, Any, None]]:

@@ -15,7 +15,7 @@ from mediator.schema.constraints import Check, checks_of
 from mediator.schema.errors import token
 from mediator.schema.tree import MISSING, Field, Schema
 
-__all__ = ["ConstraintKey", "TightenedConstraint", "backfillable", "tightened", "tightened_of"]
+__all__ = ["Constraints", "TightenedConstraint", "backfillable", "tightened", "tightened_of"]
 
 ConstraintKey: TypeAlias = tuple[str, str, str]
 """Class, field and constraint."""
@@ -40,6 +40,8 @@ class TightenedConstraint:
         return self.constraint == _REQUIRED if value is None else not self.holds(value)
 
 
+Constraints: TypeAlias = Mapping[ConstraintKey, TightenedConstraint]
+
 _REQUIRED: Final = "required"
 
 _TIGHTER: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
@@ -53,9 +55,7 @@ _TIGHTER: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 """Whether a bound is tighter than the one before, by the name of the constraint."""
 
 
-def tightened(
-    before: Schema, after: Schema, classes: Collection[str]
-) -> Mapping[ConstraintKey, TightenedConstraint]:
+def tightened(before: Schema, after: Schema, classes: Collection[str]) -> Constraints:
     """Return what a change of a schema tightens in some of its classes, by key.
 
     A field whose type changes is left out: its values cannot be kept, let alone be compared.
@@ -68,9 +68,7 @@ def tightened(
     }
 
 
-def backfillable(
-    schema: Schema, classes: Collection[str]
-) -> Mapping[ConstraintKey, TightenedConstraint]:
+def backfillable(schema: Schema, classes: Collection[str]) -> Constraints:
     """Return `required` of the fields that have a default, whether it is new or not, by key."""
     return {
         (class_name, name, _REQUIRED): TightenedConstraint(

@@ -8,7 +8,7 @@ import pytest
 
 from app.coherence.control_plane import CoherentControlPlane
 from mediator.base.errors import Conflict, Unavailable
-from mediator.control.port import BeforeChange, SchemaChange
+from mediator.control.port import AfterChange, BeforeChange, SchemaChange
 from sketch.protocol.port import Partition
 
 
@@ -35,6 +35,7 @@ class World:
         dry_run: bool = False,
         version: int | None = None,
         before: BeforeChange | None = None,
+        after: AfterChange | None = None,
         unchecked: bool = False,
         backfill: bool = False,
     ) -> SchemaChange:
@@ -46,6 +47,9 @@ class World:
                 await before(document["classes"])
             self.calls.append(("set", database))
             self.schemas[database] = list(document["classes"])
+            if after is not None:
+                await after(document["classes"])
+            self.calls.append(("checked", database))
         return SchemaChange(database, 8, 1, document, {})
 
     async def delete_schema(self, database: str, *, dry_run: bool = False) -> dict[str, Any]:
@@ -97,6 +101,7 @@ async def test_classes_are_created_before_and_invalidated_after_a_change(
         ("results", "articles"),
         ("adopt", "notes"),
         ("results", "notes"),
+        ("checked", "news"),
     ]
 
 
@@ -132,7 +137,7 @@ async def test_a_schema_is_set_while_the_sketch_is_away(world: World) -> None:
     await world.control.set_schema(
         "news", {"classes": {"notes": {}}}, version=7, unchecked=True, backfill=True
     )
-    assert world.calls == [("set", "news")]
+    assert world.calls == [("set", "news"), ("checked", "news")]
     await world.control.delete_schema("news")
 
 
