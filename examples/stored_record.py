@@ -86,7 +86,7 @@ def _refusal(record: StoredRecord, call: Write, token: str) -> WriteResult | Non
     if _needed(call) and (not record.is_live or _is_of_later_generation(record, call)):
         return WriteResult(Status.MISSING)
     current = record.versions if record.is_live else {}
-    if any(current.get(group) != version for group, version in call.expect.items()):
+    if any(current.get(group, 0) != version for group, version in call.expect.items()):
         return WriteResult(Status.CONFLICT, versions=dict(current))
     return None
 

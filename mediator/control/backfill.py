@@ -48,7 +48,7 @@ class Backfill:
             async for page in pages(self._plane, database, class_name, fields=fields):
                 if self._clock.monotonic() >= until:
                     return written
-                found = [o for o in page if _lacking(o, fields) and _is_guarded(route, o, fields)]
+                found = [o for o in page if _lacking(o, fields)]
                 for start in range(0, len(found), _CONCURRENCY):
                     chunk = found[start : start + _CONCURRENCY]
                     await concurrently(
@@ -80,13 +80,3 @@ def _filled(route: ClassRoute, fields: Sequence[str], body: dict[str, Any]) -> d
 
 def _lacking(outcome: Outcome, fields: Sequence[str]) -> bool:
     return any((outcome.values or {}).get(name) is None for name in fields)
-
-
-def _is_guarded(route: ClassRoute, outcome: Outcome, fields: Sequence[str]) -> bool:
-    """Whether a write of another client in between would be noticed.
-
-    Writes over several systems have an intent in each record. One to a single system expects
-    versions, and a group that was never written may have none.
-    """
-    groups = {route.group_of[name] for name in fields}
-    return len(route.fragments) > 1 or all(outcome.versions[g] is not None for g in groups)

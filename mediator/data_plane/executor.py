@@ -163,10 +163,7 @@ class Executor:
             return plan_write(route, operation, {})
         if len(alternatives) > 1:
             return None
-        expect = {group: v for group, v in alternatives[0].items() if v is not None}
-        steps = plan_write(route, operation, expect)
-        # Else a group must be absent: that can only be read beforehand.
-        return steps if len(steps.first.expect) == len(alternatives[0]) else None
+        return plan_write(route, operation, {g: v or 0 for g, v in alternatives[0].items()})
 
     async def batch(
         self, operations: Sequence[Operation], *, whole: bool = False
@@ -253,7 +250,7 @@ class Executor:
         if matched is None:
             name = f"{operation.class_name}/{operation.id}"
             raise PreconditionFailed(f"{name} was changed meanwhile.")
-        return {group: v for group, v in matched.items() if v is not None}
+        return {group: version or 0 for group, version in matched.items()}
 
     def _find(self, database: str, class_name: str) -> ClassRoute | None:
         """Return None if the class is not known, or may have moved."""

@@ -38,7 +38,7 @@ async def read_modify_write(
         update = await offload(True, update_of, route, operation, current)
         if not (update.values or update.unset):
             return current
-        expect = {group: v for group, v in current.versions.items() if v is not None}
+        expect = {group: version or 0 for group, version in current.versions.items()}
         try:
             return await apply(route, update, expect)
         except PreconditionFailed:

@@ -118,6 +118,21 @@ async def conditional_counters_lose_nothing(scratch: Scratch) -> None:
 
 
 @THEME.proves(Capability.CONDITIONAL_UPDATES)
+async def one_writer_wins_a_group_that_was_never_written(scratch: Scratch) -> None:
+    """Of writers of a group that is younger than the record, and expected as 0, one is applied."""
+    former = await scratch.subject(counter("a"))
+    await former.create("x", {"a": 1})
+    fields = (counter("a"), counter("b", group="side"))
+    younger = scratch.fragment(former.fragment.class_name, fields, schema_version=2)
+    subject = await scratch.prepare(younger, former.fragment)
+    results = await together(
+        *(subject.update("x", {"b": w}, expect={"side": 0}) for w in range(WRITERS))
+    )
+    winner = _one_wins(results, Status.CONFLICT)
+    same(await subject.values("x"), {"a": 1, "b": winner}, "what the winner wrote")
+
+
+@THEME.proves(Capability.CONDITIONAL_UPDATES)
 async def one_creation_wins(scratch: Scratch) -> None:
     """Of writers that create the same id, exactly one is applied; the others see it exist."""
     subject = await scratch.subject(counter())

@@ -40,7 +40,8 @@ class Write:
         values: Fields set.
         unset: Fields removed (UPDATE).
         operators: Operators applied (UPDATE), each to a different field, none of it in `values`.
-        expect: Versions that groups here must have, else the write is not applied (CONFLICT).
+        expect: Versions that groups here must have, else the write is not applied (CONFLICT); 0:
+            the group was never written, as it is younger than the record.
         require_present: REPLACE only if the record is there (If-Match: *).
         creation_version: Set when the anchor is in another store: the creation_version to record
             (CREATE, REPLACE), or, for DELETE, the version of the anchor's tombstone: a record

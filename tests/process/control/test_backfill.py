@@ -112,10 +112,12 @@ async def test_a_backfill_that_was_cut_short_goes_on_with_the_next_request(
     assert await mediator.values(name, "notes", "00002") == {"title": "t2", "a": "x"}
 
 
+@pytest.mark.parametrize("group", ["main", "young"])
 @pytest.mark.parametrize("system", SYSTEMS)
 async def test_a_value_that_is_written_meanwhile_is_kept(
-    mediator: Service, monkeypatch: pytest.MonkeyPatch, system: str
+    mediator: Service, monkeypatch: pytest.MonkeyPatch, system: str, group: str
 ) -> None:
+    """In a group that the object has not had so far, too, which has no version."""
     title = field_on(system)
     name = await mediator.put_schema(notes(title=title)["classes"])
     await filled(mediator, name, 1)
@@ -131,20 +133,6 @@ async def test_a_value_that_is_written_meanwhile_is_kept(
 
     with monkeypatch.context() as patched:
         patched.setattr(data, "read_now", slow)
-        await changed(mediator, name, notes(title=title, a=required(system, "x")))
+        await changed(mediator, name, notes(title=title, a=required(system, "x", group=group)))
     assert not meanwhile
     assert await mediator.values(name, "notes", "00000") == {"title": "t0", "a": "mine"}
-
-
-@pytest.mark.parametrize("system", ["redis", "mongo"])
-async def test_a_group_without_a_version_is_left_and_reported(
-    mediator: Service, system: str
-) -> None:
-    """Nothing would notice that another client writes it in between."""
-    title = field_on(system)
-    name = await mediator.put_schema(notes(title=title)["classes"])
-    await filled(mediator, name)
-    tight = notes(title=title, a=required(system, "x", group="a"))
-    [left] = (await changed(mediator, name, tight)).violations
-    assert (left["location"], left["count"]) == ("/classes/notes/fields/a", 3)
-    assert await mediator.values(name, "notes", "00000") == {"title": "t0"}

@@ -78,7 +78,8 @@ def _condition(layout: Layout, write: Write, stamp: int, presence: Document = LI
         # no version.
         query[paths[group]] = {"$not": {"$gte": Int64(stamp)}}
     for group, version in write.expect.items():
-        query[paths[group]] = query.get(paths[group], {}) | {"$eq": Int64(version)}
+        expected = {"$eq": Int64(version)} if version else {"$exists": False}
+        query[paths[group]] = query.get(paths[group], {}) | expected
     return query
 
 

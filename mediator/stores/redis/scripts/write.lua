@@ -107,7 +107,7 @@ local function rejected(shape, row, held)
     return { MISSING }
   end
   for i, position in ipairs(shape.expected) do
-    if not creation_version or held[position] ~= row.expect[i] then
+    if not creation_version or (held[position] or '0') ~= row.expect[i] then
       return { CONFLICT, creation_version and versions_of(shape, held) or {} }
     end
   end
