@@ -20,8 +20,6 @@ COMMANDS: Final = {
     "serve": "app.commands.serve:serve",
     "doctor": "app.commands.doctor.command:doctor",
     "demo": "app.commands.demo.command:demo",
-    "schema": "app.commands.schema:schema",
-    "why": "app.commands.why:why",
     "verify": "app.commands.views:verify",
     "rebuild-view": "app.commands.views:rebuild_view",
     "bench": "benchmarks.command:bench",
@@ -36,7 +34,7 @@ COMMANDS: Final = {
     "key": "app.commands.key:key",
     "catalogue": "app.commands.catalogue:catalogue",
 }
-"""The function of each command, or its group of commands."""
+"""The function of each command; the last three have commands of their own."""
 
 OF_CHECKOUT: Final = frozenset({"bench"})
 """Commands that only a checkout of the repository has: an installed wheel lacks them."""

@@ -241,8 +241,7 @@ def _runs(
     url: str | None, database: str, key_file: Path | None, out: Path | None = None
 ) -> Iterator[RemoteRuns]:
     """Connect to a service, if the target can be written; failures end with a sentence."""
-    from app.commands.remote import ServiceRefused
-    from app.commands.remote_runs import RemoteRuns
+    from app.commands.remote_runs import RemoteRuns, ServiceRefused
     from app.settings.main import HttpSettings
 
     with readable_errors("That was not done", ServiceRefused, OSError):

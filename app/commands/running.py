@@ -23,16 +23,13 @@ if TYPE_CHECKING:
     import httpx
     from pydantic import SecretStr
 
-    from app.commands.remote import RemoteService
     from app.settings.main import HttpSettings, MediatorSettings
 
 __all__ = [
     "AdminPort",
-    "AdminUrl",
     "DataDir",
     "KeyFile",
     "Port",
-    "at_admin_port",
     "json_object",
     "key_in",
     "overridden",
@@ -46,10 +43,6 @@ AdminPort = Annotated[int | None, typer.Option(min=0, max=65535, help="Port of t
 KeyFile = Annotated[
     Path | None,
     typer.Option(exists=True, dir_okay=False, help="Holds the key; PORTOLAN_KEY if not given."),
-]
-
-AdminUrl = Annotated[
-    str | None, typer.Option(help="Address of the admin API; by the settings if not given.")
 ]
 
 _CANNOT_RUN: Final[tuple[type[Exception], ...]] = (
@@ -125,21 +118,8 @@ def readable_errors(doing: str, *failures: type[Exception]) -> Iterator[None]:
     try:
         yield
     except failures as error:
-        errors.print(f"{doing}: {error}", markup=False, soft_wrap=True)
+        errors.print(f"{doing}: {error}", markup=False)
         raise typer.Exit(1) from None
-
-
-@contextmanager
-def at_admin_port(url: str | None, key_file: Path | None) -> Iterator[RemoteService]:
-    """Connect to the admin API of a service; what it refuses ends the command with a sentence."""
-    from app.commands.remote import RemoteService, ServiceRefused
-    from app.settings.main import HttpSettings
-
-    with (
-        readable_errors("That was not done", ServiceRefused),
-        RemoteService(url or HttpSettings().admin_url, key_in(key_file), "/admin/v1") as service,
-    ):
-        yield service
 
 
 def overridden(settings: S, **given: Any) -> S:

@@ -2,81 +2,109 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
-from time import sleep
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
 
 import typer
 
-from app.commands.consoles import console, errors
-from app.commands.running import AdminUrl, KeyFile, at_admin_port
+from app.commands.consoles import console
+from app.commands.running import json_object, run
 
 if TYPE_CHECKING:
+    import httpx
     from rich.table import Table
-
-    from app.commands.remote import RemoteService
 
 __all__ = ["rebuild_view", "verify"]
 
 POLL_S: Final = 0.3
+TIMEOUT_S: Final = 30.0
 
-Database = Annotated[str, typer.Argument(help="A database that has a materialised view.")]
+AdminUrl = Annotated[
+    str | None, typer.Option(help="Address of the admin API; by the settings if not given.")
+]
+
+
+class RunFailed(Exception):
+    """The run could not be started, or did not come to its end."""
 
 
 def verify(
-    database: Database,
+    database: Annotated[str, typer.Argument(help="A database that has a materialised view.")],
     *,
     repair: Annotated[bool, typer.Option(help="Repair what is wrong.")] = False,
     url: AdminUrl = None,
-    key_file: KeyFile = None,
 ) -> None:
     """Compare the materialised view of a database with the systems that it is copied from.
 
     Ends with 1 if something is wrong and was not repaired. The service has to be running.
     """
-    with at_admin_port(url, key_file) as service:
-        _maintain(service, database, f"verify?repair={str(repair).lower()}")
+    _run(url, database, f"verify?repair={str(repair).lower()}")
 
 
-def rebuild_view(database: Database, *, url: AdminUrl = None, key_file: KeyFile = None) -> None:
+def rebuild_view(
+    database: Annotated[str, typer.Argument(help="A database that has a materialised view.")],
+    *,
+    url: AdminUrl = None,
+) -> None:
     """Copy a whole database into its materialised view anew, while it is in use, and compare.
 
     Ends with 1 if something is wrong afterwards. The service has to be running.
     """
-    with at_admin_port(url, key_file) as service:
-        _maintain(service, database, "rebuild")
+    _run(url, database, "rebuild")
 
 
-def _maintain(service: RemoteService, database: str, what: str) -> None:
-    path = f"/views/{quote(database, safe='')}"
-    started = service.document("POST", f"{path}/{what}")["run"]
-    ended = _follow(service, path, started)
-    if ended["id"] != started["id"]:
-        errors.print("Another run has begun meanwhile.")
-        raise typer.Exit(1)
+def _run(url: str | None, database: str, what: str) -> None:
+    from app.settings.main import HttpSettings
+
+    run(_maintain(url or HttpSettings().admin_url, database, what), RunFailed)
+
+
+async def _maintain(url: str, database: str, what: str) -> None:
+    import httpx
+
+    from app.settings.access import AccessSettings, bearer
+
+    headers = bearer(AccessSettings().key)
+    path = f"/admin/v1/views/{quote(database, safe='')}"
+    async with httpx.AsyncClient(base_url=url, timeout=TIMEOUT_S, headers=headers) as admin:
+        try:
+            started = _body(await admin.post(f"{path}/{what}"))["run"]
+            ended = await _follow(admin, path, started)
+        except httpx.HTTPError as error:
+            raise RunFailed(f"The admin API at {url} does not answer.") from error
     if ended["state"] != "done":
-        errors.print(f"The run has {ended['state']}: {ended['detail']}.", markup=False)
-        raise typer.Exit(1)
+        raise RunFailed(f"The run has {ended['state']}: {ended['detail']}.")
     console.print(_report(ended))
     if ended["wrong"] != ended["repaired"]:
         raise typer.Exit(1)
 
 
-def _follow(service: RemoteService, path: str, started: Any) -> Any:
-    """Return the run that has been started once it has ended, or another one that has begun."""
+async def _follow(admin: httpx.AsyncClient, path: str, run: Any) -> Any:
     from rich.progress import Progress
 
-    run = started
+    id_ = run["id"]
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task(run["phase"])
-        while run["state"] == "running" and run["id"] == started["id"]:
+        while run["state"] == "running":
             classes = (run["classes"] or {}).values()
             done, total = (sum(each[name] for each in classes) for name in ("objects", "of"))
             progress.update(bar, description=run["phase"], completed=done, total=total or None)
-            sleep(POLL_S)
-            run = service.document("GET", path)["run"]
+            await asyncio.sleep(POLL_S)
+            run = _body(await admin.get(path))["run"]
+            if run["id"] != id_:
+                raise RunFailed("Another run has begun meanwhile.")
     return run
+
+
+def _body(response: httpx.Response) -> Any:
+    body = json_object(response)
+    if response.is_error:
+        raise RunFailed((body or {}).get("detail", f"The answer was {response.status_code}."))
+    if body is None:
+        raise RunFailed(f"The answer from {response.url.host} is no JSON: is it a proxy's?")
+    return body
 
 
 def _report(run: Mapping[str, Any]) -> Table:

@@ -10,8 +10,7 @@ from threading import Thread
 
 import pytest
 
-from app.commands.remote import ServiceRefused
-from app.commands.remote_runs import RemoteRuns
+from app.commands.remote_runs import RemoteRuns, ServiceRefused
 
 ACCEPTED = b'HTTP/1.1 202 Accepted\r\nContent-Length: 12\r\nConnection: close\r\n\r\n{"id": "r1"}'
 
