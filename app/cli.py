@@ -33,8 +33,9 @@ COMMANDS: Final = {
     "job": "app.commands.job:job",
     "key": "app.commands.key:key",
     "catalogue": "app.commands.catalogue:catalogue",
+    "schema": "app.commands.schema:schema",
 }
-"""The function of each command; the last three have commands of their own."""
+"""The function of each command, or the commands below it."""
 
 OF_CHECKOUT: Final = frozenset({"bench"})
 """Commands that only a checkout of the repository has: an installed wheel lacks them."""

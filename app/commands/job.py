@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.commands.consoles import errors
+from app.commands.consoles import errors, print_document
 from app.commands.run_view import (
     EXIT,
     bars,
     check_target,
-    print_document,
     print_reasons,
     read_job_file,
     show,
 )
-from app.commands.running import KeyFile, key_in, readable_errors
+from app.commands.running import NOT_DONE, DataUrl, KeyFile, key_in, readable_errors
 
 if TYPE_CHECKING:
     from app.commands.remote_runs import RemoteRuns
@@ -34,9 +33,6 @@ _MALFORMED = "The job is malformed"
 
 Id = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")]
 Database = Annotated[str, typer.Option(help="The database that the run belongs to.")]
-Url = Annotated[
-    str | None, typer.Option(help="Address of the data API; by the settings if not given.")
-]
 Wait = Annotated[bool, typer.Option("--wait", help="Stay until it has ended, and show progress.")]
 Out = Annotated[
     Path | None,
@@ -139,7 +135,7 @@ def submit(
     spec: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The job as JSON.")],
     *,
     database: Database,
-    url: Url = None,
+    url: DataUrl = None,
     key_file: KeyFile = None,
     wait: Wait = False,
     out: Out = None,
@@ -161,7 +157,7 @@ def show_(
     run: Id,
     *,
     database: Database,
-    url: Url = None,
+    url: DataUrl = None,
     key_file: KeyFile = None,
     wait: Wait = False,
     out: Out = None,
@@ -175,7 +171,7 @@ def show_(
 def list_(
     *,
     database: Database,
-    url: Url = None,
+    url: DataUrl = None,
     key_file: KeyFile = None,
     limit: Annotated[int, typer.Option(min=1, max=100, help="How many at most.")] = 20,
 ) -> None:
@@ -186,7 +182,7 @@ def list_(
 
 
 @job.command("cancel")
-def cancel(run: Id, *, database: Database, url: Url = None, key_file: KeyFile = None) -> None:
+def cancel(run: Id, *, database: Database, url: DataUrl = None, key_file: KeyFile = None) -> None:
     """Cancel a run, and print it."""
     with _runs(url, database, key_file) as runs:
         print_document(runs.cancel(run))
@@ -197,7 +193,7 @@ def resume(
     run: Id,
     *,
     database: Database,
-    url: Url = None,
+    url: DataUrl = None,
     key_file: KeyFile = None,
     wait: Wait = False,
     out: Out = None,
@@ -241,10 +237,11 @@ def _runs(
     url: str | None, database: str, key_file: Path | None, out: Path | None = None
 ) -> Iterator[RemoteRuns]:
     """Connect to a service, if the target can be written; failures end with a sentence."""
-    from app.commands.remote_runs import RemoteRuns, ServiceRefused
+    from app.commands.remote_runs import RemoteRuns
+    from app.commands.service_client import ServiceRefused
     from app.settings.main import HttpSettings
 
-    with readable_errors("That was not done", ServiceRefused, OSError):
+    with readable_errors(NOT_DONE, ServiceRefused, OSError):
         if out is not None:
             check_target(out)
         with RemoteRuns(url or HttpSettings().data_url, database, key_in(key_file)) as runs:

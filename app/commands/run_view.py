@@ -10,12 +10,12 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from app.commands.consoles import errors
+from app.commands.running import read_json_file
 
 __all__ = [
     "EXIT",
     "bars",
     "check_target",
-    "print_document",
     "print_reasons",
     "read_job_file",
     "show",
@@ -28,18 +28,7 @@ EXIT: Final = {"done": 0, "stopped": 3, "failed": 1, "cancelled": 130}
 
 
 def read_job_file(path: Path) -> dict[str, Any]:
-    import orjson
-
-    if path.stat().st_size > _MAX_BYTES:
-        raise typer.BadParameter(f"A job has {_MAX_BYTES:,} bytes at most.")
-    try:
-        document = orjson.loads(path.read_bytes())
-    except orjson.JSONDecodeError as error:
-        location = f"line {error.lineno}, column {error.colno}"
-        raise typer.BadParameter(f"{path} is not JSON: {location}.") from None
-    if not isinstance(document, dict):
-        raise typer.BadParameter(f"{path} is no JSON object.")
-    return document
+    return read_json_file(path, _MAX_BYTES, "job")
 
 
 def bars() -> Progress:
@@ -76,9 +65,3 @@ def check_target(out: Path) -> None:
         raise typer.BadParameter(f"--out must end with one of {', '.join(FORMATS)}.")
     if not out.parent.is_dir():
         raise typer.BadParameter(f"There is no directory {out.parent}.")
-
-
-def print_document(document: Any) -> None:
-    import orjson
-
-    typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())

@@ -18,21 +18,32 @@ from app.service.interruption import Interrupted, NotClosed
 from mediator.base.errors import MediatorError
 from mediator.embedded.directories import DataDirectoryBusy
 from mediator.embedded.port import EmbeddedStartError
+from mediator.schema.ids import NAME
 
 if TYPE_CHECKING:
     import httpx
     from pydantic import SecretStr
 
+    from app.commands.service_client import ServiceClient
     from app.settings.main import HttpSettings, MediatorSettings
 
 __all__ = [
+    "NOT_DONE",
     "AdminPort",
+    "AdminUrl",
+    "ClassName",
     "DataDir",
+    "DataUrl",
+    "Database",
+    "Json",
     "KeyFile",
     "Port",
+    "admin_service",
+    "data_service",
     "json_object",
     "key_in",
     "overridden",
+    "read_json_file",
     "readable_errors",
     "run",
 ]
@@ -45,6 +56,25 @@ KeyFile = Annotated[
     typer.Option(exists=True, dir_okay=False, help="Holds the key; PORTOLAN_KEY if not given."),
 ]
 
+DataUrl = Annotated[
+    str | None, typer.Option("--url", help="Address of the data API; by the settings if not given.")
+]
+AdminUrl = Annotated[
+    str | None,
+    typer.Option("--url", help="Address of the admin API; by the settings if not given."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+def _name(text: str) -> str:
+    if not NAME.fullmatch(text):
+        raise typer.BadParameter(f"{text!r} is no name: it matches {NAME.pattern}.")
+    return text
+
+
+Database = Annotated[str, typer.Argument(callback=_name, help="The database.")]
+ClassName = Annotated[str, typer.Argument(metavar="CLASS", callback=_name, help="The class.")]
+
 _CANNOT_RUN: Final[tuple[type[Exception], ...]] = (
     DataDirectoryBusy,
     EmbeddedStartError,
@@ -53,6 +83,8 @@ _CANNOT_RUN: Final[tuple[type[Exception], ...]] = (
 )
 
 _LONGEST_KEY: Final = 2**14
+
+NOT_DONE: Final = "That was not done"
 
 S = TypeVar("S", "HttpSettings", "MediatorSettings")
 
@@ -118,14 +150,59 @@ def readable_errors(doing: str, *failures: type[Exception]) -> Iterator[None]:
     try:
         yield
     except failures as error:
-        errors.print(f"{doing}: {error}", markup=False)
+        errors.print(f"{doing}: {error}", markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
+
+
+@contextmanager
+def data_service(url: str | None, key_file: Path | None) -> Iterator[ServiceClient]:
+    """Connect to the data API of a service; failures end the command with a sentence."""
+    from app.settings.main import HttpSettings
+
+    with _service(url or HttpSettings().data_url, key_file, "/v1") as service:
+        yield service
+
+
+@contextmanager
+def admin_service(url: str | None, key_file: Path | None) -> Iterator[ServiceClient]:
+    """Connect to the admin API of a service; failures end the command with a sentence."""
+    from app.settings.main import HttpSettings
+
+    with _service(url or HttpSettings().admin_url, key_file, "/admin/v1") as service:
+        yield service
+
+
+@contextmanager
+def _service(url: str, key_file: Path | None, base: str) -> Iterator[ServiceClient]:
+    from app.commands.service_client import ServiceClient, ServiceRefused
+
+    with (
+        readable_errors(NOT_DONE, ServiceRefused),
+        ServiceClient(url, key_in(key_file), base) as service,
+    ):
+        yield service
 
 
 def overridden(settings: S, **given: Any) -> S:
     """Let options given on the command line win over the environment."""
     chosen = {name: value for name, value in given.items() if value is not None}
     return type(settings).model_validate({**settings.model_dump(), **chosen})
+
+
+def read_json_file(path: Path, most_bytes: int, what: str) -> dict[str, Any]:
+    """Return the JSON object in a file that holds a `what`."""
+    import orjson
+
+    if path.stat().st_size > most_bytes:
+        raise typer.BadParameter(f"A {what} has {most_bytes:,} bytes at most.")
+    try:
+        document = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError as error:
+        location = f"line {error.lineno}, column {error.colno}"
+        raise typer.BadParameter(f"{path} is not JSON: {location}.") from None
+    if not isinstance(document, dict):
+        raise typer.BadParameter(f"{path} is no JSON object.")
+    return document
 
 
 def key_in(file: Path | None) -> SecretStr | None:

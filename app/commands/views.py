@@ -10,7 +10,7 @@ from urllib.parse import quote
 import typer
 
 from app.commands.consoles import console
-from app.commands.running import json_object, run
+from app.commands.running import AdminUrl, json_object, run
 
 if TYPE_CHECKING:
     import httpx
@@ -20,10 +20,6 @@ __all__ = ["rebuild_view", "verify"]
 
 POLL_S: Final = 0.3
 TIMEOUT_S: Final = 30.0
-
-AdminUrl = Annotated[
-    str | None, typer.Option(help="Address of the admin API; by the settings if not given.")
-]
 
 
 class RunFailed(Exception):

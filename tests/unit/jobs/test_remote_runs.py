@@ -10,7 +10,8 @@ from threading import Thread
 
 import pytest
 
-from app.commands.remote_runs import RemoteRuns, ServiceRefused
+from app.commands.remote_runs import RemoteRuns
+from app.commands.service_client import ServiceRefused
 
 ACCEPTED = b'HTTP/1.1 202 Accepted\r\nContent-Length: 12\r\nConnection: close\r\n\r\n{"id": "r1"}'
 

@@ -1,0 +1,95 @@
+"""Differences of two schemas, member by member: what a change adds, removes and replaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+from mediator.schema.parse import parse_schema, schema_document
+
+__all__ = ["Difference", "differences"]
+
+Members = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A node, or a member of one, that only one of two schemas has, or that differs.
+
+    Attributes:
+        node: ``*`` for the database, ``articles`` for a class, ``articles.hits`` for a field.
+        member: The member of the node, as ``cache.max_ttl_s``; None for the node itself, whose
+            values are its members without those that have their defaults.
+        before: The value in the first schema.
+        after: The value in the second schema.
+    """
+
+    kind: Literal["added", "removed", "changed"]
+    node: str
+    member: str | None
+    before: Any
+    after: Any
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
+    """Compare two schemas as the service returns them, complete with defaults; empty is none."""
+    return list(_differences(dict(_nodes(before)), dict(_nodes(after))))
+
+
+def _differences(before: dict[str, Members], after: dict[str, Members]) -> Iterator[Difference]:
+    for node in sorted(before.keys() | after.keys()):
+        old, new = before.get(node), after.get(node)
+        if old is None and new is not None:
+            yield Difference("added", node, None, None, _stated(node, new))
+        elif old is not None and new is None:
+            yield Difference("removed", node, None, _stated(node, old), None)
+        elif old is not None and new is not None:
+            yield from _of_members(node, old, new)
+
+
+def _of_members(node: str, old: Members, new: Members) -> Iterator[Difference]:
+    for member in sorted(old.keys() | new.keys()):
+        if member not in old:
+            yield Difference("added", node, member, None, new[member])
+        elif member not in new:
+            yield Difference("removed", node, member, old[member], None)
+        elif old[member] != new[member]:
+            yield Difference("changed", node, member, old[member], new[member])
+
+
+def _nodes(schema: Mapping[str, Any]) -> Iterator[tuple[str, Members]]:
+    if schema:
+        yield "*", dict(_members(schema, "classes"))
+    for name, class_ in schema.get("classes", {}).items():
+        yield name, dict(_members(class_, "fields"))
+        for field, members in class_["fields"].items():
+            yield f"{name}.{field}", dict(_members(members))
+
+
+def _members(tree: Mapping[str, Any], below: str = "", prefix: str = "") -> Iterator[Any]:
+    for name, value in tree.items():
+        if isinstance(value, dict) and value and name != below:
+            yield from _members(value, prefix=f"{prefix}{name}.")
+        elif name != below:
+            yield f"{prefix}{name}", value
+
+
+def _stated(node: str, members: Members) -> Members:
+    """Leave out what every such node has by default."""
+    defaults = _defaults()[0 if node == "*" else 1 + node.count(".")]
+    return {
+        name: value
+        for name, value in members.items()
+        if name not in defaults or defaults[name] != value
+    }
+
+
+@cache
+def _defaults() -> tuple[Members, ...]:
+    """Return the members of a database, a class and a field that state no more than they must."""
+    least = {"classes": {"c": {"fields": {"f": {"type": "string"}}}}}
+    database, class_, field = dict(_nodes(schema_document(parse_schema("d", least)))).values()
+    del field["type"]
+    return database, class_, field

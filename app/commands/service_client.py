@@ -1,0 +1,125 @@
+"""Client of a running service: refusals are sentences, and a restart is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic, sleep
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import quote
+
+import httpx
+from pydantic import SecretStr
+
+from app.commands.consoles import printable
+from app.commands.running import json_object
+from app.settings.access import bearer
+
+__all__ = ["Reconnection", "ServiceClient", "ServiceRefused", "path_of", "reason_of"]
+
+_TIMEOUT_S: Final = 30.0
+_PAUSE_S: Final = 0.5
+_SILENCE_S: Final = 60.0
+
+
+class ServiceRefused(Exception):
+    """The service refused or did not answer; if that is `transient`, it may do so soon.
+
+    Attributes:
+        problem: The problem document, empty if there was none.
+    """
+
+    def __init__(
+        self, reason: str, *, transient: bool = False, problem: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(printable(reason))
+        self.transient = transient
+        self.problem = problem or {}
+
+
+class ServiceClient:
+    """The paths of an API below a base; every method raises `ServiceRefused`."""
+
+    def __init__(self, url: str, key: SecretStr | None, base: str = "") -> None:
+        self._http = httpx.Client(
+            base_url=f"{url.rstrip('/')}{base}", timeout=_TIMEOUT_S, headers=bearer(key)
+        )
+        self._url = url
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._http.close()
+
+    def request(self, method: str, path: str, **sent: Any) -> dict[str, Any]:
+        """Return the JSON object that is answered."""
+        with self._translated_errors():
+            document = json_object(_check(self._http.request(method, path, **sent)))
+        if document is None:
+            raise ServiceRefused(f"The answer from {self._url} is no JSON: is it a proxy's?")
+        return document
+
+    @contextmanager
+    def stream(self, method: str, path: str, **sent: Any) -> Iterator[httpx.Response]:
+        with self._translated_errors(), self._http.stream(method, path, **sent) as answer:
+            if answer.is_error:
+                # The body of a stream is not there until it is read, and `_check` needs it.
+                answer.read()
+            yield _check(answer)
+
+    @contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            reason = f"The service at {self._url} does not answer: {type(error).__name__}."
+            raise ServiceRefused(reason, transient=True) from error
+
+
+class Reconnection:
+    """Waits for a service that has answered before and does not answer now, but not for long."""
+
+    def __init__(self) -> None:
+        self._answered_at: float | None = None
+
+    def answered(self) -> None:
+        self._answered_at = monotonic()
+
+    def wait(self, refused: ServiceRefused) -> None:
+        """Pause before the next attempt; raises a refusal that is final, or lasts too long."""
+        since = self._answered_at
+        if since is None or not refused.transient or monotonic() - since > _SILENCE_S:
+            raise refused
+        sleep(_PAUSE_S)
+
+
+def path_of(*segments: str) -> str:
+    return "".join(f"/{quote(segment, safe='')}" for segment in segments)
+
+
+def _check(answer: httpx.Response) -> httpx.Response:
+    """Return an answer that is no refusal; what is not ours, a proxy's for example, is one."""
+    if answer.is_success:
+        return answer
+    transient = answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR
+    problem = json_object(answer) or {}
+    reason = reason_of(problem) or f"The service answered {answer.status_code}."
+    raise ServiceRefused(reason, transient=transient, problem=problem)
+
+
+def reason_of(problem: dict[str, Any]) -> str:
+    """Return a problem in one line: its detail, and the location of each mistake."""
+    mistakes = problem.get("errors")
+    locations = [
+        f"{each.get('pointer')}: {each.get('detail')}."
+        for each in (mistakes if isinstance(mistakes, list) else ())
+        if isinstance(each, dict)
+    ]
+    return " ".join([str(problem.get("detail", "")), *locations]).strip()

@@ -1,0 +1,112 @@
+"""A shop at a running service, and the command line with which a stranger works on it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from tests.faults.caching.http_client import Connection
+from tests.faults.service import Service
+
+__all__ = ["SHOP", "Result", "Shop"]
+
+SHOP: dict[str, Any] = {
+    "classes": {
+        "customers": {"fields": {"name": {"type": "string", "index": True}}},
+        "products": {
+            "fields": {
+                "name": {"type": "string", "required": True},
+                "price": {"type": "decimal", "index": True},
+                "stock": {
+                    "type": "integer",
+                    "minimum": 0,
+                    "default": 0,
+                    "group": "stock",
+                    "annotations": [
+                        {"require": "atomic_updates"},
+                        {"metric": "write_throughput", "goal": 1000},
+                    ],
+                },
+            }
+        },
+        "orders": {"fields": {"customer": {"type": "reference", "to": "customers"}}},
+    }
+}
+
+
+class Result(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.stdout.splitlines()
+
+    @property
+    def objects(self) -> list[Any]:
+        return [orjson.loads(line) for line in self.lines]
+
+
+@dataclass
+class Shop:
+    """A database of a running service, and a directory of files for commands."""
+
+    service: Service
+    scratch: Path
+    database: str
+
+    async def start(
+        self, *words: str, stdin: int = asyncio.subprocess.DEVNULL
+    ) -> asyncio.subprocess.Process:
+        """Start `portolan`; both of its standard outputs are pipes."""
+        settings = {"PORTOLAN_PORT": self.service.ports[0], "COLUMNS": "200"}
+        settings["PORTOLAN_ADMIN_PORT"] = self.service.ports[1]
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", "from app.cli import main; main()", *words),
+            stdin=stdin,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **settings},
+        )
+
+    async def call(self, *words: str, text: bytes | None = None) -> Result:
+        """Call `portolan` with a text as its standard input; without one it has none."""
+        stdin = asyncio.subprocess.DEVNULL if text is None else asyncio.subprocess.PIPE
+        process = await self.start(*words, stdin=stdin)
+        try:
+            out, err = await process.communicate(text)
+        finally:
+            if process.returncode is None:
+                process.kill()
+        assert process.returncode is not None
+        return Result(process.returncode, out.decode(), err.decode())
+
+    async def done(self, *words: str, text: bytes | None = None) -> Result:
+        """Call it, and expect that it succeeds."""
+        result = await self.call(*words, text=text)
+        assert result.exit_code == 0, result
+        return result
+
+    async def put(self, class_name: str, id_: str, values: dict[str, Any]) -> None:
+        """Put an object, as an application does."""
+        async with Connection(self.service.data) as data:
+            path = f"/v1/{self.database}/{class_name}/{id_}"
+            answer = await data.request("PUT", path, values)
+        assert answer.status in (200, 201), answer
+
+    def file(self, name: str, content: Any) -> str:
+        path = self.scratch / name
+        path.write_bytes(content if isinstance(content, bytes) else orjson.dumps(content))
+        return str(path)
+
+    async def open(self) -> None:
+        await self.done("schema", "apply", self.database, self.file("shop.json", SHOP), "--yes")

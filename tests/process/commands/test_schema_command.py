@@ -1,0 +1,147 @@
+"""`portolan schema`: a shop is modelled, looked at and changed from the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+from copy import deepcopy
+from typing import Any
+
+import orjson
+
+from tests.process.commands.shop import SHOP, Shop
+
+
+def changed(**fields: Any) -> dict[str, Any]:
+    """Return the shop with other fields of its products."""
+    schema = deepcopy(SHOP)
+    schema["classes"]["products"]["fields"] |= fields
+    return schema
+
+
+async def test_a_shop_is_applied_and_shown(shop: Shop) -> None:
+    applied = await shop.done(
+        *("schema", "apply", shop.database, shop.file("shop.json", SHOP), "--yes")
+    )
+    assert "+ customers" in applied.lines
+    [stock] = [line for line in applied.lines if line.startswith("+ products.stock")]
+    assert 'type: "integer"' in stock
+    assert "minimum: 0" in stock
+    [placed] = [line for line in applied.lines if line.startswith("products.stock is placed on")]
+    assert placed.startswith("products.stock is placed on redis: ")
+    assert "requires atomic_updates" in placed
+    assert f"{shop.database} has version 1 " in applied.stderr
+    shown = await shop.done("schema", "show", shop.database)
+    document = orjson.loads(shown.stdout)
+    assert document["classes"]["products"]["fields"]["stock"]["minimum"] == 0
+    same = await shop.done("schema", "diff", shop.database, shop.file("shown.json", document))
+    assert same.lines == [f"{shop.database} has this schema already, in version 1."]
+    again = await shop.done("schema", "apply", shop.database, shop.file("a.json", document))
+    assert again.lines == same.lines
+
+
+async def test_a_difference_is_shown_and_nothing_happens(opened: Shop) -> None:
+    colour = {"colour": {"type": "string", "max_length": 20}, "price": {"type": "decimal"}}
+    file = opened.file("more.json", changed(**colour))
+    before = await opened.done("schema", "show", opened.database)
+    for words in (["diff"], ["apply", "--dry-run"]):
+        result = await opened.done("schema", *words, opened.database, file)
+        assert result.lines[:2] == [
+            '+ products.colour  type: "string", max_length: 20',
+            "~ products.price  index: true → false",
+        ]
+        assert result.lines[2].startswith("products.colour is placed on postgres: ")
+    as_json = await opened.done("schema", "diff", opened.database, file, "--json")
+    added, index = orjson.loads(as_json.stdout)["differences"]
+    assert (added["kind"], added["node"], added["member"]) == ("added", "products.colour", None)
+    assert (index["member"], index["before"], index["after"]) == ("index", True, False)
+    assert (await opened.done("schema", "show", opened.database)).stdout == before.stdout
+
+
+async def test_a_change_is_asked_about(opened: Shop) -> None:
+    file = opened.file("more.json", changed(colour={"type": "string"}))
+    apply = ("schema", "apply", opened.database, file)
+    without = await opened.call(*apply)
+    assert without.exit_code == 2
+    assert "--yes" in without.stderr
+    for answer, version in ((b"n\n", 1), (b"y\n", 2)):
+        ours, theirs = pty.openpty()
+        try:
+            process = await opened.start(*apply, stdin=theirs)
+            os.write(ours, answer)
+            _, err = await process.communicate()
+        finally:
+            os.close(ours)
+            os.close(theirs)
+        assert process.returncode == 2 - version, err
+        assert b"Put it in force?" in err
+        assert (b"has version 2" in err) is (version == 2)
+
+
+async def test_a_concurrent_change_is_refused(opened: Shop) -> None:
+    """What was shown and agreed to is what is put in force, or nothing is."""
+    mine = opened.file("mine.json", changed(colour={"type": "string"}))
+    theirs = opened.file("theirs.json", changed(size={"type": "string"}))
+    ours, end = pty.openpty()
+    try:
+        process = await opened.start("schema", "apply", opened.database, mine, stdin=end)
+        assert process.stderr is not None
+        await process.stderr.readuntil(b"Put it in force?")
+        await opened.done("schema", "apply", opened.database, theirs, "--yes")
+        os.write(ours, b"y\n")
+        _, err = await process.communicate()
+    finally:
+        os.close(ours)
+        os.close(end)
+    assert process.returncode == 1
+    assert f"That was not done: The schema of {opened.database} has version 2 now." in err.decode()
+    fields = orjson.loads((await opened.done("schema", "show", opened.database)).stdout)
+    assert {"size"} == fields["classes"]["products"]["fields"].keys() & {"size", "colour"}
+
+
+async def test_a_change_that_would_move_data_is_not_tried(opened: Shop) -> None:
+    await opened.put("customers", "ada", {"name": "Ada"})
+    file = opened.file("gone.json", {"classes": {**SHOP["classes"], "customers": {"fields": {}}}})
+    for words in (["diff"], ["apply", "--yes"]):
+        refused = await opened.call("schema", *words, opened.database, file)
+        assert refused.exit_code == 1
+        assert '- customers.name  type: "string"' in refused.stdout
+        assert "customers.name holds data that the change would move: " in refused.stdout
+
+
+async def test_mistakes_are_reported_with_their_locations(opened: Shop) -> None:
+    file = opened.file("wrong.json", changed(colour={"type": "paint"}))
+    results = [
+        await opened.call("schema", "apply", opened.database, file, "--yes"),
+        await opened.call("schema", "show", "nowhere"),
+        await opened.call("schema", "show", opened.database, "--url", "http://127.0.0.1:1"),
+    ]
+    assert [result.exit_code for result in results] == [1, 1, 1]
+    messages = [result.stderr.splitlines() for result in results]
+    assert all(len(lines) == 1 for lines in messages)
+    assert all(lines[0].startswith("That was not done: ") for lines in messages)
+    assert "/classes/products/fields/colour/type: " in messages[0][0]
+    broken = opened.file("broken.json", b'{"classes": ')
+    list_ = opened.file("list.json", b"[]")
+    for database, path in ((opened.database, broken), (opened.database, list_), ("../x", file)):
+        assert (await opened.call("schema", "diff", database, path)).exit_code == 2
+
+
+async def test_a_change_is_made_by_a_key(opened: Shop) -> None:
+    """A key in a file is sent; a service without authentication ignores it, so it is seen here."""
+    seen = asyncio.get_running_loop().create_future()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.set_result(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        key = opened.file("key", b"secret-key\n")
+        words = ("schema", "show", opened.database, "--url", url, "--key-file", key)
+        refused = await opened.call(*words)
+    assert refused.exit_code == 1
+    assert refused.stderr == "That was not done: The service answered 401.\n"
+    assert b"authorization: bearer secret-key" in (await seen).lower()
