@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "key": "app.commands.key:key",
     "catalogue": "app.commands.catalogue:catalogue",
     "schema": "app.commands.schema:schema",
+    "why": "app.commands.why:why",
 }
 """The function of each command, or the commands below it."""
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import typer
 from rich.console import Console
 
-__all__ = ["console", "errors", "print_document", "printable"]
+__all__ = ["console", "errors", "json_text", "print_document", "printable"]
 
 console: Final = Console(highlight=False)
 errors: Final = Console(stderr=True, highlight=False)
@@ -22,3 +22,9 @@ def print_document(document: Any) -> None:
     import orjson
 
     typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+
+
+def json_text(value: Any) -> str:
+    import orjson
+
+    return orjson.dumps(value).decode()

@@ -39,6 +39,7 @@ __all__ = [
     "KeyFile",
     "Port",
     "admin_service",
+    "check_name",
     "data_service",
     "json_object",
     "key_in",
@@ -66,14 +67,14 @@ AdminUrl = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
-def _name(text: str) -> str:
+def check_name(text: str) -> str:
     if not NAME.fullmatch(text):
         raise typer.BadParameter(f"{text!r} is no name: it matches {NAME.pattern}.")
     return text
 
 
-Database = Annotated[str, typer.Argument(callback=_name, help="The database.")]
-ClassName = Annotated[str, typer.Argument(metavar="CLASS", callback=_name, help="The class.")]
+Database = Annotated[str, typer.Argument(callback=check_name, help="The database.")]
+ClassName = Annotated[str, typer.Argument(metavar="CLASS", callback=check_name, help="The class.")]
 
 _CANNOT_RUN: Final[tuple[type[Exception], ...]] = (
     DataDirectoryBusy,
@@ -150,6 +151,8 @@ def readable_errors(doing: str, *failures: type[Exception]) -> Iterator[None]:
     try:
         yield
     except failures as error:
+        if isinstance(error, BrokenPipeError):
+            raise  # the reader has gone, as that of `| head` does: it ends without a message
         errors.print(f"{doing}: {error}", markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
 

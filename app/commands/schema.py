@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.commands.consoles import errors, print_document, printable
+from app.commands.consoles import errors, json_text, print_document, printable
 from app.commands.running import (
     NOT_DONE,
     AdminUrl,
@@ -202,15 +202,9 @@ def _difference(database: str, each: Difference) -> str:
     if each.member is None:
         return f"{sign}  {_members(value)}".rstrip()
     if each.kind == "changed":
-        return f"{sign}  {each.member}: {_text(each.before)} → {_text(value)}"
-    return f"{sign}  {each.member}: {_text(value)}"
+        return f"{sign}  {each.member}: {json_text(each.before)} → {json_text(value)}"
+    return f"{sign}  {each.member}: {json_text(value)}"
 
 
 def _members(members: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}: {_text(value)}" for name, value in members.items())
-
-
-def _text(value: Any) -> str:
-    import orjson
-
-    return orjson.dumps(value).decode()
+    return ", ".join(f"{name}: {json_text(value)}" for name, value in members.items())

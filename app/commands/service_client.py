@@ -16,7 +16,7 @@ from app.commands.consoles import printable
 from app.commands.running import json_object
 from app.settings.access import bearer
 
-__all__ = ["Reconnection", "ServiceClient", "ServiceRefused", "path_of", "reason_of"]
+__all__ = ["Reconnection", "ServiceClient", "ServiceRefused", "lines_of", "path_of", "reason_of"]
 
 _TIMEOUT_S: Final = 30.0
 _PAUSE_S: Final = 0.5
@@ -98,6 +98,15 @@ class Reconnection:
         if since is None or not refused.transient or monotonic() - since > _SILENCE_S:
             raise refused
         sleep(_PAUSE_S)
+
+
+def lines_of(answer: httpx.Response) -> Iterator[bytes]:
+    """Yield each line that has its end; httpx would split at separators that JSON may hold."""
+    rest = b""
+    for piece in answer.iter_bytes():
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line + b"\n"
 
 
 def path_of(*segments: str) -> str:

@@ -65,15 +65,18 @@ class Shop:
     database: str
 
     async def start(
-        self, *words: str, stdin: int = asyncio.subprocess.DEVNULL
+        self,
+        *words: str,
+        stdin: int = asyncio.subprocess.DEVNULL,
+        stdout: int = asyncio.subprocess.PIPE,
     ) -> asyncio.subprocess.Process:
-        """Start `portolan`; both of its standard outputs are pipes."""
+        """Start `portolan`, with what it says on standard error in a pipe."""
         settings = {"PORTOLAN_PORT": self.service.ports[0], "COLUMNS": "200"}
         settings["PORTOLAN_ADMIN_PORT"] = self.service.ports[1]
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", "from app.cli import main; main()", *words),
             stdin=stdin,
-            stdout=asyncio.subprocess.PIPE,
+            stdout=stdout,
             stderr=asyncio.subprocess.PIPE,
             env={**os.environ, **settings},
         )
