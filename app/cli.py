@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "catalogue": "app.commands.catalogue:catalogue",
     "schema": "app.commands.schema:schema",
     "why": "app.commands.why:why",
+    "query": "app.commands.query:query",
 }
 """The function of each command, or the commands below it."""
 

@@ -1,0 +1,120 @@
+"""``portolan query``: objects of a class, found by conditions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from app.commands.consoles import console, errors, json_text, printable
+from app.commands.running import ClassName, Database, DataUrl, Json, KeyFile, data_service
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from app.commands.service_client import ServiceClient
+
+__all__ = ["query"]
+
+_PAGE: Final = 1_000
+
+Pairs = list[tuple[str, str]]
+
+
+def query(
+    database: Database,
+    class_name: ClassName,
+    *,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH[.OP]=VALUE", help="A condition; may be given again."),
+    ] = None,
+    filter_: Annotated[
+        str | None, typer.Option("--filter", metavar="JSON", help="Conditions, as a filter.")
+    ] = None,
+    order: Annotated[str | None, typer.Option(help="Paths, as in -hits,lastname.")] = None,
+    fields: Annotated[str | None, typer.Option(help="Only these, as in firstname,hits.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many objects at most.")] = 100,
+    all_: Annotated[bool, typer.Option("--all", help="All of them, whatever the limit.")] = False,
+    allow_scan: Annotated[
+        bool, typer.Option("--allow-scan", help="Even if every object has to be read.")
+    ] = False,
+    url: DataUrl = None,
+    key_file: KeyFile = None,
+    json: Json = False,
+) -> None:
+    """Print the objects of a class that meet all conditions: docs/queries.md.
+
+    A terminal gets tables. With --json, and anywhere else, each line is an object as JSON.
+    """
+    settings = {"filter": filter_, "order": order, "fields": fields}
+    parameters = [(name, value) for name, value in settings.items() if value is not None]
+    parameters += map(_condition, where or ())
+    if allow_scan:
+        parameters.append(("allow_scan", "true"))
+    as_table = not json and sys.stdout.isatty()
+    with data_service(url, key_file) as service:
+        path = f"/{database}/{class_name}"
+        for page in _pages(service, path, parameters, None if all_ else limit):
+            _print(page, fields, as_table=as_table)
+
+
+def _condition(text: str) -> tuple[str, str]:
+    from mediator.query.parameters import RESERVED
+
+    path, equals, value = text.partition("=")
+    if not (path and equals):
+        raise typer.BadParameter(f"{text!r} is no condition: PATH=VALUE or PATH.OP=VALUE.")
+    # A field may have the name of a parameter.
+    return (f"{path}.eq" if path in RESERVED else path), value
+
+
+def _pages(
+    service: ServiceClient, path: str, parameters: Pairs, most: int | None
+) -> Iterator[list[dict[str, Any]]]:
+    after: Pairs = []
+    while most is None or most > 0:
+        limit = _PAGE if most is None else min(most, _PAGE)
+        sent = [*parameters, ("limit", str(limit)), *after]
+        answer = service.request("GET", path, params=sent)
+        yield answer["items"]
+        if answer["next"] is None:
+            return
+        after = [("after", answer["next"])]
+        most = None if most is None else most - len(answer["items"])
+    errors.print("There are more; --limit or --all shows them.")
+
+
+def _print(page: list[dict[str, Any]], fields: str | None, *, as_table: bool) -> None:
+    import orjson
+
+    if as_table:
+        console.print(_table(page, fields.split(",") if fields else ()))
+        return
+    lines = b"".join(orjson.dumps(item, option=orjson.OPT_APPEND_NEWLINE) for item in page)
+    sys.stdout.buffer.write(lines)
+    sys.stdout.buffer.flush()
+
+
+def _table(page: Sequence[dict[str, Any]], fields: Sequence[str]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    names = dict.fromkeys(("id", *fields))
+    for item in page:
+        names |= dict.fromkeys(item)
+    table = Table(box=None, pad_edge=False)
+    for name in names:
+        table.add_column(Text(name))
+    for item in page:
+        table.add_row(*[Text(_cell(item, name)) for name in names])
+    return table
+
+
+def _cell(item: dict[str, Any], name: str) -> str:
+    if name not in item:
+        return ""
+    value = item[name]
+    return printable(value if isinstance(value, str) else json_text(value))
