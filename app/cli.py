@@ -36,6 +36,8 @@ COMMANDS: Final = {
     "schema": "app.commands.schema:schema",
     "why": "app.commands.why:why",
     "query": "app.commands.query:query",
+    "import": "app.commands.transfer:import_",
+    "export": "app.commands.transfer:export",
 }
 """The function of each command, or the commands below it."""
 
