@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "query": "app.commands.query:query",
     "import": "app.commands.transfer:import_",
     "export": "app.commands.transfer:export",
+    "tail": "app.commands.tail:tail",
 }
 """The function of each command, or the commands below it."""
 

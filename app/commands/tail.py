@@ -1,0 +1,121 @@
+"""``portolan tail``: the change feed of a database, followed line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.commands.consoles import errors, json_text, printable
+from app.commands.running import Database, DataUrl, Json, KeyFile, check_name, data_service
+
+if TYPE_CHECKING:
+    from app.commands.service_client import ServiceClient
+
+__all__ = ["tail"]
+
+
+def _names(names: list[str] | None) -> list[str]:
+    return [check_name(name) for name in names or ()]
+
+
+def tail(
+    database: Database,
+    classes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CLASS]...", callback=_names, help="Only changes of these."),
+    ] = None,
+    *,
+    after: Annotated[
+        str | None, typer.Option(help="From a position on, or from the `beginning`; else from now.")
+    ] = None,
+    url: DataUrl = None,
+    key_file: KeyFile = None,
+    json: Json = False,
+) -> None:
+    """Print each change of a database as it happens, until Ctrl-C: docs/changes.md.
+
+    If the connection is lost it goes on behind the last change, once the service answers again; a
+    change may then be printed twice.
+    """
+    follower = _Follower(database, tuple(classes or ()), after)
+    with data_service(url, key_file) as service:
+        try:
+            for change in follower.changes(service):
+                typer.echo(json_text(change) if json else printable(_line(change)))
+        except KeyboardInterrupt:
+            if follower.position is not None:
+                errors.print(f"To go on: --after {follower.position}", markup=False, soft_wrap=True)
+
+
+@dataclass(slots=True)
+class _Follower:
+    """Follows a feed over connections that end.
+
+    Attributes:
+        position: How far it has read; None if it has not begun.
+    """
+
+    database: str
+    classes: tuple[str, ...]
+    position: str | None
+
+    def changes(self, service: ServiceClient) -> Iterator[dict[str, Any]]:
+        from app.commands.service_client import Reconnection, ServiceRefused
+
+        reconnection = Reconnection()
+        while True:
+            try:
+                for change in self._connection(service, reconnection):
+                    if not self.classes or change["class"] in self.classes:
+                        yield change
+            except ServiceRefused as refused:
+                reconnection.wait(refused)
+            else:
+                reconnection.wait(ServiceRefused("The feed has ended.", transient=True))
+
+    def _connection(self, service: ServiceClient, reconnection: Any) -> Iterator[dict[str, Any]]:
+        import orjson
+
+        from app.commands.service_client import lines_of
+        from app.http.negotiation import EVENT_STREAM
+
+        # The service selects one class, or all of them.
+        one = self.classes[0] if len(self.classes) == 1 else None
+        parameters = {
+            name: value
+            for name, value in (("class", one), ("after", self.position))
+            if value is not None
+        }
+        path, accept = f"/{self.database}/changes", {"Accept": EVENT_STREAM}
+        with service.stream("GET", path, params=parameters, headers=accept) as answer:
+            position = self.position
+            for line in lines_of(answer):
+                reconnection.answered()
+                name, _, value = line.rstrip(b"\n").partition(b": ")
+                if name == b"id":
+                    position = value.decode()
+                elif name == b"data":
+                    yield orjson.loads(value)
+                elif not name:  # the blank line that ends an event: it has been printed
+                    self.position = position
+
+
+def _line(change: dict[str, Any]) -> str:
+    object_ = f"{change['class']}/{change['object']}"
+    return f"{change['time']}  {change['kind']:7}  {object_}  {_values(change)}".rstrip()
+
+
+def _values(change: dict[str, Any]) -> str:
+    before, after = change["before"] or {}, change["after"]
+    if after is None:
+        return ""
+    values = [_value(name, before, value) for name, value in after.items()]
+    return ", ".join([*values, *(f"{name} removed" for name in before if name not in after)])
+
+
+def _value(name: str, before: dict[str, Any], value: Any) -> str:
+    was = f"{json_text(before[name])} → " if name in before and before[name] != value else ""
+    return f"{name}: {was}{json_text(value)}"

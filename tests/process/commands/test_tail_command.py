@@ -1,0 +1,79 @@
+"""`portolan tail`: changes of a shop, as they happen."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import orjson
+
+from tests.process.commands.shop import Shop
+
+
+@asynccontextmanager
+async def followed(shop: Shop, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Follow all changes of a shop, and stop at the end, if the test has not."""
+    process = await shop.start("tail", shop.database, *words, "--after", "beginning")
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+async def line_of(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None
+    async with asyncio.timeout(120):
+        return (await process.stdout.readline()).decode()
+
+
+async def test_changes_are_printed_until_it_is_interrupted(opened: Shop) -> None:
+    async with followed(opened, "customers") as process:
+        await opened.put("products", "lamp", {"name": "Lamp"})
+        await opened.put("customers", "ada", {"name": "Ada"})
+        assert re.fullmatch(r'\S+Z  create   customers/ada  name: "Ada"\n', await line_of(process))
+        await opened.put("customers", "ada", {"name": "A\x1b[31m"})
+        changed = await line_of(process)
+        assert changed.endswith('  replace  customers/ada  name: "Ada" → "A\\u001b[31m"\n')
+        process.send_signal(signal.SIGINT)
+        _, err = await process.communicate()
+    assert process.returncode == 0
+    [position] = re.findall(r"To go on: --after (\S+)\n", err.decode())
+    await opened.put("customers", "ben", {"name": "Ben"})
+    rest = ("tail", opened.database, "customers", "--json", "--after", position)
+    process = await opened.start(*rest)
+    change = orjson.loads(await line_of(process))
+    process.kill()
+    await process.communicate()
+    assert (change["object"], change["after"]) == ("ben", {"name": "Ben"})
+
+
+async def test_several_classes_are_followed(opened: Shop) -> None:
+    async with followed(opened, "customers", "orders", "--json") as process:
+        await opened.put("products", "lamp", {"name": "Lamp"})
+        for id_ in ("ada", "ben"):
+            await opened.put("customers", id_, {"name": id_})
+            assert orjson.loads(await line_of(process))["object"] == id_
+
+
+async def test_it_goes_on_after_a_restart_of_the_service(opened: Shop) -> None:
+    async with followed(opened, "customers") as process:
+        await opened.put("customers", "ada", {"name": "Ada"})
+        assert "customers/ada" in await line_of(process)
+        await opened.service.kill()
+        await opened.service.start()
+        await opened.put("customers", "ben", {"name": "Ben"})
+        while "customers/ben" not in (line := await line_of(process)):
+            assert "customers/ada" in line  # it may be printed again
+
+
+async def test_what_cannot_be_followed_is_refused(opened: Shop) -> None:
+    for words in ([opened.database, "toys"], ["nowhere"], [opened.database, "--after", "x"]):
+        refused = await opened.call("tail", *words)
+        assert refused.exit_code == 1
+        assert refused.stderr.startswith("That was not done: ")
+    assert (await opened.call("tail", opened.database, "Toys")).exit_code == 2
