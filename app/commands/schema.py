@@ -32,6 +32,16 @@ _SIGNS: Final = {"added": "+", "removed": "-", "changed": "~"}
 
 schema = typer.Typer(no_args_is_help=True, help="Schemas of a running service: docs/schema.md.")
 
+_TIMEOUT_S: Final = 300.0
+"""Checking and backfilling objects takes a minute each, at most, and the check comes twice."""
+
+Unchecked = Annotated[
+    bool, typer.Option("--unchecked", help="Do not check objects by constraints that are added.")
+]
+Backfill = Annotated[
+    bool, typer.Option("--backfill", help="Give objects the defaults of required fields.")
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 File = Annotated[
     Path, typer.Argument(exists=True, dir_okay=False, help="The schema, as a JSON object.")
 ]
@@ -45,6 +55,7 @@ class _Change:
         version: Of the schema in force; 0 if there is none.
         placements: Of the nodes that would get another system than they have, or are new.
         moves: What forbids the change: data that it would move, or read as something else.
+        violations: What else does: objects that break constraints which it adds.
     """
 
     database: str
@@ -52,7 +63,26 @@ class _Change:
     differences: list[Difference]
     placements: dict[str, Any]
     moves: list[dict[str, Any]]
+    violations: list[dict[str, Any]]
     notes: list[str]
+
+    @property
+    def is_refused(self) -> bool:
+        return bool(self.moves or self.violations)
+
+
+@schema.command("list")
+def list_(*, url: AdminUrl = None, key_file: KeyFile = None, json: Json = False) -> None:
+    """List the databases, each with the version of its schema, its mode and its classes."""
+    with admin_service(url, key_file) as service:
+        databases = service.request("GET", "/schemas")["items"]
+    if json:
+        print_document(databases)
+        return
+    width = max((len(each["name"]) for each in databases), default=0)
+    for each in databases:
+        classes = ", ".join(each["classes"])
+        typer.echo(f"{each['name']:{width}}  {each['version']:4}  {each['mode']:12}  {classes}")
 
 
 @schema.command("show")
@@ -70,6 +100,8 @@ def diff(
     url: AdminUrl = None,
     key_file: KeyFile = None,
     json: Json = False,
+    unchecked: Unchecked = False,
+    backfill: Backfill = False,
 ) -> None:
     """Print what a schema would change, and where it would be placed; nothing happens.
 
@@ -77,9 +109,9 @@ def diff(
     """
     document = read_json_file(file, _MAX_BYTES, "schema")
     with admin_service(url, key_file) as service:
-        change = _change(service, database, document)
+        change = _Schema(service, database, document, unchecked, backfill).change()
     _print_change(change, json=json)
-    raise typer.Exit(1 if change.moves else 0)
+    raise typer.Exit(1 if change.is_refused else 0)
 
 
 @schema.command("apply")
@@ -91,53 +123,100 @@ def apply(
     key_file: KeyFile = None,
     json: Json = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the changes.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
+    unchecked: Unchecked = False,
+    backfill: Backfill = False,
 ) -> None:
     """Print what a schema changes, ask, and put it in force.
 
     It is refused if the schema has been changed since the changes were printed.
     """
     if dry_run:
-        diff(database, file, url=url, key_file=key_file, json=json)
+        options = {"json": json, "unchecked": unchecked, "backfill": backfill}
+        diff(database, file, url=url, key_file=key_file, **options)
     document = read_json_file(file, _MAX_BYTES, "schema")
     with admin_service(url, key_file) as service:
-        change = _change(service, database, document)
+        new = _Schema(service, database, document, unchecked, backfill)
+        change = new.change()
         _print_change(change, json=json)
-        if change.moves:
-            errors.print(f"{NOT_DONE}: existing data would move.")
+        if change.is_refused:
+            reason = "existing data would move" if change.moves else "objects would break it"
+            errors.print(f"{NOT_DONE}: {reason}.")
             raise typer.Exit(1)
-        if not (change.differences or change.placements):
+        # What was backfilled in part goes on under the same schema.
+        if not (change.differences or change.placements or backfill):
             return
-        if not yes:
-            _confirm()
-        done = _put(service, database, document, change.version)
+        _confirm("Put it in force?", yes=yes)
+        done = new.put(change.version)
     version = done["version"]
+    for line in _objections(done):
+        errors.print(printable(line), markup=False, soft_wrap=True)
     errors.print(f"{database} has version {version} of its schema now.", markup=False)
 
 
-def _confirm() -> None:
+@schema.command("drop")
+def drop(
+    database: Database, *, url: AdminUrl = None, key_file: KeyFile = None, yes: Yes = False
+) -> None:
+    """Print how many objects a database has, ask, and drop it with all of them."""
+    with admin_service(url, key_file) as service:
+        dry_run = {"dry_run": "true"}
+        objects = service.request("DELETE", _path(database), params=dry_run)["objects"]
+        for name, count in objects.items():
+            typer.echo(f"- {name}, objects: {count:,}")
+        _confirm(f"Drop {database} with all of that?", yes=yes)
+        service.request("DELETE", _path(database))
+    errors.print(f"{database} is dropped.", markup=False)
+
+
+def _confirm(question: str, *, yes: bool) -> None:
+    if yes:
+        return
     if not sys.stdin.isatty():
         raise typer.BadParameter("Without a terminal to ask at, --yes is required.")
-    typer.confirm("Put it in force?", abort=True, err=True)
+    typer.confirm(question, abort=True, err=True)
 
 
-def _change(service: ServiceClient, database: str, document: dict[str, Any]) -> _Change:
-    from app.commands.schema_differences import differences
+@dataclass(frozen=True, slots=True)
+class _Schema:
+    """A schema that may be put in force; the members after it are options of the request."""
 
-    present = _present(service, database)
-    new = _put(service, database, document, present["version"], dry_run=True)
-    return _Change(
-        database,
-        present["version"],
-        differences(present["schema"], new["schema"]),
-        {
-            node: {**placed, "before": before}
-            for node, placed in new["placements"].items()
-            if (before := present["placements"].get(node, {}).get("system")) != placed["system"]
-        },
-        new["moves"],
-        new["notes"],
-    )
+    service: ServiceClient
+    database: str
+    document: dict[str, Any]
+    unchecked: bool
+    backfill: bool
+
+    def change(self) -> _Change:
+        from app.commands.schema_differences import differences
+
+        present = _present(self.service, self.database)
+        new = self.put(present["version"], dry_run=True)
+        return _Change(
+            self.database,
+            present["version"],
+            differences(present["schema"], new["schema"]),
+            {
+                node: {**placed, "before": before}
+                for node, placed in new["placements"].items()
+                if (before := present["placements"].get(node, {}).get("system")) != placed["system"]
+            },
+            new["moves"],
+            new["violations"],
+            new["notes"],
+        )
+
+    def put(self, version: int, *, dry_run: bool = False) -> dict[str, Any]:
+        """Put it in force, if the version in force is the one given."""
+        options = {"dry_run": dry_run, "unchecked": self.unchecked, "backfill": self.backfill}
+        return self.service.request(
+            "PUT",
+            _path(self.database),
+            json=self.document,
+            params={name: str(value).lower() for name, value in options.items()},
+            headers={"If-Match": f'"{version}"'},
+            timeout=_TIMEOUT_S,
+        )
 
 
 def _present(service: ServiceClient, database: str) -> dict[str, Any]:
@@ -149,23 +228,6 @@ def _present(service: ServiceClient, database: str) -> dict[str, Any]:
         if refused.problem.get("type") != "/problems/not-found":
             raise
         return {"version": 0, "schema": {}, "placements": {}}
-
-
-def _put(
-    service: ServiceClient,
-    database: str,
-    document: dict[str, Any],
-    version: int,
-    *,
-    dry_run: bool = False,
-) -> dict[str, Any]:
-    return service.request(
-        "PUT",
-        _path(database),
-        json=document,
-        params={"dry_run": str(dry_run).lower()},
-        headers={"If-Match": f'"{version}"'},
-    )
 
 
 def _path(database: str) -> str:
@@ -191,7 +253,15 @@ def _lines(change: _Change) -> Iterator[str]:
         yield f"{name} is placed on {placed['system']}{moved}: {placed['why']}"
     for move in change.moves:
         yield f"{move['node']} holds data that the change would move: {move['reason']}"
-    for note in change.notes:
+    yield from _objections({"violations": change.violations, "notes": change.notes})
+
+
+def _objections(answer: Mapping[str, Any]) -> Iterator[str]:
+    for each in answer["violations"]:
+        named = f", such as {', '.join(each['sample'])}" if each["sample"] else ""
+        broken = f"{each['location']}/{each['constraint']}"
+        yield f"Objects that break {broken}: {each['count']:,} of {each['checked']:,}{named}"
+    for note in answer["notes"]:
         yield f"Note: {note}"
 
 

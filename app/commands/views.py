@@ -2,105 +2,78 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
+from time import sleep
 from typing import TYPE_CHECKING, Annotated, Any, Final
-from urllib.parse import quote
 
 import typer
 
-from app.commands.consoles import console
-from app.commands.running import AdminUrl, json_object, run
+from app.commands.consoles import console, errors
+from app.commands.running import NOT_DONE, AdminUrl, Database, KeyFile, admin_service
 
 if TYPE_CHECKING:
-    import httpx
     from rich.table import Table
+
+    from app.commands.service_client import ServiceClient
 
 __all__ = ["rebuild_view", "verify"]
 
 POLL_S: Final = 0.3
-TIMEOUT_S: Final = 30.0
-
-
-class RunFailed(Exception):
-    """The run could not be started, or did not come to its end."""
 
 
 def verify(
-    database: Annotated[str, typer.Argument(help="A database that has a materialised view.")],
+    database: Database,
     *,
     repair: Annotated[bool, typer.Option(help="Repair what is wrong.")] = False,
     url: AdminUrl = None,
+    key_file: KeyFile = None,
 ) -> None:
     """Compare the materialised view of a database with the systems that it is copied from.
 
     Ends with 1 if something is wrong and was not repaired. The service has to be running.
     """
-    _run(url, database, f"verify?repair={str(repair).lower()}")
+    with admin_service(url, key_file) as service:
+        _maintain(service, database, f"verify?repair={str(repair).lower()}")
 
 
-def rebuild_view(
-    database: Annotated[str, typer.Argument(help="A database that has a materialised view.")],
-    *,
-    url: AdminUrl = None,
-) -> None:
+def rebuild_view(database: Database, *, url: AdminUrl = None, key_file: KeyFile = None) -> None:
     """Copy a whole database into its materialised view anew, while it is in use, and compare.
 
     Ends with 1 if something is wrong afterwards. The service has to be running.
     """
-    _run(url, database, "rebuild")
+    with admin_service(url, key_file) as service:
+        _maintain(service, database, "rebuild")
 
 
-def _run(url: str | None, database: str, what: str) -> None:
-    from app.settings.main import HttpSettings
-
-    run(_maintain(url or HttpSettings().admin_url, database, what), RunFailed)
-
-
-async def _maintain(url: str, database: str, what: str) -> None:
-    import httpx
-
-    from app.settings.access import AccessSettings, bearer
-
-    headers = bearer(AccessSettings().key)
-    path = f"/admin/v1/views/{quote(database, safe='')}"
-    async with httpx.AsyncClient(base_url=url, timeout=TIMEOUT_S, headers=headers) as admin:
-        try:
-            started = _body(await admin.post(f"{path}/{what}"))["run"]
-            ended = await _follow(admin, path, started)
-        except httpx.HTTPError as error:
-            raise RunFailed(f"The admin API at {url} does not answer.") from error
-    if ended["state"] != "done":
-        raise RunFailed(f"The run has {ended['state']}: {ended['detail']}.")
-    console.print(_report(ended))
-    if ended["wrong"] != ended["repaired"]:
+def _maintain(service: ServiceClient, database: str, what: str) -> None:
+    path = f"/views/{database}"
+    started = service.request("POST", f"{path}/{what}")["run"]
+    run = _ended(service, path, started)
+    if run["id"] != started["id"]:
+        errors.print(f"{NOT_DONE}: another run has begun meanwhile.")
+        raise typer.Exit(1)
+    if run["state"] != "done":
+        errors.print(f"The run has {run['state']}: {run['detail']}.", markup=False)
+        raise typer.Exit(1)
+    console.print(_report(run))
+    if run["wrong"] != run["repaired"]:
         raise typer.Exit(1)
 
 
-async def _follow(admin: httpx.AsyncClient, path: str, run: Any) -> Any:
+def _ended(service: ServiceClient, path: str, started: dict[str, Any]) -> dict[str, Any]:
+    """Return the run once it has ended, or another one that has begun."""
     from rich.progress import Progress
 
-    id_ = run["id"]
+    run = started
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task(run["phase"])
-        while run["state"] == "running":
+        while run["state"] == "running" and run["id"] == started["id"]:
             classes = (run["classes"] or {}).values()
             done, total = (sum(each[name] for each in classes) for name in ("objects", "of"))
             progress.update(bar, description=run["phase"], completed=done, total=total or None)
-            await asyncio.sleep(POLL_S)
-            run = _body(await admin.get(path))["run"]
-            if run["id"] != id_:
-                raise RunFailed("Another run has begun meanwhile.")
+            sleep(POLL_S)
+            run = service.request("GET", path)["run"]
     return run
-
-
-def _body(response: httpx.Response) -> Any:
-    body = json_object(response)
-    if response.is_error:
-        raise RunFailed((body or {}).get("detail", f"The answer was {response.status_code}."))
-    if body is None:
-        raise RunFailed(f"The answer from {response.url.host} is no JSON: is it a proxy's?")
-    return body
 
 
 def _report(run: Mapping[str, Any]) -> Table:

@@ -13,7 +13,7 @@ from tests.process.commands.shop import Shop
 from tests.process.service import scratch_catalogue, scratch_systems, unique
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 async def started(
     redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
 ) -> AsyncIterator[Service]:

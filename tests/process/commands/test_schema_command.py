@@ -110,6 +110,34 @@ async def test_a_change_that_would_move_data_is_not_tried(opened: Shop) -> None:
         assert "customers.name holds data that the change would move: " in refused.stdout
 
 
+async def test_objects_that_would_break_a_constraint_are_named(opened: Shop) -> None:
+    await opened.put("products", "lamp", {"name": "Lamp", "price": "1"})
+    required = {"colour": {"type": "string", "required": True, "default": "white"}}
+    file = opened.file("more.json", changed(**required))
+    named = "Objects that break /classes/products/fields/colour/required: 1 of 1, such as lamp"
+    for words in (["diff"], ["apply", "--yes"]):
+        refused = await opened.call("schema", *words, opened.database, file)
+        assert refused.exit_code == 1
+        assert named in refused.lines
+    await opened.done("schema", "apply", opened.database, file, "--yes", "--unchecked")
+    lamp = ("query", opened.database, "products", "--fields", "colour")
+    assert (await opened.done(*lamp)).objects == [{"id": "lamp"}]
+    await opened.done("schema", "apply", opened.database, file, "--yes", "--backfill")
+    assert (await opened.done(*lamp)).objects == [{"id": "lamp", "colour": "white"}]
+
+
+async def test_a_database_is_dropped_after_its_objects_were_counted(opened: Shop) -> None:
+    await opened.put("customers", "ada", {"name": "Ada"})
+    listed = await opened.done("schema", "list")
+    [line] = [line for line in listed.lines if line.startswith(f"{opened.database} ")]
+    assert line.split() == [opened.database, "1", "mixed", "customers,", "orders,", "products"]
+    asked = await opened.call("schema", "drop", opened.database)
+    assert asked.exit_code == 2
+    assert "- customers, objects: 1" in asked.lines
+    await opened.done("schema", "drop", opened.database, "--yes")
+    assert (await opened.call("schema", "show", opened.database)).exit_code == 1
+
+
 async def test_mistakes_are_reported_with_their_locations(opened: Shop) -> None:
     file = opened.file("wrong.json", changed(colour={"type": "paint"}))
     results = [

@@ -97,12 +97,14 @@ def test_an_invalid_setting_ends_a_command_with_a_sentence() -> None:
     assert done.stderr.startswith("Portolan cannot run: ")
 
 
-@pytest.mark.parametrize("command", ["verify", "rebuild-view"])
-def test_a_service_that_does_not_answer_ends_a_command_with_a_sentence(command: str) -> None:
-    result = CliRunner().invoke(command_line(), [command, "shop", "--url", "http://127.0.0.1:1"])
+@pytest.mark.parametrize(
+    "command", [["verify", "shop"], ["rebuild-view", "shop"], ["schema", "list"], ["why", "shop"]]
+)
+def test_a_service_that_does_not_answer_ends_a_command_with_a_sentence(command: list[str]) -> None:
+    result = CliRunner().invoke(command_line(), [*command, "--url", "http://127.0.0.1:1"])
     assert result.exit_code == 1
     message = " ".join(result.stderr.split())
-    assert message.startswith("Portolan cannot run: The admin API at http://127.0.0.1:1 does not")
+    assert message.startswith("That was not done: The service at http://127.0.0.1:1 does not")
 
 
 def test_an_unknown_benchmark_is_refused() -> None:
