@@ -91,7 +91,7 @@ def _is_about_settings(error: ValueError) -> bool:
 def command_line(names: Iterable[str] = COMMANDS) -> typer.Typer:
     app = typer.Typer(
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": list(_HELP)},
         help="Declare what your data needs; the right database serves it.",

@@ -106,6 +106,9 @@ class Shop:
             answer = await data.request("PUT", path, values)
         assert answer.status in (200, 201), answer
 
+    def path(self, name: str) -> str:
+        return str(self.scratch / name)
+
     def file(self, name: str, content: Any) -> str:
         path = self.scratch / name
         path.write_bytes(content if isinstance(content, bytes) else orjson.dumps(content))

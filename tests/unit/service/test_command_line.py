@@ -120,3 +120,25 @@ def test_a_command_of_a_checkout_is_refused_without_one() -> None:
     assert refused.returncode == 2
     assert "checkout" in refused.stderr
     assert "bench" not in ran(without, "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"), [("portolan sch", "schema"), ("portolan schema ap", "apply")]
+)
+def test_a_shell_completes_commands(words: str, offered: str) -> None:
+    code = f"import sys; sys.argv[0] = 'portolan'; {MAIN}"
+    typed = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    done = ran(code, _PORTOLAN_COMPLETE="complete_bash", **typed)
+    assert done.stdout.split() == [offered], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [(["shcema"], "schema"), (["qurey", "shop"], "query"), (["key", "lst"], "list")],
+)
+def test_a_mistyped_command_is_answered_with_the_one_that_was_meant(
+    words: list[str], meant: str
+) -> None:
+    done = ran(MAIN, *words)
+    assert done.returncode == 2
+    assert f"Did you mean '{meant}'?" in done.stderr
