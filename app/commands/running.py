@@ -21,7 +21,6 @@ from mediator.embedded.port import EmbeddedStartError
 from mediator.schema.ids import NAME
 
 if TYPE_CHECKING:
-    import httpx
     from pydantic import SecretStr
 
     from app.commands.service_client import ServiceClient
@@ -41,7 +40,6 @@ __all__ = [
     "admin_service",
     "check_name",
     "data_service",
-    "json_object",
     "key_in",
     "overridden",
     "read_json_file",
@@ -109,15 +107,6 @@ def run(task: Coroutine[Any, Any, None], *failures: type[Exception], who: str = 
         uvloop.run(_ended_for_certain(task, report))
     except expected as error:
         raise typer.Exit(report(error)) from None
-
-
-def json_object(response: httpx.Response) -> dict[str, Any] | None:
-    """Return the object that a response holds; None if it holds none, as a proxy's page."""
-    try:
-        body = response.json()
-    except ValueError:
-        return None
-    return body if isinstance(body, dict) else None
 
 
 def _report(who: str, expected: tuple[type[Exception], ...], error: BaseException | None) -> int:

@@ -13,7 +13,6 @@ import httpx
 from pydantic import SecretStr
 
 from app.commands.consoles import printable
-from app.commands.running import json_object
 from app.settings.access import bearer
 
 __all__ = ["Reconnection", "ServiceClient", "ServiceRefused", "lines_of", "path_of", "reason_of"]
@@ -61,7 +60,7 @@ class ServiceClient:
     def request(self, method: str, path: str, **sent: Any) -> dict[str, Any]:
         """Return the JSON object that is answered."""
         with self._translated_errors():
-            document = json_object(_check(self._http.request(method, path, **sent)))
+            document = _json_object(_check(self._http.request(method, path, **sent)))
         if document is None:
             raise ServiceRefused(f"The answer from {self._url} is no JSON: is it a proxy's?")
         return document
@@ -118,7 +117,7 @@ def _check(answer: httpx.Response) -> httpx.Response:
     if answer.is_success:
         return answer
     transient = answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR
-    problem = json_object(answer) or {}
+    problem = _json_object(answer) or {}
     reason = reason_of(problem) or f"The service answered {answer.status_code}."
     raise ServiceRefused(reason, transient=transient, problem=problem)
 
@@ -132,3 +131,12 @@ def reason_of(problem: dict[str, Any]) -> str:
         if isinstance(each, dict)
     ]
     return " ".join([str(problem.get("detail", "")), *locations]).strip()
+
+
+def _json_object(response: httpx.Response) -> dict[str, Any] | None:
+    """Return the object that a response holds; None if it holds none, as a proxy's page."""
+    try:
+        body = response.json()
+    except ValueError:
+        return None
+    return body if isinstance(body, dict) else None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.commands.consoles import console, errors
-from app.commands.running import NOT_DONE, AdminUrl, Database, KeyFile, admin_service
+from app.commands.consoles import console
+from app.commands.running import AdminUrl, KeyFile, admin_service, check_name
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,9 +21,13 @@ __all__ = ["rebuild_view", "verify"]
 
 POLL_S: Final = 0.3
 
+Viewed = Annotated[
+    str, typer.Argument(callback=check_name, help="A database that has a materialised view.")
+]
+
 
 def verify(
-    database: Database,
+    database: Viewed,
     *,
     repair: Annotated[bool, typer.Option(help="Repair what is wrong.")] = False,
     url: AdminUrl = None,
@@ -32,47 +37,44 @@ def verify(
 
     Ends with 1 if something is wrong and was not repaired. The service has to be running.
     """
-    with admin_service(url, key_file) as service:
-        _maintain(service, database, f"verify?repair={str(repair).lower()}")
+    _run(url, key_file, database, f"verify?repair={str(repair).lower()}")
 
 
-def rebuild_view(database: Database, *, url: AdminUrl = None, key_file: KeyFile = None) -> None:
+def rebuild_view(database: Viewed, *, url: AdminUrl = None, key_file: KeyFile = None) -> None:
     """Copy a whole database into its materialised view anew, while it is in use, and compare.
 
     Ends with 1 if something is wrong afterwards. The service has to be running.
     """
-    with admin_service(url, key_file) as service:
-        _maintain(service, database, "rebuild")
+    _run(url, key_file, database, "rebuild")
 
 
-def _maintain(service: ServiceClient, database: str, what: str) -> None:
+def _run(url: str | None, key_file: Path | None, database: str, what: str) -> None:
     path = f"/views/{database}"
-    started = service.request("POST", f"{path}/{what}")["run"]
-    run = _ended(service, path, started)
-    if run["id"] != started["id"]:
-        errors.print(f"{NOT_DONE}: another run has begun meanwhile.")
-        raise typer.Exit(1)
-    if run["state"] != "done":
-        errors.print(f"The run has {run['state']}: {run['detail']}.", markup=False)
-        raise typer.Exit(1)
-    console.print(_report(run))
-    if run["wrong"] != run["repaired"]:
+    with admin_service(url, key_file) as service:
+        ended = _follow(service, path, service.request("POST", f"{path}/{what}")["run"])
+    console.print(_report(ended))
+    if ended["wrong"] != ended["repaired"]:
         raise typer.Exit(1)
 
 
-def _ended(service: ServiceClient, path: str, started: dict[str, Any]) -> dict[str, Any]:
-    """Return the run once it has ended, or another one that has begun."""
+def _follow(service: ServiceClient, path: str, run: dict[str, Any]) -> dict[str, Any]:
     from rich.progress import Progress
 
-    run = started
+    from app.commands.service_client import ServiceRefused
+
+    id_ = run["id"]
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task(run["phase"])
-        while run["state"] == "running" and run["id"] == started["id"]:
+        while run["state"] == "running":
             classes = (run["classes"] or {}).values()
             done, total = (sum(each[name] for each in classes) for name in ("objects", "of"))
             progress.update(bar, description=run["phase"], completed=done, total=total or None)
             sleep(POLL_S)
             run = service.request("GET", path)["run"]
+            if run["id"] != id_:
+                raise ServiceRefused("Another run has begun meanwhile.")
+    if run["state"] != "done":
+        raise ServiceRefused(f"The run has {run['state']}: {run['detail']}.")
     return run
 
 
