@@ -64,7 +64,7 @@ def import_(
 
         typer.echo(orjson.dumps(done).decode())
     else:
-        typer.echo(f"{done['imported']:,} objects imported, {done['failed']:,} lines refused.")
+        typer.echo(f"Objects imported: {done['imported']:,}; lines refused: {done['failed']:,}.")
     raise typer.Exit(1 if done["failed"] else 0)
 
 
@@ -163,7 +163,7 @@ def export(
             if count % _LINES == 0:
                 progress.update(bar, description=f"{count:,} objects")
         target.flush()
-    errors.print(f"{count:,} objects exported.")
+    errors.print(f"Objects exported: {count:,}.")
 
 
 def _exported(service: ServiceClient, path: str, parameters: dict[str, str]) -> Iterator[bytes]:

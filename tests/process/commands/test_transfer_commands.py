@@ -19,13 +19,13 @@ async def test_a_bad_line_is_reported_and_the_others_are_imported(opened: Shop) 
     file = opened.file("products.ndjson", LINES)
     result = await opened.call("import", opened.database, "products", file)
     assert result.exit_code == 1
-    assert result.stdout == "2 objects imported, 1 lines refused.\n"
+    assert result.stdout == "Objects imported: 2; lines refused: 1.\n"
     [problem] = result.stderr.splitlines()
     assert problem.startswith("Line 2: ")
     assert "/stock: " in problem
     exported = await opened.done("export", opened.database, "products")
     assert [each["id"] for each in exported.objects] == ["lamp", "table"]
-    assert exported.stderr == "2 objects exported.\n"
+    assert exported.stderr == "Objects exported: 2.\n"
     rest = ("import", opened.database, "products", "-", "--skip", "3", "--json")
     skipped = await opened.done(*rest, text=LINES)
     assert orjson.loads(skipped.stdout) == {"imported": 1, "failed": 0, "next": 4}
@@ -51,7 +51,7 @@ async def test_a_line_number_counts_all_lines(opened: Shop) -> None:
     result = await opened.call("import", opened.database, "customers", text=b"\n".join(lines))
     assert result.exit_code == 1
     assert result.stderr.startswith("Line 1301: ")
-    assert result.stdout == "1,499 objects imported, 1 lines refused.\n"
+    assert result.stdout == "Objects imported: 1,499; lines refused: 1.\n"
 
 
 async def test_an_import_says_where_to_go_on(opened: Shop) -> None:
