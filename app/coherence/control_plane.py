@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from app.coherence.write_guard import SketchGuard
 from mediator.base.errors import MediatorError
 from mediator.control.plane import ControlPlane
-from mediator.control.port import BeforeChange, SchemaChange
+from mediator.control.port import CAREFUL, BeforeChange, ChangeOptions, SchemaChange
 from sketch.protocol.port import Partition, ServerSketch, SketchUnavailable
 
 __all__ = ["CoherentControlPlane", "FirstProposal"]
@@ -57,17 +57,11 @@ class CoherentControlPlane:
         dry_run: bool = False,
         version: int | None = None,
         before: BeforeChange | None = None,
-        unchecked: bool = False,
-        backfill: bool = False,
+        options: ChangeOptions = CAREFUL,
     ) -> SchemaChange:
         if dry_run:
             return await self._control.set_schema(
-                database,
-                document,
-                dry_run=True,
-                version=version,
-                unchecked=unchecked,
-                backfill=backfill,
+                database, document, dry_run=True, version=version, options=options
             )
         present = await self._classes(database)
 
@@ -84,13 +78,7 @@ class CoherentControlPlane:
             await self._adopt_schemas(database, classes)
 
         return await self._control.set_schema(
-            database,
-            document,
-            version=version,
-            before=create,
-            after=adopt,
-            unchecked=unchecked,
-            backfill=backfill,
+            database, document, version=version, before=create, after=adopt, options=options
         )
 
     async def delete_schema(self, database: str, *, dry_run: bool = False) -> dict[str, Any]:

@@ -41,6 +41,10 @@ Unchecked = Annotated[
 Backfill = Annotated[
     bool, typer.Option("--backfill", help="Give objects the defaults of required fields.")
 ]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(metavar="CLASS", help="Drop a class with its objects; may be given again."),
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 File = Annotated[
     Path, typer.Argument(exists=True, dir_okay=False, help="The schema, as a JSON object.")
@@ -102,6 +106,7 @@ def diff(
     json: Json = False,
     unchecked: Unchecked = False,
     backfill: Backfill = False,
+    drop: Drop = None,
 ) -> None:
     """Print what a schema would change, and where it would be placed; nothing happens.
 
@@ -109,7 +114,7 @@ def diff(
     """
     document = read_json_file(file, _MAX_BYTES, "schema")
     with admin_service(url, key_file) as service:
-        change = _Schema(service, database, document, unchecked, backfill).change()
+        change = _Schema(service, database, document, unchecked, backfill, drop).change()
     _print_change(change, json=json)
     raise typer.Exit(1 if change.is_refused else 0)
 
@@ -126,17 +131,18 @@ def apply(
     yes: Yes = False,
     unchecked: Unchecked = False,
     backfill: Backfill = False,
+    drop: Drop = None,
 ) -> None:
     """Print what a schema changes, ask, and put it in force.
 
     It is refused if the schema has been changed since the changes were printed.
     """
     if dry_run:
-        options = {"json": json, "unchecked": unchecked, "backfill": backfill}
-        diff(database, file, url=url, key_file=key_file, **options)
+        options = {"unchecked": unchecked, "backfill": backfill}
+        diff(database, file, url=url, key_file=key_file, json=json, drop=drop, **options)
     document = read_json_file(file, _MAX_BYTES, "schema")
     with admin_service(url, key_file) as service:
-        new = _Schema(service, database, document, unchecked, backfill)
+        new = _Schema(service, database, document, unchecked, backfill, drop)
         change = new.change()
         _print_change(change, json=json)
         if change.is_refused:
@@ -155,7 +161,7 @@ def apply(
 
 
 @schema.command("drop")
-def drop(
+def drop_(
     database: Database, *, url: AdminUrl = None, key_file: KeyFile = None, yes: Yes = False
 ) -> None:
     """Print how many objects a database has, ask, and drop it with all of them."""
@@ -186,6 +192,7 @@ class _Schema:
     document: dict[str, Any]
     unchecked: bool
     backfill: bool
+    drop: list[str] | None
 
     def change(self) -> _Change:
         from app.commands.schema_differences import differences
@@ -213,7 +220,7 @@ class _Schema:
             "PUT",
             _path(self.database),
             json=self.document,
-            params={name: str(value).lower() for name, value in options.items()},
+            params={n: str(v).lower() for n, v in options.items()} | {"drop": self.drop or []},
             headers={"If-Match": f'"{version}"'},
             timeout=_TIMEOUT_S,
         )

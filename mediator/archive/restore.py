@@ -44,6 +44,7 @@ from mediator.base.errors import (
     Unavailable,
 )
 from mediator.catalogue.rows import CatalogueRows
+from mediator.control.port import ChangeOptions
 from mediator.data_plane.port import pages
 from mediator.model.operations import ANYTHING, Condition, Delete, Get, Outcome, Put
 from mediator.routing.freshness import STRONG
@@ -129,7 +130,7 @@ class Restoration:
         await self._to.control.add_statements(manifest.systems)
         for name, document in documents.items():
             # Present objects are replaced: constraints of the backup need not hold for them.
-            await self._to.control.set_schema(name, document, unchecked=True)
+            await self._to.control.set_schema(name, document, options=ChangeOptions(unchecked=True))
         rows = await asyncio.to_thread(lambda: list(read_lines(directory / CATALOGUE)))
         ids = {name: self._to.id_of(name) for name in chosen}
         report.rows = await CatalogueRows(self._to.catalogue).add(rows, ids)

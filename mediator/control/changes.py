@@ -6,9 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mediator.base.errors import DataWouldMove, Location, SchemaInvalid, Unplaceable
+from mediator.base.errors import DataWouldMove, Invalid, Location, SchemaInvalid, Unplaceable
 from mediator.catalogue.stored_databases import StoredDatabase, new_id
 from mediator.control.layout import fragments_of, layout_of, location_of, same_place, view_system_of
+from mediator.control.port import ChangeOptions
 from mediator.materialisation.service import ViewService
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, pins_of, view_system
@@ -21,6 +22,7 @@ from mediator.stores.systems import Systems
 
 __all__ = [
     "SchemaPlan",
+    "check_dropped",
     "check_view",
     "decide_change",
     "left_behind",
@@ -129,6 +131,16 @@ def left_behind(
     ]
 
 
+def check_dropped(names: frozenset[str], schema: Schema, present: DatabaseRoute | None) -> None:
+    """Raise `Invalid` if classes that are to be dropped are not there, or stay in the schema."""
+    known = present.classes if present else {}
+    wrong = [f"{name} is in the new schema" for name in sorted(names & schema.classes.keys())]
+    wrong += [f"there is no class {name}" for name in sorted(names - known.keys())]
+    if wrong:
+        locations = [Location("drop", reason) for reason in wrong]
+        raise Invalid("Classes cannot be dropped.", locations=locations)
+
+
 @dataclass(frozen=True, slots=True)
 class SchemaPlan:
     schema: Schema
@@ -137,14 +149,15 @@ class SchemaPlan:
     present: DatabaseRoute | None
     route: DatabaseRoute
     holding: frozenset[str]
+    dropped: frozenset[str]
     decision: Decision
     moves: Sequence[dict[str, Any]]
     epoch: int
 
-    def constraints(self, unchecked: bool, backfill: bool) -> tuple[Constraints, Constraints]:
+    def constraints(self, options: ChangeOptions) -> tuple[Constraints, Constraints]:
         """Return what existing objects have to be checked for, and what they get a default for."""
-        filled = backfillable(self.schema, self.holding) if backfill else {}
-        if unchecked or self.present is None:
+        filled = backfillable(self.schema, self.holding) if options.backfill else {}
+        if options.unchecked or self.present is None:
             return {}, filled
         tighter = tightened(self.present.schema, self.schema, self.holding)
         return {key: each for key, each in tighter.items() if key not in filled}, filled

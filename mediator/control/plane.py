@@ -11,7 +11,14 @@ from mediator.base.errors import Conflict, Invalid, Location, MediatorError
 from mediator.catalogue.connection import Catalogue
 from mediator.control.changes import would_move
 from mediator.control.evaluation import PlacementEvaluation
-from mediator.control.port import AfterChange, BeforeChange, SchemaChange, SystemRegistration
+from mediator.control.port import (
+    CAREFUL,
+    AfterChange,
+    BeforeChange,
+    ChangeOptions,
+    SchemaChange,
+    SystemRegistration,
+)
 from mediator.control.registry import KnownSystem, Registry
 from mediator.control.schemas import Schemas
 from mediator.data_plane.executor import Executor
@@ -56,8 +63,7 @@ class ControlPlane:
         version: int | None = None,
         before: BeforeChange | None = None,
         after: AfterChange | None = None,
-        unchecked: bool = False,
-        backfill: bool = False,
+        options: ChangeOptions = CAREFUL,
     ) -> SchemaChange:
         """Validate, place, prepare the stores, store, and put a new routing model in force.
 
@@ -68,11 +74,11 @@ class ControlPlane:
             version: The version the caller has seen; 0: none yet.
             before: Called before anything is changed, once the schema is found to be valid.
             after: Called once the change is in force.
-            unchecked: Not to check existing objects by constraints that are tightened.
-            backfill: To give existing objects the defaults of required fields, after the change.
+            options: What it may do to objects that are there.
 
         Raises:
             SchemaInvalid: With the location of every mistake.
+            Invalid: A class that is to be dropped is not there, or still in the schema.
             Unplaceable: No system serves a node; the routing model stays as it was.
             DataWouldMove: Existing data would move; `extra["plan"]`.
             ConstraintViolated: Objects break a constraint that is tightened; `extra["violations"]`.
@@ -80,17 +86,9 @@ class ControlPlane:
             PreconditionFailed: The stored version is another.
         """
         if dry_run:
-            return await self._schemas.try_out(
-                database, document, version=version, unchecked=unchecked, backfill=backfill
-            )
+            return await self._schemas.try_out(database, document, version=version, options=options)
         return await self._schemas.put(
-            database,
-            document,
-            version=version,
-            before=before,
-            after=after,
-            unchecked=unchecked,
-            backfill=backfill,
+            database, document, version=version, before=before, after=after, options=options
         )
 
     async def place(
@@ -104,8 +102,9 @@ class ControlPlane:
             _check_statements(each["metrics"], each["declared"])
         candidates = self._registry.candidates(statements)
         for database, document in documents.items():
+            options = ChangeOptions(unchecked=True)
             change = await self._schemas.try_out(
-                database, document, candidates=candidates, unchecked=True
+                database, document, candidates=candidates, options=options
             )
             if change.moves:
                 raise would_move(change.moves)

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from mediator.stores.port import SystemConfig
 
-__all__ = ["AfterChange", "BeforeChange", "SchemaChange", "SystemRegistration"]
+__all__ = [
+    "CAREFUL",
+    "AfterChange",
+    "BeforeChange",
+    "ChangeOptions",
+    "SchemaChange",
+    "SystemRegistration",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +31,25 @@ class SystemRegistration:
     config: SystemConfig
     declared: tuple[str, ...] = ()
     metrics: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOptions:
+    """What a schema change may do to objects that are there.
+
+    Attributes:
+        unchecked: Whether constraints that are tightened are put in force without checking them.
+        backfill: Whether they get the defaults of required fields, after the change.
+        drop: Classes that leave the schema with all their objects.
+    """
+
+    unchecked: bool = False
+    backfill: bool = False
+    drop: frozenset[str] = frozenset()
+
+
+CAREFUL: Final = ChangeOptions()
+"""Nothing is done to them, and none may break the schema."""
 
 
 @dataclass(frozen=True, slots=True)

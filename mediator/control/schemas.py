@@ -40,6 +40,7 @@ from mediator.catalogue.stored_databases import Moment, StoredDatabase
 from mediator.control.backfill import Backfill
 from mediator.control.changes import (
     SchemaPlan,
+    check_dropped,
     check_view,
     decide_change,
     left_behind,
@@ -62,7 +63,13 @@ from mediator.control.layout import (
     with_owned_until,
 )
 from mediator.control.membership import Membership
-from mediator.control.port import AfterChange, BeforeChange, SchemaChange
+from mediator.control.port import (
+    CAREFUL,
+    AfterChange,
+    BeforeChange,
+    ChangeOptions,
+    SchemaChange,
+)
 from mediator.control.registry import Registry
 from mediator.data_plane.executor import Executor
 from mediator.materialisation.service import ViewService
@@ -137,16 +144,16 @@ class Schemas:
         *,
         version: int | None = None,
         candidates: Sequence[Candidate] | None = None,
-        unchecked: bool = False,
-        backfill: bool = False,
+        options: ChangeOptions = CAREFUL,
     ) -> SchemaChange:
         """Return what setting a schema would do, by default with the systems as they are."""
         schema = await self._parse(name, document, candidates)
         async with self._changing:
-            plan = await self._plan(schema, version, candidates)
+            plan = await self._plan(schema, version, options, candidates)
         change = await self._change(plan.new, plan.epoch, plan.decision, plan.moves, schema=schema)
-        tighter, _ = await offload(True, plan.constraints, unchecked, backfill)
-        return reported(change, await self._check.run(name, tighter.values(), plan.owned))
+        tighter, _ = await offload(True, plan.constraints, options)
+        report = await self._check.run(name, tighter.values(), plan.owned)
+        return _noted(reported(change, report), await self._dropped_by(plan))
 
     async def put(
         self,
@@ -156,18 +163,18 @@ class Schemas:
         version: int | None,
         before: BeforeChange | None,
         after: AfterChange | None = None,
-        unchecked: bool = False,
-        backfill: bool = False,
+        options: ChangeOptions = CAREFUL,
     ) -> SchemaChange:
         schema = await self._parse(name, document)
         checked: Constraints = {}
         while True:
             async with self._changing:
-                plan = await self._plan(schema, version)
+                plan = await self._plan(schema, version, options)
                 if plan.moves:
                     raise would_move(plan.moves)
-                tighter, filled = await offload(True, plan.constraints, unchecked, backfill)
+                tighter, filled = await offload(True, plan.constraints, options)
                 if tighter.keys() <= checked.keys():
+                    dropped = await self._dropped_by(plan)
                     if before is not None:
                         await before(schema.classes)
                     epoch = await self._put_in_force(plan)
@@ -181,6 +188,7 @@ class Schemas:
         if after is not None:
             await after(schema.classes)
         change = await self._change(plan.new, epoch, plan.decision, schema=schema)
+        change = _noted(change, dropped)
         if not (checked or filled):
             return change
         return await self._finish(change, checked, filled, plan)
@@ -223,7 +231,11 @@ class Schemas:
         return schema
 
     async def _plan(
-        self, schema: Schema, version: int | None, candidates: Sequence[Candidate] | None = None
+        self,
+        schema: Schema,
+        version: int | None,
+        options: ChangeOptions,
+        candidates: Sequence[Candidate] | None = None,
     ) -> SchemaPlan:
         await self._follower.catch_up()
         name = schema.database
@@ -233,7 +245,8 @@ class Schemas:
             raise PreconditionFailed(f"The schema of {name} has version {seen} now.")
         model = self._executor.model
         present = model.databases.get(name)
-        holding = await self._holding(present)
+        check_dropped(options.drop, schema, present)
+        holding = await self._holding(present) - options.drop
         if candidates is None:
             candidates = self._registry.candidates()
         decision, moves = await offload(True, decide_change, schema, present, holding, candidates)
@@ -242,8 +255,8 @@ class Schemas:
         check_view(schema, view_system_of(new), self._systems)
         route = await offload(True, route_of, new)
         moves += left_behind(present, route, holding)
-        held = frozenset(holding)
-        return SchemaPlan(schema, stored, new, present, route, held, decision, moves, model.epoch)
+        kept = (frozenset(holding), options.drop)
+        return SchemaPlan(schema, stored, new, present, route, *kept, decision, moves, model.epoch)
 
     async def _change(
         self,
@@ -297,6 +310,15 @@ class Schemas:
         with suppress(Unavailable):  # then it is done later
             await self._clearing.run()
 
+    async def _dropped_by(self, plan: SchemaPlan) -> Sequence[str]:
+        """Say how many objects go with the classes that a change drops."""
+        notes = []
+        for name in sorted(plan.dropped):
+            assert plan.present is not None
+            count = await self._count(plan.present.classes[name])
+            notes.append(f"The class {name} is dropped; objects: {count:,}.")
+        return notes
+
     async def _holding(self, present: DatabaseRoute | None) -> set[str]:
         classes = present.classes if present else {}
         return {name for name, route in classes.items() if await self._count(route)}
@@ -323,7 +345,9 @@ class Schemas:
         before = (fragments_of(plan.present), copies_of(plan.present))
         after = (fragments_of(plan.route), copies_of(plan.route))
         for fragment in chain.from_iterable(map(without, before, after)):
-            with suppress(Unavailable):  # the change is in force; an empty table may stay behind
+            # The change is in force. What may stay behind is of a generation that is never used
+            # again: an empty table, or one of a class that is dropped.
+            with suppress(Unavailable):
                 await self._on(fragment, "write", _dropping(fragment))
         return moment.epoch
 
@@ -344,7 +368,7 @@ class Schemas:
     async def check_still_empty(self, plan: SchemaPlan, changing: Collection[str]) -> None:
         """Refuse if an object was created since its class was found empty; writes are held."""
         assert plan.present is not None
-        for name in sorted(changing):
+        for name in sorted({*changing} - plan.dropped):
             if await self._count(plan.present.classes[name]):
                 raise Conflict(f"Objects of {name} were created meanwhile; try again.")
         # A joint write may be logged, and have reached no record that is counted.
@@ -362,6 +386,10 @@ class Schemas:
             return await guarded.guarded(lambda: call(guarded.store))
         except StoreError as error:
             raise unavailable(guarded, error, operation) from error
+
+
+def _noted(change: SchemaChange, notes: Sequence[str]) -> SchemaChange:
+    return replace(change, notes=(*change.notes, *notes))
 
 
 def _dropping(fragment: Fragment) -> Callable[[Store], Coroutine[Any, Any, None]]:

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from app.admin.api.responses import Control, DryRun, JsonBody, Name, json_request
 from app.http.negotiation import JSON
@@ -14,7 +14,7 @@ from app.http.problems import INVALID, HttpError
 from app.security.admin_port import visible
 from mediator.base.errors import Location
 from mediator.base.offload import offload
-from mediator.control.port import SchemaChange
+from mediator.control.port import ChangeOptions, SchemaChange
 from mediator.schema.documents import merge_patch
 from mediator.schema.parse import SCHEMA
 from mediator.schema.validation import json_schema_of
@@ -23,13 +23,24 @@ __all__ = ["router"]
 
 router = APIRouter()
 
-Unchecked = Annotated[
-    bool, Query(description="Put constraints in force without checking existing objects.")
-]
-BackfillFields = Annotated[
-    bool, Query(description="Give objects that lack a required field its default.")
-]
 IfMatch = Annotated[str | None, Header(alias="If-Match", description="Version seen, as an ETag.")]
+
+
+def _options(
+    unchecked: Annotated[
+        bool, Query(description="Put constraints in force without checking existing objects.")
+    ] = False,
+    backfill: Annotated[
+        bool, Query(description="Give objects that lack a required field its default.")
+    ] = False,
+    drop: Annotated[
+        tuple[str, ...], Query(description="Classes that are dropped with all their objects.")
+    ] = (),
+) -> ChangeOptions:
+    return ChangeOptions(unchecked, backfill, frozenset(drop))
+
+
+Options = Annotated[ChangeOptions, Depends(_options)]
 
 
 @router.get("/schemas")
@@ -57,9 +68,8 @@ async def set_schema(
     control: Control,
     database: Name,
     body: JsonBody,
+    options: Options,
     dry_run: DryRun = False,
-    unchecked: Unchecked = False,
-    backfill: BackfillFields = False,
     if_match: IfMatch = None,
 ) -> Response:
     """Set a schema: validate it, place it, prepare the stores, put it in force.
@@ -69,7 +79,7 @@ async def set_schema(
     """
     version = _version(if_match)
     change = await control.set_schema(
-        database, body, dry_run=dry_run, version=version, unchecked=unchecked, backfill=backfill
+        database, body, dry_run=dry_run, version=version, options=options
     )
     return await offload(True, _answer, change)
 
@@ -83,9 +93,8 @@ async def patch_schema(
     control: Control,
     database: Name,
     body: JsonBody,
+    options: Options,
     dry_run: DryRun = False,
-    unchecked: Unchecked = False,
-    backfill: BackfillFields = False,
     if_match: IfMatch = None,
 ) -> Response:
     """Change a part of a schema by a merge patch (RFC 7396)."""
@@ -95,7 +104,7 @@ async def patch_schema(
     # The patch was made from this version: a concurrent change is refused, not overwritten.
     version = present.version if seen is None else seen
     change = await control.set_schema(
-        database, document, dry_run=dry_run, version=version, unchecked=unchecked, backfill=backfill
+        database, document, dry_run=dry_run, version=version, options=options
     )
     return await offload(True, _answer, change)
 

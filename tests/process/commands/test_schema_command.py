@@ -138,6 +138,20 @@ async def test_a_database_is_dropped_after_its_objects_were_counted(opened: Shop
     assert (await opened.call("schema", "show", opened.database)).exit_code == 1
 
 
+async def test_a_class_is_dropped_with_its_objects_if_that_is_said(opened: Shop) -> None:
+    await opened.put("orders", "o1", {"customer": "ada"})
+    kept = {name: class_ for name, class_ in SHOP["classes"].items() if name != "orders"}
+    file = opened.file("less.json", {"classes": kept})
+    refused = await opened.call("schema", "apply", opened.database, file, "--yes")
+    assert refused.exit_code == 1
+    apply = ("schema", "apply", opened.database, file, "--yes", "--drop", "orders")
+    applied = await opened.done(*apply)
+    assert "Note: The class orders is dropped; objects: 1." in applied.lines
+    assert (await opened.call("query", opened.database, "orders")).exit_code == 1
+    again = await opened.call(*apply)
+    assert "drop: there is no class orders." in again.stderr
+
+
 async def test_mistakes_are_reported_with_their_locations(opened: Shop) -> None:
     file = opened.file("wrong.json", changed(colour={"type": "paint"}))
     results = [

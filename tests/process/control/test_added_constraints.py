@@ -14,7 +14,7 @@ from app.admin.application import create_admin_app
 from mediator.base.errors import Conflict, ConstraintViolated, Unavailable
 from mediator.base.observation import StoreCallFinished
 from mediator.control import constraint_check
-from mediator.control.port import SchemaChange
+from mediator.control.port import ChangeOptions, SchemaChange
 from mediator.data_plane.port import PAGE
 from mediator.model.operations import Create, Put
 from mediator.query.execution import QueryResult
@@ -43,7 +43,8 @@ def notes(**fields: Any) -> dict[str, Any]:
 
 
 def changing(of: Service, database: str, document: Any, **members: Any) -> Awaitable[SchemaChange]:
-    return of.mediator.control.set_schema(database, document, **members)
+    options = ChangeOptions(unchecked=members.pop("unchecked", False))
+    return of.mediator.control.set_schema(database, document, options=options, **members)
 
 
 def reads(of: Service, database: str) -> int:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from mediator.control import backfill
-from mediator.control.port import SchemaChange
+from mediator.control.port import ChangeOptions, SchemaChange
 from mediator.data_plane.port import PAGE, pages
 from mediator.model.operations import Create, Get, Outcome, Update
 from mediator.routing.model import ClassRoute
@@ -22,8 +22,8 @@ def notes(**fields: Any) -> dict[str, Any]:
 
 
 async def changed(of: Service, database: str, document: Any, **members: Any) -> SchemaChange:
-    members = {"backfill": True, **members}
-    return await of.mediator.control.set_schema(database, document, **members)
+    options = ChangeOptions(backfill=True, unchecked=members.pop("unchecked", False))
+    return await of.mediator.control.set_schema(database, document, options=options, **members)
 
 
 def required(system: str, default: Any, type_: str = "string", **members: Any) -> dict[str, Any]:

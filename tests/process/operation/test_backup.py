@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mediator.base.errors import Conflict, NotFound
+from mediator.control.port import ChangeOptions
 from mediator.model.operations import Delete, Put
 from tests.process.operation.backups import (
     MERGE,
@@ -118,7 +119,7 @@ async def test_objects_that_break_constraints_are_restored_as_they_were(
     bounded = {name: {**field, **bounds.get(name, {})} for name, field in fields.items()}
     tight = {**loose, "classes": {"things": {**loose["classes"]["things"], "fields": bounded}}}
     await put(own, database, "null", price=None)
-    await control.set_schema(database, tight, unchecked=True)
+    await control.set_schema(database, tight, options=ChangeOptions(unchecked=True))
     before = await held(own, database, "things")
     await back_up(own, tmp_path / "b", database)
     await control.set_schema(database, loose)

@@ -8,8 +8,16 @@ import pytest
 
 from app.coherence.control_plane import CoherentControlPlane
 from mediator.base.errors import Conflict, Unavailable
-from mediator.control.port import AfterChange, BeforeChange, SchemaChange
+from mediator.control.port import (
+    CAREFUL,
+    AfterChange,
+    BeforeChange,
+    ChangeOptions,
+    SchemaChange,
+)
 from sketch.protocol.port import Partition
+
+OPTIONS = ChangeOptions(unchecked=True, backfill=True)
 
 
 class World:
@@ -36,10 +44,9 @@ class World:
         version: int | None = None,
         before: BeforeChange | None = None,
         after: AfterChange | None = None,
-        unchecked: bool = False,
-        backfill: bool = False,
+        options: ChangeOptions = CAREFUL,
     ) -> SchemaChange:
-        assert (version, unchecked, backfill) == (7, True, True)
+        assert (version, options) == (7, OPTIONS)
         if self.refused:
             raise Conflict("It would move data.")
         if not dry_run:
@@ -90,7 +97,7 @@ async def test_classes_are_created_before_and_invalidated_after_a_change(
     world: World,
 ) -> None:
     change = await world.control.set_schema(
-        "news", {"classes": {"articles": {}, "notes": {}}}, version=7, unchecked=True, backfill=True
+        "news", {"classes": {"articles": {}, "notes": {}}}, version=7, options=OPTIONS
     )
     assert change.version == 8
     assert sorted(world.calls[:2]) == [("create", "articles"), ("create", "notes")]
@@ -109,20 +116,20 @@ async def test_a_class_is_created_by_one_replica_only(world: World) -> None:
     world.proposals["sketch:news/articles"] = "of another replica"
     for _ in range(2):
         await world.control.set_schema(
-            "news", {"classes": {"articles": {}}}, version=7, unchecked=True, backfill=True
+            "news", {"classes": {"articles": {}}}, version=7, options=OPTIONS
         )
     assert ("create", "articles") not in world.calls
 
 
 async def test_a_refused_change_or_a_dry_run_changes_nothing(world: World) -> None:
     await world.control.set_schema(
-        "news", {"classes": {"notes": {}}}, version=7, unchecked=True, backfill=True, dry_run=True
+        "news", {"classes": {"notes": {}}}, version=7, options=OPTIONS, dry_run=True
     )
     await world.control.delete_schema("news", dry_run=True)
     world.refused = True
     with pytest.raises(Conflict):
         await world.control.set_schema(
-            "news", {"classes": {"notes": {}}}, version=7, unchecked=True, backfill=True
+            "news", {"classes": {"notes": {}}}, version=7, options=OPTIONS
         )
     assert world.calls == []
 
@@ -134,9 +141,7 @@ async def test_the_classes_of_a_dropped_database_are_invalidated(world: World) -
 
 async def test_a_schema_is_set_while_the_sketch_is_away(world: World) -> None:
     world.sketch_is_away = True
-    await world.control.set_schema(
-        "news", {"classes": {"notes": {}}}, version=7, unchecked=True, backfill=True
-    )
+    await world.control.set_schema("news", {"classes": {"notes": {}}}, version=7, options=OPTIONS)
     assert world.calls == [("set", "news"), ("checked", "news")]
     await world.control.delete_schema("news")
 
@@ -148,7 +153,7 @@ async def test_the_hook_of_the_caller_runs_before_the_change_too(world: World) -
         names.extend(classes)
 
     await world.control.set_schema(
-        "news", {"classes": {"notes": {}}}, version=7, unchecked=True, backfill=True, before=before
+        "news", {"classes": {"notes": {}}}, version=7, options=OPTIONS, before=before
     )
     assert names == ["notes"]
 

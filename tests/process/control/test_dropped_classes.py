@@ -1,0 +1,65 @@
+"""Classes that are dropped with their objects, because somebody says so."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from mediator.base.errors import DataWouldMove, Invalid, NotFound
+from mediator.control.port import ChangeOptions
+from tests.process.service import Service, field_on
+
+SYSTEMS: Final = ("redis", "postgres", "mongo")
+DROP: Final = ChangeOptions(drop=frozenset({"carts"}))
+
+
+def classes(**carts: Any) -> dict[str, Any]:
+    return {"notes": {"fields": {"title": field_on("redis")}}, "carts": {"fields": carts}}
+
+
+def without_carts() -> dict[str, Any]:
+    return {"classes": {"notes": classes()["notes"]}}
+
+
+def over_all() -> dict[str, Any]:
+    return {f"on_{system}": field_on(system, group=f"g_{system}") for system in SYSTEMS}
+
+
+@pytest.mark.parametrize("fields", [{"a": field_on("mongo")}, over_all()], ids=["one", "all"])
+async def test_a_class_is_dropped_with_its_objects(
+    mediator: Service, fields: dict[str, Any]
+) -> None:
+    database = await mediator.put_schema(classes(**fields))
+    control = mediator.mediator.control
+    await mediator.create(database, "notes", "n", title="stays")
+    for id_ in ("x", "y"):
+        await mediator.create(database, "carts", id_, **dict.fromkeys(fields, "v"))
+    with pytest.raises(DataWouldMove):
+        await control.set_schema(database, without_carts())
+    dry = await control.set_schema(database, without_carts(), options=DROP, dry_run=True)
+    assert "The class carts is dropped; objects: 2." in dry.notes
+    assert await mediator.values(database, "carts", "x") == dict.fromkeys(fields, "v")
+    change = await control.set_schema(database, without_carts(), options=DROP)
+    assert "The class carts is dropped; objects: 2." in change.notes
+    with pytest.raises(NotFound):
+        await mediator.get(database, "carts", "x")
+    assert await mediator.values(database, "notes", "n") == {"title": "stays"}
+    # Another class of this name has nothing of it.
+    await control.set_schema(database, {"classes": classes(**fields)})
+    with pytest.raises(NotFound):
+        await mediator.get(database, "carts", "x")
+    await mediator.create(database, "carts", "x", **dict.fromkeys(fields, "new"))
+    assert await mediator.values(database, "carts", "x") == dict.fromkeys(fields, "new")
+
+
+async def test_only_classes_that_leave_can_be_dropped(mediator: Service) -> None:
+    database = await mediator.put_schema(classes())
+    for names, document, reason in (
+        ({"carts"}, {"classes": classes()}, "carts is in the new schema"),
+        ({"nope"}, without_carts(), "there is no class nope"),
+    ):
+        options = ChangeOptions(drop=frozenset(names))
+        with pytest.raises(Invalid) as refused:
+            await mediator.mediator.control.set_schema(database, document, options=options)
+        assert [each.detail for each in refused.value.locations] == [reason]
