@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mediator.base.errors import MediatorError, OperatorRefused
+from mediator.control.port import ChangeOptions
 from mediator.model.operations import Update
 from mediator.model.operators import Operator, OperatorCall
 from tests.process.service import Service, field_on, unique
@@ -68,7 +69,8 @@ async def test_bounds_that_are_set_later_bind_what_is_written_from_then_on(
         await mediator.create(database, "products", "lamp", stock=-5)
         assert not isinstance(await by_one(database), MediatorError)
         bounded = {"classes": classes(system, minimum=0)}
-        await mediator.mediator.control.set_schema(database, bounded)
+        unchecked = ChangeOptions(unchecked=True)
+        await mediator.mediator.control.set_schema(database, bounded, options=unchecked)
         assert isinstance(await by_one(database), OperatorRefused)
         assert await mediator.values(database, "products", "lamp") == {"stock": -6}
         await mediator.mediator.control.set_schema(database, {"classes": classes(system)})
