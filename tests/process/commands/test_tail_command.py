@@ -40,7 +40,8 @@ async def test_changes_are_printed_until_it_is_interrupted(opened: Shop) -> None
         changed = await line_of(process)
         assert changed.endswith('  replace  customers/ada  name: "Ada" → "A\\u001b[31m"\n')
         process.send_signal(signal.SIGINT)
-        _, err = await process.communicate()
+        async with asyncio.timeout(120):
+            _, err = await process.communicate()
     assert process.returncode == 0
     [position] = re.findall(r"To go on: --after (\S+)\n", err.decode())
     await opened.put("customers", "ben", {"name": "Ben"})
