@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
+from mediator.base.concurrency import end
 from mediator.base.errors import MediatorError
 from mediator.changes.feed import PARTITIONS, Event, Feed, PositionGone
 from mediator.changes.position import FeedPosition, order_of
@@ -68,6 +69,7 @@ class Fanout:
         self._database = database
         self._buffers: set[Buffer] = set()
         self._task: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
         self._stopped = asyncio.Event()
         self._following = asyncio.Event()
 
@@ -86,13 +88,20 @@ class Fanout:
         """The last buffer that is detached stops the reader."""
         self._buffers.discard(buffer)
         if not self._buffers:
-            self.close()
+            self._stop()
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """Stop the reader, and wait until it uses the feed no more."""
+        self._stop()
+        await end(self._ending)
+
+    def _stop(self) -> None:
         if self._task is not None:
             # A driver may lose the cancellation in its own timeouts: the event ends such a reader.
             self._stopped.set()
             self._task.cancel()
+            self._ending.add(self._task)
+            self._task.add_done_callback(self._ending.discard)
             self._task = None
         # Wakes those that attach now; later ones wait for the next reader.
         self._following.set()
@@ -261,5 +270,5 @@ class Subscriptions:
 
     async def close_all(self) -> None:
         self.end()
-        for fanout in self._fanouts.values():
-            fanout.close()
+        for fanout in tuple(self._fanouts.values()):
+            await fanout.close()

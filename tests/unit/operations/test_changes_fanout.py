@@ -49,3 +49,16 @@ async def test_a_read_ends_even_if_its_cancellation_was_lost() -> None:
     assert feed.follower is not None
     await asyncio.wait_for(feed.follower, 10.0)
     assert feed.reads == 1
+
+
+async def test_closing_waits_for_a_read_whose_cancellation_was_lost() -> None:
+    """The connections of the feed are closed next: the read would open one that nobody closes."""
+    feed = UncancellableFeed()
+    fanout = Fanout(cast(Any, feed), "news")
+    fanout.detach(await fanout.attach())
+    await fanout.attach()
+    await feed.followed.wait()
+    asyncio.get_running_loop().call_soon(feed.released.set)
+    await fanout.close()
+    assert feed.follower is not None
+    assert feed.follower.done()
