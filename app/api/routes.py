@@ -12,6 +12,7 @@ from app.api.batch import Batches
 from app.api.changes import ChangesRoute
 from app.api.creation import Creation
 from app.api.cursors import Cursors
+from app.api.filtered_writes import FilteredWrites
 from app.api.jobs.results import RunResults
 from app.api.jobs.rights import RunRights
 from app.api.jobs.runs import JobBackend, Jobs
@@ -76,8 +77,7 @@ class RouteTable:
         reads, sketch = (caches.reads, caches.sketch) if caches else (None, None)
         queries, creation = Queries(options, cursors, reads), Creation(options, ids)
         self._object = _object(Objects(limit, ids, reads))
-        methods = {"GET": queries.get, "HEAD": queries.get, "POST": creation.post}
-        self._collection = Route("/v1/{database}/{class}", methods, {**_READS, **_WRITES})
+        self._collection = _collection(queries, creation, FilteredWrites(options, ids))
         exports = Exports(options.chunk_lines)
         self._below_class = _below_class(queries, Imports(options, ids), exports)
         rights = RunRights(directory)
@@ -150,6 +150,21 @@ def _object(objects: Objects) -> Route:
             "PUT": objects.put,
             "PATCH": objects.patch,
             "DELETE": objects.delete,
+        },
+        {**_READS, **_WRITES},
+        patch_types=tuple(PATCH_TYPES),
+    )
+
+
+def _collection(queries: Queries, creation: Creation, writes: FilteredWrites) -> Route:
+    return Route(
+        "/v1/{database}/{class}",
+        {
+            "GET": queries.get,
+            "HEAD": queries.get,
+            "POST": creation.post,
+            "PATCH": writes.patch,
+            "DELETE": writes.delete,
         },
         {**_READS, **_WRITES},
         patch_types=tuple(PATCH_TYPES),

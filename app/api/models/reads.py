@@ -1,4 +1,4 @@
-"""What listings, the change feed, the sketch, imports and exports take and answer."""
+"""What listings, writes by conditions, feed, sketch, imports and exports take and answer."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ __all__ = [
     "ImportSummary",
     "Listing",
     "SketchParameters",
+    "WriteSummary",
 ]
 
 _POSITION: Final[dict[str, Any]] = {"maxLength": 512}
@@ -124,4 +125,15 @@ class ImportSummary(ResponseModel):
     imported: Count
     failed: Count
     next: int = Field(description="Lines done; skip them to go on.")
+    problems: list[Problem] = Field(max_length=100)
+
+
+class WriteSummary(ResponseModel):
+    """What became of a write to all objects that meet conditions."""
+
+    matched: Count = Field(description="Objects that met the conditions.")
+    written: Count
+    failed: Count
+    next: str | None = Field(description="Go on after this id; null if all are done.")
+    sample: list[str] = Field(max_length=5, description="Ids that would be written.")
     problems: list[Problem] = Field(max_length=100)

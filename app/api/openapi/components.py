@@ -16,7 +16,13 @@ from app.api.models.operations import (
     TransactionRequest,
     TransactionResults,
 )
-from app.api.models.reads import Changes, ClientFilter, ImportSummary, Listing
+from app.api.models.reads import (
+    Changes,
+    ClientFilter,
+    ImportSummary,
+    Listing,
+    WriteSummary,
+)
 from app.api.routed_request import LONGEST_AGE_S
 from app.http.validation import Parameters
 from mediator.query.filter_parser import OPERATORS
@@ -140,7 +146,8 @@ _MODELS: Final[dict[str, Any]] = {
         model.__name__: model
         for model in (
             *(BatchRequest, TransactionRequest, Problem, StoredObject, Listing),
-            *(TransactionResults, ImportSummary, Changes, Run, Runs, RunRows, ClientFilter),
+            *(TransactionResults, ImportSummary, WriteSummary, Changes, ClientFilter),
+            *(Run, Runs, RunRows),
         )
     },
 }
@@ -233,6 +240,13 @@ _PARAMETERS: Final[dict[str, Any]] = {
     ),
     "explain": _parameter(
         "explain", "query", {"enum": ["true", "false"]}, "Explain how the query was carried out."
+    ),
+    "lastId": _parameter("after", "query", ID_SCHEMA, "The last id that an answer came to."),
+    "dryRun": _parameter(
+        "dry_run", "query", {"enum": ["true", "false"]}, "Whether objects are only counted."
+    ),
+    "all": _parameter(
+        "all", "query", {"enum": ["true", "false"]}, "Whether all objects are meant."
     ),
     "ifMatch": _parameter("If-Match", "header", _TAGS, "RFC 9110, section 13.1.1."),
     "ifNoneMatch": _parameter("If-None-Match", "header", _TAGS, "RFC 9110, section 13.1.2."),

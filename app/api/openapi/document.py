@@ -38,6 +38,13 @@ _CONDITIONAL: Final = (412, 428)
 _TEXT: Final[dict[str, Any]] = {"schema": {"type": "string"}}
 _ON_RETRY: Final = ("idempotencyKey", "prefer")
 
+_PATCHES: Final = {
+    MERGE_PATCH: "Object",
+    JSON_PATCH: "JsonPatch",
+    JSON: "Patch",
+    UPDATE: "OperatorPatch",
+}
+
 _READ: Final = (
     "ETag",
     "Cache-Control",
@@ -107,12 +114,7 @@ def _object() -> dict[str, Any]:
             changed,
             written,
             (*failing, *_WITH_BODY),
-            body={
-                MERGE_PATCH: "Object",
-                JSON_PATCH: "JsonPatch",
-                JSON: "Patch",
-                UPDATE: "OperatorPatch",
-            },
+            body=_PATCHES,
         ),
         "delete": _operation("deleteObject", "Delete an object", changed, written, failing),
     }
@@ -129,7 +131,24 @@ def _collection() -> dict[str, Any]:
     post["requestBody"] = {"required": True, "content": {JSON: one_or_many}}
     summary = "Find objects by their ids, or by a query; paths are parameters too: year.ge=1970"
     reads = _reads(("listObjects", "headObjects"), summary, shown, read, (*_ALWAYS, 422))
-    return {**reads, "post": post}
+    return {**reads, "post": post, **_filtered_writes()}
+
+
+def _filtered_writes() -> dict[str, Any]:
+    named = ("filter", "all", "allowScan", "lastId", "dryRun", "idempotencyKey")
+    done, failing = {200: _json("WriteSummary")}, (*_ALWAYS, 422, 507)
+    every = "all objects that meet conditions; paths are parameters too: year.ge=1970"
+    return {
+        "patch": _operation(
+            "patchObjects",
+            f"Change {every}",
+            done,
+            named,
+            (*failing, *_WITH_BODY),
+            body=_PATCHES,
+        ),
+        "delete": _operation("deleteObjects", f"Delete {every}", done, named, failing),
+    }
 
 
 def _query() -> dict[str, Any]:

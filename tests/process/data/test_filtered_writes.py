@@ -1,0 +1,229 @@
+"""Writes to all objects that meet conditions: on each store, over two, and while others write."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, cast
+
+import httpx
+import pytest
+
+from app.api import filtered_writes
+from app.api.options import DataOptions
+from app.api.router import DataApi
+from app.http.negotiation import UPDATE
+from mediator.base.errors import MediatorError, Unavailable
+from mediator.data_plane.port import DataPlane
+from mediator.model.operations import Operation, Outcome
+from tests.process.service import Service, field_on
+
+OPERATORS: Final = {"content-type": UPDATE}
+PLACES: Final = [("redis", "redis"), ("postgres", "postgres"), ("mongo", "mongo")]
+SPLIT: Final = [("redis", "mongo"), ("postgres", "redis")]
+
+
+def classes(first: str, second: str) -> dict[str, Any]:
+    return {
+        "products": {
+            "fields": {
+                "price": field_on(first, "integer", index=True, group="main"),
+                "colour": field_on(first, group="main"),
+                "stock": field_on(second, "integer", default=1, minimum=0, group="stock"),
+            }
+        }
+    }
+
+
+@asynccontextmanager
+async def api(plane: DataPlane, database: str) -> AsyncIterator[httpx.AsyncClient]:
+    app = DataApi(plane, DataOptions(cursor_key=b"key"), lambda _: None)
+    base = f"http://localhost/v1/{database}/"
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url=base) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def shop(
+    request: pytest.FixtureRequest, mediator: Service
+) -> AsyncIterator[httpx.AsyncClient]:
+    """Ten products with the prices 0 to 9."""
+    database = await mediator.put_schema(classes(*getattr(request, "param", PLACES[1])))
+    for number in range(10):
+        await mediator.create(database, "products", f"p{number}", price=number, stock=number % 2)
+    async with api(mediator.mediator.data, database) as client:
+        yield client
+
+
+async def listed(shop: httpx.AsyncClient) -> dict[str, dict[str, Any]]:
+    items = (await shop.get("products")).json()["items"]
+    return {item["id"]: item for item in items}
+
+
+def counts(answer: httpx.Response) -> tuple[int, int, int]:
+    assert answer.status_code == 200, answer.text
+    summary = answer.json()
+    return summary["matched"], summary["written"], summary["failed"]
+
+
+@pytest.mark.parametrize("shop", [*PLACES, *SPLIT], indirect=True, ids="-".join)
+async def test_objects_that_meet_the_conditions_are_written_and_no_others(
+    shop: httpx.AsyncClient,
+) -> None:
+    dry = await shop.patch("products?price.lt=4&dry_run=true", json={"colour": "red"})
+    assert counts(dry) == (4, 0, 0)
+    assert dry.json()["sample"] == ["p0", "p1", "p2", "p3"]
+    assert not any("colour" in item for item in (await listed(shop)).values())
+    assert counts(await shop.patch("products?price.lt=4", json={"colour": "red"})) == (4, 4, 0)
+    coloured = {id_ for id_, item in (await listed(shop)).items() if item.get("colour") == "red"}
+    assert coloured == {"p0", "p1", "p2", "p3"}
+
+    # Half of them have no stock, and it may not fall below zero.
+    sale = {"stock": {"inc": -1}}
+    sold = await shop.patch("products?price.lt=4", json=sale, headers=OPERATORS)
+    assert counts(sold) == (4, 2, 2)
+    assert [problem["id"] for problem in sold.json()["problems"]] == ["p0", "p2"]
+    assert sold.json()["problems"][0]["errors"][0]["pointer"] == "/stock"
+
+    assert counts(await shop.delete("products?price.between=2,7")) == (6, 6, 0)
+    assert [*await listed(shop)] == ["p0", "p1", "p8", "p9"]
+    assert counts(await shop.delete("products?all=true")) == (4, 4, 0)
+    assert await listed(shop) == {}
+
+
+async def test_a_request_whose_time_is_over_says_where_to_go_on(
+    shop: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filtered_writes, "WORK_S", 0.0)
+    monkeypatch.setattr(filtered_writes, "_CHUNK", 3)
+    requests, after = 0, ""
+    while True:
+        path = f"products?price.ge=1{after}"
+        answer = await shop.patch(path, json={"stock": {"inc": 1}}, headers=OPERATORS)
+        requests += 1
+        if answer.json()["next"] is None:
+            break
+        after = f"&after={answer.json()['next']}"
+    assert requests == 3
+    stocks = {id_: item["stock"] for id_, item in (await listed(shop)).items()}
+    assert stocks == {f"p{n}": n % 2 + bool(n) for n in range(10)}
+
+
+async def test_a_repeated_request_operates_on_each_object_once(shop: httpx.AsyncClient) -> None:
+    headers = {**OPERATORS, "idempotency-key": "raise"}
+    for after in ("", "", "&after=p4"):
+        path = f"products?price.ge=0{after}"
+        answer = await shop.patch(path, json={"stock": {"inc": 1}}, headers=headers)
+        assert answer.json()["failed"] == 0
+    stocks = [item["stock"] for item in (await listed(shop)).values()]
+    assert stocks == [n % 2 + 1 for n in range(10)]
+    other = await shop.patch("products?price=1", json={"stock": {"inc": 5}}, headers=headers)
+    assert other.json()["problems"][0]["type"] == "/problems/idempotency-key-reused"
+
+
+@pytest.mark.parametrize("shop", PLACES[:1], indirect=True, ids="-".join)
+async def test_what_no_index_serves_is_read_through_if_that_is_allowed(
+    shop: httpx.AsyncClient,
+) -> None:
+    refused = await shop.delete("products?colour=red")
+    assert (refused.status_code, refused.json()["type"]) == (422, "/problems/needs-scan")
+    await shop.patch("products?price.in=3,5", json={"colour": "red"})
+    assert counts(await shop.delete("products?colour=red&allow_scan=true")) == (2, 2, 0)
+
+
+class Plane:
+    """A data plane on which something happens before each batch."""
+
+    def __init__(self, plane: DataPlane, before: Any) -> None:
+        self._plane, self._before = plane, before
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plane, name)
+
+    async def batch(
+        self, operations: Sequence[Operation], *, whole: bool = False
+    ) -> list[Outcome | MediatorError]:
+        refused = await self._before()
+        return refused or await self._plane.batch(operations, whole=whole)
+
+
+@pytest.mark.parametrize("shop", PLACES, indirect=True, ids="-".join)
+async def test_what_others_change_meanwhile_is_tested_anew(
+    shop: httpx.AsyncClient, mediator: Service
+) -> None:
+    """One does not match any more, one is deleted, and one matches still."""
+    changes = [
+        ("patch", "products/p1", {"price": 100}),
+        ("delete", "products/p2", None),
+        ("patch", "products/p3", {"price": 3, "colour": "blue"}),
+    ]
+
+    async def change() -> None:
+        while changes:
+            method, path, body = changes.pop()
+            answer = await shop.request(method, path, json=body)
+            assert answer.is_success, answer.text
+
+    plane = cast(DataPlane, Plane(mediator.mediator.data, change))
+    async with api(plane, str(shop.base_url).split("/")[-2]) as client:
+        answer = await client.patch("products?price.lt=5", json={"stock": 7})
+    assert counts(answer) == (3, 3, 0)
+    stocks = {id_: item["stock"] for id_, item in (await listed(shop)).items()}
+    assert [id_ for id_, stock in stocks.items() if stock == 7] == ["p0", "p3", "p4"]
+
+
+async def test_a_system_that_stops_answering_ends_it_with_what_is_done(
+    shop: httpx.AsyncClient, mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filtered_writes, "_CHUNK", 4)
+    answers: list[list[MediatorError] | None] = [
+        None,
+        [Unavailable("It is away.", system="postgres")] * 4,
+    ]
+
+    async def fail() -> list[MediatorError] | None:
+        return answers.pop(0)
+
+    plane = cast(DataPlane, Plane(mediator.mediator.data, fail))
+    async with api(plane, str(shop.base_url).split("/")[-2]) as client:
+        answer = await client.delete("products?price.ge=0")
+    assert answer.status_code == 503
+    assert (answer.json()["written"], answer.json()["next"]) == (4, "p3")
+
+
+WRONG: Final = [
+    ("", "all"),
+    ("all=false", "all"),
+    ("all=true&price=3", "all"),
+    ("all=yes", "all"),
+    ("price=3&dry_run=1", "dry_run"),
+    ("price=3&dry_run=true&dry_run=true", "dry_run"),
+    ("price=x", "price"),
+    ("cost=3", "cost"),
+    ("price=3&limit=5", "limit"),
+    ("price=3&order=price", "order"),
+    ("price=3&fields=price", "fields"),
+    ("price=3&explain=true", "explain"),
+    ("price=3&after=%00", "after"),
+]
+
+
+async def test_parameters_that_are_wrong_are_named(shop: httpx.AsyncClient) -> None:
+    for query, pointer in WRONG:
+        answer = await shop.delete(f"products?{query}")
+        assert (answer.status_code, answer.json()["type"]) == (400, "/problems/invalid")
+        assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
+    assert len(await listed(shop)) == 10
+
+
+async def test_a_body_that_is_wrong_is_refused_before_anything_is_written(
+    shop: httpx.AsyncClient,
+) -> None:
+    for body, pointer in (({"price": "x"}, "/price"), ({"id": "q", "price": 1}, "/id")):
+        answer = await shop.patch("products?price=77", json=body)
+        assert answer.status_code == 400
+        assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
+    bound = await shop.patch("products?price=1", json={"price": 2}, headers={"if-match": '"1"'})
+    assert bound.status_code == 400
+    assert (await shop.patch("products?price=1", content="x")).status_code == 415
