@@ -36,6 +36,8 @@ COMMANDS: Final = {
     "schema": "app.commands.schema:schema",
     "why": "app.commands.why:why",
     "query": "app.commands.query:query",
+    "update": "app.commands.filtered_writes:update",
+    "delete": "app.commands.filtered_writes:delete",
     "import": "app.commands.transfer:import_",
     "export": "app.commands.transfer:export",
     "tail": "app.commands.tail:tail",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 from rich.console import Console
 
-__all__ = ["console", "errors", "json_text", "print_document", "printable"]
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+__all__ = ["console", "errors", "json_text", "print_document", "printable", "shown_progress"]
 
 console: Final = Console(highlight=False)
 errors: Final = Console(stderr=True, highlight=False)
@@ -28,3 +33,14 @@ def json_text(value: Any) -> str:
     import orjson
 
     return orjson.dumps(value).decode()
+
+
+@contextmanager
+def shown_progress() -> Iterator[Progress]:
+    """Show the progress of long work, if anybody looks."""
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    shown = errors.is_terminal
+    with Progress(*columns, console=errors, transient=True, disable=not shown) as progress:
+        yield progress

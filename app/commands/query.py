@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from app.commands.conditions import AllowScan, FilterText, Pairs, Where, parameters_of
 from app.commands.consoles import console, errors, json_text, printable
 from app.commands.running import ClassName, Database, DataUrl, Json, KeyFile, data_service
 
@@ -20,27 +21,18 @@ __all__ = ["query"]
 
 _PAGE: Final = 1_000
 
-Pairs = list[tuple[str, str]]
-
 
 def query(
     database: Database,
     class_name: ClassName,
     *,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATH[.OP]=VALUE", help="A condition; may be given again."),
-    ] = None,
-    filter_: Annotated[
-        str | None, typer.Option("--filter", metavar="JSON", help="Conditions, as a filter.")
-    ] = None,
+    where: Where = None,
+    filter_: FilterText = None,
     order: Annotated[str | None, typer.Option(help="Paths, as in -hits,lastname.")] = None,
     fields: Annotated[str | None, typer.Option(help="Only these, as in firstname,hits.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many objects at most.")] = 100,
     all_: Annotated[bool, typer.Option("--all", help="All of them, whatever the limit.")] = False,
-    allow_scan: Annotated[
-        bool, typer.Option("--allow-scan", help="Even if every object has to be read.")
-    ] = False,
+    allow_scan: AllowScan = False,
     url: DataUrl = None,
     key_file: KeyFile = None,
     json: Json = False,
@@ -49,26 +41,14 @@ def query(
 
     A terminal gets tables. With --json, and anywhere else, each line is an object as JSON.
     """
-    settings = {"filter": filter_, "order": order, "fields": fields}
-    parameters = [(name, value) for name, value in settings.items() if value is not None]
-    parameters += map(_condition, where or ())
-    if allow_scan:
-        parameters.append(("allow_scan", "true"))
+    settings = {"order": order, "fields": fields}
+    parameters = parameters_of(where, filter_, allow_scan=allow_scan)
+    parameters += [(name, value) for name, value in settings.items() if value is not None]
     as_table = not json and sys.stdout.isatty()
     with data_service(url, key_file) as service:
         path = f"/{database}/{class_name}"
         for page in _pages(service, path, parameters, None if all_ else limit):
             _print(page, fields, as_table=as_table)
-
-
-def _condition(text: str) -> tuple[str, str]:
-    from mediator.query.parameters import RESERVED
-
-    path, equals, value = text.partition("=")
-    if not (path and equals):
-        raise typer.BadParameter(f"{text!r} is no condition: PATH=VALUE or PATH.OP=VALUE.")
-    # A field may have the name of a parameter.
-    return (f"{path}.eq" if path in RESERVED else path), value
 
 
 def _pages(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
 import typer
 
-from app.commands.consoles import errors, printable
+from app.commands.consoles import errors, printable, shown_progress
 from app.commands.running import (
     NOT_DONE,
     ClassName,
@@ -57,7 +57,7 @@ def import_(
         stack.enter_context(readable_errors(NOT_DONE, OSError))
         source = sys.stdin.buffer if str(file) == "-" else stack.enter_context(file.open("rb"))
         service = stack.enter_context(data_service(url, key_file))
-        progress = stack.enter_context(_progress())
+        progress = stack.enter_context(shown_progress())
         _import(service, f"/{database}/{class_name}/import", source, done, progress)
     if json:
         import orjson
@@ -154,7 +154,7 @@ def export(
         target: BinaryIO = sys.stdout.buffer
         if output is not None:
             target = stack.enter_context(atomic_file(output))
-        progress = stack.enter_context(_progress())
+        progress = stack.enter_context(shown_progress())
         bar = progress.add_task("", total=None)
         count = 0
         for line in _exported(service, f"/{database}/{class_name}/export", parameters):
@@ -187,13 +187,3 @@ def _exported(service: ServiceClient, path: str, parameters: dict[str, str]) -> 
             reconnection.wait(refused)
         else:
             return
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    shown = errors.is_terminal
-    with Progress(*columns, console=errors, transient=True, disable=not shown) as progress:
-        yield progress

@@ -19,8 +19,8 @@ from mediator.model.operations import Operation, Outcome
 from tests.process.service import Service, field_on
 
 OPERATORS: Final = {"content-type": UPDATE}
-PLACES: Final = [("redis", "redis"), ("postgres", "postgres"), ("mongo", "mongo")]
-SPLIT: Final = [("redis", "mongo"), ("postgres", "redis")]
+ON_ONE: Final = [("redis", "redis"), ("postgres", "postgres"), ("mongo", "mongo")]
+ON_TWO: Final = [("redis", "mongo"), ("postgres", "redis")]
 
 
 def classes(first: str, second: str) -> dict[str, Any]:
@@ -49,7 +49,7 @@ async def shop(
     request: pytest.FixtureRequest, mediator: Service
 ) -> AsyncIterator[httpx.AsyncClient]:
     """Ten products with the prices 0 to 9."""
-    database = await mediator.put_schema(classes(*getattr(request, "param", PLACES[1])))
+    database = await mediator.put_schema(classes(*getattr(request, "param", ON_ONE[1])))
     for number in range(10):
         await mediator.create(database, "products", f"p{number}", price=number, stock=number % 2)
     async with api(mediator.mediator.data, database) as client:
@@ -67,7 +67,7 @@ def counts(answer: httpx.Response) -> tuple[int, int, int]:
     return summary["matched"], summary["written"], summary["failed"]
 
 
-@pytest.mark.parametrize("shop", [*PLACES, *SPLIT], indirect=True, ids="-".join)
+@pytest.mark.parametrize("shop", [*ON_ONE, *ON_TWO], indirect=True, ids="-".join)
 async def test_objects_that_meet_the_conditions_are_written_and_no_others(
     shop: httpx.AsyncClient,
 ) -> None:
@@ -122,7 +122,7 @@ async def test_a_repeated_request_operates_on_each_object_once(shop: httpx.Async
     assert other.json()["problems"][0]["type"] == "/problems/idempotency-key-reused"
 
 
-@pytest.mark.parametrize("shop", PLACES[:1], indirect=True, ids="-".join)
+@pytest.mark.parametrize("shop", ON_ONE[:1], indirect=True, ids="-".join)
 async def test_what_no_index_serves_is_read_through_if_that_is_allowed(
     shop: httpx.AsyncClient,
 ) -> None:
@@ -148,7 +148,7 @@ class Plane:
         return refused or await self._plane.batch(operations, whole=whole)
 
 
-@pytest.mark.parametrize("shop", PLACES, indirect=True, ids="-".join)
+@pytest.mark.parametrize("shop", ON_ONE, indirect=True, ids="-".join)
 async def test_what_others_change_meanwhile_is_tested_anew(
     shop: httpx.AsyncClient, mediator: Service
 ) -> None:

@@ -1,0 +1,43 @@
+"""Conditions on objects, as options of a command and as parameters of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Final
+
+import typer
+
+__all__ = ["AllowScan", "FilterText", "Pairs", "Where", "parameters_of"]
+
+Where = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATH[.OP]=VALUE", help="A condition; may be given again."),
+]
+FilterText = Annotated[
+    str | None, typer.Option("--filter", metavar="JSON", help="Conditions, as a filter.")
+]
+AllowScan = Annotated[
+    bool, typer.Option("--allow-scan", help="Even if every object has to be read.")
+]
+
+Pairs = list[tuple[str, str]]
+
+_OF_WRITES: Final = frozenset({"all", "dry_run"})
+
+
+def parameters_of(where: Iterable[str] | None, filter_: str | None, *, allow_scan: bool) -> Pairs:
+    parameters = [] if filter_ is None else [("filter", filter_)]
+    parameters += map(_condition, where or ())
+    if allow_scan:
+        parameters.append(("allow_scan", "true"))
+    return parameters
+
+
+def _condition(text: str) -> tuple[str, str]:
+    from mediator.query.parameters import RESERVED
+
+    path, equals, value = text.partition("=")
+    if not (path and equals):
+        raise typer.BadParameter(f"{text!r} is no condition: PATH=VALUE or PATH.OP=VALUE.")
+    # A field may have the name of a parameter.
+    return (f"{path}.eq" if path in RESERVED | _OF_WRITES else path), value

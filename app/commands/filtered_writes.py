@@ -1,0 +1,157 @@
+"""``portolan update`` and ``portolan delete``: writes to all objects that meet conditions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from uuid import uuid4
+
+import typer
+
+from app.commands.conditions import AllowScan, FilterText, Pairs, Where, parameters_of
+from app.commands.consoles import errors, json_text, printable, shown_progress
+from app.commands.running import ClassName, Database, DataUrl, Json, KeyFile, data_service
+
+if TYPE_CHECKING:
+    from app.commands.service_client import ServiceClient
+
+__all__ = ["delete", "update"]
+
+_COUNTED: Final = ("matched", "written", "failed")
+_TIMEOUT_S: Final = 60.0
+"""More than the seconds that the service works for one request."""
+
+All = Annotated[bool, typer.Option("--all", help="All objects of the class.")]
+After = Annotated[str | None, typer.Option(help="Only ids that come after this one.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the objects, and write none.")]
+
+
+def update(
+    database: Database,
+    class_name: ClassName,
+    patch: Annotated[str, typer.Argument(metavar="JSON", help="What is changed of each.")],
+    *,
+    operators: Annotated[
+        bool, typer.Option("--operators", help='It has operators: {"hits": {"inc": 1}}.')
+    ] = False,
+    where: Where = None,
+    filter_: FilterText = None,
+    all_: All = False,
+    allow_scan: AllowScan = False,
+    after: After = None,
+    dry_run: DryRun = False,
+    url: DataUrl = None,
+    key_file: KeyFile = None,
+    json: Json = False,
+) -> None:
+    """Change all objects of a class that meet all conditions: docs/data-api.md.
+
+    An object is a merge patch (RFC 7396), an array a JSON Patch (RFC 6902). Each object is changed
+    by itself; one that refuses it is reported, and the others are changed. Ends with 1 if one did.
+    """
+    from app.http.negotiation import JSON, UPDATE
+
+    sent = {"content": patch.encode(), "headers": {"Content-Type": UPDATE if operators else JSON}}
+    parameters = parameters_of(where, filter_, allow_scan=allow_scan)
+    parameters += _flags(all_=all_, dry_run=dry_run)
+    with data_service(url, key_file) as service:
+        run = _Run(service, "PATCH", f"/{database}/{class_name}", sent)
+        run.work(parameters, after)
+    run.report("changed", is_dry=dry_run, json=json)
+
+
+def delete(
+    database: Database,
+    class_name: ClassName,
+    *,
+    where: Where = None,
+    filter_: FilterText = None,
+    all_: All = False,
+    allow_scan: AllowScan = False,
+    after: After = None,
+    dry_run: DryRun = False,
+    url: DataUrl = None,
+    key_file: KeyFile = None,
+    json: Json = False,
+) -> None:
+    """Delete all objects of a class that meet all conditions: docs/data-api.md.
+
+    Each object is deleted by itself. Ends with 1 if one was not.
+    """
+    parameters = parameters_of(where, filter_, allow_scan=allow_scan)
+    parameters += _flags(all_=all_, dry_run=dry_run)
+    with data_service(url, key_file) as service:
+        run = _Run(service, "DELETE", f"/{database}/{class_name}", {})
+        run.work(parameters, after)
+    run.report("deleted", is_dry=dry_run, json=json)
+
+
+def _flags(**given: bool) -> Pairs:
+    return [(name.rstrip("_"), "true") for name, is_set in given.items() if is_set]
+
+
+@dataclass
+class _Run:
+    """Requests that go on where the one before ended, until all objects are done."""
+
+    _service: ServiceClient
+    _method: str
+    _path: str
+    _sent: dict[str, Any]
+    _counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0))
+    _sample: list[str] = field(default_factory=list)
+
+    def work(self, parameters: Pairs, after: str | None) -> None:
+        """Send them; if the service stops answering, go on once it answers again."""
+        from app.commands.service_client import Reconnection, ServiceRefused
+
+        # An object whose answer was lost is not changed twice.
+        headers = {**self._sent.pop("headers", {}), "Idempotency-Key": uuid4().hex}
+        reconnection = Reconnection()
+        with shown_progress() as progress:
+            bar = progress.add_task("", total=None)
+            while True:
+                begin = [] if after is None else [("after", after)]
+                try:
+                    answer = self._service.request(
+                        self._method,
+                        self._path,
+                        params=[*parameters, *begin],
+                        headers=headers,
+                        timeout=_TIMEOUT_S,
+                        **self._sent,
+                    )
+                except ServiceRefused as refused:
+                    after = self._count(refused.problem) or after
+                    reconnection.wait(refused)
+                    continue
+                reconnection.answered()
+                after = self._count(answer)
+                progress.update(bar, description=f"{self._counts['matched']:,} objects")
+                if after is None:
+                    return
+
+    def report(self, done: str, *, is_dry: bool, json: bool) -> None:
+        """Print what became of the objects; ends the command."""
+        counts = self._counts
+        if json:
+            typer.echo(json_text({**counts, "sample": self._sample}))
+        elif is_dry:
+            named = f": {printable(', '.join(self._sample))}" if self._sample else ""
+            typer.echo(f"Objects that would be {done}: {counts['matched']:,}{named}")
+        else:
+            typer.echo(f"Objects {done}: {counts['written']:,}; refused: {counts['failed']:,}.")
+        raise typer.Exit(1 if counts["failed"] else 0)
+
+    def _count(self, answer: dict[str, Any]) -> str | None:
+        """Add what became of some objects, and report those that were refused."""
+        from app.commands.service_client import reason_of
+
+        for name in _COUNTED:
+            self._counts[name] += answer.get(name, 0)
+        self._sample = self._sample or answer.get("sample", [])
+        for problem in answer.get("problems", ()):
+            reason = printable(f"{problem['id']}: {reason_of(problem)}")
+            errors.print(reason, markup=False, soft_wrap=True)
+        next_: str | None = answer.get("next")
+        return next_
