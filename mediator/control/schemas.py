@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequ
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from mediator.base.errors import (
     Conflict,
@@ -85,6 +85,9 @@ from mediator.stores.port import Fragment, Lockable, Store, StoreError
 from mediator.stores.systems import Systems, unavailable
 
 __all__ = ["Schemas"]
+
+_LOOKS: Final = 20
+_LOOK_S: Final = 0.1
 
 _T = TypeVar("_T")
 
@@ -371,9 +374,13 @@ class Schemas:
         for name in sorted({*changing} - plan.dropped):
             if await self._count(plan.present.classes[name]):
                 raise Conflict(f"Objects of {name} were created meanwhile; try again.")
-        # A joint write may be logged, and have reached no record that is counted.
-        if await self._catalogue.are_written(plan.new.name, changing):
-            raise Conflict(f"Writes to {', '.join(sorted(changing))} are under way; try again.")
+        # A joint write may be logged, and have reached no record that is counted. One that has ended
+        # is still logged for a moment.
+        for _ in range(_LOOKS):
+            if not await self._catalogue.are_written(plan.new.name, changing):
+                return
+            await asyncio.sleep(_LOOK_S)
+        raise Conflict(f"Writes to {', '.join(sorted(changing))} are under way; try again.")
 
     async def _on(
         self,

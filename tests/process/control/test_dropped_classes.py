@@ -8,6 +8,7 @@ import pytest
 
 from mediator.base.errors import DataWouldMove, Invalid, NotFound
 from mediator.control.port import ChangeOptions
+from mediator.transactions import resolver
 from tests.process.service import Service, field_on
 
 SYSTEMS: Final = ("redis", "postgres", "mongo")
@@ -51,6 +52,18 @@ async def test_a_class_is_dropped_with_its_objects(
         await mediator.get(database, "carts", "x")
     await mediator.create(database, "carts", "x", **dict.fromkeys(fields, "new"))
     assert await mediator.values(database, "carts", "x") == dict.fromkeys(fields, "new")
+
+
+async def test_a_joint_write_that_has_just_ended_is_waited_for(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log forgets what has ended only after a moment."""
+    monkeypatch.setattr(resolver, "REMOVED_WITHIN_S", 0.5)
+    database = await mediator.put_schema(classes(**over_all()))
+    await mediator.create(database, "carts", "x", **dict.fromkeys(over_all(), "v"))
+    await mediator.mediator.control.set_schema(database, without_carts(), options=DROP)
+    with pytest.raises(NotFound):
+        await mediator.get(database, "carts", "x")
 
 
 async def test_only_classes_that_leave_can_be_dropped(mediator: Service) -> None:
