@@ -374,8 +374,8 @@ class Schemas:
         for name in sorted({*changing} - plan.dropped):
             if await self._count(plan.present.classes[name]):
                 raise Conflict(f"Objects of {name} were created meanwhile; try again.")
-        # A joint write may be logged, and have reached no record that is counted. One that has ended
-        # is still logged for a moment.
+        # A joint write may be logged, and have reached no record that is counted. One that has
+        # ended is still logged for a moment.
         for _ in range(_LOOKS):
             if not await self._catalogue.are_written(plan.new.name, changing):
                 return
