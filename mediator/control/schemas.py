@@ -226,7 +226,8 @@ class Schemas:
         self, name: str, document: Any, candidates: Sequence[Candidate] | None = None
     ) -> Schema:
         schema = await offload(True, parse_schema, name, document)
-        if mistakes := named_mistakes(schema, candidates or self._registry.candidates()):
+        known = candidates or self._registry.candidates()
+        if mistakes := await offload(True, named_mistakes, schema, known):
             raise invalid(mistakes, SchemaInvalid)
         return schema
 

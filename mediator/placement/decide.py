@@ -13,6 +13,7 @@ from mediator.placement.candidates import Candidate
 from mediator.placement.groups import GroupPlan, Pins, plan_groups
 from mediator.placement.proposals import Move, moves_between
 from mediator.placement.rank import ROOT, NodeRank, rank
+from mediator.placement.required import RequiredSystems, unknown_systems
 from mediator.placement.scores import SystemChoice, SystemOrder, node_scores
 from mediator.placement.sentence import Sentences
 from mediator.routing.model import ClassRoute, DatabaseRoute
@@ -121,13 +122,16 @@ def _decide(
 ) -> Decision:
     order = SystemOrder.of(candidates, schema)
     allowed = ranking.eligible if ranking.bound else ranking.qualified
+    required = RequiredSystems(schema)
+    named = required.of_everything() if ranking.bound else required.of_database()
     everything = order.choose(ROOT, allowed, node_scores(ranking))
+    everything = everything.restricted(named, ranking.obstacle)
     bound = _bind(everything, ranking, pins, schema.classes) if ranking.bound else None
     placements = {ROOT: _placement(ranking, bound or everything, ranking.bound)}
     groups = {}
     for class_, node in zip(schema.classes.values(), ranking.children, strict=True):
-        tied = bound or _class_bound(class_, node, order, pins)
-        plans = plan_groups(class_, node, order, pins=pins, bound=tied)
+        tied = bound or _class_bound(class_, node, order, pins, required)
+        plans = plan_groups(class_, node, order, pins=pins, bound=tied, required=required)
         placements[node.node] = _placement(node, plans[0].choice, tied is not None)
         placements |= _field_placements(node, plans, tied is not None)
         groups[class_.name] = _groups(class_, plans)
@@ -135,11 +139,16 @@ def _decide(
 
 
 def _class_bound(
-    class_: ClassSchema, node: NodeRank, order: SystemOrder, pins: Pins
+    class_: ClassSchema,
+    node: NodeRank,
+    order: SystemOrder,
+    pins: Pins,
+    required: RequiredSystems,
 ) -> SystemChoice | None:
     if not node.bound:
         return None
     choice = order.choose(node.node, node.eligible, node_scores(node))
+    choice = choice.restricted(required.of_whole(class_), node.obstacle)
     return _bind(choice, node, pins, {class_.name})
 
 
@@ -147,6 +156,8 @@ def _bind(
     choice: SystemChoice, node: NodeRank, pins: Pins, classes: Collection[str]
 ) -> SystemChoice:
     """Tie a subtree to one system: the one that holds all its data already, if it may."""
+    if choice.required:
+        return choice
     held = {system for (class_name, _), system in pins.systems.items() if class_name in classes}
     stays = len(held) == 1 and held <= set(choice.eligible)
     system = min(held) if stays else choice.system
@@ -199,7 +210,7 @@ def view_system(
 
 
 def named_mistakes(schema: Schema, candidates: Sequence[Candidate]) -> list[Location]:
-    """Say why systems that a schema names, as its view or default, cannot be what they are."""
+    """Say why systems that a schema names cannot be what they are: view, default, or required."""
     known = {candidate.name: candidate for candidate in candidates}
     named = {
         "/materialised_view/system": schema.materialised_view.system,
@@ -210,6 +221,7 @@ def named_mistakes(schema: Schema, candidates: Sequence[Candidate]) -> list[Loca
         for pointer, name in named.items()
         if name is not None and name not in known
     ]
+    mistakes += unknown_systems(schema, known)
     view = known.get(schema.materialised_view.system or "")
     lacking = view.lacking(_VIEW_CAPABILITIES) if view else ()
     if schema.mode is Mode.MICROBATCHED and lacking:
