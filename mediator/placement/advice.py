@@ -16,7 +16,7 @@ from mediator.base.errors import Location, SchemaInvalid, Unplaceable
 from mediator.base.offload import throttled
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, Placement, decide, named_mistakes
-from mediator.placement.rank import NodeRank, title_of
+from mediator.placement.rank import NodeRank
 from mediator.placement.required import RequiredSystems
 from mediator.placement.scores import Scores, node_scores
 from mediator.schema.annotations import Capability, Metric
@@ -153,7 +153,7 @@ def notes_on(decision: Decision) -> list[str]:
     ]
     ranks = {rank.node: rank for rank in decision.ranking.walk()}
     costs = [
-        f"{title_of(node)} requires the system {required.system}{cost}."
+        f"{required}{cost}."
         for node, placed in throttled(decision.placements.items())
         if (required := placed.choice.required) and required.node == node
         if (cost := decision.sentences.cost(_scores(placed, ranks[node]), required))

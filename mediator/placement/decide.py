@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mediator.base.errors import Location
@@ -18,10 +19,12 @@ from mediator.placement.scores import SystemChoice, SystemOrder, node_scores
 from mediator.placement.sentence import Sentences
 from mediator.routing.model import ClassRoute, DatabaseRoute
 from mediator.schema.annotations import Capability
+from mediator.schema.overrides import Overrides
 from mediator.schema.tree import ClassSchema, Mode, Schema
 from mediator.stores.port import Fragment
 
 __all__ = [
+    "NO_OVERRIDES",
     "NO_PINS",
     "Decision",
     "GroupPlacement",
@@ -36,6 +39,7 @@ __all__ = [
 ]
 
 NO_PINS = Pins()
+NO_OVERRIDES: Overrides = MappingProxyType({})
 
 _VIEW_CAPABILITIES = frozenset({Capability.SCANS, Capability.SORTING, Capability.RANGE_QUERIES})
 
@@ -89,19 +93,26 @@ class Decision:
         return self.sentences.of(self.placements[node].choice)
 
 
-def decide(schema: Schema, candidates: Sequence[Candidate], pins: Pins = NO_PINS) -> Decision:
+def decide(
+    schema: Schema,
+    candidates: Sequence[Candidate],
+    pins: Pins = NO_PINS,
+    overrides: Overrides = NO_OVERRIDES,
+) -> Decision:
     """Decide the placements of a schema; `candidates` are in the order of their registration.
 
     The groups in `pins` hold data already: they stay, and `moves` has those that would not.
+    `overrides` are those in force.
 
     Raises:
         Unplaceable: No system is left for a node or a declared group.
     """
     ranking = rank(schema, candidates)
-    free = _decide(schema, tuple(candidates), ranking, NO_PINS)
+    required = RequiredSystems(schema, overrides)
+    free = _decide(required, tuple(candidates), ranking, NO_PINS)
     if not pins.systems:
         return free
-    held = _decide(schema, tuple(candidates), ranking, pins)
+    held = _decide(required, tuple(candidates), ranking, pins)
     placements = {node: _held(placed, free) for node, placed in held.placements.items()}
     systems = {node: placed.system for node, placed in placements.items()}
     choices = {node: placed.choice for node, placed in free.placements.items()}
@@ -118,11 +129,11 @@ def _held(placed: Placement, free: Decision) -> Placement:
 
 
 def _decide(
-    schema: Schema, candidates: tuple[Candidate, ...], ranking: NodeRank, pins: Pins
+    required: RequiredSystems, candidates: tuple[Candidate, ...], ranking: NodeRank, pins: Pins
 ) -> Decision:
+    schema = required.schema
     order = SystemOrder.of(candidates, schema)
     allowed = ranking.eligible if ranking.bound else ranking.qualified
-    required = RequiredSystems(schema)
     named = required.of_everything() if ranking.bound else required.of_database()
     everything = order.choose(ROOT, allowed, node_scores(ranking))
     everything = everything.restricted(named, ranking.obstacle)

@@ -9,6 +9,7 @@ from mediator.base.errors import NotFound
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision
 from mediator.placement.rank import NodeRank
+from mediator.placement.required import RequiredSystem
 from mediator.placement.scores import SystemChoice
 from mediator.placement.thresholds import Threshold, thresholds
 from mediator.placement.utility import Term, advantage
@@ -37,7 +38,7 @@ def explain(decision: Decision, node: str) -> dict[str, Any]:
         "kind": choice.kind,
         "by": choice.by,
         "requires": sorted(rank.requires),
-        "required_system": asdict(choice.required) if choice.required else None,
+        "required_system": _required(choice.required) if choice.required else None,
         "why": decision.why(node),
         "candidates": {c.name: _candidate(c, rank) for c in decision.candidates},
         "dropped": dict(rank.dropped),
@@ -45,6 +46,12 @@ def explain(decision: Decision, node: str) -> dict[str, Any]:
         "margin": _margin(choice),
         "thresholds": [asdict(t) for t in _thresholds(decision, choice, ranks)],
     }
+
+
+def _required(required: RequiredSystem) -> dict[str, Any]:
+    override = required.override
+    until = {"reason": override.reason, "until": override.until.isoformat()} if override else None
+    return {"system": required.system, "node": required.node, "override": until}
 
 
 def _candidate(candidate: Candidate, rank: NodeRank) -> dict[str, Any]:

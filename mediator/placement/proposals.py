@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mediator.placement.groups import Pins
-from mediator.placement.rank import title_of
 from mediator.placement.scores import SystemChoice
 from mediator.placement.utility import advantage
 from mediator.schema.tree import MAIN_GROUP, Schema
@@ -99,7 +98,7 @@ def _scattered(free: Mapping[str, SystemChoice], held: Mapping[str, str]) -> set
 
 def _reason(choice: SystemChoice, current: str) -> str:
     if choice.required:
-        return f"{title_of(choice.by)} requires the system {choice.system}"
+        return str(choice.required)
     if current not in choice.eligible:
         return f"{current} does not meet the requirements of {choice.by}"
     return f"{choice.system} scores higher than {current} for {choice.by}"

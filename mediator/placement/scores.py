@@ -28,11 +28,13 @@ __all__ = [
     "terms",
 ]
 
-Kind: TypeAlias = Literal["bound", "required", "own", "group", "follows", "default", "pinned"]
+Kind: TypeAlias = Literal[
+    "bound", "required", "overridden", "own", "group", "follows", "default", "pinned"
+]
 """Why a node is where it is.
 
 bound: it, or a node above it, has a binary requirement (or the mode binds classes). required: the
-schema requires a system by name. own: its own
+schema requires a system by name. overridden: an operator does, for a time. own: its own
 scores. group: the mean over the fields of its cache group. follows: it has no requirement, so it
 goes with its declared cache group. default: it has no requirement, so it is on the default system.
 pinned: it holds data there, and data moves only by migration.
@@ -107,7 +109,7 @@ class SystemChoice:
         return replace(
             self,
             system=system,
-            kind="required",
+            kind="overridden" if required.override else "required",
             by=required.node,
             eligible=(system,),
             required=required,

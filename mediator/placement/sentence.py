@@ -59,8 +59,8 @@ class Sentences:
         match choice.kind:
             case "pinned":
                 return f"{choice.system} holds its data, which only a migration moves"
-            case "required":
-                return f"{by} requires the system {choice.system}"
+            case "required" | "overridden":
+                return str(choice.required)
             case "default" if rank and rank.votes:
                 return f"{by} has fields without goals, so it is on the default system"
             case "default":
@@ -100,7 +100,7 @@ class Sentences:
         """Say what a required system costs, also where data holds another one."""
         before = ""
         if choice.kind == "pinned":
-            before = f"; {title_of(required.node)} requires the system {required.system}"
+            before = f"; {required}"
         return before + self.cost(choice.scores, required)
 
     def cost(self, scores: Scores | None, required: RequiredSystem) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from mediator.placement.explain import explain, summarise
 from mediator.placement.what_if import what_if
 from mediator.schema.annotations import Capability
 from mediator.schema.limits import MAX_ERRORS
+from mediator.schema.overrides import Override, in_force
 from mediator.schema.parse import parse_schema, schema_document
 from mediator.schema.tree import Schema
 from tests.unit.placement.deciding import (
@@ -192,7 +194,8 @@ def test_a_requirement_is_explained_with_its_cost() -> None:
         " writes 5 times as fast as reader (2 ms, 10 ms), and write latency is 100 % of the score."
     )
     assert (explanation["kind"], explanation["by"]) == ("required", "articles.hits")
-    assert explanation["required_system"] == {"system": "reader", "node": "articles.hits"}
+    required = {"system": "reader", "node": "articles.hits", "override": None}
+    assert explanation["required_system"] == required
     assert explanation["scores"] == {"reader": pytest.approx(2), "writer": pytest.approx(10)}
     assert (explanation["margin"], explanation["thresholds"]) == (None, [])
     assert explain(decision, "articles.title")["required_system"] is None
@@ -247,6 +250,60 @@ def test_a_requirement_moves_data_and_says_why() -> None:
         "writer holds its data, which only a migration moves; articles.hits requires the system"
         " reader, though writer would score 10 against 2"
     )
+
+
+def overridden(system: str) -> Override:
+    return Override(system, "the disk is full", datetime(2026, 12, 24, 12, tzinfo=UTC))
+
+
+def test_an_override_comes_before_what_the_schema_requires() -> None:
+    fields = {**FIELDS, "hits": {**HITS, "system": "writer"}, "note": {"system": "writer"}}
+    for overrides, systems in (
+        ({}, ("writer", "writer", "writer")),
+        ({"articles": overridden("reader")}, ("reader", "reader", "reader")),
+        ({"articles.hits": overridden("reader")}, ("writer", "reader", "writer")),
+        (
+            {"articles": overridden("reader"), "articles.hits": overridden("writer")},
+            ("reader", "writer", "reader"),
+        ),
+        ({"others": overridden("reader")}, ("writer", "writer", "writer")),
+    ):
+        plan = schema(fields, system="writer")
+        assert tuple(where(decide(plan, TWO, overrides=overrides)).values()) == systems
+
+
+def test_an_override_of_a_field_is_that_of_its_cache_group() -> None:
+    fields = {name: {**field, "group": "hot", "system": "writer"} for name, field in FIELDS.items()}
+    overrides = {"articles.note": overridden("reader")}
+    decision = decide(schema(fields), TWO, overrides=overrides)
+    assert set(where(decision).values()) == {"reader"}
+    overrides["articles.hits"] = overridden("writer")
+    with pytest.raises(Unplaceable) as refused:
+        decide(schema(fields), TWO, overrides=overrides)
+    assert pointers(refused) == ["override", "override"]
+
+
+def test_an_override_is_explained_with_its_reason_its_end_and_its_cost() -> None:
+    overrides = {"articles.hits": overridden("reader")}
+    decision = decide(schema(FIELDS), TWO, overrides=overrides)
+    explanation = explain(decision, "articles.hits")
+    assert explanation["why"].startswith(
+        "articles.hits is overridden to reader until 2026-12-24T12:00Z (the disk is full),"
+        " though writer would score 10 against 2: writer writes 5 times as fast as reader"
+    )
+    assert (explanation["kind"], notes_on(decision)) == ("overridden", [explanation["why"]])
+    assert explanation["required_system"] == {
+        "system": "reader",
+        "node": "articles.hits",
+        "override": {"reason": "the disk is full", "until": "2026-12-24T12:00:00+00:00"},
+    }
+
+
+def test_an_override_is_in_force_until_it_ends() -> None:
+    overrides = {"articles": overridden("reader")}
+    end = overrides["articles"].until.timestamp()
+    assert in_force(overrides, end - 1) == overrides
+    assert not in_force(overrides, end)
 
 
 def test_what_if_keeps_to_the_requirement() -> None:
