@@ -12,6 +12,7 @@ from mediator.base.errors import SchemaInvalid, Unplaceable
 from mediator.placement.advice import advise, notes_on
 from mediator.placement.decide import build_routes, decide, named_mistakes, pins_of
 from mediator.placement.explain import explain, summarise
+from mediator.placement.proposals import NOTHING_PROPOSED, propose
 from mediator.placement.what_if import what_if
 from mediator.schema.annotations import Capability
 from mediator.schema.limits import MAX_ERRORS
@@ -244,6 +245,9 @@ def test_a_requirement_moves_data_and_says_why() -> None:
         True,
     )
     assert move.reason == "articles.hits requires the system reader"
+    # Whatever the scores are: the present system is none to compare with.
+    proposed, _ = propose(NOTHING_PROPOSED, [move], now=0, margin=0.2, dwell_s=0)
+    assert [each.proposed for each in proposed.recorded] == ["reader"]
     placed = decision.placements["articles.hits"]
     assert (placed.system, placed.choice.kind) == ("writer", "pinned")
     assert decision.why("articles.hits").startswith(
