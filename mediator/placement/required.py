@@ -132,7 +132,7 @@ def _agreed(node: str, required: Iterable[RequiredSystem]) -> RequiredSystem | N
     if other:
         reasons, locations = {}, []
         for one, another in ((first, other), (other, first)):
-            reason = f"is not {another.system}, which {title_of(another.node)} requires"
+            reason = f"is ruled out, as {another}"
             reasons[one.system] = reason
             locations.append(Location(one.pointer, f"{one.system} {reason}"))
         refuse([Refusal(node, "one system for all of it", reasons, locations)])

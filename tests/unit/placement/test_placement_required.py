@@ -92,7 +92,7 @@ def test_a_class_that_stays_on_one_system_takes_the_one_of_a_field(members: Any)
     below = [placed for node, placed in decision.placements.items() if node != "*"]
     assert {(placed.bound, placed.choice.kind) for placed in below} == {(True, "required")}
     contradictory = {**fields, "title": {**TITLE, "system": "reader"}}
-    with pytest.raises(Unplaceable, match=r"not reader, which articles\.title requires"):
+    with pytest.raises(Unplaceable, match=r"ruled out, as articles\.title requires the"):
         decide(schema(contradictory, **members), systems)
     with pytest.raises(Unplaceable) as refused:
         decide(schema(fields, **members, system="reader"), systems)
@@ -121,8 +121,9 @@ def test_contradictory_requirements_of_a_cache_group_are_refused_with_both_locat
     with pytest.raises(Unplaceable) as refused:
         decide(schema(fields), TWO)
     assert refused.value.detail == (
-        "No system can serve articles#hot requires one system for all of it (reader is not writer,"
-        " which articles.hits requires; writer is not reader, which articles.title requires)."
+        "No system can serve articles#hot requires one system for all of it (reader is ruled out,"
+        " as articles.hits requires the system writer; writer is ruled out, as articles.title"
+        " requires the system reader)."
     )
     assert pointers(refused) == [
         "/classes/articles/fields/title/system",
@@ -334,8 +335,8 @@ def test_advice_keeps_to_requirements() -> None:
     fields["title"]["system"] = "writer"
     assert advise({**body, "systems": systems})["best_single_system"] == {
         "system": None,
-        "why": "no system serves everything: writer is not reader, which articles.hits requires;"
-        " reader is not writer, which articles.title requires",
+        "why": "no system serves everything: writer is ruled out, as articles.hits requires the"
+        " system reader; reader is ruled out, as articles.title requires the system writer",
     }
     fields["title"]["system"] = "nowhere"
     with pytest.raises(SchemaInvalid) as unknown:
