@@ -98,10 +98,8 @@ class Sentences:
 
     def _required_figures(self, choice: SystemChoice, required: RequiredSystem) -> str:
         """Say what a required system costs, also where data holds another one."""
-        before = ""
-        if choice.kind == "pinned":
-            before = f"; {required}"
-        return before + self.cost(choice.scores, required)
+        held = f"; {required}" if choice.kind == "pinned" else ""
+        return held + self.cost(choice.scores, required)
 
     def cost(self, scores: Scores | None, required: RequiredSystem) -> str:
         """Say which system scores higher than a required one, and why; else nothing."""
