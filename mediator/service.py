@@ -223,6 +223,7 @@ class Mediator:
             ConstraintCheck(self.data, self._clock),
             Backfill(self.data, self._clock),
             self._observe,
+            self._clock,
         )
         self._advisor = Advisor(
             self.registry.candidates, self._metrics.offered, self._clock, energy=options.energy

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from app.admin.api import (
     health,
     integrity,
+    overrides,
     placements,
     probes,
     schemas,
@@ -34,6 +35,7 @@ _ROUTERS: Final = {
     "systems": systems.router,
     "schemas": schemas.router,
     "placements": placements.router,
+    "overrides": overrides.router,
     "views": views.router,
     "probes": probes.router,
     "integrity": integrity.router,

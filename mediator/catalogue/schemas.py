@@ -156,6 +156,7 @@ class CatalogueSchemas:
                 "version": database.version,
                 "document": database.document,
                 "layout": database.layout,
+                "overrides": database.overrides,
             }
             inserted = insert(databases).values(name=database.name, id=database.id, **values)
             row = inserted.on_conflict_do_update(index_elements=["name"], set_=values)
@@ -261,7 +262,14 @@ async def _next(connection: AsyncConnection, database: str) -> Moment:
 def _database(row: Row[Any]) -> StoredDatabase:
     hold = Hold(row.hold, tuple(row.held)) if row.hold else None
     return StoredDatabase(
-        row.name, row.id, row.version, row.document, row.layout, hold, row.owned_until
+        row.name,
+        row.id,
+        row.version,
+        row.document,
+        row.layout,
+        hold,
+        row.owned_until,
+        row.overrides,
     )
 
 

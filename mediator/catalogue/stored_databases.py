@@ -29,11 +29,12 @@ class StoredDatabase:
 
     Attributes:
         id: Unlike those of earlier and later databases of the name; see `new_id`.
-        version: How often its schema was set.
+        version: How often its schema was set, or an override.
         layout: For each class its version, and for each cache group the system and the fields.
         hold: Which classes take no writes at present.
         owned_until: Until when objects of classes had owners that have none any more; kept by
             `CatalogueSchemas.put` alone (`mediator.access.former_owners`).
+        overrides: For each overridden node the system, the reason, and until when.
     """
 
     name: str
@@ -43,6 +44,7 @@ class StoredDatabase:
     layout: dict[str, Any]
     hold: Hold | None = None
     owned_until: Mapping[str, str] = field(default_factory=dict)
+    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

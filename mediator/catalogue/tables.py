@@ -74,10 +74,11 @@ databases = _table(
     Column("held", JSONB(none_as_null=True)),
     Column("held_until", DateTime(timezone=True)),
     Column("owned_until", JSONB, nullable=False, server_default=text("'{}'")),
+    Column("overrides", JSONB, nullable=False, server_default=text("'{}'")),
 )
 """One row per database: its id, which none ever had before, its schema as JSON, where each cache
-group of each class is placed, the classes whose writes are held while they are placed anew, and
-until when the objects of classes had owners that have none any more."""
+group of each class is placed, the classes whose writes are held while they are placed anew, until
+when the objects of classes had owners that have none any more, and overrides of its placement."""
 
 dropped_databases = _table(
     "dropped_databases",

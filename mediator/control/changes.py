@@ -9,11 +9,13 @@ from typing import Any
 from mediator.base.errors import DataWouldMove, Invalid, Location, SchemaInvalid, Unplaceable
 from mediator.catalogue.stored_databases import StoredDatabase, new_id
 from mediator.control.layout import fragments_of, layout_of, location_of, same_place, view_system_of
+from mediator.control.overrides import documents
 from mediator.control.port import ChangeOptions
 from mediator.materialisation.service import ViewService
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, pins_of, view_system
 from mediator.routing.model import DatabaseRoute
+from mediator.schema.overrides import Overrides
 from mediator.schema.parse import schema_document
 from mediator.schema.tightening import Constraints, backfillable, tightened
 from mediator.schema.tree import Mode, Schema
@@ -36,7 +38,11 @@ __all__ = [
 
 
 def stored_form(
-    schema: Schema, decision: Decision, stored: StoredDatabase | None, unfit: Collection[str] = ()
+    schema: Schema,
+    decision: Decision,
+    stored: StoredDatabase | None,
+    overrides: Overrides,
+    unfit: Collection[str] = (),
 ) -> StoredDatabase:
     """Return a schema and its placements as the catalogue keeps them.
 
@@ -51,7 +57,8 @@ def stored_form(
     layout = {} if schema.mode is Mode.ADVISORY else layout_of(decision, versions, view, before)
     version = stored.version + 1 if stored else 1
     id_ = stored.id if stored else new_id(schema.database)
-    return StoredDatabase(schema.database, id_, version, document, layout)
+    kept = documents(overrides)
+    return StoredDatabase(schema.database, id_, version, document, layout, overrides=kept)
 
 
 def _class_version(class_name: str, document: dict[str, Any], stored: StoredDatabase | None) -> int:
@@ -72,13 +79,14 @@ def would_move(moves: Sequence[dict[str, Any]]) -> DataWouldMove:
 
 
 def _drifted(
-    present: DatabaseRoute, candidates: Sequence[Candidate], holding: set[str]
-) -> set[tuple[str, str]]:
+    present: DatabaseRoute, candidates: Sequence[Candidate], holding: set[str], overrides: Overrides
+) -> set[tuple[str, str, bool]]:
+    """Return the moves that are due without a change: scores, overrides or systems have changed."""
     try:
-        today = decide(present.schema, candidates, pins_of(present, sorted(holding)))
+        today = decide(present.schema, candidates, pins_of(present, sorted(holding)), overrides)
     except Unplaceable:
         return set()
-    return {(move.node, move.proposed) for move in today.moves}
+    return {(move.node, move.proposed, move.required) for move in today.moves}
 
 
 def _reinterpreted(new: Schema, old: Schema, holding: set[str]) -> list[dict[str, Any]]:
@@ -174,17 +182,20 @@ def decide_change(
     present: DatabaseRoute | None,
     holding: set[str],
     candidates: Sequence[Candidate],
+    overrides: Overrides,
 ) -> tuple[Decision, list[dict[str, Any]]]:
     """Decide placements; classes that hold data stay, and the moves of the change are returned."""
     if present is None or not holding:
-        return decide(schema, candidates), []
-    decision = decide(schema, candidates, pins_of(present, sorted(holding)))
-    moved_anyway = _drifted(present, candidates, holding)
+        return decide(schema, candidates, overrides=overrides), []
+    decision = decide(schema, candidates, pins_of(present, sorted(holding)), overrides)
+    kept = {n: each for n, each in present.overrides.items() if overrides.get(n) == each}
+    moved_anyway = _drifted(present, candidates, holding, kept)
     moves = [
         {"node": m.node, "from": m.current, "to": m.proposed, "reason": m.reason}
         for m in decision.moves
-        # Scores that have drifted since the last schema are no reason to refuse this one.
-        if m.required or (m.node, m.proposed) not in moved_anyway
+        # Scores that have drifted since the last schema are no reason to refuse this one, nor is
+        # an override that has ended.
+        if (m.node, m.proposed, m.required) not in moved_anyway
     ]
     return decision, moves + _reinterpreted(schema, present.schema, holding)
 

@@ -17,12 +17,13 @@ from mediator.catalogue.evaluations import CatalogueEvents, CatalogueProposals
 from mediator.control.registry import Registry
 from mediator.data_plane.executor import Executor
 from mediator.placement.candidates import Candidate
-from mediator.placement.decide import Decision, decide, pins_of
+from mediator.placement.decide import NO_PINS, Decision, decide, pins_of
 from mediator.placement.explain import explain, summarise
 from mediator.placement.proposals import NOTHING_PROPOSED, Proposal, Proposals, differ, propose
 from mediator.placement.violations import ViolationState, detect_violations
 from mediator.placement.what_if import what_if
 from mediator.routing.model import DatabaseRoute, RoutingModel
+from mediator.schema.overrides import in_force
 from mediator.schema.tree import Mode
 
 __all__ = ["PlacementEvaluation"]
@@ -84,8 +85,9 @@ class PlacementEvaluation:
 
     def what_if(self, database: str, document: Any) -> dict[str, Any]:
         """Compare the present choice of scores with that under a supposition."""
-        schema = self._route(database).schema
-        return what_if(schema, self._registry.candidates(), document)
+        route = self._route(database)
+        overrides = in_force(route.overrides, self._clock.now())
+        return what_if(route.schema, self._registry.candidates(), document, overrides)
 
     def _route(self, database: str) -> DatabaseRoute:
         route = self._executor.model.databases.get(database)
@@ -94,7 +96,7 @@ class PlacementEvaluation:
         return route
 
     def _decision(self, database: str) -> Decision:
-        return _decision(self._route(database), self._registry.candidates())
+        return _decision(self._route(database), self._registry.candidates(), self._clock.now())
 
     async def _propose(
         self, route: DatabaseRoute, decision: Decision, before: Proposals, now: float
@@ -129,17 +131,21 @@ class PlacementEvaluation:
             fields = sum(len(class_.fields) for class_ in route.schema.classes.values())
             try:
                 decision = await offload(
-                    fields > _FEW_FIELDS, _decision, route, self._registry.candidates()
+                    fields > _FEW_FIELDS,
+                    _decision,
+                    route,
+                    self._registry.candidates(),
+                    self._clock.now(),
                 )
                 yield name, route, decision
             except Unplaceable:
                 continue  # a system is down: its nodes are not evaluated meanwhile
 
 
-def _decision(route: DatabaseRoute, candidates: Sequence[Candidate]) -> Decision:
-    if route.schema.mode is Mode.ADVISORY:
-        return decide(route.schema, candidates)
-    return decide(route.schema, candidates, pins_of(route, list(route.classes)))
+def _decision(route: DatabaseRoute, candidates: Sequence[Candidate], now: float) -> Decision:
+    advisory = route.schema.mode is Mode.ADVISORY
+    pins = NO_PINS if advisory else pins_of(route, list(route.classes))
+    return decide(route.schema, candidates, pins, in_force(route.overrides, now))
 
 
 def _document(database: str, proposal: Proposal) -> dict[str, Any]:

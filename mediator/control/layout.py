@@ -17,6 +17,7 @@ from mediator.base.offload import throttled
 from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.placement.decide import Decision, GroupPlacement, build_routes
 from mediator.routing.model import ClassRoute, DatabaseRoute
+from mediator.schema.overrides import Override
 from mediator.schema.parse import parse_schema
 from mediator.stores.port import Fragment
 
@@ -26,6 +27,7 @@ __all__ = [
     "is_read_by",
     "layout_of",
     "location_of",
+    "overrides_of",
     "route_of",
     "same_place",
     "view_system_of",
@@ -67,13 +69,23 @@ def route_of(stored: StoredDatabase) -> DatabaseRoute:
     versions = {class_name: layout["version"] for class_name, layout in stored.layout.items()}
     built = build_routes(schema, groups, versions, view_system_of(stored))
     classes = {name: _identified(route, stored) for name, route in built.classes.items()}
-    return with_owned_until(DatabaseRoute(schema, classes, stored.id), stored)
+    route = DatabaseRoute(schema, classes, stored.id, overrides=overrides_of(stored))
+    return with_owned_until(route, stored)
 
 
 def with_owned_until(route: DatabaseRoute, stored: StoredDatabase) -> DatabaseRoute:
     """Return the routes of a database with its former owners; the fragments stay the same."""
     times = {name: datetime.fromisoformat(at) for name, at in stored.owned_until.items()}
     return replace(route, owned_until=times)
+
+
+def overrides_of(stored: StoredDatabase | None) -> dict[str, Override]:
+    """Return all that the catalogue keeps, those that have ended included."""
+    kept = stored.overrides if stored else {}
+    return {
+        node: Override(each["system"], each["reason"], datetime.fromisoformat(each["until"]))
+        for node, each in kept.items()
+    }
 
 
 def view_system_of(stored: StoredDatabase | None) -> str | None:

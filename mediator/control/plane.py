@@ -54,6 +54,16 @@ class ControlPlane:
     async def schema(self, database: str) -> SchemaChange:
         return await self._schemas.present(database)
 
+    async def stored_schema(self, database: str) -> tuple[dict[str, Any], int]:
+        """Return a schema as it is stored, and its version, without deciding placements."""
+        stored = await self._schemas.stored(database)
+        return stored.document, stored.version
+
+    async def overrides(self, database: str) -> list[dict[str, Any]]:
+        """List the overrides in force: node, system, reason, until; raises `NotFound`."""
+        kept = await self._schemas.overrides(database)
+        return [{"node": node, **override} for node, override in kept.items()]
+
     async def set_schema(
         self,
         database: str,

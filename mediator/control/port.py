@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from mediator.schema.overrides import Override
 from mediator.stores.port import SystemConfig
 
 __all__ = [
@@ -41,11 +42,13 @@ class ChangeOptions:
         unchecked: Whether constraints that are tightened are put in force without checking them.
         backfill: Whether they get the defaults of required fields, after the change.
         drop: Classes that leave the schema with all their objects.
+        overrides: What operators override of the placement, by node; None ends an override.
     """
 
     unchecked: bool = False
     backfill: bool = False
     drop: frozenset[str] = frozenset()
+    overrides: Mapping[str, Override | None] = field(default_factory=dict)
 
 
 CAREFUL: Final = ChangeOptions()
@@ -65,6 +68,7 @@ class SchemaChange:
         violations: Constraints that existing objects break (`CheckReport`). A dry run lists those
             that the change would be refused for; the change itself, those that objects break which
             were written before all replicas had adopted it.
+        overrides: Those in force, by node: system, reason, until.
         notes: Things worth knowing, e.g. goals and utilities mixed on one field.
     """
 
@@ -75,6 +79,7 @@ class SchemaChange:
     placements: dict[str, Any]
     moves: tuple[dict[str, Any], ...] = ()
     violations: tuple[dict[str, Any], ...] = ()
+    overrides: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Final, Literal, TypeVar
 
+from mediator.base.clock import Clock
 from mediator.base.errors import (
     Conflict,
     MediatorError,
@@ -57,12 +58,14 @@ from mediator.control.follower import Follower
 from mediator.control.layout import (
     copies_of,
     fragments_of,
+    overrides_of,
     route_of,
     same_place,
     view_system_of,
     with_owned_until,
 )
 from mediator.control.membership import Membership
+from mediator.control.overrides import changed_overrides, documents
 from mediator.control.port import (
     CAREFUL,
     AfterChange,
@@ -78,6 +81,7 @@ from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, named_mistakes, pins_of
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.schema.errors import invalid
+from mediator.schema.overrides import in_force
 from mediator.schema.parse import parse_schema
 from mediator.schema.tightening import Constraints
 from mediator.schema.tree import Schema
@@ -105,6 +109,7 @@ class Schemas:
     _check: ConstraintCheck
     _backfill: Backfill
     _observe: Observer
+    _clock: Clock
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def refresh(self) -> None:
@@ -137,8 +142,21 @@ class Schemas:
         route = model.databases[name]
         pins = pins_of(route, list(route.classes))
         candidates = self._registry.candidates()
-        decision = await offload(True, decide, route.schema, candidates, pins)
+        overrides = in_force(route.overrides, self._clock.now())
+        decision = await offload(True, decide, route.schema, candidates, pins, overrides)
         return await self._change(stored, model.epoch, decision, schema=route.schema)
+
+    async def stored(self, name: str) -> StoredDatabase:
+        """Return a stored schema, whether it can be placed or not; raises `NotFound`."""
+        await self.refresh()
+        return self._expect(name)
+
+    async def overrides(self, name: str) -> dict[str, dict[str, Any]]:
+        """Return the overrides in force, by node; raises `NotFound`."""
+        return self._overrides(await self.stored(name))
+
+    def _overrides(self, stored: StoredDatabase) -> dict[str, dict[str, Any]]:
+        return documents(in_force(overrides_of(stored), self._clock.now()))
 
     async def try_out(
         self,
@@ -229,7 +247,8 @@ class Schemas:
         self, name: str, document: Any, candidates: Sequence[Candidate] | None = None
     ) -> Schema:
         schema = await offload(True, parse_schema, name, document)
-        if mistakes := named_mistakes(schema, candidates or self._registry.candidates()):
+        known = candidates or self._registry.candidates()
+        if mistakes := await offload(True, named_mistakes, schema, known):
             raise invalid(mistakes, SchemaInvalid)
         return schema
 
@@ -252,9 +271,13 @@ class Schemas:
         holding = await self._holding(present) - options.drop
         if candidates is None:
             candidates = self._registry.candidates()
-        decision, moves = await offload(True, decide_change, schema, present, holding, candidates)
+        names = [candidate.name for candidate in candidates]
+        overrides = changed_overrides(stored, schema, options.overrides, names, self._clock.now())
+        decision, moves = await offload(
+            True, decide_change, schema, present, holding, candidates, overrides
+        )
         unfit = without_copies(self._systems)
-        new = await offload(True, stored_form, schema, decision, stored, unfit)
+        new = await offload(True, stored_form, schema, decision, stored, overrides, unfit)
         check_view(schema, view_system_of(new), self._systems)
         route = await offload(True, route_of, new)
         moves += left_behind(present, route, holding)
@@ -277,6 +300,7 @@ class Schemas:
             document=stored.document,
             placements=await offload(True, placements_of, decision),
             moves=tuple(moves),
+            overrides=self._overrides(stored),
             notes=(*await offload(True, notes_on, decision), *notes_on_view(schema, self._views)),
         )
 

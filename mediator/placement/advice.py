@@ -12,14 +12,17 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, Field, TypeAdapter
 
-from mediator.base.errors import Location, SchemaInvalid
+from mediator.base.errors import Location, SchemaInvalid, Unplaceable
 from mediator.base.offload import throttled
 from mediator.placement.candidates import Candidate
-from mediator.placement.decide import Decision, decide, named_mistakes
-from mediator.placement.scores import node_scores
+from mediator.placement.decide import Decision, Placement, decide, named_mistakes
+from mediator.placement.rank import NodeRank
+from mediator.placement.required import RequiredSystems
+from mediator.placement.scores import Scores, node_scores
 from mediator.schema.annotations import Capability, Metric
 from mediator.schema.errors import invalid, locations_below
 from mediator.schema.parse import parse_schema
+from mediator.schema.tree import Schema
 from mediator.schema.validation import (
     Number,
     Omissible,
@@ -108,7 +111,11 @@ def advise(request: Any, registered: Sequence[Candidate] = ()) -> dict[str, Any]
         raise invalid(locations_below("/schema", wrong), SchemaInvalid) from None
     if not candidates:
         raise invalid([Location("/systems", "must name at least one system")])
-    decision = decide(schema, candidates)
+    try:
+        decision = decide(schema, candidates)
+    except Unplaceable as error:
+        error.locations = tuple(locations_below("/schema", error))
+        raise
     ranks = list(decision.ranking.walk())
     return {
         "placements": placements_of(decision),
@@ -118,7 +125,7 @@ def advise(request: Any, registered: Sequence[Candidate] = ()) -> dict[str, Any]
             class_name: {name: placed._asdict() for name, placed in groups.items()}
             for class_name, groups in decision.groups.items()
         },
-        "best_single_system": _best_single(decision),
+        "best_single_system": _best_single(schema, decision),
         "notes": notes_on(decision),
     }
 
@@ -144,19 +151,35 @@ def notes_on(decision: Decision) -> list[str]:
         for rank in throttled(decision.ranking.walk())
         if len({requirement.goal is None for requirement in rank.requirements}) > 1
     ]
+    ranks = {rank.node: rank for rank in decision.ranking.walk()}
+    costs = [
+        f"{required}{cost}."
+        for node, placed in throttled(decision.placements.items())
+        if (required := placed.choice.required) and required.node == node
+        if (cost := decision.sentences.cost(_scores(placed, ranks[node]), required))
+    ]
     unknown = [
         f"{candidate.name} has no metrics yet: it is no candidate where anything is measured."
         for candidate in decision.candidates
         if not candidate.metrics
     ]
-    return mixed + unknown
+    return mixed + costs + unknown
 
 
-def _best_single(decision: Decision) -> dict[str, Any]:
+def _scores(placed: Placement, rank: NodeRank) -> Scores:
+    return placed.choice.scores or node_scores(rank)
+
+
+def _best_single(schema: Schema, decision: Decision) -> dict[str, Any]:
     ranking, scores = decision.ranking, node_scores(decision.ranking)
     if not ranking.eligible:
         names = [candidate.name for candidate in decision.candidates]
         lacks = "; ".join(f"{name} {ranking.obstacle(name)}" for name in names)
         return {"system": None, "why": f"no system serves everything: {lacks}"}
     choice = decision.order.choose(ranking.node, ranking.eligible, scores)
+    try:
+        choice = choice.restricted(RequiredSystems(schema).of_everything(), ranking.obstacle)
+    except Unplaceable as error:
+        reasons = "; ".join(location.detail for location in error.locations)
+        return {"system": None, "why": f"no system serves everything: {reasons}"}
     return {"system": choice.system, "why": decision.sentences.of(choice)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mediator.base.errors import Location
@@ -13,14 +14,17 @@ from mediator.placement.candidates import Candidate
 from mediator.placement.groups import GroupPlan, Pins, plan_groups
 from mediator.placement.proposals import Move, moves_between
 from mediator.placement.rank import ROOT, NodeRank, rank
+from mediator.placement.required import RequiredSystems, unknown_systems
 from mediator.placement.scores import SystemChoice, SystemOrder, node_scores
 from mediator.placement.sentence import Sentences
 from mediator.routing.model import ClassRoute, DatabaseRoute
 from mediator.schema.annotations import Capability
+from mediator.schema.overrides import Overrides
 from mediator.schema.tree import ClassSchema, Mode, Schema
 from mediator.stores.port import Fragment
 
 __all__ = [
+    "NO_OVERRIDES",
     "NO_PINS",
     "Decision",
     "GroupPlacement",
@@ -35,6 +39,7 @@ __all__ = [
 ]
 
 NO_PINS = Pins()
+NO_OVERRIDES: Overrides = MappingProxyType({})
 
 _VIEW_CAPABILITIES = frozenset({Capability.SCANS, Capability.SORTING, Capability.RANGE_QUERIES})
 
@@ -88,19 +93,26 @@ class Decision:
         return self.sentences.of(self.placements[node].choice)
 
 
-def decide(schema: Schema, candidates: Sequence[Candidate], pins: Pins = NO_PINS) -> Decision:
+def decide(
+    schema: Schema,
+    candidates: Sequence[Candidate],
+    pins: Pins = NO_PINS,
+    overrides: Overrides = NO_OVERRIDES,
+) -> Decision:
     """Decide the placements of a schema; `candidates` are in the order of their registration.
 
     The groups in `pins` hold data already: they stay, and `moves` has those that would not.
+    `overrides` are those in force.
 
     Raises:
         Unplaceable: No system is left for a node or a declared group.
     """
     ranking = rank(schema, candidates)
-    free = _decide(schema, tuple(candidates), ranking, NO_PINS)
+    required = RequiredSystems(schema, overrides)
+    free = _decide(required, tuple(candidates), ranking, NO_PINS)
     if not pins.systems:
         return free
-    held = _decide(schema, tuple(candidates), ranking, pins)
+    held = _decide(required, tuple(candidates), ranking, pins)
     placements = {node: _held(placed, free) for node, placed in held.placements.items()}
     systems = {node: placed.system for node, placed in placements.items()}
     choices = {node: placed.choice for node, placed in free.placements.items()}
@@ -117,17 +129,20 @@ def _held(placed: Placement, free: Decision) -> Placement:
 
 
 def _decide(
-    schema: Schema, candidates: tuple[Candidate, ...], ranking: NodeRank, pins: Pins
+    required: RequiredSystems, candidates: tuple[Candidate, ...], ranking: NodeRank, pins: Pins
 ) -> Decision:
+    schema = required.schema
     order = SystemOrder.of(candidates, schema)
     allowed = ranking.eligible if ranking.bound else ranking.qualified
+    named = required.of_everything() if ranking.bound else required.of_database()
     everything = order.choose(ROOT, allowed, node_scores(ranking))
+    everything = everything.restricted(named, ranking.obstacle)
     bound = _bind(everything, ranking, pins, schema.classes) if ranking.bound else None
     placements = {ROOT: _placement(ranking, bound or everything, ranking.bound)}
     groups = {}
     for class_, node in zip(schema.classes.values(), ranking.children, strict=True):
-        tied = bound or _class_bound(class_, node, order, pins)
-        plans = plan_groups(class_, node, order, pins=pins, bound=tied)
+        tied = bound or _class_bound(class_, node, order, pins, required)
+        plans = plan_groups(class_, node, order, pins=pins, bound=tied, required=required)
         placements[node.node] = _placement(node, plans[0].choice, tied is not None)
         placements |= _field_placements(node, plans, tied is not None)
         groups[class_.name] = _groups(class_, plans)
@@ -135,11 +150,16 @@ def _decide(
 
 
 def _class_bound(
-    class_: ClassSchema, node: NodeRank, order: SystemOrder, pins: Pins
+    class_: ClassSchema,
+    node: NodeRank,
+    order: SystemOrder,
+    pins: Pins,
+    required: RequiredSystems,
 ) -> SystemChoice | None:
     if not node.bound:
         return None
     choice = order.choose(node.node, node.eligible, node_scores(node))
+    choice = choice.restricted(required.of_whole(class_), node.obstacle)
     return _bind(choice, node, pins, {class_.name})
 
 
@@ -147,6 +167,8 @@ def _bind(
     choice: SystemChoice, node: NodeRank, pins: Pins, classes: Collection[str]
 ) -> SystemChoice:
     """Tie a subtree to one system: the one that holds all its data already, if it may."""
+    if choice.required:
+        return choice
     held = {system for (class_name, _), system in pins.systems.items() if class_name in classes}
     stays = len(held) == 1 and held <= set(choice.eligible)
     system = min(held) if stays else choice.system
@@ -199,7 +221,7 @@ def view_system(
 
 
 def named_mistakes(schema: Schema, candidates: Sequence[Candidate]) -> list[Location]:
-    """Say why systems that a schema names, as its view or default, cannot be what they are."""
+    """Say why systems that a schema names cannot be what they are: view, default, or required."""
     known = {candidate.name: candidate for candidate in candidates}
     named = {
         "/materialised_view/system": schema.materialised_view.system,
@@ -210,6 +232,7 @@ def named_mistakes(schema: Schema, candidates: Sequence[Candidate]) -> list[Loca
         for pointer, name in named.items()
         if name is not None and name not in known
     ]
+    mistakes += unknown_systems(schema, known)
     view = known.get(schema.materialised_view.system or "")
     lacking = view.lacking(_VIEW_CAPABILITIES) if view else ()
     if schema.mode is Mode.MICROBATCHED and lacking:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,7 +9,8 @@ from mediator.base.errors import NotFound
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision
 from mediator.placement.rank import NodeRank
-from mediator.placement.scores import Scores, SystemChoice
+from mediator.placement.required import RequiredSystem
+from mediator.placement.scores import SystemChoice
 from mediator.placement.thresholds import Threshold, thresholds
 from mediator.placement.utility import Term, advantage
 
@@ -38,13 +38,20 @@ def explain(decision: Decision, node: str) -> dict[str, Any]:
         "kind": choice.kind,
         "by": choice.by,
         "requires": sorted(rank.requires),
+        "required_system": _required(choice.required) if choice.required else None,
         "why": decision.why(node),
         "candidates": {c.name: _candidate(c, rank) for c in decision.candidates},
         "dropped": dict(rank.dropped),
         "scores": dict(choice.scores.by_system) if choice.scores else {},
-        "margin": _margin(choice.scores, choice.eligible) if choice.scores else None,
+        "margin": _margin(choice),
         "thresholds": [asdict(t) for t in _thresholds(decision, choice, ranks)],
     }
+
+
+def _required(required: RequiredSystem) -> dict[str, Any]:
+    override = required.override
+    until = {"reason": override.reason, "until": override.until.isoformat()} if override else None
+    return {"system": required.system, "node": required.node, "override": until}
 
 
 def _candidate(candidate: Candidate, rank: NodeRank) -> dict[str, Any]:
@@ -71,8 +78,10 @@ def _term(term: Term) -> dict[str, Any]:
     }
 
 
-def _margin(scores: Scores, order: Sequence[str]) -> dict[str, Any] | None:
-    first, *others = scores.ranked(order)
+def _margin(choice: SystemChoice) -> dict[str, Any] | None:
+    if (scores := choice.scores) is None or choice.required:
+        return None
+    first, *others = scores.ranked(choice.eligible)
     if not others:
         return None
     score, other = scores.by_system[first], scores.by_system[others[0]]
@@ -86,7 +95,7 @@ def _margin(scores: Scores, order: Sequence[str]) -> dict[str, Any] | None:
 def _thresholds(
     decision: Decision, choice: SystemChoice, ranks: dict[str, NodeRank]
 ) -> list[Threshold]:
-    if choice.scores is None:
+    if choice.scores is None or choice.required:
         return []
     requirements = {name: ranks[name].requirements for name in choice.scores.shares}
     return thresholds(choice.scores, requirements, decision.candidates, choice.eligible)

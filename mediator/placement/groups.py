@@ -14,6 +14,7 @@ from itertools import chain
 
 from mediator.base.offload import throttle, throttled
 from mediator.placement.rank import NodeRank, Refusal, refuse
+from mediator.placement.required import RequiredSystem, RequiredSystems
 from mediator.placement.scores import SystemChoice, SystemOrder, mean_scores, node_scores
 from mediator.schema.tree import MAIN_GROUP, ClassSchema
 
@@ -55,9 +56,11 @@ def plan_groups(
     *,
     pins: Pins,
     bound: SystemChoice | None,
+    required: RequiredSystems,
 ) -> tuple[GroupPlan, ...]:
     """Plan the groups, the main one first; `Unplaceable` if no system can serve all of one."""
-    planner = _Planner(class_, rank, order.leading(order.default(rank)), pins, bound)
+    leading = order.leading(order.default(rank))
+    planner = _Planner(class_, rank, leading, pins, bound, required)
     known, loose = planner.members()
     members = known.pop(MAIN_GROUP, [])
     main = planner.choose_main(members, loose)
@@ -94,6 +97,7 @@ class _Planner:
     order: SystemOrder
     pins: Pins
     bound: SystemChoice | None
+    required: RequiredSystems
 
     @property
     def taken(self) -> set[str]:
@@ -119,9 +123,9 @@ class _Planner:
             return fixed
         eligible = self._common(MAIN_GROUP, members)
         goals = all(each.requirements for each in (*members, *loose))
-        return self.order.choose(
-            self.rank.node, eligible, node_scores(self.rank) if goals else None
-        )
+        scores = node_scores(self.rank) if goals else None
+        choice = self.order.choose(self.rank.node, eligible, scores)
+        return choice.restricted(self.required.of_class(self.class_), self.rank.obstacle)
 
     def choose_shared(self, name: str, fields: Sequence[NodeRank]) -> SystemChoice:
         """Choose for a group that is known by name: by the mean over its voting fields."""
@@ -130,15 +134,21 @@ class _Planner:
             return fixed
         node = f"{self.class_.name}#{name}"
         eligible = self._common(name, fields)
-        return self.order.choose(node, eligible, mean_scores(node, fields, eligible))
+        choice = self.order.choose(node, eligible, mean_scores(node, fields, eligible))
+        return choice.restricted(self._required_of(node, fields), self.rank.obstacle)
 
     def choose_alone(self, each: NodeRank) -> SystemChoice:
         """Choose for a field that names no group: by its own requirements alone."""
         if self.bound:
             return self.bound
-        if not each.votes:
-            return self.order.choose(each.node, each.eligible, None)
-        return self.order.choose(each.node, each.eligible, node_scores(each))
+        scores = node_scores(each) if each.votes else None
+        choice = self.order.choose(each.node, each.eligible, scores)
+        return choice.restricted(self._required_of(each.node, [each]), each.obstacle)
+
+    def _required_of(self, node: str, fields: Sequence[NodeRank]) -> RequiredSystem | None:
+        """Return the system that fields of one group require, or else inherit."""
+        names = (each.node.partition(".")[2] for each in fields)
+        return self.required.of_group(node, self.class_, names)
 
     def _fixed(self, group: str) -> SystemChoice | None:
         """Return the system of a group that holds data, or that all of the class is tied to."""

@@ -97,6 +97,8 @@ def _scattered(free: Mapping[str, SystemChoice], held: Mapping[str, str]) -> set
 
 
 def _reason(choice: SystemChoice, current: str) -> str:
+    if choice.required:
+        return str(choice.required)
     if current not in choice.eligible:
         return f"{current} does not meet the requirements of {choice.by}"
     return f"{choice.system} scores higher than {current} for {choice.by}"
@@ -106,7 +108,8 @@ def _move(
     node: str, choice: SystemChoice, current: str, reason: str, why: str, *, required: bool
 ) -> Move:
     scores = choice.scores.by_system if choice.scores else {}
-    now, then = scores.get(current), scores.get(choice.system)
+    now = scores.get(current) if current in choice.eligible else None
+    then = scores.get(choice.system)
     return Move(node, current, choice.system, reason, required, now, then, why)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from mediator.base.errors import Unplaceable
+from mediator.base.errors import Location, Unplaceable
 from mediator.base.offload import throttle, throttled
 from mediator.placement.candidates import Candidate
 from mediator.placement.utility import FieldScore, score
@@ -26,7 +26,7 @@ from mediator.schema.annotations import (
 )
 from mediator.schema.tree import ClassSchema, Field, Mode, Schema
 
-__all__ = ["ROOT", "NodeRank", "Refusal", "rank", "refuse"]
+__all__ = ["ROOT", "NodeRank", "Refusal", "rank", "refuse", "title_of"]
 
 ROOT = "*"
 """The name of the database's own node; a class is ``articles``, a field ``articles.hits``."""
@@ -193,8 +193,7 @@ def _continuous(annotations: Iterable[Annotation]) -> tuple[ContinuousRequiremen
 
 
 def _lack(missing: Sequence[Capability], node: str) -> str:
-    where = "the database" if node == ROOT else node
-    return f"lacks {', '.join(missing)}, required by {where}" if missing else ""
+    return f"lacks {', '.join(missing)}, required by {title_of(node)}" if missing else ""
 
 
 def _unfit(
@@ -235,13 +234,24 @@ def _requirement(rank_: NodeRank) -> str:
     return named or "a system that can hold it"
 
 
+def title_of(node: str) -> str:
+    """Name a node or cache group in a sentence."""
+    if node == ROOT:
+        return "the database"
+    return f"cache group {node}" if "#" in node else node
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One node that cannot be served: its requirement, and why each system is out."""
+    """One node that cannot be served: its requirement, and why each system is out.
+
+    `locations` are there if the requirement is a system, which is named somewhere in the schema.
+    """
 
     node: str
     requirement: str
     systems: Mapping[str, str]
+    locations: Sequence[Location] = ()
 
     def __str__(self) -> str:
         lacks = "; ".join(f"{name} {reason}" for name, reason in self.systems.items())
@@ -256,4 +266,7 @@ def refuse(refusals: Sequence[Refusal]) -> None:
     nodes = [
         {"node": r.node, "requirement": r.requirement, "systems": dict(r.systems)} for r in refusals
     ]
-    raise Unplaceable(f"No system can serve {reasons}.", extra={"nodes": nodes})
+    locations = [location for refusal in refusals for location in refusal.locations]
+    raise Unplaceable(
+        f"No system can serve {reasons}.", locations=locations, extra={"nodes": nodes}
+    )

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import fsum
 from statistics import fmean
 from typing import Literal, TypeAlias
 
+from mediator.base.errors import Location
 from mediator.base.offload import throttled
 from mediator.placement.candidates import Candidate
-from mediator.placement.rank import NodeRank
+from mediator.placement.rank import NodeRank, Refusal, refuse
+from mediator.placement.required import RequiredSystem
 from mediator.schema.annotations import ContinuousRequirement
 from mediator.schema.tree import Schema
 
@@ -26,10 +28,13 @@ __all__ = [
     "terms",
 ]
 
-Kind: TypeAlias = Literal["bound", "own", "group", "follows", "default", "pinned"]
+Kind: TypeAlias = Literal[
+    "bound", "required", "overridden", "own", "group", "follows", "default", "pinned"
+]
 """Why a node is where it is.
 
-bound: it, or a node above it, has a binary requirement (or the mode binds classes). own: its own
+bound: it, or a node above it, has a binary requirement (or the mode binds classes). required: the
+schema requires a system by name. overridden: an operator does, for a time. own: its own
 scores. group: the mean over the fields of its cache group. follows: it has no requirement, so it
 goes with its declared cache group. default: it has no requirement, so it is on the default system.
 pinned: it holds data there, and data moves only by migration.
@@ -57,6 +62,12 @@ class Scores:
         kept = {name: score for name, score in self.by_system.items() if name in systems}
         return Scores(self.node, kept, self.shares)
 
+    def better_than(self, system: str) -> str | None:
+        """Return the system with the best score if that of a given one is known, and lower."""
+        best = max(self.by_system.items(), key=lambda item: item[1], default=None)
+        known = self.by_system.get(system)
+        return best[0] if best and known is not None and known < best[1] else None
+
     def ranked(self, order: Sequence[str]) -> list[str]:
         """Return the systems, the best first; of equal ones the first in an order."""
         return sorted((s for s in order if s in self.by_system), key=lambda s: -self.by_system[s])
@@ -70,6 +81,7 @@ class SystemChoice:
         by: The node or cache group that decided.
         scores: The scores it was chosen by; None where nothing votes.
         eligible: The systems it was chosen from; of equal scores the first one wins.
+        required: The requirement that leaves one system; `scores` has the others nevertheless.
     """
 
     system: str
@@ -77,6 +89,31 @@ class SystemChoice:
     by: str
     scores: Scores | None
     eligible: tuple[str, ...]
+    required: RequiredSystem | None = None
+
+    def restricted(
+        self, required: RequiredSystem | None, obstacle: Callable[[str], str]
+    ) -> SystemChoice:
+        """Return the choice that a requirement leaves; `obstacle` says what keeps a system out.
+
+        Raises:
+            Unplaceable: The required system cannot be chosen, with the location of the requirement.
+        """
+        if required is None:
+            return self
+        system = required.system
+        if system not in self.eligible:
+            reason = obstacle(system) or "does not exist"
+            location = Location(required.pointer, f"{system} {reason}")
+            refuse([Refusal(required.node, f"the system {system}", {system: reason}, [location])])
+        return replace(
+            self,
+            system=system,
+            kind="overridden" if required.override else "required",
+            by=required.node,
+            eligible=(system,),
+            required=required,
+        )
 
 
 @dataclass(frozen=True)

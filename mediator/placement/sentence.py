@@ -11,8 +11,9 @@ from typing import Final
 
 from mediator.base.offload import throttle
 from mediator.placement.candidates import Candidate
-from mediator.placement.figures import metric, name_of, seconds, share
-from mediator.placement.rank import ROOT, NodeRank
+from mediator.placement.figures import metric, name_of, number, seconds, share
+from mediator.placement.rank import NodeRank, title_of
+from mediator.placement.required import RequiredSystem
 from mediator.placement.scores import Scores, SystemChoice, SystemOrder, terms
 from mediator.placement.utility import fulfilment
 from mediator.schema.annotations import Metric, Statistic
@@ -54,10 +55,12 @@ class Sentences:
         return kept[1]
 
     def _because(self, choice: SystemChoice) -> str:
-        by, rank = _name(choice.by), self._ranks.get(choice.by)
+        by, rank = title_of(choice.by), self._ranks.get(choice.by)
         match choice.kind:
             case "pinned":
                 return f"{choice.system} holds its data, which only a migration moves"
+            case "required" | "overridden":
+                return str(choice.required)
             case "default" if rank and rank.votes:
                 return f"{by} has fields without goals, so it is on the default system"
             case "default":
@@ -85,11 +88,27 @@ class Sentences:
 
     def _figures(self, choice: SystemChoice) -> str:
         """Say by what the system was chosen, or would be if nothing held it."""
+        if choice.required:
+            return self._required_figures(choice, choice.required)
         if choice.scores is None:
             text = self._default(choice.by, self._running(choice))
         else:
             text = self._compared_by(choice.scores, choice)
         return f"; by what is known today, {text}" if choice.kind == "pinned" else f": {text}"
+
+    def _required_figures(self, choice: SystemChoice, required: RequiredSystem) -> str:
+        """Say what a required system costs, also where data holds another one."""
+        held = f"; {required}" if choice.kind == "pinned" else ""
+        return held + self.cost(choice.scores, required)
+
+    def cost(self, scores: Scores | None, required: RequiredSystem) -> str:
+        """Say which system scores higher than a required one, and why; else nothing."""
+        if scores is None or (better := scores.better_than(required.system)) is None:
+            return ""
+        one, two = (number(scores.by_system[name]) for name in (better, required.system))
+        where = "" if scores.node == required.node else f" for {title_of(scores.node)}"
+        figures = self._decisive(scores, better, required.system)
+        return f", though {better} would score {one} against {two}{where}: {figures}"
 
     def _running(self, choice: SystemChoice) -> tuple[str, ...]:
         """Return the systems that could have been chosen.
@@ -155,7 +174,7 @@ class Sentences:
         first, *others = systems
         if first == self._order.named:
             return f"the schema names {first} as default"
-        all_of_it = f"can do all that is required of {_name(_scope(by))}"
+        all_of_it = f"can do all that is required of {title_of(_scope(by))}"
         able = first in self._able(by)
         if not others:
             return f"only {first} {all_of_it}" if able else f"only {first} is left"
@@ -181,6 +200,8 @@ class Sentences:
         return self._ranks[_scope(by)].eligible
 
     def _excluded(self, choice: SystemChoice) -> str:
+        if choice.required:
+            return ""
         by = choice.by if choice.scores else _scope(choice.by)
         key = by, self._running(choice)
         if key not in self._out:
@@ -200,12 +221,6 @@ class Sentences:
 def _scope(by: str) -> str:
     """Return the class that a field or cache group is of; the database is its own."""
     return by.partition("#")[0].partition(".")[0]
-
-
-def _name(node: str) -> str:
-    if node == ROOT:
-        return "the database"
-    return f"cache group {node}" if "#" in node else node
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -16,7 +16,8 @@ from pydantic import Field, TypeAdapter
 from mediator.base.errors import Invalid, Location
 from mediator.placement.advice import Figures, Latencies, OfSystems
 from mediator.placement.candidates import Candidate
-from mediator.placement.decide import Decision, decide
+from mediator.placement.decide import NO_OVERRIDES, Decision, decide
+from mediator.schema.overrides import Overrides
 from mediator.schema.parse import parse_schema, schema_document
 from mediator.schema.tree import Schema
 from mediator.schema.validation import Positive, document, parse_document
@@ -45,7 +46,12 @@ SUPPOSITION: Final = TypeAdapter(_Supposition)
 """The model of what `what_if` reads."""
 
 
-def what_if(schema: Schema, candidates: Sequence[Candidate], supposition: Any) -> dict[str, Any]:
+def what_if(
+    schema: Schema,
+    candidates: Sequence[Candidate],
+    supposition: Any,
+    overrides: Overrides = NO_OVERRIDES,
+) -> dict[str, Any]:
     """Say where the scores would place a schema now, and where if something were otherwise.
 
     What holds data already is left out of account on both sides: only scores are compared.
@@ -61,8 +67,9 @@ def what_if(schema: Schema, candidates: Sequence[Candidate], supposition: Any) -
     supposed = parse_document(SUPPOSITION, supposition)
     _check_names(candidates, supposed)
     amended = _amended(schema, supposed.annotations)
-    before = decide(schema, candidates)
-    after = decide(amended, [_supposing(candidate, supposed) for candidate in candidates])
+    others = [_supposing(candidate, supposed) for candidate in candidates]
+    before = decide(schema, candidates, overrides=overrides)
+    after = decide(amended, others, overrides=overrides)
     nodes = {
         node: {"before": _side(node, before), "after": _side(node, after)}
         for node in before.placements

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
+from mediator.schema.overrides import Overrides
 from mediator.schema.tree import ClassSchema, Schema
 from mediator.schema.values import Codec
 from mediator.stores.port import Fragment
@@ -69,6 +70,7 @@ class DatabaseRoute:
         held: Classes that are being placed anew: the catalogue may have moved them by now.
         owned_until: Until when the objects of classes had owners that have none any more
             (`mediator.access.former_owners`).
+        overrides: Systems that operators have chosen, those that have ended included.
     """
 
     schema: Schema
@@ -76,6 +78,7 @@ class DatabaseRoute:
     id: str = ""
     held: frozenset[str] = frozenset()
     owned_until: Mapping[str, datetime] = field(default_factory=dict)
+    overrides: Overrides = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.id:

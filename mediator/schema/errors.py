@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, NoReturn
 
-from mediator.base.errors import Invalid, Location
+from mediator.base.errors import Invalid, Location, MediatorError
 from mediator.schema.limits import MAX_ERRORS
 
 __all__ = ["InvalidValue", "invalid", "locations_below", "raise_errors", "token"]
@@ -35,7 +35,7 @@ def token(key: str) -> str:
     return "/" + shown.replace("~", "~0").replace("/", "~1")
 
 
-def locations_below(pointer: str, error: InvalidValue | Invalid) -> list[Location]:
+def locations_below(pointer: str, error: InvalidValue | MediatorError) -> list[Location]:
     """Return the locations of an error in a part of a body, seen from the whole."""
     return [Location(pointer + at.pointer, at.detail) for at in error.locations]
 

@@ -213,13 +213,14 @@ def _mistakes_of_owner(class_: ClassSchema, at: str) -> Iterator[Location]:
 def schema_document(schema: Schema) -> dict[str, Any]:
     """Write a schema as JSON, ready for orjson.
 
-    Every member that has a default is written. Left out is only what a field has none of:
-    `items`, `to`, `default` and constraints; and `statistic` and `violation` of an annotation.
+    Every member that has a default is written. Left out is only what a field has none of: `items`,
+    `to`, `default`, `system` and constraints; and `statistic` and `violation` of an annotation.
     """
     return {
         "mode": schema.mode.value,
         "materialised_view": asdict(schema.materialised_view),
         "default": asdict(schema.default),
+        "system": schema.system,
         "annotations": _annotation_documents(schema.annotations),
         "classes": {name: _class_document(member) for name, member in schema.classes.items()},
     }
@@ -232,6 +233,7 @@ def _class_document(schema: ClassSchema) -> dict[str, Any]:
         "require_if_match": schema.require_if_match,
         "ttl_s": schema.ttl_s,
         "owner_field": schema.owner_field,
+        "system": schema.system,
         "fields": {
             name: _field_document(field) for name, field in throttled(schema.fields.items())
         },
@@ -254,6 +256,7 @@ def _field_document(field: Field) -> dict[str, Any]:
         "maximum": written(field.maximum),
         "enum": field.enum,
         "pattern": field.pattern,
+        "system": field.system,
     }
     document = {name: value for name, value in document.items() if value is not None}
     if isinstance(default, Generated):

@@ -159,6 +159,7 @@ class Field:
     min_length: Omissible[_Length] = None
     enum: Omissible[_Enum] = None
     pattern: Omissible[_Pattern] = None
+    system: Omissible[Name] = None
 
     @property
     def is_bounded(self) -> bool:
@@ -171,6 +172,7 @@ class Field:
 class ClassSchema:
     """One class: its fields and its rules.
 
+    `system` is the one that its objects are required to be on; so it is of a field and a schema.
     `owner_field` names the field that says whose an object is; None: objects are nobody's.
     """
 
@@ -183,6 +185,7 @@ class ClassSchema:
     require_if_match: Flag = False
     ttl_s: Annotated[Number, Bounds(ge=1, le=OBJECT_TTL_MAX_S)] | None = None
     owner_field: FieldName | None = None
+    system: Name | None = None
 
 
 @document
@@ -198,3 +201,4 @@ class Schema:
     materialised_view: MaterialisedView = field(default_factory=MaterialisedView)
     default: DefaultSystem = field(default_factory=DefaultSystem)
     annotations: Annotated[Annotations, at_level("database")] = ()
+    system: Name | None = None

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter
 
-from app.admin.api.responses import Control, JsonBody, Name, OfDatabase, json_request
+from app.admin.api.responses import (
+    Control,
+    FieldName,
+    JsonBody,
+    Name,
+    OfDatabase,
+    json_request,
+)
 from mediator.placement.advice import ADVICE
 from mediator.placement.what_if import SUPPOSITION
 from mediator.schema.parse import SCHEMA
@@ -18,8 +25,6 @@ router = APIRouter()
 
 _ADVICE = json_schema_of(ADVICE)
 _ADVICE["properties"]["schema"] = json_schema_of(SCHEMA)
-
-FieldName = Annotated[str, Path(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
 
 
 @router.post("/advice", openapi_extra=json_request(_ADVICE))

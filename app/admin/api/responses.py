@@ -12,9 +12,21 @@ from app.http.framework import json_body
 from app.http.problems import PROBLEM_JSON
 from mediator.base.errors import Conflict
 from mediator.control.plane import ControlPlane
+from mediator.schema.ids import FIELD_NAME
 from mediator.schema.validation import json_schema_of
 
-__all__ = ["PROBLEM", "Control", "DryRun", "JsonBody", "Name", "OfDatabase", "json_request", "part"]
+__all__ = [
+    "NAME",
+    "PROBLEM",
+    "Control",
+    "DryRun",
+    "FieldName",
+    "JsonBody",
+    "Name",
+    "OfDatabase",
+    "json_request",
+    "part",
+]
 
 PROBLEM: Final[dict[str, Any]] = {
     "description": "A problem (RFC 9457)",
@@ -39,12 +51,13 @@ def _control(request: Request) -> ControlPlane:
     return plane
 
 
-_NAME: Final = NAME_SCHEMA["pattern"]
+NAME: Final[str] = NAME_SCHEMA["pattern"]
 
 Control = Annotated[ControlPlane, Depends(_control)]
 JsonBody = Annotated[Any, Depends(json_body)]
-Name = Annotated[str, Path(pattern=_NAME)]
-OfDatabase = Annotated[str | None, Query(pattern=_NAME)]
+Name = Annotated[str, Path(pattern=NAME)]
+FieldName = Annotated[str, Path(pattern=f"^{FIELD_NAME.pattern}$")]
+OfDatabase = Annotated[str | None, Query(pattern=NAME)]
 DryRun = Annotated[bool, Query(description="Only say what would happen.")]
 
 

@@ -19,7 +19,7 @@ from mediator.schema.documents import merge_patch
 from mediator.schema.parse import SCHEMA
 from mediator.schema.validation import json_schema_of
 
-__all__ = ["router"]
+__all__ = ["answer_of", "router"]
 
 router = APIRouter()
 
@@ -56,7 +56,7 @@ async def list_databases(control: Control, request: Request) -> dict[str, Any]:
 @router.get("/schemas/{database}", response_model=dict[str, Any])
 async def get_schema(control: Control, database: Name) -> Response:
     """Read a schema, complete with its defaults, and the placements of its nodes."""
-    return await offload(True, _answer, await control.schema(database))
+    return await offload(True, answer_of, await control.schema(database))
 
 
 @router.put(
@@ -81,7 +81,7 @@ async def set_schema(
     change = await control.set_schema(
         database, body, dry_run=dry_run, version=version, options=options
     )
-    return await offload(True, _answer, change)
+    return await offload(True, answer_of, change)
 
 
 @router.patch(
@@ -98,15 +98,15 @@ async def patch_schema(
     if_match: IfMatch = None,
 ) -> Response:
     """Change a part of a schema by a merge patch (RFC 7396)."""
-    present = await control.schema(database)
+    present, version = await control.stored_schema(database)
     seen = _version(if_match)
-    document = merge_patch(present.document, body)
+    document = merge_patch(present, body)
     # The patch was made from this version: a concurrent change is refused, not overwritten.
-    version = present.version if seen is None else seen
+    version = version if seen is None else seen
     change = await control.set_schema(
         database, document, dry_run=dry_run, version=version, options=options
     )
-    return await offload(True, _answer, change)
+    return await offload(True, answer_of, change)
 
 
 @router.delete("/schemas/{database}")
@@ -117,7 +117,7 @@ async def drop_database(
     return await control.delete_schema(database, dry_run=dry_run)
 
 
-def _answer(change: SchemaChange) -> Response:
+def answer_of(change: SchemaChange) -> Response:
     """Write an answer: one at the limits is megabytes long."""
     members = {field.name: getattr(change, field.name) for field in fields(change)}
     content = orjson.dumps({"schema": members.pop("document"), **members})

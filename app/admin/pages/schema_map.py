@@ -96,11 +96,13 @@ def margin(explained: Mapping[str, Any]) -> str:
     chosen, margin = explained["system"], explained["margin"]
     if chosen not in scores:
         return "No score decided."
+    best = max(scores, key=lambda name: scores[name])
+    if scores[best] > scores[chosen]:
+        return f"By today's scores {best} leads with {scores[best]:.3g} to {scores[chosen]:.3g}."
+    if explained["required_system"]:
+        return f"{chosen} is required, and none scores higher."
     if margin is None:
         return f"{chosen} is the only system that can serve it."
-    best = max(scores, key=lambda name: scores[name])
-    if best != chosen:
-        return f"By today's scores {best} leads with {scores[best]:.3g} to {scores[chosen]:.3g}."
     runner_up = margin["runner_up"]
     ahead = share(margin["ratio"]) if margin["ratio"] < _NOT_FAR else "far"
     return (

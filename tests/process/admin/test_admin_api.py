@@ -154,6 +154,29 @@ async def test_a_schema_over_http(admin: httpx.AsyncClient, mediator: Service) -
     problem(await admin.delete(address), 404, "not-found")
 
 
+async def test_a_schema_changes_although_a_system_has_lost_what_it_requires(
+    admin: httpx.AsyncClient, mediator: Service
+) -> None:
+    declared = ["joins"]
+    await admin.patch("/admin/v1/systems/postgres", json={"declared": declared})
+    joined = {"annotations": [{"require": "joins"}], "fields": {"title": field_on("postgres")}}
+    name = await mediator.put_schema({"notes": joined, "more": {}})
+    address = f"/admin/v1/schemas/{name}"
+    await mediator.create(name, "notes", "x", title="t")
+    for system, now in (("postgres", []), ("mongo", declared)):
+        await admin.patch(f"/admin/v1/systems/{system}", json={"declared": now})
+    # What is due anyway is no reason to refuse a change; what was not due is.
+    longer = {"classes": {"more": {"ttl_s": 60}}}
+    assert (await admin.patch(address, json=longer)).status_code == 200
+    moved = {"classes": {"notes": {"annotations": [{"require": "joins"}], "system": "redis"}}}
+    problem(await admin.patch(address, json=moved), 422, "unplaceable")
+    await admin.patch("/admin/v1/systems/mongo", json={"declared": []})
+    problem(await admin.get(address), 422, "unplaceable")
+    freed = await admin.patch(address, json={"classes": {"notes": {"annotations": None}}})
+    assert freed.status_code == 200, freed.text
+    assert mediator.systems_of(name, "notes") == ("postgres",)
+
+
 async def test_every_mistake_of_a_schema_is_named(admin: httpx.AsyncClient) -> None:
     body = {"mode": "odd", "classes": {"n": {"fields": {"a": {"type": "x", "extra": 1}}}}}
     answer = await admin.put(f"/admin/v1/schemas/{unique('db')}", json=body)

@@ -59,6 +59,23 @@ async def test_a_difference_is_shown_and_nothing_happens(opened: Shop) -> None:
     assert (await opened.done("schema", "show", opened.database)).stdout == before.stdout
 
 
+async def test_a_required_system_is_shown_with_what_it_costs(opened: Shop) -> None:
+    stock = {**SHOP["classes"]["products"]["fields"]["stock"], "system": "postgres"}
+    file = opened.file("required.json", changed(stock=stock))
+    cost = "products.stock requires the system postgres, though redis would score "
+    shown = (await opened.done("schema", "diff", opened.database, file)).lines
+    assert shown[0] == '+ products.stock  system: "postgres"'
+    assert shown[1].startswith(f"products.stock is placed on postgres instead of redis: {cost}")
+    assert shown[2].startswith(f"Note: {cost}")
+    await opened.done("schema", "apply", opened.database, file, "--yes")
+    document = orjson.loads((await opened.done("schema", "show", opened.database)).stdout)
+    assert document["classes"]["products"]["fields"]["stock"]["system"] == "postgres"
+    page = (await opened.done("why", f"{opened.database}.products.stock")).lines
+    assert page[0] == f"{opened.database}.products.stock is placed on postgres."
+    assert page[1].startswith(cost)
+    assert not [line for line in page if "runner-up" in line or "would be chosen" in line]
+
+
 async def test_a_change_is_asked_about(opened: Shop) -> None:
     file = opened.file("more.json", changed(colour={"type": "string"}))
     apply = ("schema", "apply", opened.database, file)

@@ -186,3 +186,18 @@ async def test_classes_that_require_if_match_and_all_types_are_restored(
     await restore(own, tmp_path / "b", force=True)
     after = await held(own, database, "odd")
     assert values_of(after) == values_of(before)
+
+
+async def test_systems_that_a_schema_requires_are_restored(
+    mediator: Service, installation: Start, tmp_path: Path
+) -> None:
+    target = await installation()
+    fields = {"title": {"type": "string"}, "hits": {"type": "integer", "system": "mongo"}}
+    database = await mediator.put_schema({"notes": {"system": "redis", "fields": fields}})
+    await mediator.create(database, "notes", "x", title="t", hits=1)
+    await back_up(mediator, tmp_path / "b", database)
+    await restore(target, tmp_path / "b")
+    assert target.systems_of(database, "notes") == ("redis", "mongo")
+    documents = [(await of.mediator.control.schema(database)).document for of in (mediator, target)]
+    assert documents[0] == documents[1]
+    assert await target.values(database, "notes", "x") == {"title": "t", "hits": 1}

@@ -236,3 +236,23 @@ def _as_good(explanation: dict[str, Any]) -> list[str]:
 
 def _within(metric: str, value: float) -> float:
     return min(value, 1.0) if metric.endswith("availability") else value
+
+
+@given(documents(), systems(), st.data())
+def test_a_required_system_is_obeyed_and_changes_no_other_choice(
+    document: dict[str, Any], candidates: tuple[Candidate, ...], data: st.DataObject
+) -> None:
+    free = placed(document, candidates)
+    node = data.draw(st.sampled_from([name for name in free.placements if name != "*"]))
+    system = data.draw(st.sampled_from([candidate.name for candidate in candidates]))
+    class_name, _, field = node.partition(".")
+    class_ = document["classes"][class_name]
+    (class_["fields"][field] if field else class_)["system"] = system
+    decision = placed(document, candidates)
+    assert decision.ranking == free.ranking
+    assert decision.placements[node].system == system
+    for name, placement in decision.placements.items():
+        required = placement.choice.required
+        expected = required.system if required else free.placements[name].system
+        assert placement.system == expected
+        assert explain(decision, name)["why"].endswith(".")

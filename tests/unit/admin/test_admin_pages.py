@@ -212,6 +212,16 @@ def test_a_decision_in_words() -> None:
     )
 
 
+def test_what_a_required_system_costs() -> None:
+    required = {"required_system": {"system": "slow", "node": "*"}, "margin": None}
+    assert schema_map.margin({**explained(), **required, "system": "slow"}) == (
+        "By today's scores fast leads with 2.12 to 0.9."
+    )
+    assert schema_map.margin({**explained(), **required}) == (
+        "fast is required, and none scores higher."
+    )
+
+
 def test_flips_are_listed_nearest_first() -> None:
     flips = schema_map.flips(explained())
     assert flips[0] == "the write throughput of slow rose to 28,333/s (it is 12,000/s)"

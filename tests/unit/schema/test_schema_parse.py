@@ -29,6 +29,7 @@ NEWSPAPER: dict[str, Any] = {
     "mode": "microbatched",
     "materialised_view": {"system": None, "staleness_s": 5},
     "default": {"system": "postgres"},
+    "system": "postgres",
     "annotations": [{"metric": "read_availability", "goal": 0.995}],
     "classes": {
         "people": {"ttl_s": 3600},
@@ -37,6 +38,7 @@ NEWSPAPER: dict[str, Any] = {
             "cache": {"visibility": "public", "max_ttl_s": 60},
             "require_if_match": True,
             "ttl_s": None,
+            "system": "mongo",
             "fields": {
                 "title": {"type": "string", "required": True, "max_length": 300},
                 "author": {"type": "reference", "to": "people"},
@@ -47,6 +49,7 @@ NEWSPAPER: dict[str, Any] = {
                     "default": 0,
                     "index": True,
                     "group": "hits",
+                    "system": "redis",
                     "annotations": [
                         {"require": "sorting"},
                         {"metric": "write_throughput", "goal": 10000, "weight": 3},
@@ -70,6 +73,8 @@ def test_the_newspaper_is_read() -> None:
     people, articles = schema.classes["people"], schema.classes["articles"]
     assert schema.default == DefaultSystem("postgres")
     assert people.ttl_s == 3600.0
+    assert (schema.system, people.system, articles.system) == ("postgres", None, "mongo")
+    assert (articles.fields["title"].system, articles.fields["hits"].system) == (None, "redis")
     assert articles.cache == CachePolicy("public", 60.0)
     assert articles.require_if_match
     assert articles.fields["price"].default == Decimal("1.5")
@@ -131,6 +136,11 @@ HITS = f"{FIELDS}/hits/annotations"
         ("/default", None),
         ("/default/system", "No Name"),
         ("/default/sytem", "postgres"),
+        ("/system", "No Name"),
+        ("/system", ["postgres"]),
+        (f"{ARTICLES}/system", "a" * 64),
+        (f"{FIELDS}/title/system", None),
+        (f"{FIELDS}/title/system", {}),
         ("/materialised_view/staleness_s", 0),
         ("/materialised_view/staleness_s", float("inf")),
         ("/materialised_view/staleness_s", True),
