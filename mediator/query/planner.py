@@ -263,8 +263,7 @@ def _candidate(
 def _aggregates(plan: QueryPlan, store: Store) -> bool:
     """Whether the driver's system computes the aggregate: it must see all objects, and only those.
 
-    Where objects expire it would count those that have, and are not swept up yet. A total is that
-    of a listing, which shows no object whose deletion has reached the anchor's system only.
+    Where objects expire it would count those that have, and are not swept up yet.
     """
     aggregate, driver = plan.query.aggregate, plan.driver
     if aggregate is None or plan.residual is not None or plan.late is not None:
@@ -272,16 +271,20 @@ def _aggregates(plan: QueryPlan, store: Store) -> bool:
     paths = [*aggregate.group, *(c.path for c in aggregate.compute.values() if c.path)]
     if driver.ttl_s is not None or not _holds_all(driver, paths):
         return False
-    if plan.query.count is not None and driver is not plan.route.anchor:
+    if _is_of_total(plan.query) and driver is not plan.route.anchor:
         return False
     pushed = plan.pushdown.pushed
     return isinstance(store, Aggregating) and store.aggregates(driver, pushed, aggregate)
 
 
+def _is_of_total(query: Query) -> bool:
+    """Whether a query is `counting`: of objects that exist, as the anchor's system knows them."""
+    return query.count is not None and query.aggregate is not None
+
+
 def _estimates(plan: QueryPlan, store: Store) -> bool:
     """Whether the driver's system estimates how many objects the whole filter finds."""
-    query = plan.query
-    if query.count is not CountMode.ESTIMATED or query.aggregate is None:
+    if not _is_of_total(plan.query) or plan.query.count is not CountMode.ESTIMATED:
         return False
     if plan.residual is not None or plan.late is not None:
         return False
@@ -326,7 +329,8 @@ def _fields(
         return None
     names = {path[0] for path in query.paths if path != ID and path[0] not in aliases}
     known = names & route.schema.fields.keys()
-    return reaching(route, tuple(sorted({*known, *(query.fields or ())})), driver)
+    fields = reaching(route, tuple(sorted({*known, *(query.fields or ())})), driver)
+    return reaching(route, fields, route.anchor) if _is_of_total(query) else fields
 
 
 _EQUAL, _BOUNDED, _OPEN = range(3)

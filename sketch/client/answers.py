@@ -93,12 +93,14 @@ class Result:
 
     Attributes:
         next: For `after`; None if no objects follow.
+        total: How many objects there are on all pages, if `count` was given.
         source: Who answered; of objects that were read one by one, who listed them.
     """
 
     items: list[dict[str, Any]]
     next: str | None
     source: Source
+    total: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,7 @@ def result_of(answer: ReadAnswer) -> Result:
     if answer.status == NOT_FOUND:
         raise problem_of(NOT_FOUND, answer.body)
     document = orjson.loads(answer.body)
-    return Result(document["items"], document["next"], answer.source)
+    return Result(document["items"], document["next"], answer.source, document.get("total"))
 
 
 def _natural(text: str) -> int | None:
