@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from app.commands.consoles import console, errors, json_text, printable
+from app.commands.consoles import console, errors, json_text, print_document, printable
 from app.commands.running import ClassName, Database, DataUrl, Json, KeyFile, data_service
 
 if TYPE_CHECKING:
@@ -37,6 +37,10 @@ def query(
     order: Annotated[str | None, typer.Option(help="Paths, as in -hits,lastname.")] = None,
     fields: Annotated[str | None, typer.Option(help="Only these, as in firstname,hits.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many objects at most.")] = 100,
+    count: Annotated[
+        Literal["exact", "estimated"] | None,
+        typer.Option(help="Print how many there are, whatever the limit, instead of them."),
+    ] = None,
     all_: Annotated[bool, typer.Option("--all", help="All of them, whatever the limit.")] = False,
     allow_scan: Annotated[
         bool, typer.Option("--allow-scan", help="Even if every object has to be read.")
@@ -57,6 +61,9 @@ def query(
     as_table = not json and sys.stdout.isatty()
     with data_service(url, key_file) as service:
         path = f"/{database}/{class_name}"
+        if count is not None:
+            _print_total(service, path, parameters, count, json=json)
+            return
         for page in _pages(service, path, parameters, None if all_ else limit):
             _print(page, fields, as_table=as_table)
 
@@ -69,6 +76,19 @@ def _condition(text: str) -> tuple[str, str]:
         raise typer.BadParameter(f"{text!r} is no condition: PATH=VALUE or PATH.OP=VALUE.")
     # A field may have the name of a parameter.
     return (f"{path}.eq" if path in RESERVED else path), value
+
+
+def _print_total(
+    service: ServiceClient, path: str, parameters: Pairs, count: str, *, json: bool
+) -> None:
+    # What is shown of a page, and in which order, costs something, and is nothing to the total.
+    kept = [each for each in parameters if each[0] not in ("order", "fields")]
+    sent = [*kept, ("fields", "id"), ("limit", "1"), ("count", count)]
+    answer = service.request("GET", path, params=sent)
+    if json:
+        print_document({name: answer[name] for name in ("total", "count")})
+    else:
+        typer.echo(answer["total"])
 
 
 def _pages(

@@ -69,6 +69,6 @@ async def test_clients_show_the_total(paper: Paper) -> None:
     async with CoherentClient("http://test", paper.database, transport=transport) as client:
         parameters = {"title": word, "limit": 1}
         result = await client.query("articles", {**parameters, "count": "exact"})
-        assert (len(result.items), result.total) == (1, 3)
+        assert (len(result.items), result.total, result.count) == (1, 3, "exact")
         rest = await client.query("articles", {**parameters, "limit": 5, "after": result.next})
         assert (len(rest.items), rest.total) == (2, None)
