@@ -35,7 +35,7 @@ from mediator.stores.conformance.expect import NotOffered, identical, require, s
 from mediator.stores.conformance.query_cases import Searched, meets, searched
 from mediator.stores.conformance.samples import collection, plain, sortable
 from mediator.stores.conformance.scratch import Scratch
-from mediator.stores.port import Aggregating, Store
+from mediator.stores.port import Aggregating, Estimating, Store
 
 __all__ = ["THEME"]
 
@@ -269,6 +269,20 @@ async def what_a_filter_finds_is_counted(scratch: Scratch) -> None:
     left = replace(rows, rows={i: v for i, v in rows.rows.items() if i not in deleted})
     for filter_ in filters:
         await _check(left, filter_, only_counted)
+
+
+@THEME.proves("contract")
+async def estimates_are_numbers_of_records(scratch: Scratch) -> None:
+    """What is estimated may be wrong, but could be right."""
+    rows = await _prepared(scratch)
+    store, fragment = rows.subject.store, rows.subject.fragment
+    if not isinstance(store, Estimating):
+        raise NotOffered("the store does not estimate")
+    for filter_ in (None, Compare(Comparison.GE, ("h",), 1), Not(Exists(("h",)))):
+        if store.estimates(fragment, filter_):
+            estimated = await store.estimate(fragment, filter_, deadline_s=_WAIT_S)
+            require(type(estimated) is int, f"estimated {show(estimated)}, which is no number")
+            require(estimated >= 0, f"estimated {estimated} records")
 
 
 @THEME.proves("contract")
