@@ -24,6 +24,7 @@ def bench(
     minutes: Annotated[
         float | None, typer.Option(min=0.5, max=1440, help="How long `soak` runs.")
     ] = None,
+    objects: Annotated[int | None, typer.Option(min=1, help="How many `count` counts.")] = None,
     seed: Annotated[int, typer.Option(help="Where random numbers begin.")] = 1,
     json: Annotated[Path | None, typer.Option(help="Write the report here as well.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="Say which there are.")] = False,
@@ -38,7 +39,7 @@ def bench(
             typer.echo(f"{each:10} {about}")
         raise typer.Exit(0 if list_ else 2)
     run(
-        _bench(name, Options(quick, seed, typer.echo, full, minutes), json),
+        _bench(name, Options(quick, seed, typer.echo, full, minutes, objects), json),
         Failed,
         UnknownBenchmark,
     )

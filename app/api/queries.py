@@ -10,6 +10,7 @@ from typing import Any, Final
 import orjson
 
 from app.api.cursors import Cursors
+from app.api.links import next_link
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, FieldSelection
 from app.api.responses import (
@@ -31,7 +32,7 @@ from mediator.access.model import Scope
 from mediator.base.errors import Invalid, Location, NotFound
 from mediator.base.offload import offload
 from mediator.model.operations import Freshness, Get, Outcome
-from mediator.model.query import Join, Position
+from mediator.model.query import CountMode, Join, Position
 from mediator.query.aggregation import Row
 from mediator.query.execution import QueryResult
 from mediator.query.explain import explanation
@@ -83,12 +84,12 @@ class Queries:
             routed, pairs, len(routed.request.query), lambda: pairs, parse_parameters
         )
         grant = None
-        if self._reads is not None and selection.canonical and not read.explain:
+        if self._reads is not None and selection.canonical and _is_registered(read):
             partition, route = Partition(routed.database, routed.class_name), routed.resource.route
             grant = await self._reads.grant_query(
                 partition, route, routed.request.query, read.query.filter, routed.preference()
             )
-        return await self._answer(routed, read, selection, grant)
+        return await self._answer(routed, read, selection, grant, parameters=pairs)
 
     async def post(self, routed: RoutedRequest) -> Response:
         parse_query(routed.request.query, frozenset())
@@ -100,7 +101,7 @@ class Queries:
         selection = routed.resource.full_selection
         if read.query.fields is not None:
             selection = replace(routed.resource.full_selection, fields=read.query.fields)
-        return await self._answer(routed, read, selection, cacheable=False)
+        return await self._answer(routed, read, selection)
 
     async def _read(
         self,
@@ -136,8 +137,9 @@ class Queries:
         selection: FieldSelection,
         grant: ReadGrant | None = None,
         *,
-        cacheable: bool = True,
+        parameters: Sequence[tuple[str, str]] | None = None,
     ) -> Response:
+        """Answer a query; one without `parameters` came in a body, and has no address."""
         resource = routed.resource
         for join in read.query.joins:
             routed.access.require(Scope.READ, resource.database, join.class_name)
@@ -155,13 +157,17 @@ class Queries:
         document: dict[str, Any] = {"items": await self._shown(routed, selection, read, answer)}
         if query.aggregate is None:
             document["next"] = self._next(resource, read, answer.next)
+        if answer.total is not None:
+            document |= {"total": answer.total.objects, "count": answer.total.count}
         if read.explain:
-            returned = len(answer.items) + len(answer.rows) + len(answer.documents or ())
-            document["explain"] = explanation(answer.plan, answer.budget, returned)
-        fresh = cacheable and selection.canonical and answer.freshness is None
-        cache_headers = self._cache_headers(grant) if fresh and not answer.partial else [NO_STORE]
+            document["explain"] = explanation(answer.plan, answer.budget, answer.size)
+        fresh = parameters is not None and selection.canonical and answer.freshness is None
+        headers = self._cache_headers(grant) if fresh and not answer.partial else [NO_STORE]
+        if parameters is not None:
+            path = f"/v1/{resource.database}/{resource.name}"
+            headers = [*headers, *next_link(path, parameters, document.get("next"))]
         body = orjson.dumps(document)
-        return _represented(routed, body, cache_headers, answer.freshness, answer.partial)
+        return _represented(routed, body, headers, answer.freshness, answer.partial)
 
     def _cache_headers(self, grant: ReadGrant | None) -> Headers:
         if grant is None or self._reads is None:
@@ -246,7 +252,7 @@ class Queries:
 def _represented(
     routed: RoutedRequest,
     body: bytes,
-    cache_headers: Headers,
+    own_headers: Headers,
     freshness: Freshness | None,
     partial: tuple[str, ...],
 ) -> Response:
@@ -254,7 +260,7 @@ def _represented(
 
     The answer to a POST has none: no cache keeps it, so it is never revalidated.
     """
-    headers: Headers = [*cache_headers]
+    headers: Headers = [*own_headers]
     add_freshness(headers, freshness)
     if routed.request.method != "POST":
         tag = f'"{blake2b(body, digest_size=16).hexdigest()}"'
@@ -264,6 +270,11 @@ def _represented(
     headers.append(JSON_TYPE)
     add_preference_headers(headers, routed.preferences, partial)
     return Response(200, headers, body)
+
+
+def _is_registered(read: ParsedQuery) -> bool:
+    """Whether writes invalidate the result. An estimate changes without a write, too."""
+    return not read.explain and read.query.count is not CountMode.ESTIMATED
 
 
 def _bound(resource: ClassResource, read: ParsedQuery) -> tuple[str, str, str]:

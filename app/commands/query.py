@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
 from app.commands.conditions import AllowScan, FilterText, Pairs, Where, parameters_of
-from app.commands.consoles import console, errors, json_text, printable
+from app.commands.consoles import console, errors, json_text, print_document, printable
 from app.commands.running import ClassName, Database, DataUrl, Json, KeyFile, data_service
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ def query(
     order: Annotated[str | None, typer.Option(help="Paths, as in -hits,lastname.")] = None,
     fields: Annotated[str | None, typer.Option(help="Only these, as in firstname,hits.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many objects at most.")] = 100,
+    count: Annotated[
+        Literal["exact", "estimated"] | None,
+        typer.Option(help="Print how many there are, whatever the limit, instead of them."),
+    ] = None,
     all_: Annotated[bool, typer.Option("--all", help="All of them, whatever the limit.")] = False,
     allow_scan: AllowScan = False,
     url: DataUrl = None,
@@ -42,13 +46,28 @@ def query(
     A terminal gets tables. With --json, and anywhere else, each line is an object as JSON.
     """
     settings = {"order": order, "fields": fields}
-    parameters = parameters_of(where, filter_, allow_scan=allow_scan)
-    parameters += [(name, value) for name, value in settings.items() if value is not None]
+    conditions = parameters_of(where, filter_, allow_scan=allow_scan)
+    shown = [(name, value) for name, value in settings.items() if value is not None]
     as_table = not json and sys.stdout.isatty()
     with data_service(url, key_file) as service:
         path = f"/{database}/{class_name}"
-        for page in _pages(service, path, parameters, None if all_ else limit):
+        if count is not None:
+            # What is shown of a page, and in which order, is nothing to the total.
+            _print_total(service, path, conditions, count, json=json)
+            return
+        for page in _pages(service, path, [*conditions, *shown], None if all_ else limit):
             _print(page, fields, as_table=as_table)
+
+
+def _print_total(
+    service: ServiceClient, path: str, conditions: Pairs, count: str, *, json: bool
+) -> None:
+    sent = [*conditions, ("fields", "id"), ("limit", "1"), ("count", count)]
+    answer = service.request("GET", path, params=sent)
+    if json:
+        print_document({name: answer[name] for name in ("total", "count")})
+    else:
+        typer.echo(answer["total"])
 
 
 def _pages(

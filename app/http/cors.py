@@ -11,7 +11,7 @@ __all__ = ["EVERY_DATABASE", "CrossOrigin"]
 
 EVERY_DATABASE: Final = "*"
 _EXPOSED: Final = (
-    b"ETag, Age, Cache-Status, Location, Retry-After, Server-Timing, X-Request-Id, "
+    b"ETag, Age, Cache-Status, Link, Location, Retry-After, Server-Timing, X-Request-Id, "
     b"Accept-Patch, Preference-Applied, Idempotency-Replayed, Portolan-Position, Portolan-Partial, "
     b"Portolan-Staleness, Portolan-Expires, Portolan-As-Of, Portolan-Sketch-Time"
 )

@@ -21,6 +21,7 @@ class Options:
         quick: Whether it is to end within a minute.
         full: Whether it may take as long as its strongest claim needs; most know no difference.
         minutes: For how long `soak` runs; None: its default.
+        objects: How many `count` counts; None: its default.
     """
 
     quick: bool = False
@@ -28,6 +29,7 @@ class Options:
     say: Callable[[str], None] = print
     full: bool = False
     minutes: float | None = None
+    objects: int | None = None
 
     def note(self, line: str) -> None:
         self.say(f"{line} (load average {os.getloadavg()[0]:.1f})")

@@ -52,7 +52,7 @@ from mediator.model.operations import (
     Put,
     WriteOperation,
 )
-from mediator.model.query import Query
+from mediator.model.query import CountMode, Query
 from mediator.operations.merge import check_if_match, if_match_error, narrow_to_creation
 from mediator.operations.read_modify_write import ATTEMPTS, alternative
 from mediator.query.budget import Ceiling
@@ -142,7 +142,8 @@ class OwnedPlane(NarrowedPlane):
         if owner is not None:
             mine = Compare(Comparison.EQ, (owner.field,), owner.subject)
             filter_ = mine if query.filter is None else And((mine, query.filter))
-            query = replace(query, filter=filter_)
+            # An estimate draws on statistics of all objects, and so would tell of those of others.
+            query = replace(query, filter=filter_, count=query.count and CountMode.EXACT)
         return await self._plane.query(query, preference, ceiling)
 
     async def _owner(self, database: str, class_name: str) -> tuple[ClassRoute, Owner | None]:

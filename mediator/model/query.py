@@ -10,7 +10,16 @@ from mediator.model.filters import Filter, Path, paths_of
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Value
 
-__all__ = ["Aggregate", "Computation", "Function", "Join", "OrderBy", "Position", "Query"]
+__all__ = [
+    "Aggregate",
+    "Computation",
+    "CountMode",
+    "Function",
+    "Join",
+    "OrderBy",
+    "Position",
+    "Query",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +92,19 @@ class Aggregate:
     compute: Mapping[str, Computation]
     having: Filter | None = None
 
+    @property
+    def only_counts(self) -> bool:
+        """Whether it computes nothing but how many objects there are in all."""
+        computations = self.compute.values()
+        return not self.group and all(c == Computation(Function.COUNT) for c in computations)
+
+
+class CountMode(StrEnum):
+    """How the objects that a query finds are counted."""
+
+    EXACT = "exact"
+    ESTIMATED = "estimated"
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
@@ -96,6 +118,8 @@ class Query:
         fields: Which fields of each, sorted; None: all.
         joins: The joins, each after those that its reference needs.
         aggregate: Computed instead of listing objects.
+        count: How all objects that the filter finds are counted, whatever the limit and the
+            position; None: they are not.
         allow_scan: Whether a store without a fitting index may be read through (within the cost
             limits).
         as_documents: Whether documents are an answer as well as objects (`QueryResult.documents`).
@@ -110,6 +134,7 @@ class Query:
     fields: tuple[str, ...] | None = None
     joins: tuple[Join, ...] = ()
     aggregate: Aggregate | None = None
+    count: CountMode | None = None
     allow_scan: bool = False
     as_documents: bool = False
 

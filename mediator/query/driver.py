@@ -15,6 +15,7 @@ from mediator.query.semi_joins import PAGE_VALUES, Projection
 from mediator.stores.port import (
     Aggregating,
     DocumentPage,
+    Estimating,
     Joining,
     Read,
     Record,
@@ -97,6 +98,16 @@ class Driver:
         if len(rows) > most:
             raise too_many_groups(most)
         return [checked(Row(group, computed)) for group, computed in rows]
+
+    async def estimate(self) -> int:
+        """Estimate how many records the plan finds."""
+        plan = self._plan
+        store = cast("Estimating", self._guarded.store)  # or else the plan would not say so
+        left_s = self._budget.left_s()
+        call = partial(store.estimate, plan.driver, plan.pushdown.pushed, deadline_s=left_s)
+        estimated = await self._bounded(call)
+        self._budget.spend(self._guarded.name, 1)
+        return estimated
 
     async def _find(self, request: SearchRequest) -> SearchPage:
         store = self._guarded.store

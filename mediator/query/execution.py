@@ -11,7 +11,7 @@ from mediator.base.immutable import immutable
 from mediator.model.evaluate import Lookup, lookup_of
 from mediator.model.operations import Freshness, Get, Outcome
 from mediator.model.order import Top, beyond, position_of, sort_key
-from mediator.model.query import OrderBy, Position
+from mediator.model.query import CountMode, OrderBy, Position
 from mediator.operations.calls import StoreCalls
 from mediator.operations.merge import merge_fragments
 from mediator.query.aggregation import Groups, Row, lookup_of_row
@@ -20,6 +20,7 @@ from mediator.query.driver import Driver
 from mediator.query.joins import Joiner, ResolveTornReads
 from mediator.query.planner import QueryPlan
 from mediator.query.semi_joins import Projection
+from mediator.query.totals import TOTAL, Total
 from mediator.routing.fragments import ResourceFragments, resource_of
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
@@ -69,6 +70,7 @@ class QueryResult:
             missing that other groups already show.
         documents: The objects with what is joined, in place of items: only for a query
             `as_documents`; see `mediator.stores.port.DocumentPage`.
+        total: How many objects there are on all pages, if the query says `count`.
     """
 
     items: tuple[Item, ...]
@@ -79,6 +81,12 @@ class QueryResult:
     freshness: Freshness | None = None
     partial: tuple[str, ...] = ()
     documents: list[dict[str, Any]] | None = None
+    total: Total | None = None
+
+    @property
+    def size(self) -> int:
+        """How many objects or rows there are on this page."""
+        return len(self.items) + len(self.rows) + len(self.documents or ())
 
 
 class Execution:
@@ -104,6 +112,10 @@ class Execution:
 
     async def run(self) -> QueryResult:
         """Return the result; raises `TooCostly` beyond the budget, and `Unavailable`."""
+        answer = await self._result()
+        return answer if self._plan.total is None else await self._counted(answer, self._plan.total)
+
+    async def _result(self) -> QueryResult:
         if self._plan.query.aggregate is not None:
             answer = await self._aggregate()
         elif self._plan.projection is not None and self._is_whole_page():
@@ -112,6 +124,21 @@ class Execution:
             answer = self._answer(await self.find())
         partial = self._partial | self._joiner.partial
         return replace(answer, partial=tuple(sorted(partial))) if partial else answer
+
+    async def _counted(self, answer: QueryResult, total: QueryPlan) -> QueryResult:
+        """Add the total; what is all on one page is counted already."""
+        if self._plan.query.after is None and answer.next is None:
+            return replace(answer, total=Total(answer.size, CountMode.EXACT))
+        counting = Execution(total, self._calls, self._budget, self._joiner, self._resolve_torn)
+        if total.estimated:
+            shown = answer.size + (answer.next is not None)
+            estimate = max(shown, await counting._driver.estimate())
+            return replace(answer, total=Total(estimate, CountMode.ESTIMATED))
+        counted = await counting._result()
+        objects = counted.rows[0].computed[TOTAL]
+        assert isinstance(objects, int)
+        partial = tuple(sorted({*answer.partial, *counted.partial}))
+        return replace(answer, total=Total(objects, CountMode.EXACT), partial=partial)
 
     def _is_whole_page(self) -> bool:
         """Whether the requested page is one that a system answers whole; see `Joining`."""

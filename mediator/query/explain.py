@@ -83,6 +83,7 @@ def explanation(plan: QueryPlan, budget: Budget, returned: int) -> dict[str, Any
             for join in plan.query.joins
         ],
         "rest": _search(plan.rest) if plan.rest else None,
+        "count": _search(plan.total) if plan.total else None,
         "round_trips": dict(budget.round_trips),
         "rows": {"moved": budget.rows, "returned": returned},
     }
@@ -101,6 +102,7 @@ def _search(plan: QueryPlan) -> dict[str, Any]:
             "order": plan.ordered,
             "limit": plan.limited,
             "aggregate": plan.aggregated,
+            "estimate": plan.estimated,
         },
         "residual": filter_document(plan.residual),
     }

@@ -27,7 +27,7 @@ from mediator.schema.types import FieldType
 __all__ = ["RESERVED", "parse_parameters"]
 
 RESERVED: Final = frozenset(
-    {"filter", "order", "limit", "after", "fields", "allow_scan", "explain"}
+    {"filter", "order", "limit", "after", "fields", "count", "allow_scan", "explain"}
 )
 """Parameters that are no conditions; a field of such a name is written with ``.eq``."""
 
@@ -146,6 +146,7 @@ _SETTINGS: Final[dict[str, Callable[[str, str], Any]]] = {
     "limit": lambda _, text: _number(text),
     "after": lambda _, text: text,
     "fields": lambda _, text: text.split(","),
+    "count": lambda _, text: text,
     "allow_scan": _flag,
     "explain": _flag,
 }

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from mediator.model.query import Aggregate, Computation, Function, Join, OrderBy, Query
+from mediator.model.query import Aggregate, Computation, CountMode, Function, Join, OrderBy, Query
 from mediator.query.filter_parser import FilterParser
 from mediator.query.json_node import Node
 from mediator.query.paths import (
@@ -31,8 +31,10 @@ DEFAULT_LIMIT: Final = 100
 MOST_LEVELS: Final = 8
 MOST_JOINS: Final = 8
 
-_SETTINGS: Final = ("limit", "after", "explain")
+_SETTINGS: Final = ("limit", "after", "count", "explain")
 """What does not make another query of it: a cursor may be used with another limit."""
+
+_COUNTS: Final = tuple(CountMode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def parse_query_document(
     node = Node(document, "", [])
     node.shape(
         *("filter", "order", "limit", "after", "fields", "aggregate", "join"),
-        *("allow_scan", "explain"),
+        *("count", "allow_scan", "explain"),
     )
     query, levels, results = _QueryParser(node, schema, class_name).read(most)
     after = node["after"].read(None, lambda raw: raw is None or isinstance(raw, str), "a string")
@@ -87,7 +89,7 @@ class _QueryParser:
         aggregate, results = parse_aggregate(node["aggregate"], scope)
         levels = self._order(results or scope)
         if aggregate is not None:
-            for name in ("fields", "after"):
+            for name in ("fields", "after", "count"):
                 if node[name].given:
                     node[name].error("does not go together with aggregate")
         query = Query(
@@ -99,10 +101,16 @@ class _QueryParser:
             fields=_fields(node["fields"], self._class),
             joins=joins,
             aggregate=aggregate,
+            count=self._count(),
             allow_scan=node["allow_scan"].boolean(),
         )
         answered = {**results.groups, **(results.computed or {})} if results else {}
         return query, tuple(target for _, target in levels), answered
+
+    def _count(self) -> CountMode | None:
+        wanted = f"one of {', '.join(_COUNTS)}"
+        name = self._node["count"].read(None, _COUNTS.__contains__, wanted)
+        return None if name is None else CountMode(name)
 
     def _joins(self) -> tuple[tuple[Join, ...], NameScope]:
         node = self._node["join"]

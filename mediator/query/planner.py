@@ -32,7 +32,7 @@ from mediator.model.filters import (
     conjuncts,
     paths_of,
 )
-from mediator.model.query import Position, Query
+from mediator.model.query import CountMode, Position, Query
 from mediator.query.scans import needs_scan
 from mediator.query.semi_joins import (
     NO_SEMI_JOINS,
@@ -43,10 +43,19 @@ from mediator.query.semi_joins import (
     projection_of,
     semi_joins,
 )
+from mediator.query.totals import counting
 from mediator.routing.fragments import reaching
 from mediator.routing.model import ClassRoute
 from mediator.schema.tree import MISSING
-from mediator.stores.port import AccessPath, Aggregating, Fragment, Pushdown, Store, is_queryable
+from mediator.stores.port import (
+    AccessPath,
+    Aggregating,
+    Estimating,
+    Fragment,
+    Pushdown,
+    Store,
+    is_queryable,
+)
 
 __all__ = ["UNBOUND", "QueryPlan", "StoreOf", "make_plan", "spread_of"]
 
@@ -71,6 +80,7 @@ class QueryPlan:
         late: What needs joined objects; None: nothing.
         ordered: Whether the objects come in the requested order.
         aggregated: Whether the system of the driver computes the aggregate.
+        estimated: Whether it estimates the total, which the aggregate would count.
         fields: The fields that are read, sorted; None: all.
         semi_joins: What the driver's system does beforehand of what needs joined objects.
         driver_fields: Those of the fields that the driver reads; None: all that it holds.
@@ -78,6 +88,7 @@ class QueryPlan:
             sends records.
         rest: Carried out if too few objects are found: it finds those without a value to order by,
             which this one leaves out, and which come last. None: it leaves nothing out.
+        total: How the total is computed, if it is requested.
     """
 
     query: Query
@@ -94,6 +105,8 @@ class QueryPlan:
     driver_fields: tuple[str, ...] | None = None
     projection: Projection | None = None
     rest: QueryPlan | None = None
+    estimated: bool = False
+    total: QueryPlan | None = None
 
     @property
     def limited(self) -> bool:
@@ -106,7 +119,8 @@ class QueryPlan:
         """How the objects are found: sending all of them is a scan."""
         if self.pushdown.pushed is None and self.semi_joins.joins:
             return AccessPath.SERVER_SCAN
-        through = self.pushdown.pushed is None and not (self.limited or self.aggregated)
+        is_done_there = self.limited or self.aggregated or self.estimated
+        through = self.pushdown.pushed is None and not is_done_there
         return AccessPath.CLIENT_SCAN if through else self.pushdown.access
 
 
@@ -141,7 +155,10 @@ def _plan_on(query: Query, route: ClassRoute, *layout: Any) -> QueryPlan:
     stores = dict(zip((fragment.system for fragment in route.fragments), layout, strict=False))
     classes = (join.class_name for join in query.joins)
     routes = dict(zip(classes, layout[len(route.fragments) :], strict=True))
-    return _chosen(query, _Layout(route, stores.__getitem__, routes.__getitem__))
+    where = _Layout(route, stores.__getitem__, routes.__getitem__)
+    plan = _chosen(query, where)
+    # Before anything is read: that the total is refused must not depend on what a page shows.
+    return plan if query.count is None else replace(plan, total=_chosen(counting(query), where))
 
 
 _cached_listing: Final = lru_cache(CACHED_PLANS)(_plan_on)
@@ -236,7 +253,7 @@ def _candidate(
         aggregated=False,
         fields=None,
     )
-    plan = replace(plan, aggregated=_aggregates(plan, store))
+    plan = replace(plan, aggregated=_aggregates(plan, store), estimated=_estimates(plan, store))
     if not plan.limited:
         return plan
     projection = projection_of(query, layout.route, store, others, bound, layout.route_of)
@@ -254,8 +271,24 @@ def _aggregates(plan: QueryPlan, store: Store) -> bool:
     paths = [*aggregate.group, *(c.path for c in aggregate.compute.values() if c.path)]
     if driver.ttl_s is not None or not _holds_all(driver, paths):
         return False
+    if _is_of_total(plan.query) and driver is not plan.route.anchor:
+        return False
     pushed = plan.pushdown.pushed
     return isinstance(store, Aggregating) and store.aggregates(driver, pushed, aggregate)
+
+
+def _is_of_total(query: Query) -> bool:
+    """Whether a query is `counting`: of objects that exist, as the anchor's system knows them."""
+    return query.count is not None and query.aggregate is not None
+
+
+def _estimates(plan: QueryPlan, store: Store) -> bool:
+    """Whether the driver's system estimates how many objects the whole filter finds."""
+    if not _is_of_total(plan.query) or plan.query.count is not CountMode.ESTIMATED:
+        return False
+    if plan.residual is not None or plan.late is not None:
+        return False
+    return isinstance(store, Estimating) and store.estimates(plan.driver, plan.pushdown.pushed)
 
 
 def _holds_all(fragment: Fragment, paths: Sequence[Path] | frozenset[Path]) -> bool:
@@ -296,7 +329,8 @@ def _fields(
         return None
     names = {path[0] for path in query.paths if path != ID and path[0] not in aliases}
     known = names & route.schema.fields.keys()
-    return reaching(route, tuple(sorted({*known, *(query.fields or ())})), driver)
+    fields = reaching(route, tuple(sorted({*known, *(query.fields or ())})), driver)
+    return reaching(route, fields, route.anchor) if _is_of_total(query) else fields
 
 
 _EQUAL, _BOUNDED, _OPEN = range(3)

@@ -68,4 +68,4 @@ def _blamed(query: Query, order: Sequence[OrderBy]) -> Iterator[tuple[str, str]]
     if order:
         yield "order", "is served by no index"
     if query.aggregate is not None and query.filter is None:
-        yield "aggregate", "is over all objects"
+        yield "aggregate" if query.count is None else "count", "is over all objects"

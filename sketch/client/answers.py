@@ -93,12 +93,16 @@ class Result:
 
     Attributes:
         next: For `after`; None if no objects follow.
+        total: How many objects there are on all pages, if `count` was given.
+        count: ``exact`` or ``estimated``: what the total is.
         source: Who answered; of objects that were read one by one, who listed them.
     """
 
     items: list[dict[str, Any]]
     next: str | None
     source: Source
+    total: int | None = None
+    count: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +205,8 @@ def result_of(answer: ReadAnswer) -> Result:
     if answer.status == NOT_FOUND:
         raise problem_of(NOT_FOUND, answer.body)
     document = orjson.loads(answer.body)
-    return Result(document["items"], document["next"], answer.source)
+    totals = document.get("total"), document.get("count")
+    return Result(document["items"], document["next"], answer.source, *totals)
 
 
 def _natural(text: str) -> int | None:

@@ -3,7 +3,14 @@
 /** Who answered: the client's own copy, a cache on the way that says so, or the origin. */
 export type Source = "own" | "shared" | "origin";
 export type Read = { value: any; etag: string | null; source: Source };
-export type Result = { items: any[]; next: string | null; source: Source };
+export type Result = {
+  items: any[];
+  next: string | null;
+  source: Source;
+  /** How many objects there are on all pages, and how they were counted, if `count` was given. */
+  total?: number;
+  count?: "exact" | "estimated";
+};
 export type Written = { value: any; etag: string | null; position: string; location: string };
 export type Conditions = { ifMatch?: string; idempotencyKey?: string };
 

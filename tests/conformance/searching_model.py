@@ -84,6 +84,14 @@ class SearchingModel(ModelStore):
             for key, lookups in list(groups.values())[:limit]
         ]
 
+    def estimates(self, fragment: Fragment, filter_: Filter | None) -> bool:
+        return True
+
+    async def estimate(
+        self, fragment: Fragment, filter_: Filter | None, *, deadline_s: float
+    ) -> int:
+        return len(await self._chosen(fragment, filter_))
+
     def computed(self, computation: Computation, lookups: list[Lookup]) -> Any:
         if computation.path is None:
             return len(lookups)

@@ -180,6 +180,24 @@ class Counting(SearchingModel):
         return len(lookups) if computation.function == "count" else value
 
 
+class CountsDeleted(SearchingModel):
+    """Counts what is deleted."""
+
+    async def _chosen(self, fragment: Fragment, filter_: Filter | None) -> list[Record]:
+        for row in self.rows(fragment).values():
+            row.is_live = True
+        return await super()._chosen(fragment, filter_)
+
+
+class Guessing(SearchingModel):
+    """Estimates less than nothing."""
+
+    async def estimate(
+        self, fragment: Fragment, filter_: Filter | None, *, deadline_s: float
+    ) -> int:
+        return -1
+
+
 DEFECTS = {
     ThreeValued: "queries.integer_compares",
     Caseless: "queries.texts_match_patterns",
@@ -195,6 +213,8 @@ DEFECTS = {
     Merging: "aggregates.every_type_groups",
     Floating: "aggregates.each_function_computes",
     Counting: "aggregates.each_function_computes",
+    CountsDeleted: "aggregates.what_a_filter_finds_is_counted",
+    Guessing: "aggregates.estimates_are_numbers_of_records",
 }
 
 

@@ -12,13 +12,14 @@ import orjson
 from app.api.cursors import Cursors
 from app.api.jobs.rights import RunRights
 from app.api.jobs.runs import JobBackend, require_backend
+from app.api.links import next_link
 from app.api.models.jobs import ResultParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE
 from app.api.routed_request import RoutedRequest
 from app.http.message import Response, forbid_body
 from app.http.negotiation import FILES, accepts_by_name
-from app.http.paths import parse_query
+from app.http.paths import parse_pairs, parse_query
 from app.http.validation import parse_parameters
 from mediator.base.errors import Conflict, Invalid, Location, ResultGone, Unavailable
 from mediator.catalogue.runs import StoredRun
@@ -51,12 +52,16 @@ class RunResults:
         await self._rights.require_view(routed.access, run)
         files = await asyncio.to_thread(_open, job_backend.directory, run)
         if type_ is None:
-            return await self._page(run, files, parameters)
+            return await self._page(routed, run, files, parameters)
         chunks = _chunks(files.stream(FILES[type_]))
         return Response(200, [(b"content-type", type_.encode()), NO_STORE], chunks=chunks)
 
     async def _page(
-        self, run: StoredRun, files: ResultFiles, parameters: ResultParameters
+        self,
+        routed: RoutedRequest,
+        run: StoredRun,
+        files: ResultFiles,
+        parameters: ResultParameters,
     ) -> Response:
         bound = (run.database, "results", run.id)
         file, row = 0, 0
@@ -73,7 +78,9 @@ class RunResults:
             None if position is None else self._cursors.seal(bound, run.database_id, list(position))
         )
         body = orjson.dumps({"items": rows, "next": cursor})
-        return Response(200, [JSON_TYPE, NO_STORE], body)
+        path = f"/v1/{run.database}/jobs/{run.id}/results"
+        link = next_link(path, parse_pairs(routed.request.query), cursor)
+        return Response(200, [JSON_TYPE, NO_STORE, *link], body)
 
 
 def _open(directory: Path, run: StoredRun) -> ResultFiles:

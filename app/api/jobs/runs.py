@@ -13,6 +13,7 @@ import orjson
 from app.api.cursors import Cursors
 from app.api.jobs.progress import RunStreams, run_document
 from app.api.jobs.rights import RunRights
+from app.api.links import next_link
 from app.api.models.jobs import RunListParameters, SubmissionParameters
 from app.api.resources import ClassResource, Directory
 from app.api.responses import JSON_TYPE, NO_STORE, REPLAYED, answer_events
@@ -21,7 +22,7 @@ from app.http.idempotency import OperationIds
 from app.http.jsonbody import parse_json
 from app.http.message import Headers, Response, forbid_body, read_body
 from app.http.negotiation import EVENT_STREAM, JSON, accepts_by_name
-from app.http.paths import parse_query
+from app.http.paths import parse_pairs, parse_query
 from app.http.validation import parse_parameters
 from mediator.access.authorisation import Access
 from mediator.base.errors import Invalid, Location, MediatorError, NotFound, Unavailable
@@ -101,7 +102,8 @@ class Jobs:
         cursor = None if last is None else self._cursors.seal(_bound(routed), database_id, [last])
         items = [run_document(run, whole=False) for run in runs]
         body = orjson.dumps({"items": items, "next": cursor})
-        return Response(200, [JSON_TYPE, NO_STORE], body)
+        link = next_link(f"/v1/{routed.database}/jobs", parse_pairs(routed.request.query), cursor)
+        return Response(200, [JSON_TYPE, NO_STORE, *link], body)
 
     async def get(self, routed: RoutedRequest) -> Response:
         job_backend, run = await self._find(routed)

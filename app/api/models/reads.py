@@ -33,6 +33,8 @@ class Listing(ResponseModel):
         description="Objects with their ids and what is joined to them, or groups."
     )
     next: str | None = Field(None, description="Cursor of the next page.")
+    total: Count | None = Field(None, description="Objects on all pages; only if count is given.")
+    count: Literal["exact", "estimated"] | None = Field(None, description="What the total is.")
     explain: dict[str, Any] = Field({})
     missing: list[str] = Field([], description="Ids of objects that are not there.")
 

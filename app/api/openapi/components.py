@@ -25,6 +25,7 @@ from app.api.models.reads import (
 )
 from app.api.routed_request import LONGEST_AGE_S
 from app.http.validation import Parameters
+from mediator.model.query import CountMode
 from mediator.query.filter_parser import OPERATORS
 from spark_jobs.runner.job import JobDocument
 
@@ -55,6 +56,7 @@ def _one_of(*names: str) -> dict[str, Any]:
     }
 
 
+_COUNT: Final = {"enum": [mode.value for mode in CountMode]}
 _LEVEL: Final = {
     "oneOf": [
         {"type": "string"},
@@ -117,6 +119,7 @@ _GRAMMAR: Final[dict[str, Any]] = {
                 },
                 [],
             ),
+            "count": _COUNT,
             "allow_scan": {"type": "boolean"},
             "explain": {"type": "boolean"},
         },
@@ -235,6 +238,7 @@ _PARAMETERS: Final[dict[str, Any]] = {
     ),
     "cursor": _parameter("after", "query", {"type": "string"}, "The cursor of the page before."),
     "filter": _parameter("filter", "query", {"type": "string"}, "A filter as JSON."),
+    "count": _parameter("count", "query", _COUNT, "Whether all objects found are counted."),
     "allowScan": _parameter(
         "allow_scan", "query", {"enum": ["true", "false"]}, "Whether all objects may be read."
     ),
@@ -264,6 +268,7 @@ _HEADERS: Final = {
     "Portolan-Expires": "When the answer expires, in microseconds since 1970.",
     "Portolan-As-Of": "When the answer was true, in microseconds of the sketch's clock.",
     "Portolan-Sketch-Time": "When the bits of the filter held, likewise.",
+    "Link": "RFC 8288: the address of the next page, as rel=next.",
     "Location": "The address of the new object.",
     "Portolan-Position": "Names the versions written, for Prefer: at-least.",
     "Portolan-Partial": "Groups that are still to be rolled forward.",

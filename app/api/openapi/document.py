@@ -121,8 +121,9 @@ def _object() -> dict[str, Any]:
 
 
 def _collection() -> dict[str, Any]:
-    read = ("fields", "ids", "filter", "order", "limit", "cursor", "allowScan", "explain", "prefer")
-    shown = {200: _json("Listing", *_FOUND)}
+    query = ("fields", "ids", "filter", "order", "limit", "cursor", "count")
+    read = (*query, "allowScan", "explain", "prefer")
+    shown = {200: _json("Listing", *_FOUND, "Link")}
     created = {201: _created(*_WRITTEN, "Location"), 200: _json("Results")}
     failing = (*_ALWAYS, *_CREATING, 422)
     post = _operation("createObject", "Create one object, or many", created, _ON_RETRY, failing)
@@ -212,7 +213,7 @@ def _jobs() -> dict[str, Any]:
         SubmissionParameters,
         {JSON: "Job"},
     )
-    listed = {200: _json("Runs")}
+    listed = {200: _json("Runs", "Link")}
     list_ = _operation("listRuns", "List runs, newest first", listed, query=RunListParameters)
     return {"post": submit, "get": list_}
 
@@ -234,7 +235,7 @@ def _resume() -> dict[str, Any]:
 
 def _results() -> dict[str, Any]:
     summary = "Read the result of a run: pages of JSON, or the whole as a file, by Accept"
-    page = {200: _json("RunRows", texts=FILES)}
+    page = {200: _json("RunRows", "Link", texts=FILES)}
     return _operation("getResults", summary, page, (), (*_ALWAYS, 410), ResultParameters)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -12,7 +13,19 @@ from itertools import product
 from typing import Any, Final, TypeAlias
 
 from mediator.model.evaluate import lookup_of
-from mediator.model.filters import ID, Compare, Comparison, Exists, Filter, Like, Not, Path
+from mediator.model.filters import (
+    ID,
+    And,
+    Between,
+    Compare,
+    Comparison,
+    Exists,
+    Filter,
+    In,
+    Like,
+    Not,
+    Path,
+)
 from mediator.model.query import Aggregate, Computation, Function
 from mediator.schema.limits import DECIMAL_DIGITS, INTEGER_MAX, INTEGER_MIN
 from mediator.schema.tree import Field, MissingType
@@ -22,7 +35,7 @@ from mediator.stores.conformance.expect import NotOffered, identical, require, s
 from mediator.stores.conformance.query_cases import Searched, meets, searched
 from mediator.stores.conformance.samples import collection, plain, sortable
 from mediator.stores.conformance.scratch import Scratch
-from mediator.stores.port import Aggregating, Store
+from mediator.stores.port import Aggregating, Estimating, Store
 
 __all__ = ["THEME"]
 
@@ -228,6 +241,48 @@ async def filters_choose_what_is_computed(scratch: Scratch) -> None:
     ]
     for filter_, group in product(filters, _GROUPS):
         await _check(rows, filter_, Aggregate(group, compute))
+
+
+@THEME.proves("contract")
+async def what_a_filter_finds_is_counted(scratch: Scratch) -> None:
+    """Counting alone gives how many there are, by any filter, and never counts what was deleted."""
+    rows = await _prepared(scratch)
+    only_counted = Aggregate((), {"n": Computation(Function.COUNT)})
+    filters = [
+        None,
+        Compare(Comparison.GE, ("h",), 1),
+        Compare(Comparison.LT, ("h",), 2),
+        Compare(Comparison.EQ, ("h",), None),
+        Between(("h",), 1, 2),
+        In(("h",), (2, None, 2, 7)),
+        And((Exists(("h",)), Not(Compare(Comparison.EQ, ("h",), 1)))),
+        Not(Exists(("h",))),
+        Compare(Comparison.EQ, ("g",), "x"),
+        In(ID, (*sorted(rows.rows)[::3], "nobody")),
+        Compare(Comparison.GE, ID, sorted(rows.rows)[5]),
+    ]
+    deleted = sorted(rows.rows)[::4]
+    for filter_ in filters:
+        await _check(rows, filter_, only_counted)
+    for id_ in deleted:
+        await rows.subject.delete(id_)
+    left = replace(rows, rows={i: v for i, v in rows.rows.items() if i not in deleted})
+    for filter_ in filters:
+        await _check(left, filter_, only_counted)
+
+
+@THEME.proves("contract")
+async def estimates_are_numbers_of_records(scratch: Scratch) -> None:
+    """What is estimated may be wrong, but could be right."""
+    rows = await _prepared(scratch)
+    store, fragment = rows.subject.store, rows.subject.fragment
+    if not isinstance(store, Estimating):
+        raise NotOffered("the store does not estimate")
+    for filter_ in (None, Compare(Comparison.GE, ("h",), 1), Not(Exists(("h",)))):
+        if store.estimates(fragment, filter_):
+            estimated = await store.estimate(fragment, filter_, deadline_s=_WAIT_S)
+            require(type(estimated) is int, f"estimated {show(estimated)}, which is no number")
+            require(estimated >= 0, f"estimated {estimated} records")
 
 
 @THEME.proves("contract")

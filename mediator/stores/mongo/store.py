@@ -11,7 +11,7 @@ from pymongo.errors import PyMongoError
 from mediator.base.clock import Clock, ServerClock, SystemClock
 from mediator.model.filters import Filter
 from mediator.model.operators import APPLICABLE, Operator
-from mediator.model.query import OrderBy
+from mediator.model.query import Aggregate, OrderBy
 from mediator.schema.types import FieldType
 from mediator.stores.mongo import transactions
 from mediator.stores.mongo.admin import observe, prepare
@@ -29,11 +29,12 @@ from mediator.stores.mongo.outbox.pending import (
 )
 from mediator.stores.mongo.read.reader import Reader
 from mediator.stores.mongo.retention import REAP_WITHIN_S, Reaper
-from mediator.stores.mongo.search.searcher import found, pushdown
+from mediator.stores.mongo.search.searcher import counted, counts, found, pushdown
 from mediator.stores.mongo.session import MongoSession
 from mediator.stores.mongo.write.writer import Writer
 from mediator.stores.port import (
     RETENTION_S,
+    ComputedGroup,
     Fragment,
     Pushdown,
     Read,
@@ -52,6 +53,7 @@ from mediator.stores.port import (
     Write,
     WriteResult,
     by_fragment,
+    group_of_all,
     record_states,
 )
 
@@ -204,15 +206,42 @@ class MongoStore:
 
         Before the store is open, the stand-in's defects are assumed.
         """
-        is_stand_in = self._link is None or self._link.session.is_stand_in
-        return pushdown(fragment, filter_, order, is_stand_in=is_stand_in)
+        return pushdown(fragment, filter_, order, is_stand_in=self._is_stand_in)
 
     async def find(self, find: SearchRequest) -> SearchPage:
-        work = found(self.link.reader, find, is_stand_in=self.link.session.is_stand_in)
-        try:
-            return await guarded(self.config.name, find.deadline_s, work)
-        except StoreTimeout:
-            raise StoreTooCostly(f"{self.config.name} did not find records in time") from None
+        work = found(self.link.reader, find, is_stand_in=self._is_stand_in)
+        return await self._searched(work, find.deadline_s)
+
+    def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
+        """Whether it only counts, and the whole filter is applied."""
+        is_stand_in = self._is_stand_in
+        return aggregate.only_counts and counts(fragment, filter_, is_stand_in=is_stand_in)
+
+    async def aggregate(
+        self,
+        fragment: Fragment,
+        filter_: Filter | None,
+        aggregate: Aggregate,
+        *,
+        limit: int,
+        deadline_s: float,
+    ) -> list[ComputedGroup]:
+        reader, is_stand_in = self.link.reader, self._is_stand_in
+        work = counted(reader, fragment, filter_, deadline_s, is_stand_in=is_stand_in)
+        return group_of_all(aggregate, await self._searched(work, deadline_s))[:limit]
+
+    def estimates(self, fragment: Fragment, filter_: Filter | None) -> bool:  # noqa: ARG002 - the server knows the size of every collection
+        return filter_ is None
+
+    async def estimate(
+        self,
+        fragment: Fragment,
+        filter_: Filter | None,  # noqa: ARG002 - None, or else `estimates` has refused it
+        *,
+        deadline_s: float,
+    ) -> int:
+        work = self.link.reader.estimated_count(fragment, deadline_s)
+        return await self._searched(work, deadline_s)
 
     async def count(self, fragment: Fragment) -> int:
         return await self._guarded(self.link.reader.count(fragment))
@@ -265,6 +294,16 @@ class MongoStore:
         if self._link is None:
             raise StoreUnavailable(f"{self.config.name} is not open")
         return self._link
+
+    @property
+    def _is_stand_in(self) -> bool:
+        return self._link is None or self._link.session.is_stand_in
+
+    async def _searched(self, work: Awaitable[_T], deadline_s: float) -> _T:
+        try:
+            return await guarded(self.config.name, deadline_s, work)
+        except StoreTimeout:
+            raise StoreTooCostly(f"{self.config.name} did not find records in time") from None
 
     def _now_us(self) -> int:
         return int(self._clock.now() * 1_000_000)

@@ -19,6 +19,7 @@ __all__ = [
     "Aggregating",
     "ComputedGroup",
     "DocumentPage",
+    "Estimating",
     "Joining",
     "Pushdown",
     "Queryable",
@@ -27,6 +28,7 @@ __all__ = [
     "SemiJoin",
     "SemiJoining",
     "ShownJoin",
+    "group_of_all",
     "is_joining",
     "is_queryable",
     "is_semi_joining",
@@ -225,6 +227,28 @@ class Aggregating(Protocol):
         """Return up to `limit` groups, in no order; what they must meet (`having`) is left.
 
         A sum of integers may be beyond 64 bits; an average is a float (of decimals, a Decimal).
+        Raises `StoreTooCostly` beyond the deadline.
+        """
+
+
+def group_of_all(aggregate: Aggregate, records: int) -> list[ComputedGroup]:
+    """Return what an aggregate that `only_counts` computes of so many records."""
+    computed: dict[str, Value] = dict.fromkeys(aggregate.compute, records)
+    return [((), computed)]
+
+
+@runtime_checkable
+class Estimating(Protocol):
+    """A store that knows about how many records there are, without looking at them."""
+
+    def estimates(self, fragment: Fragment, filter_: Filter | None) -> bool:
+        """Whether it estimates what the whole filter finds, faster than it can count it."""
+
+    async def estimate(
+        self, fragment: Fragment, filter_: Filter | None, *, deadline_s: float
+    ) -> int:
+        """Return about how many records a filter finds; deleted and expired ones may be counted.
+
         Raises `StoreTooCostly` beyond the deadline.
         """
 

@@ -22,7 +22,12 @@ from mediator.stores.postgres.read.statements import (
     scan_statement,
 )
 from mediator.stores.postgres.search.aggregates import Grouping, aggregate_statement
-from mediator.stores.postgres.search.statement import SearchShape, search_statement
+from mediator.stores.postgres.search.predicates import FilterShape
+from mediator.stores.postgres.search.statement import (
+    SearchShape,
+    estimate_statement,
+    search_statement,
+)
 from mediator.stores.postgres.sql import Statement
 from mediator.stores.postgres.transactions import IntentStatements
 from mediator.stores.postgres.write.prepared import PreparedWrite, WriteShape, check
@@ -55,6 +60,7 @@ class Statements:
         self.scan = lru_cache(maxsize=STATEMENTS)(self._scan)
         self.search = lru_cache(maxsize=SEARCHES)(self._search)
         self.aggregate = lru_cache(maxsize=SEARCHES)(self._aggregate)
+        self.estimate = lru_cache(maxsize=SEARCHES)(self._estimate)
         self.count = self._of_table(count_statement)
         self.lock = self._of_table(lock_statement)
         self.fence = self._of_table(fence_statement)
@@ -90,6 +96,9 @@ class Statements:
     def _search(self, search: SearchShape) -> Statement:
         records = self._known(search.fragment, search.names)
         return search_statement(records, search, self.records)
+
+    def _estimate(self, fragment: Fragment, shape: FilterShape) -> Statement:
+        return estimate_statement(self.records(fragment), shape)
 
     def _aggregate(self, grouping: Grouping) -> Statement:
         return aggregate_statement(self.records(grouping.fragment), grouping)

@@ -42,6 +42,7 @@ from mediator.stores.postgres.outbox import LOG, OutboxLog
 from mediator.stores.postgres.read.reader import Reader
 from mediator.stores.postgres.retention import reap
 from mediator.stores.postgres.search.aggregates import computes
+from mediator.stores.postgres.search.predicates import shaped_filter
 from mediator.stores.postgres.search.searcher import Searcher, pushdown
 from mediator.stores.postgres.sql import Statement
 from mediator.stores.postgres.statements import Statements
@@ -59,7 +60,7 @@ _DDL_S: Final = 300.0
 
 
 class PostgresStore:
-    """One PostgreSQL server as a store; also `Queryable`, `Aggregating`, `Reapable`.
+    """One PostgreSQL server as a store; also `Queryable`, `Aggregating`, `Estimating`, `Reapable`.
 
     Attributes:
         statements: The statements of its namespace.
@@ -220,6 +221,14 @@ class PostgresStore:
         return await self.searcher.aggregate(
             fragment, filter_, aggregate, limit=limit, deadline_s=deadline_s
         )
+
+    def estimates(self, fragment: Fragment, filter_: Filter | None) -> bool:
+        return shaped_filter(fragment, filter_) is not None
+
+    async def estimate(
+        self, fragment: Fragment, filter_: Filter | None, *, deadline_s: float
+    ) -> int:
+        return await self.searcher.estimate(fragment, filter_, deadline_s=deadline_s)
 
     async def absorb(
         self, fragment: Fragment, records: Sequence[Record], *, force: bool = False

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
 
 from mediator.base.offload import offload
 from mediator.model.filters import Filter
 from mediator.model.operators import Operator
-from mediator.model.query import OrderBy
+from mediator.model.query import Aggregate, OrderBy
 from mediator.schema.types import FieldType
 from mediator.stores.port import (
+    ComputedGroup,
     Fragment,
     FragmentOf,
     LogEntry,
@@ -28,6 +30,7 @@ from mediator.stores.port import (
     SystemConfig,
     Write,
     WriteResult,
+    group_of_all,
 )
 from mediator.stores.redis import fencing
 from mediator.stores.redis.admin import (
@@ -47,7 +50,7 @@ from mediator.stores.redis.retention import trim_stream
 from mediator.stores.redis.scripts import ALL
 from mediator.stores.redis.search.intervals import EVERYTHING, beyond, past
 from mediator.stores.redis.search.listing import IndexListing
-from mediator.stores.redis.search.search import choose, found
+from mediator.stores.redis.search.search import choose, count, counts, found
 from mediator.stores.redis.transactions import change_intents
 from mediator.stores.redis.write.arguments import supports
 from mediator.stores.redis.write.batches import Batch, batches_of
@@ -57,9 +60,15 @@ from redis_connection.commands import command
 
 __all__ = ["RedisStore"]
 
+_T = TypeVar("_T")
+
 
 class RedisStore:
-    """A Redis or Valkey server; see `Store`, `Queryable`, `Lockable` and `ChangeLog`."""
+    """A Redis or Valkey server.
+
+    It is `Queryable`, `Lockable` and a `ChangeLog`; `Aggregating` and `Estimating`, as far as an
+    index counts.
+    """
 
     def __init__(self, config: SystemConfig) -> None:
         self.config = config
@@ -189,10 +198,39 @@ class RedisStore:
         return choose(self._layout_of(fragment), filter_, order).pushdown
 
     async def find(self, find: SearchRequest) -> SearchPage:
+        work = found(self._bulk_client, self._layout_of(find.fragment), find)
+        return await self._searched(work, find.deadline_s)
+
+    def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
+        return aggregate.only_counts and counts(self._layout_of(fragment), filter_)
+
+    async def aggregate(
+        self,
+        fragment: Fragment,
+        filter_: Filter | None,
+        aggregate: Aggregate,
+        *,
+        limit: int,
+        deadline_s: float,
+    ) -> list[ComputedGroup]:
+        counted = await self.estimate(fragment, filter_, deadline_s=deadline_s)
+        return group_of_all(aggregate, counted)[:limit]
+
+    def estimates(self, fragment: Fragment, filter_: Filter | None) -> bool:
+        """Whether an index counts, and not exactly: it has objects that have expired."""
+        return fragment.ttl_s is not None and counts(self._layout_of(fragment), filter_)
+
+    async def estimate(
+        self, fragment: Fragment, filter_: Filter | None, *, deadline_s: float
+    ) -> int:
+        work = count(self._bulk_client, self._layout_of(fragment), filter_)
+        return await self._searched(work, deadline_s)
+
+    async def _searched(self, work: Awaitable[_T], deadline_s: float) -> _T:
         try:
-            async with asyncio.timeout(find.deadline_s):
+            async with asyncio.timeout(deadline_s):
                 with refuse_unstorable:
-                    return await found(self._bulk_client, self._layout_of(find.fragment), find)
+                    return await work
         except TimeoutError:
             raise StoreTooCostly(f"{self.config.name} did not find records in time") from None
 

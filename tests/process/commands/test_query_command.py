@@ -6,6 +6,7 @@ import os
 import pty
 import re
 
+import orjson
 import pytest
 
 from tests.process.commands.shop import Shop
@@ -43,6 +44,18 @@ async def test_pages_are_followed(stocked: Shop) -> None:
     assert [each["id"] for each in everyone.objects] == [f"c{n:04}" for n in range(1_500)]
     assert everyone.stderr == ""
     assert len((await stocked.done(*customers, "--limit", "1200")).lines) == 1_200
+
+
+async def test_a_count_is_printed_instead_of_objects(stocked: Shop) -> None:
+    query = ("query", stocked.database, "products", "--where", "price.gt=20")
+    found = await stocked.done(*query, "--limit", "2", "--order", "name", "--count", "exact")
+    assert found.stdout == "3\n"
+    estimated = await stocked.done(*query, "--count", "estimated", "--json")
+    document = orjson.loads(estimated.stdout)
+    assert document.keys() == {"total", "count"}
+    assert document["total"] >= 2
+    wrong = await stocked.call(*query, "--count", "all")
+    assert (wrong.exit_code, wrong.stdout) == (2, "")
 
 
 async def test_a_terminal_gets_a_table_without_what_it_would_obey(stocked: Shop) -> None:

@@ -142,6 +142,7 @@ async def test_cursors_belong_to_their_query(paper: Newspaper) -> None:
         ("limit=0", "limit"),
         ("limit=6", "limit"),
         ("limit=x", "limit"),
+        ("count=planned", "count"),
         ("order=nope", "order"),
         ("order=--hits", "order"),
         ("fields=", "fields"),

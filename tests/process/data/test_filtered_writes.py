@@ -204,6 +204,7 @@ WRONG: Final = [
     ("price=3&limit=5", "limit"),
     ("price=3&order=price", "order"),
     ("price=3&fields=price", "fields"),
+    ("price=3&count=exact", "count"),
     ("price=3&explain=true", "explain"),
     ("price=3&after=%00", "after"),
 ]

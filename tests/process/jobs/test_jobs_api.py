@@ -87,7 +87,9 @@ async def test_results_in_pages(office: Office) -> None:
         page = answer.json()
         seen += [row["n"] for row in page["items"]]
         if page["next"] is None:
+            assert "link" not in answer.headers
             break
+        assert answer.links["next"]["url"].endswith(f"{address}?after={page['next']}&limit=7")
         after = {"after": page["next"]}
     assert seen == list(range(ROWS))
     forged = await office.client.get(address, params={"after": after["after"][:-2] + "AA"})
@@ -223,8 +225,11 @@ async def test_unknown_runs_are_not_found(office: Office) -> None:
 
 async def test_runs_are_listed_newest_first(office: Office) -> None:
     ids = [(await office.submit())["id"] for _ in range(5)]
-    first = (await office.client.get("jobs", params={"limit": "3"})).json()
+    answer = await office.client.get("jobs", params={"limit": "3"})
+    first = answer.json()
     rest = (await office.client.get("jobs", params={"limit": "2", "after": first["next"]})).json()
+    linked = await office.client.get(f"http://test{answer.links['next']['url']}")
+    assert linked.json()["items"][:2] == rest["items"]
     assert [run["id"] for run in (*first["items"], *rest["items"])] == ids[::-1]
     assert "job" not in first["items"][0]
 

@@ -111,3 +111,7 @@ async def test_queries_run_on_the_view(view: ViewClient, id_: str) -> None:
     assert strong.json()["items"] == answer.json()["items"]
     assert "portolan-staleness" not in strong.headers
     assert strong.json()["explain"]["others"]
+    counted = await view.http.post("articles/query", json={**query, "limit": 1, "count": "exact"})
+    assert "portolan-staleness" in counted.headers
+    assert counted.json()["total"] == 2
+    assert counted.json()["explain"]["count"]["pushed"]["aggregate"]

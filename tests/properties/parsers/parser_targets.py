@@ -221,14 +221,16 @@ _ARTICLE: Final = (
 _QUERY: Final = (
     b'{"filter":{"and":[{"eq":["title","x"]},{"in":["hits",[1,2]]},{"not":{"exists":"body.a"}},'
     b'{"like":["title","a%"]}]},"order":[["hits","desc"],"id"],"limit":5,"fields":["title"],'
-    b'"join":{"as":"who","reference":"author"},"allow_scan":true}'
+    b'"join":{"as":"who","reference":"author"},"count":"exact","allow_scan":true}'
 )
 SEEDS: Final[Mapping[str, Sequence[bytes]]] = {
     "query": (
         _QUERY,
         b'{"aggregate":{"group":["title"],"compute":{"n":{"count":"*"}},"filter":{"gt":["n",1]}}}',
     ),
-    "parameters": (b"title=x&hits.ge=1&order=-hits,title&limit=5&fields=title,hits&explain=true",),
+    "parameters": (
+        b"title=x&hits.ge=1&order=-hits,title&limit=5&fields=title,hits&count=exact&explain=true",
+    ),
     "update": (
         b'{"hits":{"inc":1},"tags":{"add_to_set":"x"},"body":{"set":{}},"more":{"put":{}}}',
     ),

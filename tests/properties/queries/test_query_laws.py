@@ -187,6 +187,7 @@ WORDS = (
     "*",
     "id",
     "asc",
+    "exact",
 )
 JSON = st.recursive(
     st.none()

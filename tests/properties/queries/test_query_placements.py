@@ -20,11 +20,12 @@ from mediator.base.clock import SystemClock
 from mediator.base.errors import Invalid
 from mediator.data_plane.executor import Executor
 from mediator.model.evaluate import holds, lookup_of
-from mediator.model.filters import And, Compare, Comparison, Exists, Filter, Not
+from mediator.model.filters import ID, And, Compare, Comparison, Exists, Filter, In, Not
 from mediator.model.guard import NullGuard
-from mediator.model.query import Aggregate, Computation, Function, OrderBy, Query
+from mediator.model.query import Aggregate, Computation, CountMode, Function, OrderBy, Query
 from mediator.operations.calls import StoreCalls
 from mediator.query.budget import Limits
+from mediator.query.totals import Total
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 from mediator.schema.tree import MISSING, ClassSchema, Field, Schema
 from mediator.schema.types import FieldType, Values
@@ -164,6 +165,30 @@ async def test_objects_are_found_in_order(
     query = query_of(systems, filter=filter_, order=order, fields=fields, limit=PAGE)
     expected = [shown(id_, fields) for id_ in found(query)]
     assert [item async for item in pages(data, query)] == expected
+
+
+@EVERYWHERE
+@DRAWN
+@given(filter_=MAYBE | SPREAD, order=ORDERS)
+@example(filter_=None, order=())
+@example(filter_=In(ID, (*list(ROWS)[:20], "nobody")), order=())
+@example(filter_=Compare(Comparison.GE, ("k",), 1), order=(OrderBy(("s",)),))
+async def test_the_total_is_how_many_objects_all_pages_show(
+    data: Executor, systems: tuple[str, ...], filter_: Filter | None, order: tuple[OrderBy, ...]
+) -> None:
+    query = query_of(systems, filter=filter_, order=order, fields=(), limit=PAGE)
+    counted = replace(query, count=CountMode.EXACT)
+    expected = Total(len([item async for item in pages(data, query)]), CountMode.EXACT)
+    first = await data.query(counted)
+    assert first.total == expected
+    if first.next is not None:
+        assert (await data.query(replace(counted, after=first.next))).total == expected
+    total = (await data.query(replace(query, count=CountMode.ESTIMATED))).total
+    assert total is not None
+    if total.count is CountMode.EXACT:
+        assert total == expected
+    else:
+        assert total.objects > len(first.items)
 
 
 COMPUTED = st.one_of(

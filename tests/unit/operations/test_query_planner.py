@@ -76,6 +76,12 @@ class Server:
     async def aggregate(self, *_: object, **__: object) -> Any:
         raise AssertionError("planning calls no server")
 
+    def estimates(self, fragment: Fragment, filter_: Filter | None) -> bool:
+        return filter_ is None
+
+    async def estimate(self, *_: object, **__: object) -> Any:
+        raise AssertionError("planning calls no server")
+
     async def find(self, find: SearchRequest) -> SearchPage:
         raise AssertionError("planning calls no server")
 
@@ -94,6 +100,9 @@ class Indexes(Server):
         )
 
     def aggregates(self, *_: object) -> bool:
+        return False
+
+    def estimates(self, fragment: Fragment, filter_: Filter | None) -> bool:
         return False
 
 

@@ -42,6 +42,12 @@ class RecordSelection:
             return None
         return max(1, round((self.until_s - get_running_loop().time()) * 1000))
 
+    def within(self, query: Document) -> Document:
+        """Return the query for those of its records that are selected."""
+        if self.condition is not None:
+            query = _both(self.condition, query)
+        return query if self.ids is None else _both(query, among(self.ids))
+
 
 ALL: Final = RecordSelection()
 """Every record of the class."""
@@ -147,12 +153,25 @@ class Reader:
         found.sort(key=lambda r: (r.values[field], r.id), reverse=descending)
         return trimmed(found, fields)
 
-    async def count(self, fragment: Fragment) -> int:
-        layout = layout_of(fragment)
-        collection, number = self._session.collection(layout), 0
+    async def count(self, fragment: Fragment, selection: RecordSelection = ALL) -> int:
+        layout, number = layout_of(fragment), 0
         async for span in spans(self._session, layout):
-            number += await collection.count_documents(span | LIVE)
+            query = selection.within(span | LIVE)
+            number += await self._counted(layout, query, selection.left_ms())
         return number
+
+    async def _counted(self, layout: Layout, query: Document, left_ms: int | None) -> int:
+        collection = self._session.collection(layout)
+        if self._session.is_stand_in:
+            # It counts by looking at all documents, and finds by those in a range of ids.
+            return len(await collection.find(query, {"_id": 1}, max_time_ms=left_ms).to_list())
+        options: dict[str, Any] = {} if left_ms is None else {"maxTimeMS": left_ms}
+        return await collection.count_documents(query, **options)
+
+    async def estimated_count(self, fragment: Fragment, deadline_s: float) -> int:
+        """Return how many documents the server says there are; tombstones are counted, too."""
+        collection = self._session.collection(layout_of(fragment))
+        return await collection.estimated_document_count(maxTimeMS=max(1, round(deadline_s * 1000)))
 
     async def _find(
         self,
@@ -167,12 +186,8 @@ class Reader:
         options: dict[str, Any] = {"limit": limit, "sort": sort, "max_time_ms": selection.left_ms()}
         # In one batch: the driver would take 101 documents first.
         options["batch_size"] = limit
-        if selection.condition is not None:
-            query = _both(selection.condition, query)
-        if selection.ids is not None:
-            query = _both(query, among(selection.ids))
         collection = self._session.collection(layout)
-        found = collection.find(query, layout.projection(fields), **options)
+        found = collection.find(selection.within(query), layout.projection(fields), **options)
         documents = await found.to_list()
         return await offload(is_large(documents), _records, layout, documents)
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import asyncpg
+import orjson
 
 from mediator.base.identity_cache import IdentityCache
 from mediator.base.offload import offload
@@ -162,6 +163,18 @@ class Searcher:
         rows = await self._rows(statement.text, statement.arguments(given), deadline_s)
         records, names = self._statements.records(fragment), tuple(aggregate.compute)
         return [group_of(records, grouping, names, row) for row in rows]
+
+    async def estimate(
+        self, fragment: Fragment, filter_: Filter | None, *, deadline_s: float
+    ) -> int:
+        """Return how many records the planner expects; see `Estimating`."""
+        shaped = self._shaped_filter(fragment, filter_)
+        is_long = len(shaped.constants) > _SMALL
+        statement = await offload(is_long, self._statements.estimate, fragment, shaped.shape)
+        arguments = statement.arguments(named(shaped.constants))
+        [row] = await self._rows(f"EXPLAIN (FORMAT JSON) {statement.text}", arguments, deadline_s)
+        [explained] = orjson.loads(row[0])
+        return int(explained["Plan"]["Plan Rows"])
 
     def _shaped_filter(self, fragment: Fragment, filter_: Filter | None) -> ShapedFilter:
         shaped = shaped_filter(fragment, filter_)

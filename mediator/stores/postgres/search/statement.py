@@ -38,6 +38,7 @@ from mediator.stores.postgres.sql import Statement, number, parameter
 __all__ = [
     "OrderLevel",
     "SearchShape",
+    "estimate_statement",
     "levels",
     "position",
     "ranks",
@@ -127,6 +128,12 @@ def search_statement(records: RecordTable, search: SearchShape, tables: TableOf)
         query = query.where(_beyond(records, search.levels, search.ranks))
     query = query.order_by(*_order(records, search.levels))
     return Statement(query.limit(parameter("limit", sa.BigInteger())))
+
+
+def estimate_statement(records: RecordTable, shape: FilterShape) -> Statement:
+    """Find what a filter finds (parameters: its constants), to be explained and never run."""
+    query = sa.select(records.id).where(records.live, condition(records, shape))
+    return Statement(query)
 
 
 def _selected(records: RecordTable, search: SearchShape, tables: TableOf) -> sa.Select[Any]:

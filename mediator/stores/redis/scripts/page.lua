@@ -1,26 +1,16 @@
 -- Reads records in the order of an index, or of their ids. KEYS: class prefix.
--- ARGV: index ('' for the ids), 'up' or 'down', limit, number of ranges; for each range, in their
--- order, its lower end, which is in it, and its upper end, which is not; names... (none: all).
--- An end is a kind and two texts: 'bytes' (bytes, ''), 'value' (text of the value, bytes behind it)
--- or 'member' (text or '' for missing, id); a member is never in the range that it bounds.
+-- ARGV: index ('' for the ids), 'up' or 'down', limit, number of ranges; both ends of each range
+-- (see ranges.lua), in their order; names... (none: all).
 -- Returns number of the range, position, id and record in turn.
 
 local index, descending, left = ARGV[1], ARGV[2] == 'down', tonumber(ARGV[3])
-local ranges = tonumber(ARGV[4])
+local count, words = tonumber(ARGV[4]), ranges().words
 local key = prefix .. (index == '' and 'ids' or 'i.' .. index)
 local names = {}
-for i = 5 + 6 * ranges, #ARGV do names[#names + 1] = ARGV[i] end
-
-local function end_at(at, behind)
-  local kind, text, tail = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-  if kind == 'bytes' then return text end
-  if kind == 'value' then return sortable().sortable(text) .. tail end
-  return sortable().member_of(text ~= '' and text or nil, tail) .. behind
-end
+for i = 5 + words * count, #ARGV do names[#names + 1] = ARGV[i] end
 
 local function members_of(range)
-  local low = '[' .. end_at(6 * range - 1, '\0')
-  local high = '(' .. end_at(6 * range + 2, '')
+  local low, high = ranges().bounds(5 + words * (range - 1))
   if descending then
     return redis.call('ZREVRANGEBYLEX', key, high, low, 'LIMIT', 0, left)
   end
@@ -28,7 +18,7 @@ local function members_of(range)
 end
 
 local page = {}
-for range = 1, ranges do
+for range = 1, count do
   if left == 0 then break end
   local members = members_of(range)
   left = left - #members

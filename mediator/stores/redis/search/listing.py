@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
@@ -14,7 +14,7 @@ from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.codec import Text, encode
 from mediator.stores.redis.layout import Layout
 from mediator.stores.redis.read import are_large, record_of
-from mediator.stores.redis.scripts import PAGE
+from mediator.stores.redis.scripts import COUNT, PAGE
 from mediator.stores.redis.search.intervals import Cut, Interval
 
 __all__ = ["IndexListing", "Resume"]
@@ -70,6 +70,19 @@ class IndexListing:
                 break
         return records, resume
 
+    async def count(self, client: CommandClient) -> int:
+        """Count the records, without reading any."""
+        counted = 0
+        for first in range(0, len(self.intervals), MOST_INTERVALS):
+            ends = [self._ends(*each) for each in self.intervals[first:][:MOST_INTERVALS]]
+            arguments = (self.index or "", *_texts(ends))
+            counted += sum(
+                await client.execute(
+                    [COUNT.call((prefix,), *arguments) for prefix in self.layout.prefixes]
+                )
+            )
+        return counted
+
     async def _page(
         self, client: CommandClient, resume: Resume, limit: int
     ) -> tuple[list[_Entry], Resume | None]:
@@ -96,10 +109,9 @@ class IndexListing:
             # Lower ends are inclusive: a NUL makes the least member beyond the last one read.
             seen = ("bytes", member if self.descending else member + b"\0", "")
             ends[0] = (low, seen) if self.descending else (seen, high)
-        bounds = (text for low, high in ends for text in (*low, *high))
         direction = "down" if self.descending else "up"
         names = self.layout.names(self.fields)
-        return (self.index or "", direction, limit, len(ends), *bounds, *names)
+        return (self.index or "", direction, limit, len(ends), *_texts(ends), *names)
 
     def _ends(self, low: Cut, high: Cut) -> tuple[_End, _End]:
         if self.index is None:
@@ -123,6 +135,10 @@ class IndexListing:
             (number, member, record_of(self.layout, id_.decode(), flat) if flat else None)
             for number, member, id_, flat in zip(items, items, items, items, strict=True)
         ]
+
+
+def _texts(ends: Iterable[tuple[_End, _End]]) -> Iterator[Text]:
+    return (text for low, high in ends for text in (*low, *high))
 
 
 def _end_of_ids(cut: Cut) -> _End:

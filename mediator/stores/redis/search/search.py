@@ -42,7 +42,7 @@ from mediator.stores.redis.search.intervals import (
 )
 from mediator.stores.redis.search.listing import IndexListing
 
-__all__ = ["SearchPlan", "choose", "found"]
+__all__ = ["SearchPlan", "choose", "count", "counts", "found"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +141,19 @@ def _spread(path: Path, intervals: Sequence[Interval]) -> int:
     if _are_points(intervals):
         return _ONE_VALUE if len(intervals) <= 1 else _SOME_VALUES
     return max(_BOUNDS[sum(len(cut.key) > 1 for cut in interval)] for interval in intervals)
+
+
+def counts(layout: Layout, filter_: Filter | None) -> bool:
+    """Whether what a filter finds is counted by one index, without reading it."""
+    return choose(layout, filter_, ()).pushdown.residual is None
+
+
+async def count(client: CommandClient, layout: Layout, filter_: Filter | None) -> int:
+    """Count what a filter finds; raises `StoreRefused` if it is not one that `counts` offered."""
+    choice = choose(layout, filter_, ())
+    if choice.pushdown.residual is not None:
+        raise StoreRefused("the filter is not one that was offered")
+    return await IndexListing(layout, choice.index, choice.intervals, False, ()).count(client)
 
 
 async def found(client: CommandClient, layout: Layout, find: SearchRequest) -> SearchPage:

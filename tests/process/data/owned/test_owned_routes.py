@@ -52,6 +52,23 @@ async def test_lists_and_sums_are_of_ones_own_objects(drafts: Drafts) -> None:
     await drafts.request("ada", "DELETE", "drafts/adas")
 
 
+async def test_totals_are_of_ones_own_objects(drafts: Drafts) -> None:
+    """An estimate would be made of statistics that others' objects have a part in."""
+    await drafts.put_bobs()
+    for number in range(3):
+        await drafts.request("ada", "PUT", f"drafts/adas{number}", json={"title": "mine"})
+    for count in ("exact", "estimated"):
+        page = await drafts.request("ada", "GET", f"drafts?limit=1&count={count}")
+        assert (page.json()["total"], page.json()["count"]) == (3, "exact")
+        posted = {"filter": {"exists": "title"}, "limit": 1, "count": count}
+        queried = await drafts.request("ada", "POST", "drafts/query", json=posted)
+        assert (queried.json()["total"], queried.json()["count"]) == (3, "exact")
+    everyones = await drafts.request("operator", "GET", "drafts?limit=1&count=exact")
+    assert everyones.json()["total"] == 4
+    for number in range(3):
+        await drafts.request("ada", "DELETE", f"drafts/adas{number}")
+
+
 @pytest.mark.parametrize("condition", ["none", "any", "theirs", "other", "both", "not", "key"])
 @pytest.mark.parametrize("class_name", ["drafts", "strict"])
 async def test_an_object_of_another_owner_is_answered_like_a_missing_one(
