@@ -12,7 +12,13 @@ from app.http.idempotency import Identity, OperationIds, fingerprint_of, parse_k
 from app.http.message import Request, Response
 from app.http.negotiation import JSON, accepts_gzip, media_type
 from app.http.paths import parse_integer, parse_query
-from app.http.preconditions import NO_PRECONDITIONS, Preconditions, Tags, parse_tags
+from app.http.preconditions import (
+    GZIP_END,
+    NO_PRECONDITIONS,
+    Preconditions,
+    Tags,
+    parse_tags,
+)
 from app.http.prefer import NO_PREFERENCES, Preferences, parse_prefer
 from app.http.problems import UNSUPPORTED_MEDIA_TYPE, HttpError
 from mediator.access.authorisation import EVERYTHING, Access
@@ -155,8 +161,9 @@ class RoutedRequest:
 
     def _known(self, if_none_match: str) -> Tags:
         """Read If-None-Match: no cache is confirmed a copy that its client could not decode."""
-        headers, method = self.request.headers, self.request.method
-        codings = method not in _READS or accepts_gzip(headers.get(b"accept-encoding", ""))
+        codings = True
+        if GZIP_END in if_none_match and self.request.method in _READS:
+            codings = accepts_gzip(self.request.headers.get(b"accept-encoding", ""))
         return parse_tags(if_none_match, "If-None-Match", codings=codings)
 
     def media_type(self, *allowed: str) -> str:

@@ -16,7 +16,7 @@ from app.http.browser import is_own
 from app.http.caching import varying
 from app.http.message import Headers, Receive, Scope, Send
 from app.http.negotiation import accepts_gzip, prefers_gzip
-from app.http.preconditions import gzip_tag
+from app.http.preconditions import GZIP_END, gzip_tag
 from mediator.base.offload import offload
 
 __all__ = ["COMPRESSED_FROM", "Compression", "compress", "name_coding"]
@@ -57,9 +57,9 @@ def name_coding(request: Mapping[bytes, str], headers: Headers) -> None:
 
     Of its copies a cache updates the one with this tag (RFC 9111, section 4.3.4).
     """
-    if not accepts_gzip(request.get(b"accept-encoding", "")):
-        return
     known = request.get(b"if-none-match", "")
+    if GZIP_END not in known or not accepts_gzip(request.get(b"accept-encoding", "")):
+        return
     for index, (name, value) in enumerate(headers):
         if name == b"etag" and (tag := gzip_tag(value.decode())) in known:
             headers[index] = name, tag.encode()

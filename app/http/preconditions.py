@@ -22,6 +22,7 @@ from mediator.base.errors import Location, PreconditionFailed
 from mediator.schema.limits import INTEGER_MAX
 
 __all__ = [
+    "GZIP_END",
     "NO_PRECONDITIONS",
     "Preconditions",
     "Tags",
@@ -35,7 +36,7 @@ __all__ = [
 
 _TAG = re.compile(r'"j([0-9]{1,18})((?:\.[a-z0-9_]{1,128}:(?:[0-9]{1,19}|-))+)(?:-gzip)?"')
 
-_GZIP: Final = '-gzip"'
+GZIP_END: Final = '-gzip"'
 """How the tag of something compressed ends."""
 
 _LIST = re.compile(r'[ \t]*(?:,[ \t]*)*((?:W/)?"[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?=,|$)', re.ASCII)
@@ -80,7 +81,7 @@ NO_PRECONDITIONS = Preconditions()
 
 def gzip_tag(tag: str) -> str:
     """Return the tag of what has this tag, compressed by gzip."""
-    return tag[:-1] + _GZIP
+    return tag[:-1] + GZIP_END
 
 
 def parse_tags(value: str, header: str, *, codings: bool = True) -> Tags:
@@ -93,7 +94,7 @@ def parse_tags(value: str, header: str, *, codings: bool = True) -> Tags:
         return Tags(any=True)
     tags, at = [], 0
     while match := _LIST.match(value, at):
-        tags.append(match[1].replace(_GZIP, '"') if codings else match[1])
+        tags.append(match[1].replace(GZIP_END, '"') if codings else match[1])
         at = match.end()
     if not tags or value[at:].strip(", \t"):
         detail = f"{header} is neither * nor a list of entity tags."
