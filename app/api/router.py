@@ -173,7 +173,7 @@ class DataApi:
         if resource is None:
             # A sender without the permission must not make us look for a newer routing model.
             routed.access.require(scope, database, name)
-            resource = await self._directory.find(database, name)
+            resource = await self._directory.find(database, name, routed.access)
         granted = routed.access.enter_class(scope, database, name, resource.route)
         routed.owner, routed.request.phases.described = granted
         return resource

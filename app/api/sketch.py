@@ -34,7 +34,7 @@ class Sketches:
             raise Unavailable(detail, system="sketch", retry_after_s=60)
         database = await self._directory.database(routed.database)
         for name in class_names or ():
-            await self._directory.find(routed.database, name)
+            await self._directory.find(routed.database, name, routed.access)
         names = tuple(database.classes) if class_names is None else class_names
         routed.request.phases.end("parse")
         try:
