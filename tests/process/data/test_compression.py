@@ -12,7 +12,9 @@ import httpx
 import pytest
 
 from app.http.compression import COMPRESSED_FROM
+from app.http.connections import Connections, PortLimits
 from tests.process.caching.newspaper import MERGE, OPTIONS, Newspaper, assert_problem, newspaper
+from tests.process.data.http_edge import serving
 
 GZIP = {"accept-encoding": "gzip"}
 PLAIN = {"accept-encoding": "identity"}
@@ -65,6 +67,20 @@ async def test_no_response_has_a_coding_that_is_not_wanted(paper: Newspaper, acc
     answer = await paper.client.get("articles/a1", headers={"accept-encoding": accepted})
     assert "content-encoding" not in answer.headers
     assert not answer.headers["etag"].endswith('-gzip"')
+
+
+async def test_the_port_sends_what_is_compressed(paper: Newspaper) -> None:
+    await paper.put("a1", body=LONG)
+    async with (
+        serving(paper.app, Connections(PortLimits())) as (host, port),
+        httpx.AsyncClient(base_url=f"http://{host}:{port}/v1/news/") as client,
+    ):
+        plain, content = await received(client, "articles/a1", "identity")
+        coded, compressed = await received(client, "articles/a1", "gzip")
+        head = await client.head("articles/a1", headers=GZIP)
+    assert gzip.decompress(compressed) == content
+    assert coded["content-length"] == head.headers["content-length"] == str(len(compressed))
+    assert coded["etag"] == head.headers["etag"] != plain["etag"]
 
 
 async def test_head_names_the_coding_and_the_length_of_get(paper: Newspaper) -> None:
