@@ -8,6 +8,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Final
 
+from mediator.base.suggestions import did_you_mean
 from spark_jobs.runner.port import Kind
 from spark_jobs.runner.specification import SpecInvalid
 
@@ -46,4 +47,6 @@ def find_kind(name: str) -> Kind[Any]:
     for point in entry_points(group=ENTRY_POINTS, name=name):
         offered: Kind[Any] = point.load()()
         return offered
-    raise SpecInvalid("/kind", f"one of {', '.join(kind_names())} is expected")
+    names = kind_names()
+    meant = did_you_mean(name, names)
+    raise SpecInvalid("/kind", f"one of {', '.join(names)} is expected{meant}")

@@ -24,6 +24,7 @@ from app.admin.api.responses import PROBLEM
 from app.admin.context import AdminContext
 from app.admin.pages.site import mount_pages
 from app.http.browser import BrowserGuard
+from app.http.compression import Compression
 from app.http.framework import answer_problems
 from app.http.reference import serve_reference
 from app.security.admin_port import AdminAuthoriser
@@ -76,5 +77,7 @@ def create_admin_app(
             context.security.limiter(),
             metrics_open=context.security.metrics_open,
         )
+    if context.compresses:
+        app.add_middleware(Compression)
     app.add_middleware(BrowserGuard, only_loopback=context.only_loopback)
     return app

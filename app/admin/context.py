@@ -34,6 +34,7 @@ class AdminContext:
         recent_events: The latest events; None: none are kept.
         integrity: Finds writes that bypassed us.
         only_loopback: Whether requests must be addressed to this machine by a name of its own.
+        compresses: Whether answers are compressed for clients that accept it.
     """
 
     views: ViewService | None = None
@@ -47,3 +48,4 @@ class AdminContext:
     recent_events: RecentEvents | None = None
     integrity: Integrity | None = None
     only_loopback: bool = False
+    compresses: bool = True

@@ -12,6 +12,7 @@ from app.api.openapi.components import COMPONENTS
 from app.api.openapi.document import data_paths
 from app.api.router import DataApi
 from app.http.browser import send_problem
+from app.http.compression import Compression
 from app.http.framework import answer_problems
 from app.http.message import Receive, Request, Scope, Send, request_id
 from app.http.problems import HttpError
@@ -63,6 +64,10 @@ class DataApp:
     _data: DataApi
     _authoriser: RequestAuthoriser | None = None
     _rest: FastAPI = field(default_factory=create_app, init=False)
+
+    def __post_init__(self) -> None:
+        if self._data.compresses:
+            self._rest.add_middleware(Compression)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "http" and scope["path"].startswith(_PREFIX):

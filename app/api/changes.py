@@ -109,7 +109,7 @@ class ChangesRoute:
         database, class_name = routed.database, parameters.class_name
         database_id = (await self._directory.database(database)).id
         if class_name is not None:
-            await self._directory.find(database, class_name)
+            await self._directory.find(database, class_name, routed.access)
         after, name = parameters.after, "after"
         if last := routed.request.headers.get(b"last-event-id"):
             after, name = last, "Last-Event-ID"

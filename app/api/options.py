@@ -21,6 +21,7 @@ class DataOptions:
         batch_limit: Most operations in a batch, objects in a list, and ids in a query.
         page_limit: Most objects in a page of a listing.
         sketch_valid_s: The longest time that a client may use a filter of the sketch.
+        compresses: Whether answers are compressed for clients that accept it.
     """
 
     cursor_key: bytes
@@ -31,3 +32,4 @@ class DataOptions:
     batch_limit: int = 1_000
     page_limit: int = 1_000
     sketch_valid_s: float = 60.0
+    compresses: bool = True

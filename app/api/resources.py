@@ -10,7 +10,9 @@ from typing import Any, Final
 
 import orjson
 
+from mediator.access.authorisation import Access
 from mediator.base.errors import AdvisoryOnly, Invalid, Location, NotFound
+from mediator.base.suggestions import did_you_mean
 from mediator.data_plane.port import DataPlane
 from mediator.operations.patch import FieldChanges, parse_update
 from mediator.routing.fragments import resource_groups
@@ -74,12 +76,16 @@ class ClassResource:
 
     def _select(self, fields: str) -> FieldSelection:
         names = fields.split(",")
-        unknown = [name for name in names if name not in self.schema.fields]
+        known = self.schema.fields
+        unknown = [name for name in names if name not in known]
         if unknown:
             locations = [
-                Location("fields", f"{name!r} is no field of {self.name}") for name in unknown
+                Location(
+                    "fields", f"{name!r} is no field of {self.name}{did_you_mean(name, known)}"
+                )
+                for name in unknown[:100]
             ]
-            raise Invalid("A field is not known.", locations=locations[:100])
+            raise Invalid("A field is not known.", locations=locations)
         selected = tuple(sorted(set(names)))
         groups = resource_groups(self.route, selected)
         version = self.full_selection.schema_version
@@ -130,15 +136,26 @@ class Directory:
                 self._resources[database, name] = resource
         return resource
 
-    async def find(self, database: str, name: str) -> ClassResource:
+    async def find(self, database: str, name: str, access: Access) -> ClassResource:
         """Find a class, also one that only a newer routing model has; or raise `NotFound`."""
         resource = self.present(database, name)
         if resource is not None:
             return resource
         if not (NAME.fullmatch(database) and NAME.fullmatch(name)):
-            raise NotFound("The address names no class.")
-        route = await self._plane.route(database, name)
+            meant = self.did_you_mean(database, name, access)
+            raise NotFound(f"The address names no class{meant or '.'}")
+        try:
+            route = await self._plane.route(database, name)
+        except NotFound as error:
+            meant = self.did_you_mean(database, name, access)
+            raise NotFound(error.detail.removesuffix(".") + (meant or ".")) from None
         return self.present(database, name) or ClassResource(database, name, route)
+
+    def did_you_mean(self, database: str, name: str, access: Access) -> str:
+        """Return how a sentence about an unknown class ends, for who may read the one meant."""
+        present = self._plane.model.databases.get(database)
+        known = () if present is None else present.classes
+        return did_you_mean(name, known, lambda each: access.may_read(database, each))
 
     async def look_for(self, database: str, *names: str) -> None:
         """Look for a newer routing model, once, if the one in force lacks some of these classes."""

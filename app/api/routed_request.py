@@ -10,9 +10,15 @@ from app.api.cursors import seen_at
 from app.api.resources import ClassResource, FieldSelection
 from app.http.idempotency import Identity, OperationIds, fingerprint_of, parse_key
 from app.http.message import Request, Response
-from app.http.negotiation import JSON, media_type
+from app.http.negotiation import JSON, accepts_gzip, media_type
 from app.http.paths import parse_integer, parse_query
-from app.http.preconditions import NO_PRECONDITIONS, Preconditions, parse_tags
+from app.http.preconditions import (
+    GZIP_END,
+    NO_PRECONDITIONS,
+    Preconditions,
+    Tags,
+    parse_tags,
+)
 from app.http.prefer import NO_PREFERENCES, Preferences, parse_prefer
 from app.http.problems import UNSUPPORTED_MEDIA_TYPE, HttpError
 from mediator.access.authorisation import EVERYTHING, Access
@@ -25,6 +31,7 @@ __all__ = ["FIELDS", "LONGEST_AGE_S", "UNROUTED", "Address", "Handler", "Route",
 FIELDS: Final = frozenset({"fields"})
 _READING: Final = FIELDS | {"max_age"}
 LONGEST_AGE_S: Final = 3600
+_READS: Final = frozenset({"GET", "HEAD"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +156,15 @@ class RoutedRequest:
             return NO_PRECONDITIONS
         return Preconditions(
             None if match is None else parse_tags(match, "If-Match"),
-            None if none is None else parse_tags(none, "If-None-Match"),
+            None if none is None else self._known(none),
         )
+
+    def _known(self, if_none_match: str) -> Tags:
+        """Read If-None-Match: no cache is confirmed a copy that its client could not decode."""
+        codings = True
+        if GZIP_END in if_none_match and self.request.method in _READS:
+            codings = accepts_gzip(self.request.headers.get(b"accept-encoding", ""))
+        return parse_tags(if_none_match, "If-None-Match", codings=codings)
 
     def media_type(self, *allowed: str) -> str:
         """Return the type of the body, or refuse it with those allowed (RFC 9110, 15.5.16)."""

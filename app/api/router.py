@@ -18,11 +18,11 @@ from app.api.resources import ClassResource, Directory
 from app.api.routed_request import Route, RoutedRequest
 from app.api.routes import RouteTable
 from app.coherence.caches import Caches
-from app.http.caching import confined
+from app.http.caching import confined, varying
+from app.http.compression import COMPRESSED_FROM, compress, name_coding
 from app.http.cors import CrossOrigin
 from app.http.message import (
     ClientGone,
-    Header,
     Headers,
     Receive,
     Request,
@@ -47,7 +47,8 @@ __all__ = ["DataApi"]
 _log = logging.getLogger("portolan.api")
 _VARYING: Final = b"Accept, Prefer"
 _NO_GUESSING: Final = (b"x-content-type-options", b"nosniff")
-_BODILESS: Final = frozenset({204, 304})
+_NOT_MODIFIED: Final = 304
+_BODILESS: Final = frozenset({204, _NOT_MODIFIED})
 _CLIENT_GONE: Final = 499
 _METHODS: Final = frozenset({"GET", "HEAD", "PUT", "PATCH", "POST", "DELETE", "OPTIONS"})
 Validity: TypeAlias = Callable[[], Awaitable[bool]]
@@ -77,6 +78,8 @@ class DataApi:
         )
         self._authoriser = authoriser
         self._cors = CrossOrigin(options.origins)
+        self.compresses = options.compresses
+        self._varying = _VARYING + (b", Accept-Encoding" if self.compresses else b"")
         self._observe = observe
         self._active: dict[tuple[str, str], int] = {}
 
@@ -120,7 +123,12 @@ class DataApi:
         if self._cors.shares and routed.database:
             origin = request.headers.get(b"origin")
             response.headers += self._cors.headers(routed.database, origin)
-        _complete(request, response)
+        if len(response.body) >= COMPRESSED_FROM and self.compresses:
+            accepted = request.headers.get(b"accept-encoding", "")
+            response.body = await compress(accepted, response.headers, response.body)
+        elif response.status == _NOT_MODIFIED:
+            name_coding(request.headers, response.headers)
+        _complete(request, response, self._varying)
         if not _sent_directly(request, response):
             await _send(request, response, send, self._validity(routed))
         return response.status
@@ -165,7 +173,7 @@ class DataApi:
         if resource is None:
             # A sender without the permission must not make us look for a newer routing model.
             routed.access.require(scope, database, name)
-            resource = await self._directory.find(database, name)
+            resource = await self._directory.find(database, name, routed.access)
         granted = routed.access.enter_class(scope, database, name, resource.route)
         routed.owner, routed.request.phases.described = granted
         return resource
@@ -208,11 +216,11 @@ def _refuse(request: Request, error: Exception) -> Response:
     return Response(problem.type.status, problem.fields, problem.body(request.id))
 
 
-def _complete(request: Request, response: Response) -> None:
+def _complete(request: Request, response: Response, always: bytes) -> None:
     headers = response.headers
     request.phases.end("respond")
     headers += (
-        _varying(headers),
+        varying(headers, always),
         _NO_GUESSING,
         (b"server-timing", request.phases.text),
         (b"x-request-id", request.id.encode()),
@@ -236,20 +244,6 @@ async def _send(request: Request, response: Response, send: Send, valid: Validit
         await send({"type": "http.response.body", "body": response.body})
     elif await _stream(request, response.chunks, send, valid):
         await send({"type": "http.response.body", "body": b""})
-
-
-def _varying(headers: Headers) -> Header:
-    """Take out what an answer depends on, and say all of it in one line.
-
-    Of several lines nginx, before 1.23, obeys the last one only: a client of another origin would
-    get what was kept for the first.
-    """
-    varying = [_VARYING]
-    for field in headers[:]:
-        if field[0] == b"vary":
-            headers.remove(field)
-            varying.append(field[1])
-    return b"vary", b", ".join(varying)
 
 
 async def _stream(

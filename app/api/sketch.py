@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from dataclasses import dataclass
 
 from app.api.models.reads import SketchParameters
@@ -10,7 +9,7 @@ from app.api.resources import Directory
 from app.api.routed_request import RoutedRequest
 from app.http.caching import NO_STORE
 from app.http.message import Headers, Response, forbid_body
-from app.http.negotiation import JSON, SKETCH, accepts_by_name, accepts_gzip
+from app.http.negotiation import JSON, SKETCH, accepts_by_name
 from app.http.validation import parse_parameters
 from mediator.access.model import Scope
 from mediator.base.errors import Unavailable
@@ -35,7 +34,7 @@ class Sketches:
             raise Unavailable(detail, system="sketch", retry_after_s=60)
         database = await self._directory.database(routed.database)
         for name in class_names or ():
-            await self._directory.find(routed.database, name)
+            await self._directory.find(routed.database, name, routed.access)
         names = tuple(database.classes) if class_names is None else class_names
         routed.request.phases.end("parse")
         try:
@@ -67,23 +66,17 @@ class Sketches:
     ) -> Response:
         client_filter = FilterDocument.of(snapshot, self._valid_for_ms, groups)
         as_json = accepts_by_name(routed.request.headers.get(b"accept", ""), JSON)
-        zipped = accepts_gzip(routed.request.headers.get(b"accept-encoding", ""))
-        # A strong tag names the bytes of one coding (RFC 9110, section 8.8.3.3).
-        form = ("j" if as_json else "b") + ("z" if zipped else "")
+        form = "j" if as_json else "b"
         tag = f'"{snapshot.generation}-{snapshot.revision}-{client_filter.map_digest}-{form}"'
         headers: Headers = [
             (b"etag", tag.encode()),
             (b"portolan-sketch-time", b"%d" % snapshot.time_us),
-            (b"vary", b"Accept-Encoding"),
             NO_STORE,
         ]
         if routed.preconditions().not_modified(tag):
             return Response(304, headers)
         headers.append((b"content-type", (JSON if as_json else SKETCH).encode()))
         body = encode_json(client_filter) if as_json else encode(client_filter)
-        if zipped:
-            headers.append((b"content-encoding", b"gzip"))
-            body = gzip.compress(body, compresslevel=1, mtime=0)
         return Response(200, headers, body)
 
 

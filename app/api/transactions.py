@@ -83,7 +83,7 @@ class TransactionRoute:
             routed.access.require_all(routed.database, name)
             try:
                 if name not in classes:
-                    classes[name] = await self._directory.find(routed.database, name)
+                    classes[name] = await self._directory.find(routed.database, name, routed.access)
                 item = await offload(is_large, plan_item, classes[name], identity, operation, index)
             except (MediatorError, HttpError) as error:
                 error.locations = tuple(

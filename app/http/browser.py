@@ -19,7 +19,7 @@ from app.http.message import Receive, Scope, Send, request_id
 from app.http.problems import CROSS_SITE, HttpError, problem_of
 from app.settings.access import is_loopback
 
-__all__ = ["CONTENT_POLICY", "BrowserGuard", "from_same_site", "host_of", "send_problem"]
+__all__ = ["CONTENT_POLICY", "BrowserGuard", "from_same_site", "host_of", "is_own", "send_problem"]
 
 CONTENT_POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -83,6 +83,11 @@ def from_same_site(method: str, headers: Mapping[bytes, bytes]) -> bool:
     if origin is None:
         return True
     return urlsplit(origin.decode("latin-1")).netloc.encode() == headers.get(b"host")
+
+
+def is_own(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a browser sends a request for a page of ours or for its user, or does not say."""
+    return headers.get(b"sec-fetch-site", b"none") in _OWN
 
 
 def host_of(headers: Mapping[bytes, bytes]) -> str:

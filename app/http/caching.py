@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from app.http.message import Headers
+from app.http.message import Header, Headers
 from mediator.schema.tree import Visibility
 
-__all__ = ["NO_STORE", "cache_headers", "confined"]
+__all__ = ["NO_STORE", "cache_headers", "confined", "varying"]
 
 NO_STORE: Final = (b"cache-control", b"no-store")
 _PRIVATE: Final = (b"cache-control", b"private, max-age=0, must-revalidate")
@@ -76,3 +76,17 @@ def confined(headers: Headers, visibility: Visibility) -> Headers:
     if visibility == "none":
         return [*kept, NO_STORE]
     return [*kept, _PRIVATE, (b"vary", b"Authorization")]
+
+
+def varying(headers: Headers, always: bytes) -> Header:
+    """Take out what an answer depends on, and say all of it in one line.
+
+    Of several lines nginx, before 1.23, obeys the last one only: a client of another origin would
+    get what was kept for the first.
+    """
+    fields = [always]
+    for field in headers[:]:
+        if field[0] == b"vary":
+            headers.remove(field)
+            fields.append(field[1])
+    return b"vary", b", ".join(fields)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine
+from functools import lru_cache
 from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from pydantic import TypeAdapter
+from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -24,6 +27,7 @@ from app.http.problems import (
     problem_of,
 )
 from mediator.base.errors import Location, MediatorError
+from mediator.schema.corrections import correction
 
 __all__ = ["SmallBodies", "answer_problems", "json_body", "read_limited"]
 
@@ -80,17 +84,17 @@ async def read_limited(request: Request, limit: int) -> bytes:
 
 async def _answer(request: Request, error: Exception) -> Response:
     id_ = request_id(request.scope)
-    problem = problem_of(_translated(error))
+    problem = problem_of(_translated(request, error))
     if problem.type is INTERNAL:
         _log.error("request %s failed", id_, exc_info=error)
     headers = {**dict(problem.headers), "Cache-Control": "no-store", "X-Request-Id": id_}
     return Response(problem.body(id_), problem.type.status, headers, PROBLEM_JSON)
 
 
-def _translated(error: Exception) -> Exception:
+def _translated(request: Request, error: Exception) -> Exception:
     match error:
         case RequestValidationError():
-            locations = [Location(_pointer(e["loc"]), str(e["msg"])) for e in error.errors()[:100]]
+            locations = [_location(request, error.body, each) for each in error.errors()[:100]]
             return HttpError(INVALID, "The request does not fit the route.", locations=locations)
         case HTTPException():
             type_, detail = _OF_STATUS.get(error.status_code, _UNREADABLE)
@@ -98,6 +102,17 @@ def _translated(error: Exception) -> Exception:
         case ClientDisconnect():
             return HttpError(INVALID, "The connection closed before the end of the body.")
     return error
+
+
+def _location(request: Request, body: Any, error: ErrorDetails) -> Location:
+    field = request.scope["route"].body_field
+    adapter = _adapter_of(None if field is None else field.field_info.annotation)
+    meant = correction(adapter, body, error["loc"][1:], error)
+    return Location(_pointer(error["loc"]), f"{error['msg']}{meant}")
+
+
+_adapter_of: Final = lru_cache(maxsize=64)(TypeAdapter)
+"""Of the models of bodies, which are few."""
 
 
 def _pointer(location: tuple[str | int, ...]) -> str:

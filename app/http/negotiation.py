@@ -25,6 +25,7 @@ __all__ = [
     "accepts_gzip",
     "check_accept",
     "media_type",
+    "prefers_gzip",
 ]
 
 JSON: Final = "application/json"
@@ -46,7 +47,9 @@ FILES: Final[dict[str, ResultFormat]] = {
 """The form of a run's result, by its media type."""
 
 _RANGE = re.compile(r"\s*([!#$%&'*+.^_`|~\w-]+/[!#$%&'*+.^_`|~\w-]+)\s*(?:;(.*))?", re.ASCII)
-_GZIP = re.compile(r"\s*gzip\s*(?:;\s*q\s*=\s*([0-9.]+)\s*)?", re.ASCII | re.IGNORECASE)
+_CODING = re.compile(
+    r"\s*([!#$%&'*+.^_`|~\w-]+)\s*(?:;\s*q\s*=\s*(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)\s*)?", re.ASCII
+)
 _ZERO = re.compile(r"\s*q\s*=\s*0(?:\.0{0,3})?\s*", re.ASCII | re.IGNORECASE)
 _CHARSET = re.compile(r'\s*charset\s*=\s*"?utf-?8"?\s*', re.ASCII | re.IGNORECASE)
 
@@ -76,11 +79,26 @@ def accepts_by_name(accept: str, type_: str) -> bool:
     return any(m[1].lower() == type_ for m in ranges) and _accepts(accept, type_)
 
 
-@lru_cache(maxsize=256)
 def accepts_gzip(accept_encoding: str) -> bool:
-    """Whether gzip is named among the codings that are accepted, with a weight above zero."""
-    named = [match for part in accept_encoding.split(",") if (match := _GZIP.fullmatch(part))]
-    return any((match[1] or "1").strip("0.") for match in named)
+    """Whether an answer may be compressed by gzip (RFC 9110, section 12.5.3)."""
+    return _weights(accept_encoding)[0] > 0
+
+
+def prefers_gzip(accept_encoding: str) -> bool:
+    """Whether gzip is accepted, and at least as welcome as no coding."""
+    gzip, identity = _weights(accept_encoding)
+    return gzip > 0 and gzip >= identity
+
+
+@lru_cache(maxsize=256)
+def _weights(accept_encoding: str) -> tuple[float, float]:
+    """Return how welcome gzip is, and no coding: unless it is named, everything else is more so.
+
+    A malformed member of the list counts for nothing.
+    """
+    named = [match for part in accept_encoding.split(",") if (match := _CODING.fullmatch(part))]
+    weights = {match[1].lower().removeprefix("x-"): float(match[2] or 1) for match in named}
+    return weights.get("gzip", weights.get("*", 0.0)), weights.get("identity", 0.0)
 
 
 @lru_cache(maxsize=256)

@@ -7,6 +7,7 @@ from urllib.parse import unquote_to_bytes
 
 from app.http.problems import INVALID, HttpError
 from mediator.base.errors import Location
+from mediator.base.suggestions import did_you_mean
 
 __all__ = ["decode_segment", "decode_text", "parse_integer", "parse_pairs", "parse_query"]
 
@@ -74,7 +75,8 @@ def _refuse_parameter(name: str, allowed: frozenset[str]) -> HttpError:
     if name in allowed:
         return _refuse(name, "the parameter is given more than once")
     known = ", ".join(sorted(allowed)) or "none"
-    return _refuse(name, f"there is no such parameter here; known: {known}")
+    meant = did_you_mean(name, allowed)
+    return _refuse(name, f"there is no such parameter here; known: {known}{meant}")
 
 
 def _refuse(pointer: str, detail: str) -> HttpError:

@@ -5,7 +5,9 @@ the resource with its version, ``-`` where the group is absent::
 
     "j3.hits:1767225600000002.main:-"
 
-Equal tags mean equal bytes: a group's version changes with every write to it.
+Equal tags mean equal bytes: a group's version changes with every write to it. Compressed, they are
+other bytes, and the tag ends in ``-gzip`` (section 8.8.3.3); of a precondition either tag names the
+version.
 """
 
 from __future__ import annotations
@@ -13,23 +15,29 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from app.http.problems import INVALID, HttpError
 from mediator.base.errors import Location, PreconditionFailed
 from mediator.schema.limits import INTEGER_MAX
 
 __all__ = [
+    "GZIP_END",
     "NO_PRECONDITIONS",
     "Preconditions",
     "Tags",
     "VersionTag",
     "binding_versions",
     "format_tag",
+    "gzip_tag",
     "parse_tag",
     "parse_tags",
 ]
 
-_TAG = re.compile(r'"j([0-9]{1,18})((?:\.[a-z0-9_]{1,128}:(?:[0-9]{1,19}|-))+)"')
+_TAG = re.compile(r'"j([0-9]{1,18})((?:\.[a-z0-9_]{1,128}:(?:[0-9]{1,19}|-))+)(?:-gzip)?"')
+
+GZIP_END: Final = '-gzip"'
+"""How the tag of something compressed ends."""
 
 _LIST = re.compile(r'[ \t]*(?:,[ \t]*)*((?:W/)?"[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?=,|$)', re.ASCII)
 
@@ -71,13 +79,22 @@ class Preconditions:
 NO_PRECONDITIONS = Preconditions()
 
 
-def parse_tags(value: str, header: str) -> Tags:
-    """Read a list of entity tags, or ``*``; the header is named in the problem."""
+def gzip_tag(tag: str) -> str:
+    """Return the tag of what has this tag, compressed by gzip."""
+    return tag[:-1] + GZIP_END
+
+
+def parse_tags(value: str, header: str, *, codings: bool = True) -> Tags:
+    """Read a list of entity tags, or ``*``; the header is named in the problem.
+
+    The tag of something compressed is read as the tag of its version; without `codings` it is read
+    as it is, and so matches none.
+    """
     if value.strip() == "*":
         return Tags(any=True)
     tags, at = [], 0
     while match := _LIST.match(value, at):
-        tags.append(match[1])
+        tags.append(match[1].replace(GZIP_END, '"') if codings else match[1])
         at = match.end()
     if not tags or value[at:].strip(", \t"):
         detail = f"{header} is neither * nor a list of entity tags."

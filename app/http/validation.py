@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from app.http.paths import parse_query
 from mediator.base.errors import Invalid, Location
+from mediator.schema.corrections import correction
 
 __all__ = [
     "STRICT",
@@ -72,7 +73,7 @@ def parse_body(adapter: TypeAdapter[_T], body: Any, detail: str) -> _T:
         # `TypeAdapter.validate_python` adds a layer that takes as long as the check itself.
         value: _T = adapter.validator.validate_python(body)
     except ValidationError as error:
-        locations = [Location(_pointer(body, each), _reason(each)) for each in _details(error)]
+        locations = [_location(adapter, body, each) for each in _details(error)]
         raise Invalid(detail, locations=locations) from None
     return value
 
@@ -97,28 +98,29 @@ def parse_parameters(model: type[_P], query: bytes) -> _P:
 
 
 def _details(error: ValidationError) -> Sequence[ErrorDetails]:
-    return error.errors(include_url=False, include_input=False)[:_MOST_LOCATIONS]
+    return error.errors(include_url=False)[:_MOST_LOCATIONS]
 
 
 def _reason(error: ErrorDetails) -> str:
     return error["msg"].removeprefix("Value error, ")
 
 
-def _pointer(body: Any, error: ErrorDetails) -> str:
-    """Return the JSON pointer of an error; pydantic also names the member of a union it is in."""
-    tokens = list(_tokens(body, error["loc"]))
+def _location(adapter: TypeAdapter[Any], body: Any, error: ErrorDetails) -> Location:
+    """Return where an error is, and what; pydantic also names the member of a union it is in."""
+    steps = list(_steps(body, error["loc"]))
     if error["type"] in _UNION_ERRORS:
-        tokens.append(_TAG)
-    return "".join("/" + token.replace("~", "~0").replace("/", "~1") for token in tokens)
+        steps.append(_TAG)
+    pointer = "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+    return Location(pointer, _reason(error) + correction(adapter, body, steps, error))
 
 
-def _tokens(body: Any, location: Iterable[str | int]) -> Iterable[str]:
+def _steps(body: Any, location: Iterable[str | int]) -> Iterable[str | int]:
     value, entered = body, False
     for part in location:
         if not entered and isinstance(value, dict) and part == value.get(_TAG):
             entered = True
             continue
-        yield str(part)
+        yield part
         entered = False
         value = _member(value, part)
 

@@ -182,6 +182,7 @@ def _admin_context(
         recent_events=recent_events,
         integrity=mediator.integrity,
         only_loopback=security is None,
+        compresses=data.compresses,
     )
 
 
@@ -193,6 +194,7 @@ async def _options_of_data(
         cursor_key=bytes.fromhex(key),
         origins={name: tuple(origins) for name, origins in http.cors_origins.items()},
         max_body_bytes=http.body_limit,
+        compresses=http.compression,
         sketch_valid_s=caching.sketch_valid_s if caching else 0.0,
     )
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Final
 
 from app.settings.access import AccessSettings
 from app.settings.main import CacheSettings, HttpSettings, JobSettings, MediatorSettings
 from app.settings.telemetry import TelemetrySettings
+from mediator.base.suggestions import nearest
 
 __all__ = ["SETTINGS", "unknown_settings"]
 
@@ -45,6 +45,11 @@ def unknown_settings(environment: Iterable[str]) -> list[str]:
 
 
 def _warning(name: str) -> str:
-    near = get_close_matches(name.upper(), _KNOWN, n=1, cutoff=0.8)
-    hint = f"; did you mean {near[0]}?" if near else "; docs/settings.md lists all of them."
+    near = nearest(_bare(name.upper()), map(_bare, _KNOWN))
+    hint = f"; did you mean {_PREFIX}{near}?" if near else "; docs/settings.md lists all of them."
     return f"{name} is not a setting and changes nothing{hint}"
+
+
+def _bare(name: str) -> str:
+    """Return what distinguishes a setting; all begin alike."""
+    return name.removeprefix(_PREFIX)

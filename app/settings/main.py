@@ -77,6 +77,10 @@ class HttpSettings(BaseSettings):
         default_factory=dict,
         description='Origins that browsers may call from, by database: {"news": ["https://…"]}.',
     )
+    compression: bool = Field(
+        True,
+        description="Compress responses of 1,024 bytes or more for clients that accept it.",
+    )
     drain_s: float = Field(
         5.0,
         ge=0,

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from app.settings.main import MissingSetting, SystemSettings
 from mediator.base.errors import MediatorError
 from mediator.base.periodic_tasks import PeriodicTask
 from mediator.control.port import SystemRegistration
+from mediator.schema.corrections import correction
 
 __all__ = ["SystemsFile", "read_systems"]
 
@@ -42,8 +44,14 @@ def read_systems(path: Path) -> list[SystemSettings]:
     except OSError as error:
         raise MissingSetting(f"PORTOLAN_SYSTEMS_FILE: {path}: {error.strerror}.") from None
     except ValidationError as error:
-        locations = ["/".join(map(str, e["loc"])) + ": " + e["type"] for e in error.errors()[:5]]
+        locations = [_location(each) for each in error.errors()[:5]]
         raise MissingSetting(f"PORTOLAN_SYSTEMS_FILE: {path}: {', '.join(locations)}.") from None
+
+
+def _location(error: ErrorDetails) -> str:
+    """Return where a mistake is, and of what type; only names that are known are shown."""
+    path, meant = error["loc"], correction(_SYSTEMS, None, error["loc"], error)
+    return f"{'/'.join(map(str, path))}: {error['type']}{meant}"
 
 
 @dataclass(eq=False)

@@ -101,6 +101,9 @@ class Access:
             self.require(Scope.READ, database)
         return names
 
+    def may_read(self, database: str, class_name: str) -> bool:
+        return self._may(Scope.READ, database, class_name)
+
     def owner_of(self, database: str, class_name: str) -> str | None:
         """Return the subject to whose objects a class is confined; None: it is not."""
         route = self._find(database, class_name)
@@ -247,6 +250,9 @@ class Unrestricted(Access):
 
     def owner_of(self, database: str, class_name: str) -> None:
         """Return None: no class is confined."""
+
+    def may_read(self, *_: object) -> bool:
+        return True
 
     def may_read_all(self, *_: object, **__: object) -> bool:
         return True

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mediator.base.errors import DataWouldMove, Invalid, Location, SchemaInvalid, Unplaceable
+from mediator.base.suggestions import did_you_mean
 from mediator.catalogue.stored_databases import StoredDatabase, new_id
 from mediator.control.layout import fragments_of, layout_of, location_of, same_place, view_system_of
 from mediator.control.overrides import documents
@@ -143,7 +144,8 @@ def check_dropped(names: frozenset[str], schema: Schema, present: DatabaseRoute 
     """Raise `Invalid` if classes that are to be dropped are not there, or stay in the schema."""
     known = present.classes if present else {}
     wrong = [f"{name} is in the new schema" for name in sorted(names & schema.classes.keys())]
-    wrong += [f"there is no class {name}" for name in sorted(names - known.keys())]
+    unknown = sorted(names - known.keys())
+    wrong += [f"there is no class {name}{did_you_mean(name, known)}" for name in unknown]
     if wrong:
         locations = [Location("drop", reason) for reason in wrong]
         raise Invalid("Classes cannot be dropped.", locations=locations)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mediator.base.errors import Conflict, Invalid, Location, MediatorError
+from mediator.base.suggestions import did_you_mean
 from mediator.catalogue.connection import Catalogue
 from mediator.control.changes import would_move
 from mediator.control.evaluation import PlacementEvaluation
@@ -269,11 +270,14 @@ def _check_statements(
     metrics: Mapping[str, float | None] | None, declared: Sequence[str] | None
 ) -> None:
     locations = [
-        Location(f"/metrics/{name}", f"is none of {', '.join(Metric)}")
+        Location(f"/metrics/{name}", f"is none of {', '.join(Metric)}{did_you_mean(name, Metric)}")
         for name in metrics or ()
         if name not in list(Metric)
     ] + [
-        Location(f"/declared/{index}", f"is none of {', '.join(Capability)}")
+        Location(
+            f"/declared/{index}",
+            f"is none of {', '.join(Capability)}{did_you_mean(name, Capability)}",
+        )
         for index, name in enumerate(declared or ())
         if name not in list(Capability)
     ]

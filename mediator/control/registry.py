@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from mediator.base.clock import Clock
 from mediator.base.errors import Conflict, MediatorError, NotFound, Unavailable
 from mediator.base.observation import Observer, SystemRegistered
+from mediator.base.suggestions import did_you_mean
 from mediator.catalogue.registrations import CatalogueSystems, StoredSystem
 from mediator.control.known_systems import (
     Findings,
@@ -70,7 +71,7 @@ class Registry:
 
     def get(self, name: str) -> KnownSystem:
         if name not in self._known:
-            raise _unknown(name)
+            raise _unknown(name, self._known)
         return self._known[name]
 
     async def restore(self, registrations: Sequence[SystemRegistration]) -> None:
@@ -349,7 +350,7 @@ class Registry:
             if new and stored is not None:
                 raise _taken(known.name)
             if stored is None and known.findings is not None and not new:
-                raise _unknown(known.name)
+                raise _unknown(known.name, self._known)
             # Applied to the row as it is now, under its lock: `known` may be older.
             changed = change(updated(known, known_from(stored)) if stored else known)
             return stored_form(changed)
@@ -368,8 +369,8 @@ class Registry:
             self._metrics.remember(known.name, History(findings.calibrated, findings.p99))
 
 
-def _unknown(name: str) -> NotFound:
-    return NotFound(f"There is no system {name}.")
+def _unknown(name: str, known: Iterable[str]) -> NotFound:
+    return NotFound(f"There is no system {name}{did_you_mean(name, known) or '.'}")
 
 
 def _taken(name: str) -> Conflict:

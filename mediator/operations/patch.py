@@ -7,11 +7,12 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from mediator.base.errors import Location
+from mediator.base.suggestions import did_you_mean
 from mediator.model.operators import APPLICABLE, Operator, OperatorCall
 from mediator.operations.json_patch import Compute, parse_json_patch
 from mediator.schema.documents import merge_patch
 from mediator.schema.errors import InvalidValue, invalid, locations_below, token
-from mediator.schema.limits import DOCUMENT_DEPTH
+from mediator.schema.limits import DOCUMENT_DEPTH, MAX_ERRORS
 from mediator.schema.scalars import SCALAR_DECODERS
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType, Value, Values
@@ -39,6 +40,8 @@ def parse_update(schema: ClassSchema, codec: Codec, body: Any, pointer: str = ""
             operator, argument = _call(schema, codec, name, raw)
         except InvalidValue as error:
             locations += locations_below(pointer + token(name), error)
+            if len(locations) >= MAX_ERRORS:
+                break
             continue
         if operator is Operator.SET:
             values[name] = argument
@@ -80,6 +83,8 @@ def parse_merge_patch(
                 values[name] = codec.decoders[name](raw)
         except InvalidValue as error:
             locations += locations_below(pointer + token(name), error)
+            if len(locations) >= MAX_ERRORS:
+                break
     if locations:
         raise invalid(locations)
     return partial(merge_patch, patch=body) if merges else FieldChanges(values, tuple(unset), ())
@@ -94,7 +99,7 @@ def _members(body: Any, pointer: str) -> Iterable[tuple[str, Any]]:
 def _field(schema: ClassSchema, name: str) -> Field:
     field = schema.fields.get(name)
     if field is None:
-        raise InvalidValue("is no field of this class")
+        raise InvalidValue(f"is no field of this class{did_you_mean(name, schema.fields)}")
     return field
 
 
@@ -106,7 +111,8 @@ def _call(schema: ClassSchema, codec: Codec, name: str, raw: Any) -> tuple[Opera
     usage = _USAGES[field.type].get(operator_name)
     if usage is None:
         choice = ", ".join(_USAGES[field.type])
-        detail = f"is no operator for type {field.type}, which has {choice}"
+        meant = did_you_mean(operator_name, _USAGES[field.type])
+        detail = f"is no operator for type {field.type}, which has {choice}{meant}"
         raise InvalidValue(locations=[Location(token(operator_name), detail)])
     operator, decode = usage
     try:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mediator.base.errors import NotFound
+from mediator.base.suggestions import did_you_mean
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision
 from mediator.placement.rank import NodeRank
@@ -27,7 +28,7 @@ def explain(decision: Decision, node: str) -> dict[str, Any]:
     """
     ranks = {rank.node: rank for rank in decision.ranking.walk()}
     if node not in ranks:
-        raise NotFound(f"There is no node {node}.")
+        raise NotFound(f"There is no node {node}{did_you_mean(node, ranks) or '.'}")
     placement, rank = decision.placements[node], ranks[node]
     choice = placement.choice
     return {

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from pydantic import Field, TypeAdapter
 
 from mediator.base.errors import Invalid, Location
+from mediator.base.suggestions import did_you_mean
 from mediator.placement.advice import Figures, Latencies, OfSystems
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import NO_OVERRIDES, Decision, decide
@@ -90,7 +91,7 @@ def what_if(
 def _check_names(candidates: Sequence[Candidate], supposed: _Supposition) -> None:
     known = {candidate.name for candidate in candidates}
     locations = [
-        Location(f"/{member}/{name}", "there is no such system")
+        Location(f"/{member}/{name}", f"there is no such system{did_you_mean(name, known)}")
         for member, systems in (("metrics", supposed.metrics), ("p99", supposed.p99))
         for name in systems
         if name not in known

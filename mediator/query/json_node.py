@@ -6,10 +6,11 @@ A reader returns something usable even after an error, because the result is dis
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from mediator.base.errors import Location
+from mediator.base.suggestions import did_you_mean
 from mediator.schema.errors import token
 from mediator.schema.limits import MAX_ERRORS
 from mediator.schema.tree import MISSING
@@ -58,6 +59,11 @@ class Node:
         if len(self.errors) < MAX_ERRORS:
             self.errors.append(Location(self.pointer, detail))
 
+    def unknown(self, detail: str, name: Any, known: Iterable[str]) -> None:
+        """Note that a name is not known, and which may be meant."""
+        if len(self.errors) < MAX_ERRORS:
+            self.error(detail + did_you_mean(name, known))
+
     def shape(self, *known: str, required: tuple[str, ...] = ()) -> Node:
         """Check that this is an object with no other members than known and required ones."""
         if not isinstance(self.value, dict):
@@ -65,7 +71,7 @@ class Node:
             return self
         for name in self.value:
             if name not in known and name not in required:
-                self[name].error("is not known here")
+                self[name].unknown("is not known here", name, (*known, *required))
         for name in required:
             if name not in self.value:
                 self[name].error("is required")

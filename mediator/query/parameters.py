@@ -17,6 +17,7 @@ from urllib.parse import unquote
 import orjson
 
 from mediator.base.errors import Invalid, Location
+from mediator.base.suggestions import did_you_mean
 from mediator.query.filter_parser import OPERATORS
 from mediator.query.parser import ParsedQuery, parse_query_document
 from mediator.query.paths import NameScope
@@ -62,7 +63,8 @@ def parse_parameters(
     try:
         return parse_query_document(document, schema, class_name, most=most)
     except Invalid as error:
-        locations = [_named(location, names) for location in error.locations]
+        named = [_named(location, names) for location in error.locations]
+        locations = [_hinted(at, scope) if at.pointer in names else at for at in named]
         first = locations[0]
         raise Invalid(f"{first.pointer} {first.detail}", locations=locations) from None
 
@@ -119,6 +121,29 @@ _CONVERTERS: Final = {
     FieldType.FLOAT: _number,
     FieldType.BOOLEAN: _boolean,
 }
+
+
+def _hinted(location: Location, scope: NameScope) -> Location:
+    """Say what else than a field may be meant, if none of them is."""
+    if "did you mean" in location.detail:
+        return location
+    return Location(location.pointer, location.detail + _hint(scope, location.pointer))
+
+
+def _hint(scope: NameScope, name: str) -> str:
+    """Return what a parameter that is no condition may be: another operator, or no condition."""
+    path, _, last = name.rpartition(".")
+    if name in RESERVED or _leads(scope, _split(name)[0]):
+        return ""
+    return did_you_mean(last, _TESTS) if _leads(scope, path) else did_you_mean(name, RESERVED)
+
+
+def _leads(scope: NameScope, path: str) -> bool:
+    try:
+        scope.find(path)
+    except InvalidValue:
+        return False
+    return True
 
 
 def _json(name: str, text: str) -> Any:

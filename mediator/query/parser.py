@@ -137,7 +137,7 @@ class _QueryParser:
         elif target.type is not FieldType.REFERENCE or target.reference is None:
             node["reference"].error("is no reference")
         else:
-            fields = _fields(node["fields"], self._schema.classes[target.reference])
+            fields = _fields(node["fields"], self._schema.classes[target.reference], is_known=False)
             return Join(alias, target.path, target.reference, fields)
         return None
 
@@ -170,7 +170,8 @@ def _level(node: Node) -> tuple[Node, bool]:
     return pair[0], word == "desc"
 
 
-def _fields(node: Node, schema: ClassSchema) -> tuple[str, ...] | None:
+def _fields(node: Node, schema: ClassSchema, *, is_known: bool = True) -> tuple[str, ...] | None:
+    """Read names of fields; only of a class that is known to the client others are suggested."""
     if not node.given:
         return None
     if node.value == ["id"]:
@@ -178,7 +179,8 @@ def _fields(node: Node, schema: ClassSchema) -> tuple[str, ...] | None:
     names: Sequence[Node] = node.elements(len(schema.fields))
     for name in names:
         if not isinstance(name.value, str) or name.value not in schema.fields:
-            name.error(f"is no field of {schema.name}")
+            known = schema.fields if is_known else ()
+            name.unknown(f"is no field of {schema.name}", name.value, known)
     return tuple(sorted({name.value for name in names if isinstance(name.value, str)}))
 
 

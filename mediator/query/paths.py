@@ -5,11 +5,12 @@ In positions, which cursors hold, a missing value, a null and a value differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from mediator.base.errors import Invalid, Location
+from mediator.base.suggestions import did_you_mean
 from mediator.model.filters import ID, Path
 from mediator.model.query import Position
 from mediator.query.json_node import Node
@@ -114,13 +115,15 @@ class NameScope:
         if self.computed is not None:
             known = self.computed.get(path) or self.groups.get(path)
             if known is None:
-                raise InvalidValue("is neither computed nor grouped by")
+                meant = did_you_mean(path, (*self.computed, *self.groups))
+                raise InvalidValue(f"is neither computed nor grouped by{meant}")
             return known
         names = tuple(path.split("."))
         if names[0] in self.joined:
-            inner = _within(self.joined[names[0]], names[1:])
+            # Whoever asks may not be allowed to know the fields of a class that is joined.
+            inner = _within(self.joined[names[0]], names[1:], ())
             return replace(inner, path=(names[0], *inner.path))
-        return _within(self.schema, names)
+        return _within(self.schema, names, (*self.schema.fields, *self.joined, *ID))
 
 
 def resolve_path(node: Node, scope: NameScope) -> ResolvedPath | None:
@@ -142,16 +145,17 @@ def only_member(node: Node, known: Collection[str], what: str) -> str | None:
         return None
     [name] = node.value
     if name not in known:
-        node[name].error(f"is no {what}; known: {', '.join(sorted(known))}")
+        node[name].unknown(f"is no {what}; known: {', '.join(sorted(known))}", name, known)
         return None
     return str(name)
 
 
-def _within(schema: ClassSchema, names: Path) -> ResolvedPath:
+def _within(schema: ClassSchema, names: Path, known: Iterable[str]) -> ResolvedPath:
     if names == ID:
         return _ID_PATH
     if not names or names[0] not in schema.fields:
-        raise InvalidValue(f"is no field of {schema.name}")
+        meant = did_you_mean(names[0], known) if names else ""
+        raise InvalidValue(f"is no field of {schema.name}{meant}")
     field_ = schema.fields[names[0]]
     if len(names) > _LONGEST:
         raise InvalidValue(f"leads deeper than {DOCUMENT_DEPTH} levels of a document")

@@ -10,10 +10,12 @@ from pydantic import TypeAdapter
 
 from mediator.base.errors import Location, SchemaInvalid
 from mediator.base.offload import throttle, throttled
+from mediator.base.suggestions import did_you_mean
 from mediator.schema.annotations import Annotation, BinaryRequirement, Sigmoid, Utility
 from mediator.schema.constraints import searcher
 from mediator.schema.errors import InvalidValue, invalid, locations_below
 from mediator.schema.ids import NAME
+from mediator.schema.limits import MAX_ERRORS
 from mediator.schema.scalars import SCALAR_DECODERS, text_error
 from mediator.schema.tree import (
     MAIN_GROUP,
@@ -95,6 +97,8 @@ def _class(class_: ClassSchema, classes: Collection[str], mistakes: list[Locatio
     fields = {}
     for name, field in class_.fields.items():
         throttle()
+        if len(mistakes) >= MAX_ERRORS:
+            break
         below = f"{at}/fields/{name}"
         mistakes += _mistakes(field, classes, below)
         fields[name] = _normal(field, below, mistakes)
@@ -114,7 +118,8 @@ def _mistakes(field: Field, classes: Collection[str], at: str) -> Iterator[Locat
         known = ", ".join(sorted(_ITEMS[field.type]))
         yield Location(f"{at}/items", f"must be one of {known} for type {field.type}")
     if field.type is FieldType.REFERENCE and field.to not in classes:
-        detail = f"there is no class {field.to}" if field.to else "is required for a reference"
+        meant = f"{field.to}{did_you_mean(field.to, classes)}"
+        detail = f"there is no class {meant}" if field.to else "is required for a reference"
         yield Location(f"{at}/to", detail)
     if field.index and field.type not in SCALARS:
         yield Location(f"{at}/index", f"type {field.type} has no order to index")
@@ -194,7 +199,8 @@ def _mistakes_of_owner(class_: ClassSchema, at: str) -> Iterator[Location]:
         return
     field = class_.fields.get(class_.owner_field)
     if field is None:
-        yield Location(f"{at}/owner_field", "is no field of this class")
+        meant = did_you_mean(class_.owner_field, class_.fields)
+        yield Location(f"{at}/owner_field", f"is no field of this class{meant}")
     else:
         demands = (
             ("type", field.type is FieldType.STRING, "string, because objects are owned by it"),

@@ -31,6 +31,7 @@ from pydantic_core.core_schema import (
 
 from mediator.base.errors import Invalid, Location
 from mediator.base.offload import throttle
+from mediator.schema.corrections import UNKNOWN_MEMBER, correction
 from mediator.schema.errors import invalid, token
 from mediator.schema.ids import FIELD_NAME, NAME
 from mediator.schema.limits import MAX_ERRORS
@@ -175,37 +176,37 @@ def parse_document(
         named = raw if name is None else _named(name, raw)
         parsed = adapter.validate_python(named, context=Counter())
     except ValidationError as error:
-        details = error.errors(include_url=False, include_input=False)
+        details = error.errors(include_url=False)
         # If there are too many, unknown members and what is near the root are named.
-        details.sort(key=lambda each: (each["type"] not in _UNKNOWN, len(each["loc"])))
-        locations += map(_location, details[:MAX_ERRORS])
+        details.sort(key=lambda each: (each["type"] not in UNKNOWN_MEMBER, len(each["loc"])))
+        locations += [_location(adapter, raw, each) for each in details[:MAX_ERRORS]]
     if locations:
         raise invalid(locations, kind)
     return parsed
 
 
-_UNKNOWN: Final = ("unexpected_keyword_argument", "extra_forbidden")
 _DETAILS: Final = {
-    **dict.fromkeys(_UNKNOWN, "is not known here"),
+    **dict.fromkeys(UNKNOWN_MEMBER, "is not known here"),
     **dict.fromkeys(("dataclass_type", "dict_type", "mapping_type"), "must be an object"),
     "missing": "is required",
     "tuple_type": "must be an array",
 }
 
 
-def _location(error: ErrorDetails) -> Location:
+def _location(adapter: TypeAdapter[Any], raw: Any, error: ErrorDetails) -> Location:
     kind, detail = error["type"], error["msg"].removeprefix("Value error, ")
-    tags, known = ("(", "["), error["loc"][:-1] if kind in _UNKNOWN else error["loc"]
+    tags, known = ("(", "["), error["loc"][:-1] if kind in UNKNOWN_MEMBER else error["loc"]
     # Tags of unions, and what pydantic has in brackets, are no part of a pointer.
     steps = [step for step in known if not str(step).startswith(tags)]
     steps += error["loc"][len(known) :]
+    meant = correction(adapter, raw, steps, error)
     if kind == "missing" and isinstance(steps[-1], int):
         kind, detail = "too_short", f"must have more than {steps.pop()} elements"
     _, should, rest = detail.partition(" should ")
     pointer = "".join(map(token, map(str, steps)))
     if len(kind) > 1 and kind.startswith("/"):
         pointer += kind
-    return Location(pointer, _DETAILS.get(kind) or (f"must {rest}" if should else detail))
+    return Location(pointer, (_DETAILS.get(kind) or (f"must {rest}" if should else detail)) + meant)
 
 
 def json_schema_of(adapter: TypeAdapter[Any]) -> dict[str, Any]:

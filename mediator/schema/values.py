@@ -14,6 +14,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from mediator.base.errors import Location
+from mediator.base.suggestions import did_you_mean
 from mediator.schema.constraints import constrained
 from mediator.schema.documents import document
 from mediator.schema.errors import InvalidValue, invalid, locations_below, raise_errors, token
@@ -263,7 +264,7 @@ class Codec:
     def _member(self, member: tuple[str, Any]) -> Value:
         name, raw = member
         if name not in self.decoders:
-            raise InvalidValue("is no field of this class")
+            raise InvalidValue(f"is no field of this class{did_you_mean(name, self.decoders)}")
         if raw is None and name in self.nullable:
             return None
         value: Value = self.decoders[name](raw)

@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any, Final
 
 from mediator.base.errors import Invalid, Location
+from mediator.base.suggestions import did_you_mean
 
 __all__ = [
     "MAX_COUNT",
@@ -25,6 +26,10 @@ MAX_COUNT: Final = 10_000
 MAX_RATE: Final = 100.0
 MAX_TIMEOUT_S: Final = 60.0
 MAX_DURATION_S: Final = 600.0
+_MEMBERS: Final = (
+    *("database", "class", "path", "count", "rate", "timeout_s"),
+    *("delta_s", "bound_s"),
+)
 """Seconds in which all measurements must have begun."""
 
 
@@ -135,7 +140,7 @@ class _Reading:
 
     def finish(self) -> None:
         for name in self._left:
-            self.wrong(str(name)[:100], "is not known")
+            self.wrong(str(name)[:100], f"is not known{did_you_mean(name, _MEMBERS)}")
         if self._mistakes:
             raise Invalid("The probe cannot be carried out as described.", locations=self._mistakes)
 

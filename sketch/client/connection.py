@@ -18,7 +18,7 @@ __all__ = ["Get", "ServiceConnection", "ServiceResponse"]
 
 @dataclass(frozen=True, slots=True)
 class ServiceResponse:
-    """A response; the names of its header fields are in lower case."""
+    """A response, decoded; the names of its header fields are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -32,6 +32,9 @@ _CUT: Final = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 """Errors of a kept connection that the server closed just as it was used again."""
 
 _ADDRESSES: Final = 10_000
+
+_GZIP: Final = '-gzip"'
+"""How the service ends the tags of compressed responses."""
 
 _DEFAULTS: Final = {
     "accept": "*/*",
@@ -107,13 +110,21 @@ class ServiceConnection:
             body = await response.aread()
         finally:
             await response.aclose()
-        return ServiceResponse(response.status_code, dict(response.headers.items()), body)
+        return ServiceResponse(response.status_code, _decoded(response.headers), body)
 
     def refuse(self) -> None:
         self._refuses = True
 
     async def close(self) -> None:
         await self._transport.aclose()
+
+
+def _decoded(headers: httpx.Headers) -> dict[str, str]:
+    """Return the fields of a response whose body has been decoded: its tag names other bytes."""
+    fields = dict(headers.items())
+    if (tag := fields.get("etag")) is not None and tag.endswith(_GZIP):
+        fields["etag"] = f'{tag.removesuffix(_GZIP)}"'
+    return fields
 
 
 def _lowered(headers: Mapping[str, str]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.http.compression import compress
 from sketch.protocol.keys import tag_of
 from tests.process.caching.serving import served
 
@@ -43,6 +44,7 @@ class Origin:
         ttl_s: TTL of its answers.
         extra: Header fields that replace those of the contract, or come on top; None drops one.
         status: Of answers to GET.
+        compresses: Whether it compresses answers, however short they are.
         requests: What reached it, in order.
     """
 
@@ -51,6 +53,7 @@ class Origin:
     ttl_s: float = 60.0
     extra: dict[str, str | None] = field(default_factory=dict)
     status: int = 200
+    compresses: bool = False
     requests: list[Request] = field(default_factory=list)
     waiting: list[Barrier] = field(default_factory=list)
     held: list[Barrier] = field(default_factory=list)
@@ -62,7 +65,7 @@ class Origin:
 
     def reset(self) -> None:
         """Answer as at first."""
-        self.ttl_s, self.status, self.extra = 60.0, 200, {}
+        self.ttl_s, self.status, self.extra, self.compresses = 60.0, 200, {}, False
 
     def hold(self) -> Barrier:
         """Hold the next GET's answer back after it was read."""
@@ -99,6 +102,10 @@ class Origin:
             barrier.reached.set()
             await barrier.opened.wait()
         raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        if self.compresses:
+            body = await compress(request.headers.get("accept-encoding", ""), raw, body)
+            raw = [field for field in raw if field[0] != b"content-length"]
+            raw.append((b"content-length", b"%d" % len(body)))
         await send({"type": "http.response.start", "status": status, "headers": raw})
         await send(
             {"type": "http.response.body", "body": b"" if request.method == "HEAD" else body}
@@ -127,7 +134,7 @@ class Origin:
             "portolan-expires": str(end_us),
             "xkey": tag,
             "surrogate-key": tag,
-            "vary": "Prefer",
+            "vary": "Prefer, Accept-Encoding" if self.compresses else "Prefer",
             "cache-status": f"Portolan; fwd=miss; ttl={ttl}",
             "content-type": "text/plain",
         }

@@ -339,3 +339,21 @@ async def test_copies_for_one_origin_are_not_served_to_another(
         for _ in range(2):
             assert (await read(path, Origin=name)).headers["access-control-allow-origin"] == name
     assert origin.reached(path) == 2
+
+
+async def test_each_client_receives_a_coding_that_it_accepts(
+    origin: Origin, path: str, read: Read
+) -> None:
+    """RFC 9110, section 8.8.3.3: the copies have tags of their own, and are kept apart."""
+    origin.compresses, origin.extra = True, {"content-type": "application/json"}
+    codings = {"gzip": "gzip", "identity": None, "br, gzip;q=0.8": "gzip", "gzip;q=0": None}
+    for _ in range(2):
+        for accepted, coding in codings.items():
+            answer = await read(path, Accept_Encoding=accepted)
+            assert (answer.text, answer.headers.get("content-encoding")) == ("version 1", coding)
+            assert answer.headers["etag"] == ('"j1.main:1-gzip"' if coding else '"j1.main:1"')
+    assert answer.headers["cache-status"].endswith("; hit")
+    origin.write(path)
+    for accepted, coding in codings.items():
+        answer = await read(path, Accept_Encoding=accepted, Cache_Control="no-cache")
+        assert (answer.text, answer.headers.get("content-encoding")) == ("version 2", coding)

@@ -39,6 +39,27 @@ async def test_two_lines_of_cache_control_are_read_as_one(
     assert origin.reached(path) == 2
 
 
+async def test_one_copy_of_each_coding_serves_all_clients(
+    origin: Origin, path: str, varnish_cache: Varnish, http: httpx.AsyncClient
+) -> None:
+    origin.compresses, origin.extra = True, {"content-type": "application/json"}
+    for accepted in ("gzip", "gzip, deflate", "GZIP", "br;q=0.5,gzip;q=0.1", "gzip, br, zstd"):
+        answer = await http.get(varnish_cache.url + path, headers={"Accept-Encoding": accepted})
+        assert answer.headers["content-encoding"] == "gzip", accepted
+    for accepted in (
+        "",
+        "br",
+        "identity",
+        "gzip;q=0",
+        "gzip;q=0.00, br",
+        "deflate, gzip; q=0",
+        "xgzip",
+    ):
+        answer = await http.get(varnish_cache.url + path, headers={"Accept-Encoding": accepted})
+        assert "content-encoding" not in answer.headers, accepted
+    assert origin.reached(path) == 2
+
+
 async def test_plain_requests_wait_for_one_fill(
     origin: Origin, path: str, varnish_cache: Varnish, http: httpx.AsyncClient
 ) -> None:

@@ -26,6 +26,7 @@ from app.http.paths import parse_pairs, parse_query
 from app.http.validation import parse_parameters
 from mediator.access.authorisation import Access
 from mediator.base.errors import Invalid, Location, MediatorError, NotFound, Unavailable
+from mediator.base.suggestions import did_you_mean
 from mediator.catalogue.run_queue import CatalogueWorkers
 from mediator.catalogue.runs import ENDED, CatalogueRuns, StoredRun
 from mediator.query.parser import parse_query_document
@@ -141,32 +142,38 @@ class Jobs:
         await self._rights.require_submission(routed.access, routed.database, job)
         _require_room(routed.access, creates=job.into is not None)
         for input_ in job.inputs:
-            await self._check_input(input_, job.pointer_to(input_))
+            await self._check_input(routed.access, input_, job.pointer_to(input_))
         if job.into is not None:
-            await self._check_into(job.into, job.columns)
+            await self._check_into(routed.access, job.into, job.columns)
 
-    async def _check_input(self, input_: Input, pointer: str) -> None:
+    async def _check_input(self, access: Access, input_: Input, pointer: str) -> None:
         source = input_.source
         assert isinstance(source, ClassSource)  # parse_job refuses files here
-        resource = await self._class(source.database, source.class_name, pointer)
+        resource = await self._class(access, source.database, source.class_name, pointer)
         unknown = [name for name in input_.fields or () if name not in resource.schema.fields]
         if unknown:
-            reason = f"{source.class_name} has no field {', '.join(unknown)}"
+            meant = did_you_mean(unknown[0], resource.schema.fields)
+            reason = f"{source.class_name} has no field {', '.join(unknown)}{meant}"
             raise _malformed(pointer, reason)
         if source.filter is not None:
             await self._check_filter(source, pointer)
 
-    async def _check_into(self, into: Into, columns: Mapping[str, ColumnType]) -> None:
-        resource = await self._class(into.database, into.class_name, "/into/class")
+    async def _check_into(
+        self, access: Access, into: Into, columns: Mapping[str, ColumnType]
+    ) -> None:
+        resource = await self._class(access, into.database, into.class_name, "/into/class")
         if locations := misfits(into, columns, resource.schema):
             detail = "The result does not fit the class: change the class, or write into another."
             raise Invalid(detail, locations=locations)
 
-    async def _class(self, database: str, class_name: str, pointer: str) -> ClassResource:
+    async def _class(
+        self, access: Access, database: str, class_name: str, pointer: str
+    ) -> ClassResource:
         try:
-            return await self._directory.find(database, class_name)
+            return await self._directory.find(database, class_name, access)
         except NotFound:
-            raise _malformed(pointer, f"there is no class {class_name}") from None
+            meant = self._directory.did_you_mean(database, class_name, access)
+            raise _malformed(pointer, f"there is no class {class_name}{meant}") from None
 
     async def _check_filter(self, source: ClassSource, pointer: str) -> None:
         schema = (await self._directory.database(source.database)).schema

@@ -25,7 +25,8 @@ export function sender({ base, fetch, headers: always, signal, stats }) {
         noStore,
         raw,
         status: response.status,
-        etag: response.headers.get("etag"),
+        // The body is decoded; what has the tag of a coding is the same version.
+        etag: header("etag").replace(/-gzip"$/, '"') || null,
         body: new TextDecoder().decode(raw),
         // How long it may have lain in caches. Proxies put `Via` and `Age: 0` on what they pass
         // through, too; what no cache may keep was in none.

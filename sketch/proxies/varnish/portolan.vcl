@@ -35,6 +35,12 @@ sub vcl_recv {
     }
     # Portolan reads no cookies, and answers that do not depend on them may be shared.
     unset req.http.Cookie;
+    # Two codings at most, so two copies at most, in however many ways clients write what they accept.
+    if (req.http.Accept-Encoding ~ "(?i)(^|[,\s])gzip\s*(;\s*q\s*=\s*(0\.0*[1-9]|1)|,|$)") {
+        set req.http.Accept-Encoding = "gzip";
+    } else {
+        unset req.http.Accept-Encoding;
+    }
 
     if (req.http.Cache-Control ~ "(?i)(^|[,\s])(no-cache|no-store|max-age\s*=\s*0+)\s*(,|$)") {
         # Varnish ignores what clients say about caching, and would have them wait for a fetch that

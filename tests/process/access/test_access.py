@@ -206,3 +206,39 @@ async def test_tenants_are_kept_apart(running: Guarded) -> None:
     assert (await running.admin.delete(f"{base}/{tenant}", headers=operator)).status_code == 204
     gone = await running.admin.get(f"{base}/{tenant}", headers=operator)
     assert gone.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("grants", "meant"),
+    [
+        (["read:{}"], '; did you mean "notes"?'),
+        (["read:{}/note", "read:{}/notes"], '; did you mean "notes"?'),
+        (["read:{}/note", "read:{}/secrets"], "."),
+        (["write:{}/note"], "."),
+    ],
+)
+async def test_a_class_is_suggested_only_to_who_may_read_it(
+    running: Guarded, grants: list[str], meant: str
+) -> None:
+    headers = bearer(await running.key(*[grant.format(running.database) for grant in grants]))
+    answer = await running.data.get(f"/v1/{running.database}/note/there", headers=headers)
+    assert answer.status_code == 404
+    assert answer.json()["detail"] == f"The database {running.database} has no class note{meant}"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"join": {"as": "cousin", "reference": "kin", "fields": ["titel"]}},
+        {"join": {"as": "cousin", "reference": "kin"}, "order": ["cousin.titel"]},
+        {"join": {"as": "cousin", "reference": "kin"}, "filter": {"exists": "cousin.titel"}},
+    ],
+)
+async def test_no_field_of_a_joined_class_is_suggested(
+    running: Guarded, query: dict[str, Any]
+) -> None:
+    headers = bearer(await running.key(f"read:{running.database}/notes"))
+    path = f"/v1/{running.database}/notes/query"
+    answer = await running.data.post(path, json=query, headers=headers)
+    assert answer.status_code == 400
+    assert answer.json()["detail"].endswith("is no field of secrets")

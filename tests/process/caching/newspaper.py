@@ -64,10 +64,10 @@ class Newspaper:
 
 
 @asynccontextmanager
-async def newspaper() -> AsyncIterator[Newspaper]:
+async def newspaper(options: DataOptions = OPTIONS) -> AsyncIterator[Newspaper]:
     plane = MemoryPlane(routing_model(1, NEWS, ADVICE))
     observed: list[Observation] = []
-    app = DataApi(plane, OPTIONS, observed.append)
+    app = DataApi(plane, options, observed.append)
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://test/v1/news/") as client:
         yield Newspaper(client, app, plane, observed)

@@ -41,6 +41,25 @@ async def test_a_cached_copy_is_read_again_without_a_request(paper: Paper) -> No
         assert found.value == {"id": id_, "title": "One"}
 
 
+async def test_a_compressed_copy_is_compared_by_its_version(paper: Paper) -> None:
+    id_, title = unique("a"), "All the news that is fit to compress. " * 60
+    plain = (await paper.http.get("sketch", headers={"accept-encoding": "identity"})).headers
+    assert not plain["etag"].endswith('-gzip"')
+    put = await paper.put(id_, title=title)
+    assert put.headers["etag"].endswith('-gzip"')
+    async with client(paper, 30.0) as own:
+        read = await own.get("articles", id_)
+        assert read.etag == put.headers["etag"].replace("-gzip", "")
+        same = await own.get("articles", id_, refresh=True)
+        assert (same.value, same.etag, own.statistics.not_modified) == (read.value, read.etag, 1)
+        written = await own.patch("articles", id_, {"hits": 1}, if_match=read.etag)
+        assert written.etag != read.etag
+        async with own.transaction() as transaction:
+            await transaction.get("articles", id_)
+            transaction.patch("articles", id_, {"hits": 2})
+        assert await hits(own, id_) == 2
+
+
 async def test_a_write_of_another_client_is_visible_within_the_bound(paper: Paper) -> None:
     id_ = unique("a")
     await paper.put(id_)

@@ -11,6 +11,7 @@ from app.http.preconditions import (
     Tags,
     binding_versions,
     format_tag,
+    gzip_tag,
     parse_tag,
     parse_tags,
 )
@@ -27,6 +28,17 @@ def test_a_printed_tag_is_read_back(schema_version: int, versions: dict[str, int
     parsed = parse_tag(tag)
     assert parsed is not None
     assert (parsed.schema_version, dict(parsed.versions)) == (schema_version, versions)
+
+
+@given(st.integers(1, 10**9), versions)
+def test_the_tag_of_a_coding_names_the_same_version(
+    schema_version: int, versions: dict[str, int | None]
+) -> None:
+    tag = format_tag(schema_version, sorted(versions), versions)
+    assert parse_tag(gzip_tag(tag)) == parse_tag(tag)
+    assert parse_tags(f"{gzip_tag(tag)}, W/{gzip_tag(tag)}", "If-Match").tags == (tag, f"W/{tag}")
+    assert parse_tags(gzip_tag(tag), "If-None-Match", codings=False).tags == (gzip_tag(tag),)
+    assert parse_tag(gzip_tag(gzip_tag(tag))) is None
 
 
 @given(versions, versions)

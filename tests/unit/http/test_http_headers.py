@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from app.http.cors import CrossOrigin
 from app.http.idempotency import Identity, OperationIds, parse_key
-from app.http.negotiation import JSON, check_accept, media_type
+from app.http.negotiation import JSON, accepts_gzip, check_accept, media_type, prefers_gzip
 from app.http.prefer import parse_prefer
 from app.http.problems import IDEMPOTENCY_KEY_IN_USE, HttpError
 
@@ -50,6 +50,38 @@ def test_no_prefer_breaks_the_parser(value: str) -> None:
         parse_prefer(value).applied.encode("ascii")
     except HttpError as error:
         assert error.type.status == 400  # noqa: PT017 - either is right
+
+
+@pytest.mark.parametrize(
+    ("accept_encoding", "accepts", "prefers"),
+    [
+        ("gzip", True, True),
+        ("GZip", True, True),
+        ("x-gzip", True, True),
+        ("br, gzip ; q = 0.001, zstd", True, True),
+        ("*", True, True),
+        ("*;q=0.5", True, True),
+        ("gzip;q=0.5, identity;q=0.5", True, True),
+        ("gzip;q=0.5, identity", True, False),
+        ("identity;q=0.7, *;q=0.2", True, False),
+        ("gzip, identity;q=0", True, True),
+        ("gzip;q=0.1, *;q=0", True, True),
+        ("", False, False),
+        ("identity", False, False),
+        ("br, deflate", False, False),
+        ("gzip;q=0", False, False),
+        ("gzip;q=0.000, *", False, False),
+        ("*;q=0", False, False),
+        ("identity;q=0", False, False),
+        ("gzip;q=2", False, False),
+        ("gzip;q=0.0001", False, False),
+        ("gzip;q=", False, False),
+        ("gzip gzip", False, False),
+    ],
+)
+def test_codings(accept_encoding: str, accepts: bool, prefers: bool) -> None:
+    assert accepts_gzip(accept_encoding) is accepts
+    assert prefers_gzip(accept_encoding) is prefers
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,100 @@
+"""Which known name is suggested for one that is not known, and how much is done to find it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mediator.base import suggestions
+from mediator.base.suggestions import did_you_mean, nearest
+
+FIELDS = ("title", "body", "inc", "tags", "price", "hits", "author", "created_at", "category")
+NAMES = st.text("abc_", max_size=12)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("pric", "price"),
+        ("pricee", "price"),
+        ("prise", "price"),
+        ("pirce", "price"),
+        ("Price", "price"),
+        ("PRICES", "price"),
+        ("rice", "price"),
+        ("titel", "title"),
+        ("bdoy", "body"),
+        ("created", "created_at"),
+        ("createdAt", "created_at"),
+        ("created-at", "created_at"),
+        ("categroy", "category"),
+        ("nothing", None),
+        ("b", None),
+        ("", None),
+        ("icn", "inc"),
+        ("price", None),
+    ],
+)
+def test_the_nearest_name_is_suggested(name: str, meant: str | None) -> None:
+    assert nearest(name, FIELDS) == meant
+    assert did_you_mean(name, FIELDS) == (f'; did you mean "{meant}"?' if meant else "")
+
+
+def test_of_several_near_names_the_nearest_is_suggested_in_whatever_order() -> None:
+    known = ["write_latency", "read_latencies", "read_latency"]
+    for each in (known, known[::-1]):
+        assert nearest("read_latencyy", each) == "read_latency"
+    assert nearest("cat", ["car", "bat"]) == nearest("cat", ["bat", "car"]) == "bat"
+
+
+def test_what_the_reader_may_not_know_is_not_suggested_and_hides_no_other() -> None:
+    assert nearest("note", ["notes", "noted_by"], lambda name: name != "notes") is None
+    assert nearest("nots", ["notes", "not"], lambda name: name != "not") == "notes"
+    assert did_you_mean("nots", ["notes"], lambda _: False) == ""
+
+
+@pytest.mark.parametrize("name", [None, 5, ["price"], {"price": 1}, "price" * 20_000])
+def test_nothing_is_looked_at_for_what_is_no_name(name: object) -> None:
+    looked_at = iter(FIELDS)
+    assert did_you_mean(name, looked_at) == ""
+    assert list(looked_at) == list(FIELDS)
+
+
+def test_of_however_many_names_only_so_many_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared, looked_at = [], []
+
+    def known() -> Iterator[str]:
+        for number in range(100_000):
+            looked_at.append(number)
+            yield f"{'a' * 50}{number:06}"
+
+    def differing(one: str, other: str) -> int:
+        compared.append(other)
+        return len(one)
+
+    monkeypatch.setattr(suggestions, "_differing", differing)
+    assert nearest("a" * 56, known()) is None
+    assert 0 < len(compared) <= 64
+    assert len(looked_at) <= 501
+
+
+@given(NAMES, st.lists(NAMES, max_size=5))
+def test_a_suggestion_is_one_of_the_names_and_another_than_the_one_given(
+    name: str, known: list[str]
+) -> None:
+    assert nearest(name, known) in {*known, None} - {name}
+
+
+@given(NAMES.filter(lambda name: len(name) > 3), st.data())
+def test_one_slip_is_always_found(name: str, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(name) - 1))
+    slips = (
+        name[:at] + name[at + 1 :],
+        name[:at] + "z" + name[at:],
+        name[:at] + "z" + name[at + 1 :],
+    )
+    for slip in slips:
+        assert slip == name or nearest(slip, [name]) == name
