@@ -274,7 +274,10 @@ class Schemas:
             document=stored.document,
             placements=await offload(True, placements_of, decision),
             moves=tuple(moves),
-            notes=(*await offload(True, notes_on, decision), *notes_on_view(schema, self._views)),
+            notes=(
+                *await offload(True, notes_on, schema, decision),
+                *notes_on_view(schema, self._views),
+            ),
         )
 
     def _expect(self, name: str) -> StoredDatabase:

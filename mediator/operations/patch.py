@@ -15,7 +15,7 @@ from mediator.schema.limits import DOCUMENT_DEPTH
 from mediator.schema.scalars import SCALAR_DECODERS
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType, Value, Values
-from mediator.schema.values import Codec, map_key
+from mediator.schema.values import SET_BY_SERVICE, Codec, map_key
 
 __all__ = ["Compute", "FieldChanges", "parse_json_patch", "parse_merge_patch", "parse_update"]
 
@@ -95,6 +95,8 @@ def _field(schema: ClassSchema, name: str) -> Field:
     field = schema.fields.get(name)
     if field is None:
         raise InvalidValue("is no field of this class")
+    if field.updated:
+        raise InvalidValue(SET_BY_SERVICE)
     return field
 
 
