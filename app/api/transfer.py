@@ -21,7 +21,7 @@ from app.api.resources import ClassResource, FieldSelection
 from app.api.responses import JSON_TYPE, NO_STORE, document_of
 from app.api.routed_request import RoutedRequest
 from app.api.submission import Item, plan_or_refuse, submit_all
-from app.api.writes import PlannedOperation, WriteTarget, build_put
+from app.api.writes import PlannedOperation, WriteTarget, build_import
 from app.http.idempotency import Identity, OperationIds, fingerprint_of
 from app.http.jsonbody import LARGE_BODY, parse_json, require_object
 from app.http.message import Response, bounded, forbid_body, stream_body, too_large
@@ -132,7 +132,7 @@ class Imports:
         selection = resource.full_selection
         target = WriteTarget(resource, selection, id_, operation, ANYTHING, fingerprint)
         target.owner = routed.owner
-        return build_put(target, document)
+        return build_import(target, document)
 
 
 @dataclass(eq=False)

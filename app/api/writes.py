@@ -23,6 +23,8 @@ from mediator.model.operations import (
 )
 from mediator.model.operators import FIELD_OF
 from mediator.operations.patch import Compute, FieldChanges, parse_json_patch, parse_merge_patch
+from mediator.schema.errors import invalid
+from mediator.schema.values import SET_BY_SERVICE
 
 __all__ = [
     "Builder",
@@ -30,6 +32,7 @@ __all__ = [
     "WriteTarget",
     "build_create",
     "build_delete",
+    "build_import",
     "build_json_patch",
     "build_merge_patch",
     "build_patch",
@@ -97,6 +100,13 @@ def build_put(target: WriteTarget, body: Any) -> PlannedOperation:
     return _replace(target, fields, body)
 
 
+def build_import(target: WriteTarget, body: Any) -> PlannedOperation:
+    """Put an object as an export has it: with the time of its last write, if it has one."""
+    members = _owned(_without_id(body, target), target)
+    values = target.resource.route.import_codec.decode_object(members, target.pointer)
+    return _plan(target, Put(*_head(target), values))
+
+
 def build_delete(target: WriteTarget, body: Any) -> PlannedOperation:  # noqa: ARG001 - the shape of a Builder
     """Delete the resource: the whole object, or the fields that it shows."""
     fields = target.selection.fields
@@ -153,6 +163,9 @@ def _replace(
     """Make some fields exactly what the body says: those it leaves out are removed."""
     _check_within(body, fields, target.pointer)
     codec = target.resource.codec
+    if codec.updated in fields:
+        locations = [Location("fields", f"{codec.updated} {SET_BY_SERVICE}")]
+        raise Invalid("A field cannot be written.", locations=locations)
     values = codec.decode_fields(body, target.pointer)
     unset = tuple([name for name in fields if name not in values])
     required = [name for name in unset if name not in codec.nullable]
@@ -169,8 +182,9 @@ def _update(target: WriteTarget, parts: FieldChanges) -> PlannedOperation:
     if target.selection.fields is not None:
         _check_within(touched, target.selection.fields, target.pointer)
     returned = _returns_object(target)
-    update = Update(*_head(target), parts.values, unset, operators, returned)
-    return _plan(target, update, None if returned else touched)
+    values = target.resource.codec.stamped(parts.values) if touched else parts.values
+    update = Update(*_head(target), values, unset, operators, returned)
+    return _plan(target, update, None if returned else _shown(target, touched))
 
 
 def _revise(
@@ -178,9 +192,31 @@ def _revise(
 ) -> PlannedOperation:
     fields = target.selection.fields
     narrowed = compute if fields is None else _narrow(compute, fields)
+    if (updated := target.resource.codec.updated) is not None:
+        narrowed = _keep(narrowed, updated, target.pointer)
     returned = _returns_object(target)
     revision = ReadModifyWrite(*_head(target), narrowed, returned)
-    return _plan(target, revision, None if returned else touched)
+    return _plan(target, revision, None if returned else _shown(target, touched))
+
+
+def _shown(target: WriteTarget, touched: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Return the fields that the answer to a change shows: with the time of the write, if asked."""
+    updated, fields = target.resource.codec.updated, target.selection.fields
+    if updated is None or not touched or (fields is not None and updated not in fields):
+        return touched
+    return (*touched, updated)
+
+
+def _keep(compute: Compute, name: str, pointer: str) -> Compute:
+    """Refuse revisions that change a field which the service sets."""
+
+    def revise(document: dict[str, Any]) -> dict[str, Any]:
+        revised = compute(document)
+        if revised.get(name) != document.get(name) or (name in revised) != (name in document):
+            raise invalid([Location(f"{pointer}/{name}", SET_BY_SERVICE)])
+        return revised
+
+    return revise
 
 
 def _returns_object(target: WriteTarget) -> bool:

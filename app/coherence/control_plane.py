@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from app.coherence.write_guard import SketchGuard
 from mediator.base.errors import MediatorError
+from mediator.catalogue.schema_revisions import Author
 from mediator.control.plane import ControlPlane
 from mediator.control.port import CAREFUL, BeforeChange, ChangeOptions, SchemaChange
 from sketch.protocol.port import Partition, ServerSketch, SketchUnavailable
@@ -58,6 +59,7 @@ class CoherentControlPlane:
         version: int | None = None,
         before: BeforeChange | None = None,
         options: ChangeOptions = CAREFUL,
+        author: Author | None = None,
     ) -> SchemaChange:
         if dry_run:
             return await self._control.set_schema(
@@ -78,7 +80,13 @@ class CoherentControlPlane:
             await self._adopt_schemas(database, classes)
 
         return await self._control.set_schema(
-            database, document, version=version, before=create, after=adopt, options=options
+            database,
+            document,
+            version=version,
+            before=create,
+            after=adopt,
+            options=options,
+            author=author,
         )
 
     async def delete_schema(self, database: str, *, dry_run: bool = False) -> dict[str, Any]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.commands.consoles import errors, json_text, print_document, printable
+from app.commands.consoles import errors, print_document, printable
 from app.commands.running import (
     NOT_DONE,
     AdminUrl,
@@ -20,15 +20,15 @@ from app.commands.running import (
     admin_service,
     read_json_file,
 )
+from app.commands.schema_text import difference_line, revision_line
 
 if TYPE_CHECKING:
-    from app.commands.schema_differences import Difference
     from app.commands.service_client import ServiceClient
+    from mediator.schema.differences import Difference
 
 __all__ = ["schema"]
 
 _MAX_BYTES: Final = 8 * 2**20
-_SIGNS: Final = {"added": "+", "removed": "-", "changed": "~"}
 
 schema = typer.Typer(no_args_is_help=True, help="Schemas of a running service: docs/schema.md.")
 
@@ -46,9 +46,14 @@ Drop = Annotated[
     typer.Option(metavar="CLASS", help="Drop a class with its objects; may be given again."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
-File = Annotated[
-    Path, typer.Argument(exists=True, dir_okay=False, help="The schema, as a JSON object.")
-]
+_FILES: Final = typer.Argument(
+    exists=True,
+    dir_okay=False,
+    metavar="FILE",
+    help="The schema, as a JSON object; of several files each has some of the classes.",
+)
+Files = Annotated[list[Path], _FILES]
+Revision = Annotated[int | None, typer.Option(min=1, help="A former version; see `history`.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +95,39 @@ def list_(*, url: AdminUrl = None, key_file: KeyFile = None, json: Json = False)
 
 
 @schema.command("show")
-def show(database: Database, *, url: AdminUrl = None, key_file: KeyFile = None) -> None:
+def show(
+    database: Database,
+    *,
+    url: AdminUrl = None,
+    key_file: KeyFile = None,
+    revision: Revision = None,
+) -> None:
     """Print the schema in force, complete with defaults, in the form that `apply` reads."""
     with admin_service(url, key_file) as service:
-        print_document(service.request("GET", _path(database))["schema"])
+        print_document(service.request("GET", _path(database, revision))["schema"])
+
+
+@schema.command("history")
+def history(
+    database: Database, *, url: AdminUrl = None, key_file: KeyFile = None, json: Json = False
+) -> None:
+    """List the last versions of a schema: when each was set, what it changed, and by whom.
+
+    The newest comes first. Nodes that were added, removed and changed are counted as +, - and ~.
+    """
+    with admin_service(url, key_file) as service:
+        revisions = list(_revisions(service, database))
+    if json:
+        print_document(revisions)
+        return
+    for each in revisions:
+        typer.echo(printable(revision_line(each)))
 
 
 @schema.command("diff")
 def diff(
     database: Database,
-    file: File,
+    files: Annotated[list[Path] | None, _FILES] = None,
     *,
     url: AdminUrl = None,
     key_file: KeyFile = None,
@@ -107,12 +135,19 @@ def diff(
     unchecked: Unchecked = False,
     backfill: Backfill = False,
     drop: Drop = None,
+    revision: Revision = None,
 ) -> None:
     """Print what a schema would change, and where it would be placed; nothing happens.
 
-    Ends with 1 if the service would refuse the change.
+    Ends with 1 if the service would refuse the change. With `--revision` instead of files: print
+    what has changed since.
     """
-    document = read_json_file(file, _MAX_BYTES, "schema")
+    if (files is None) is (revision is None):
+        raise typer.BadParameter("Either files or --revision are required.")
+    if revision is not None:
+        _print_since(database, revision, url=url, key_file=key_file, json=json)
+        return
+    document = _read(files or [])
     with admin_service(url, key_file) as service:
         change = _Schema(service, database, document, unchecked, backfill, drop).change()
     _print_change(change, json=json)
@@ -122,7 +157,7 @@ def diff(
 @schema.command("apply")
 def apply(
     database: Database,
-    file: File,
+    files: Files,
     *,
     url: AdminUrl = None,
     key_file: KeyFile = None,
@@ -139,8 +174,8 @@ def apply(
     """
     if dry_run:
         options = {"unchecked": unchecked, "backfill": backfill}
-        diff(database, file, url=url, key_file=key_file, json=json, drop=drop, **options)
-    document = read_json_file(file, _MAX_BYTES, "schema")
+        diff(database, files, url=url, key_file=key_file, json=json, drop=drop, **options)
+    document = _read(files)
     with admin_service(url, key_file) as service:
         new = _Schema(service, database, document, unchecked, backfill, drop)
         change = new.change()
@@ -175,6 +210,27 @@ def drop_(
     errors.print(f"{database} is dropped.", markup=False)
 
 
+def _read(files: Sequence[Path]) -> dict[str, Any]:
+    """Return the schema in files, no two of which may have the same class, or other member."""
+    whole: dict[str, Any] = {}
+    for file in files:
+        document = read_json_file(file, _MAX_BYTES, "schema")
+        present, new = whole.get("classes"), document.get("classes")
+        if isinstance(present, dict) and isinstance(new, dict):
+            _check_disjoint(present, new, "/classes/", file)
+            present |= document.pop("classes")
+        _check_disjoint(whole, document, "/", file)
+        whole |= document
+    return whole
+
+
+def _check_disjoint(
+    present: Mapping[str, Any], new: Mapping[str, Any], pointer: str, file: Path
+) -> None:
+    if both := sorted(present.keys() & new.keys()):
+        raise typer.BadParameter(f"{file} has {pointer}{both[0]}, which a file before it has too.")
+
+
 def _confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
@@ -195,7 +251,7 @@ class _Schema:
     drop: list[str] | None
 
     def change(self) -> _Change:
-        from app.commands.schema_differences import differences
+        from mediator.schema.differences import differences
 
         present = _present(self.service, self.database)
         new = self.put(present["version"], dry_run=True)
@@ -237,8 +293,38 @@ def _present(service: ServiceClient, database: str) -> dict[str, Any]:
         return {"version": 0, "schema": {}, "placements": {}}
 
 
-def _path(database: str) -> str:
-    return f"/schemas/{database}"
+def _path(database: str, revision: int | None = None) -> str:
+    return f"/schemas/{database}" + ("" if revision is None else f"/revisions/{revision}")
+
+
+def _revisions(service: ServiceClient, database: str) -> Iterator[dict[str, Any]]:
+    before: int | None = None
+    while True:
+        given = {} if before is None else {"before": before}
+        page = service.request("GET", f"{_path(database)}/revisions", params=given)
+        yield from page["items"]
+        before = page["next"]
+        if before is None:
+            return
+
+
+def _print_since(
+    database: str, revision: int, *, url: str | None, key_file: Path | None, json: bool
+) -> None:
+    from mediator.schema.differences import differences
+
+    with admin_service(url, key_file) as service:
+        former = service.request("GET", _path(database, revision))
+        present = service.request("GET", _path(database))
+    found = differences(former["schema"], present["schema"])
+    if json:
+        versions = {"database": database, "revision": revision, "version": present["version"]}
+        print_document({**versions, "differences": [asdict(each) for each in found]})
+        return
+    if not found:
+        typer.echo(f"{database} has the schema of revision {revision}.")
+    for each in found:
+        typer.echo(printable(difference_line(database, each)))
 
 
 def _print_change(change: _Change, *, json: bool) -> None:
@@ -253,7 +339,7 @@ def _lines(change: _Change) -> Iterator[str]:
     if not change.differences:
         yield f"{change.database} has this schema already, in version {change.version}."
     for each in change.differences:
-        yield _difference(change.database, each)
+        yield difference_line(change.database, each)
     for node, placed in change.placements.items():
         name = change.database if node == "*" else node
         moved = f" instead of {placed['before']}" if placed["before"] else ""
@@ -270,18 +356,3 @@ def _objections(answer: Mapping[str, Any]) -> Iterator[str]:
         yield f"Objects that break {broken}: {each['count']:,} of {each['checked']:,}{named}"
     for note in answer["notes"]:
         yield f"Note: {note}"
-
-
-def _difference(database: str, each: Difference) -> str:
-    name = database if each.node == "*" else each.node
-    sign = f"{_SIGNS[each.kind]} {name}"
-    value = each.before if each.kind == "removed" else each.after
-    if each.member is None:
-        return f"{sign}  {_members(value)}".rstrip()
-    if each.kind == "changed":
-        return f"{sign}  {each.member}: {json_text(each.before)} → {json_text(value)}"
-    return f"{sign}  {each.member}: {json_text(value)}"
-
-
-def _members(members: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}: {json_text(value)}" for name, value in members.items())

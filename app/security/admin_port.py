@@ -22,10 +22,13 @@ from mediator.access.decision import AccessDecision, Extent, Permission, decide_
 from mediator.access.model import Principal
 from mediator.base.errors import MediatorError, NotFound, Unauthenticated
 
-__all__ = ["AdminAuthoriser", "visible"]
+__all__ = ["AdminAuthoriser", "sender", "visible"]
 
 _SEES: Final = "portolan.sees"
 """Where the ASGI scope holds what the sender of the request may know of."""
+
+_SENDER: Final = "portolan.sender"
+"""Where it holds who that is."""
 
 
 class Sees(Protocol):
@@ -71,6 +74,7 @@ class AdminAuthoriser:
                 await send_problem(error, request_id(scope), send)
             else:
                 scope[_SEES] = partial(self._sees, principal)
+                scope[_SENDER] = principal
                 await self._app(scope, receive, send)
 
     def _sees(self, principal: Principal, database: str, class_name: str | None = None, /) -> bool:
@@ -106,6 +110,12 @@ class AdminAuthoriser:
 def visible(request: HTTPConnection) -> Sees:
     """Return what decides of which databases and classes the sender of a request may know."""
     found: Sees = request.scope.get(_SEES, _all)
+    return found
+
+
+def sender(request: HTTPConnection) -> Principal | None:
+    """Return who sends a request; None, where requests are not authenticated."""
+    found: Principal | None = request.scope.get(_SENDER)
     return found
 
 

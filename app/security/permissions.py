@@ -47,6 +47,8 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/admin/v1/schemas/{database}": dict.fromkeys(
         ("GET", "PUT", "PATCH", "DELETE"), _SCHEMA_OF_DATABASE
     ),
+    "/admin/v1/schemas/{database}/revisions": {"GET": _SCHEMA_OF_DATABASE},
+    "/admin/v1/schemas/{database}/revisions/{version}": {"GET": _SCHEMA_OF_DATABASE},
     "/admin/v1/advice": {"POST": _READ_ALL},
     "/admin/v1/advice/scaling": {"GET": _READ_ALL},
     "/admin/v1/placements/{database}": {"GET": _SCHEMA_OF_DATABASE},

@@ -12,7 +12,7 @@ moment itself names the change that made it. Otherwise it gets all databases. Th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -36,7 +36,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mediator.access.former_owners import owned_until
 from mediator.base.errors import Conflict, PreconditionFailed
+from mediator.catalogue import schema_revisions
 from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.schema_revisions import Author, SchemaRevision
 from mediator.catalogue.stored_databases import (
     CatalogueSnapshot,
     Difference,
@@ -136,10 +138,16 @@ class CatalogueSchemas:
             for name in names.scalars().all():
                 await _next(connection, name)
 
-    async def put(self, database: StoredDatabase) -> tuple[Moment, StoredDatabase]:
+    async def put(
+        self,
+        database: StoredDatabase,
+        author: Author | None = None,
+        changes: Mapping[str, int] | None = None,
+    ) -> tuple[Moment, StoredDatabase]:
         """Store a schema whose version follows the stored one; return the moment and the database.
 
-        Its `hold`, if it has one, must be in force, and ends.
+        Its `hold`, if it has one, must be in force, and ends. Who has set it, and how many nodes
+        that has changed, is kept with its revision.
 
         Raises:
             PreconditionFailed: The schema was changed meanwhile, or the database was dropped and
@@ -161,7 +169,22 @@ class CatalogueSchemas:
             inserted = insert(databases).values(name=database.name, id=database.id, **values)
             row = inserted.on_conflict_do_update(index_elements=["name"], set_=values)
             await connection.execute(row)
+            await schema_revisions.keep(connection, put, author, changes)
         return new, put
+
+    async def revisions(
+        self, database_id: str, before: int | None, limit: int
+    ) -> Sequence[SchemaRevision]:
+        """Return up to `limit` revisions, the newest first, of those before a version."""
+        async with self._catalogue.begin() as connection:
+            return await schema_revisions.newest(connection, database_id, before, limit)
+
+    async def revision(
+        self, database_id: str, version: int
+    ) -> tuple[SchemaRevision, dict[str, Any]] | None:
+        """Return one revision and its schema; None: it is not kept."""
+        async with self._catalogue.begin() as connection:
+            return await schema_revisions.read(connection, database_id, version)
 
     async def remove(self, database: StoredDatabase) -> Moment:
         """Forget a database with all that the catalogue keeps of it; return the new moment.

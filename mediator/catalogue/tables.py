@@ -37,6 +37,7 @@ __all__ = [
     "revisions",
     "runs",
     "schema_changes",
+    "schema_revisions",
     "secrets",
     "systems",
     "tenant_databases",
@@ -105,6 +106,18 @@ schema_changes = _table(
     Column("database", Text, nullable=False),
 )
 """Which database each of the last epochs has changed; the id of a change is never used again."""
+
+schema_revisions = _table(
+    "schema_revisions",
+    Column("database_id", Text, ForeignKey(databases.c.id, ondelete="CASCADE"), primary_key=True),
+    Column("version", BigInteger, primary_key=True, autoincrement=False),
+    Column("document", JSONB, nullable=False),
+    Column("at", DateTime(timezone=True)),
+    Column("author", JSONB(none_as_null=True)),
+    Column("changes", JSONB(none_as_null=True)),
+)
+"""The last schemas of each database, the present one too; without time, author and changes, if it
+was set before revisions were kept."""
 
 systems = _table(
     "systems",

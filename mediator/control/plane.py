@@ -10,6 +10,7 @@ from typing import Any
 from mediator.base.errors import Conflict, Invalid, Location, MediatorError
 from mediator.base.suggestions import did_you_mean
 from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.schema_revisions import Author, SchemaRevision
 from mediator.control.changes import would_move
 from mediator.control.evaluation import PlacementEvaluation
 from mediator.control.port import (
@@ -75,6 +76,7 @@ class ControlPlane:
         before: BeforeChange | None = None,
         after: AfterChange | None = None,
         options: ChangeOptions = CAREFUL,
+        author: Author | None = None,
     ) -> SchemaChange:
         """Validate, place, prepare the stores, store, and put a new routing model in force.
 
@@ -86,6 +88,7 @@ class ControlPlane:
             before: Called before anything is changed, once the schema is found to be valid.
             after: Called once the change is in force.
             options: What it may do to objects that are there.
+            author: Who sets it; None: not known.
 
         Raises:
             SchemaInvalid: With the location of every mistake.
@@ -99,8 +102,26 @@ class ControlPlane:
         if dry_run:
             return await self._schemas.try_out(database, document, version=version, options=options)
         return await self._schemas.put(
-            database, document, version=version, before=before, after=after, options=options
+            database,
+            document,
+            version=version,
+            before=before,
+            after=after,
+            options=options,
+            author=author,
         )
+
+    async def schema_revisions(
+        self, database: str, before: int | None, limit: int
+    ) -> Sequence[SchemaRevision]:
+        """Return up to `limit` revisions of a schema, the newest first, before a version."""
+        return await self._schemas.revisions(database, before, limit)
+
+    async def schema_revision(
+        self, database: str, version: int
+    ) -> tuple[SchemaRevision, dict[str, Any]]:
+        """Return a revision of a schema, and the schema as it was."""
+        return await self._schemas.revision(database, version)
 
     async def place(
         self, documents: Mapping[str, Any], statements: Mapping[str, Mapping[str, Any]]

@@ -36,6 +36,7 @@ from mediator.base.errors import (
 )
 from mediator.base.observation import Observer, PlacementDecided
 from mediator.base.offload import offload
+from mediator.catalogue.schema_revisions import Author, SchemaRevision
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import Moment, StoredDatabase
 from mediator.control.backfill import Backfill
@@ -80,6 +81,7 @@ from mediator.placement.advice import notes_on, placements_of
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, named_mistakes, pins_of
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
+from mediator.schema.differences import change_counts
 from mediator.schema.errors import invalid
 from mediator.schema.overrides import in_force
 from mediator.schema.parse import parse_schema
@@ -158,6 +160,21 @@ class Schemas:
     def _overrides(self, stored: StoredDatabase) -> dict[str, dict[str, Any]]:
         return documents(in_force(overrides_of(stored), self._clock.now()))
 
+    async def revisions(
+        self, name: str, before: int | None, limit: int
+    ) -> Sequence[SchemaRevision]:
+        """Return revisions of a schema, the newest first; raises `NotFound`."""
+        await self.refresh()
+        return await self._catalogue.revisions(self._expect(name).id, before, limit)
+
+    async def revision(self, name: str, version: int) -> tuple[SchemaRevision, dict[str, Any]]:
+        """Return a revision of a schema, and the schema; raises `NotFound`."""
+        await self.refresh()
+        found = await self._catalogue.revision(self._expect(name).id, version)
+        if found is None:
+            raise NotFound(f"There is no revision {version} of {name}, or not any more.")
+        return found
+
     async def try_out(
         self,
         name: str,
@@ -185,6 +202,7 @@ class Schemas:
         before: BeforeChange | None,
         after: AfterChange | None = None,
         options: ChangeOptions = CAREFUL,
+        author: Author | None = None,
     ) -> SchemaChange:
         schema = await self._parse(name, document)
         checked: Constraints = {}
@@ -198,7 +216,7 @@ class Schemas:
                     dropped = await self._dropped_by(plan)
                     if before is not None:
                         await before(schema.classes)
-                    epoch = await self._put_in_force(plan)
+                    epoch = await self._put_in_force(plan, author)
                     break
             # Without the lock, as it may take long. If the schema is changed meanwhile, what is
             # tighter than the new one is checked, too.
@@ -301,7 +319,10 @@ class Schemas:
             placements=await offload(True, placements_of, decision),
             moves=tuple(moves),
             overrides=self._overrides(stored),
-            notes=(*await offload(True, notes_on, decision), *notes_on_view(schema, self._views)),
+            notes=(
+                *await offload(True, notes_on, schema, decision),
+                *notes_on_view(schema, self._views),
+            ),
         )
 
     def _expect(self, name: str) -> StoredDatabase:
@@ -359,15 +380,15 @@ class Schemas:
     async def _count(self, route: ClassRoute) -> int:
         return await self._on(route.anchor, "read", lambda store: store.count(route.anchor))
 
-    async def _put_in_force(self, plan: SchemaPlan) -> int:
+    async def _put_in_force(self, plan: SchemaPlan, author: Author | None) -> int:
         changing = {f.class_name for f in replaced(plan.present, plan.route, plan.holding)}
         if plan.stored is None or not changing:
-            moment, put = await self._prepare_and_put(plan, plan.new)
+            moment, put = await self._prepare_and_put(plan, plan.new, author)
         else:
             async with self._held(plan.stored, changing) as held:
                 await self.check_still_empty(plan, changing)
                 new = replace(plan.new, hold=held.hold)
-                moment, put = await self._prepare_and_put(plan, new)
+                moment, put = await self._prepare_and_put(plan, new, author)
         self._follower.has_put(moment, put, with_owned_until(plan.route, put))
         before = (fragments_of(plan.present), copies_of(plan.present))
         after = (fragments_of(plan.route), copies_of(plan.route))
@@ -379,7 +400,7 @@ class Schemas:
         return moment.epoch
 
     async def _prepare_and_put(
-        self, plan: SchemaPlan, new: StoredDatabase
+        self, plan: SchemaPlan, new: StoredDatabase, author: Author | None
     ) -> tuple[Moment, StoredDatabase]:
         # Before the catalogue is changed: replicas that read the new layout write there at once.
         for fragment in fragments_of(plan.route):
@@ -390,7 +411,9 @@ class Schemas:
         await self._views.retract(without(copies, copies_of(plan.present)))
         for copy in copies:
             await self._on(copy, "write", _preparing(copy, None))
-        return await self._catalogue.put(new)
+        before = plan.stored.document if plan.stored else {}
+        changes = await offload(True, change_counts, before, new.document)
+        return await self._catalogue.put(new, author, changes)
 
     async def check_still_empty(self, plan: SchemaPlan, changing: Collection[str]) -> None:
         """Refuse if an object was created since its class was found empty; writes are held."""

@@ -16,7 +16,7 @@ from mediator.schema.limits import DOCUMENT_DEPTH, MAX_ERRORS
 from mediator.schema.scalars import SCALAR_DECODERS
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType, Value, Values
-from mediator.schema.values import Codec, map_key
+from mediator.schema.values import SET_BY_SERVICE, Codec, map_key
 
 __all__ = ["Compute", "FieldChanges", "parse_json_patch", "parse_merge_patch", "parse_update"]
 
@@ -100,6 +100,8 @@ def _field(schema: ClassSchema, name: str) -> Field:
     field = schema.fields.get(name)
     if field is None:
         raise InvalidValue(f"is no field of this class{did_you_mean(name, schema.fields)}")
+    if field.updated:
+        raise InvalidValue(SET_BY_SERVICE)
     return field
 
 

@@ -9,6 +9,7 @@ from mediator.base.errors import Conflict, Invalid, Location, NotFound, Precondi
 from mediator.base.offload import offload
 from mediator.model.operations import ANYTHING, Condition, Get, Outcome, ReadModifyWrite, Update
 from mediator.routing.model import ClassRoute
+from mediator.schema.types import Values
 
 __all__ = ["ATTEMPTS", "alternative", "read_modify_write", "update_of"]
 
@@ -69,7 +70,7 @@ def alternative(
 
 
 def update_of(route: ClassRoute, operation: ReadModifyWrite, current: Outcome) -> Update:
-    """Reduce the object's new form to the fields that differ."""
+    """Reduce the object's new form to the fields that differ, and the time, if any of them do."""
     before = route.codec.encode(current.values or {})
     after = operation.compute(route.codec.encode(current.values or {}))
     changed = {k: v for k, v in after.items() if k not in before or not _same(before[k], v)}
@@ -81,10 +82,16 @@ def update_of(route: ClassRoute, operation: ReadModifyWrite, current: Outcome) -
         id=operation.id,
         operation=operation.operation,
         fingerprint=operation.fingerprint,
-        values=route.codec.decode_fields(changed),
+        values=_decoded(route, changed) if changed or unset else {},
         unset=unset,
         whole=operation.whole,
     )
+
+
+def _decoded(route: ClassRoute, changed: dict[str, Any]) -> Values:
+    # The time of a write that is computed, as of a backfill, gives way to that of this attempt.
+    given = {name: value for name, value in changed.items() if name != route.codec.updated}
+    return route.codec.stamped(route.codec.decode_fields(given))
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -6,7 +6,7 @@ is what the advisory mode is for (docs/papers/ppm.md, operating modes).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
@@ -126,7 +126,7 @@ def advise(request: Any, registered: Sequence[Candidate] = ()) -> dict[str, Any]
             for class_name, groups in decision.groups.items()
         },
         "best_single_system": _best_single(schema, decision),
-        "notes": notes_on(decision),
+        "notes": notes_on(schema, decision),
     }
 
 
@@ -143,7 +143,7 @@ def placements_of(decision: Decision) -> dict[str, dict[str, Any]]:
     }
 
 
-def notes_on(decision: Decision) -> list[str]:
+def notes_on(schema: Schema, decision: Decision) -> list[str]:
     """Point out what is allowed but worth knowing (docs/design.md, "Placement")."""
     mixed = [
         f"{rank.node} mixes goals, whose index is unbounded, with utilities, which are at most 1:"
@@ -163,7 +163,21 @@ def notes_on(decision: Decision) -> list[str]:
         for candidate in decision.candidates
         if not candidate.metrics
     ]
-    return mixed + costs + unknown
+    return [*mixed, *costs, *unknown, *_notes_on_updates(schema, decision)]
+
+
+def _notes_on_updates(schema: Schema, decision: Decision) -> Iterator[str]:
+    """Point out times of the last write that make all writes of a class joint ones."""
+    for name, groups in decision.groups.items():
+        fields = schema.classes[name].fields
+        placements = throttled(groups.values())
+        systems = {field: placed.system for placed in placements for field in placed.fields}
+        updated = next((field for field in systems if fields[field].updated), None)
+        if updated is not None and len(set(systems.values())) > 1:
+            yield (
+                f"{name}.{updated} changes with every write, and is on {systems[updated]}: a write"
+                " to fields on another system is one over both."
+            )
 
 
 def _scores(placed: Placement, rank: NodeRank) -> Scores:

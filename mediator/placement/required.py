@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
-from difflib import get_close_matches
 from itertools import chain, islice
 
 from mediator.base.errors import Location
 from mediator.base.offload import throttled
+from mediator.base.suggestions import did_you_mean
 from mediator.placement.rank import ROOT, Refusal, refuse, title_of
 from mediator.schema.limits import MAX_ERRORS
 from mediator.schema.overrides import Override, Overrides
@@ -117,9 +117,8 @@ def unknown_systems(schema: Schema, systems: Iterable[str]) -> list[Location]:
 
 def unknown_system(name: str, known: Sequence[str]) -> str:
     """Say that there is no such system, and which ones there are."""
-    near = get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return f"there is no system {name}; {hint}known: {', '.join(known) or 'none'}"
+    meant = did_you_mean(name, known)
+    return f"there is no system {name}; known: {', '.join(known) or 'none'}{meant}"
 
 
 def _agreed(node: str, required: Iterable[RequiredSystem]) -> RequiredSystem | None:

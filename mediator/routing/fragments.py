@@ -159,24 +159,35 @@ def _base(fragment: Fragment, operation: WriteOperation, kind: WriteKind, values
 
 def _whole(route: ClassRoute, operation: Create | Put) -> list[Write]:
     if len(route.fragments) == 1:
-        return [_conditional(route.anchor, operation, operation.values)]
+        return [_conditional(route, route.anchor, operation, operation.values)]
     writes = []
     for fragment in route.fragments:
         values = {k: v for k, v in operation.values.items() if k in fragment.fields}
         if fragment is route.anchor:
-            writes.append(_conditional(fragment, operation, values))
+            writes.append(_conditional(route, fragment, operation, values))
         else:
-            writes.append(_base(fragment, operation, WriteKind.REPLACE, values))
+            write = _base(fragment, operation, WriteKind.REPLACE, values)
+            writes.append(_returning_generated(route, operation, write))
     return writes
 
 
-def _conditional(fragment: Fragment, operation: Create | Put, values: Values) -> Write:
+def _conditional(
+    route: ClassRoute, fragment: Fragment, operation: Create | Put, values: Values
+) -> Write:
     """Plan the write that checks whether the object may or must exist."""
     present = operation.condition.present
-    if isinstance(operation, Create) or present is False:
-        return _base(fragment, operation, WriteKind.CREATE, values)
-    write = _base(fragment, operation, WriteKind.REPLACE, values)
-    return replace(write, require_present=True) if present else write
+    creates = isinstance(operation, Create) or present is False
+    kind = WriteKind.CREATE if creates else WriteKind.REPLACE
+    write = _returning_generated(route, operation, _base(fragment, operation, kind, values))
+    return replace(write, require_present=True) if present and not creates else write
+
+
+def _returning_generated(route: ClassRoute, operation: Create | Put, write: Write) -> Write:
+    """Request what a retry would generate anew, if the reply is remembered."""
+    if not (operation.fingerprint and route.codec.generated):
+        return write
+    names = tuple(name for name in route.codec.generated if name in write.values)
+    return replace(write, returning=names) if names else write
 
 
 def _update(route: ClassRoute, operation: Update) -> list[Write]:

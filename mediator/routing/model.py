@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
 from mediator.schema.overrides import Overrides
-from mediator.schema.tree import ClassSchema, Schema
+from mediator.schema.tree import ClassSchema, Generated, Schema
 from mediator.schema.values import Codec
 from mediator.stores.port import Fragment
 
@@ -44,6 +44,15 @@ class ClassRoute:
     @cached_property
     def codec(self) -> Codec:
         return Codec(self.schema)
+
+    @cached_property
+    def import_codec(self) -> Codec:
+        """The codec of objects that were exported: they keep the time of their last write."""
+        fields = {
+            name: replace(f, updated=False, default=Generated.NOW) if f.updated else f
+            for name, f in self.schema.fields.items()
+        }
+        return Codec(replace(self.schema, fields=fields))
 
     @cached_property
     def groups(self) -> Mapping[str, tuple[str, ...]]:

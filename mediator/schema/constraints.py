@@ -51,6 +51,7 @@ def unconstrained(field: Field) -> Field:
         maximum=None,
         enum=None,
         pattern=None,
+        updated=False,
     )
 
 

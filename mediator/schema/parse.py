@@ -19,6 +19,7 @@ from mediator.schema.limits import MAX_ERRORS
 from mediator.schema.scalars import SCALAR_DECODERS, text_error
 from mediator.schema.tree import (
     MAIN_GROUP,
+    MISSING,
     SCRATCH_DATABASE,
     ClassSchema,
     Field,
@@ -104,6 +105,7 @@ def _class(class_: ClassSchema, classes: Collection[str], mistakes: list[Locatio
         fields[name] = _normal(field, below, mistakes)
     normal = replace(class_, fields=fields)
     mistakes += _mistakes_of_owner(normal, at)
+    mistakes += _mistakes_of_updated(normal, at)
     return normal
 
 
@@ -123,6 +125,10 @@ def _mistakes(field: Field, classes: Collection[str], at: str) -> Iterator[Locat
         yield Location(f"{at}/to", detail)
     if field.index and field.type not in SCALARS:
         yield Location(f"{at}/index", f"type {field.type} has no order to index")
+    if field.updated and field.type is not FieldType.TIMESTAMP:
+        yield Location(f"{at}/updated", f"has no meaning for type {field.type}")
+    if field.updated and field.default is not MISSING:
+        yield Location(f"{at}/default", "has no meaning beside updated")
     yield from _mistakes_of_lengths_and_enum(field, at)
 
 
@@ -216,11 +222,19 @@ def _mistakes_of_owner(class_: ClassSchema, at: str) -> Iterator[Location]:
         yield Location(f"{at}/cache/visibility", "must be none, because of owner_field")
 
 
+def _mistakes_of_updated(class_: ClassSchema, at: str) -> Iterator[Location]:
+    """Yield all fields but the first that are the time of the last write: they would be equal."""
+    first, *others = [name for name, field in class_.fields.items() if field.updated] or [""]
+    for name in others:
+        yield Location(f"{at}/fields/{name}/updated", f"would be equal to {first}")
+
+
 def schema_document(schema: Schema) -> dict[str, Any]:
     """Write a schema as JSON, ready for orjson.
 
     Every member that has a default is written. Left out is only what a field has none of: `items`,
-    `to`, `default`, `system` and constraints; and `statistic` and `violation` of an annotation.
+    `to`, `default`, `updated`, `system` and constraints; and `statistic` and `violation` of an
+    annotation.
     """
     return {
         "mode": schema.mode.value,
@@ -269,6 +283,8 @@ def _field_document(field: Field) -> dict[str, Any]:
         document["default"] = default.value
     elif not isinstance(default, MissingType):
         document["default"] = written(default)
+    if field.updated:
+        document["updated"] = True
     return document | {
         "required": field.required,
         "index": field.index,

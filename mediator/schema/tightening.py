@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from mediator.base.offload import throttled
 from mediator.schema.constraints import Check, checks_of
 from mediator.schema.errors import token
-from mediator.schema.tree import MISSING, Field, Schema
+from mediator.schema.tree import Field, Schema
 
 __all__ = ["Constraints", "TightenedConstraint", "backfillable", "tightened", "tightened_of"]
 
@@ -76,7 +76,7 @@ def backfillable(schema: Schema, classes: Collection[str]) -> Constraints:
         )
         for class_name in sorted(classes & schema.classes.keys())
         for name, field in throttled(schema.classes[class_name].fields.items())
-        if field.required and field.default is not MISSING
+        if field.required and field.has_default
     }
 
 

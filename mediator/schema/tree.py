@@ -142,6 +142,7 @@ class Field:
     """One field of a class; `group` is None in the main group.
 
     `minimum` and `maximum` are of the field's type, as is `default` unless it is generated.
+    `updated`: it is the time of the object's last write, which the service sets.
     """
 
     name: Key
@@ -160,6 +161,12 @@ class Field:
     enum: Omissible[_Enum] = None
     pattern: Omissible[_Pattern] = None
     system: Omissible[Name] = None
+    updated: Flag = False
+
+    @property
+    def has_default(self) -> bool:
+        """Whether an object that is written without it gets a value."""
+        return self.updated or self.default is not MISSING
 
     @property
     def is_bounded(self) -> bool:

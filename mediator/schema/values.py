@@ -7,10 +7,10 @@ is written differently in JSON.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
 from mediator.base.errors import Location
@@ -31,19 +31,38 @@ from mediator.schema.scalars import (
 from mediator.schema.tree import ClassSchema, Field, Generated, MissingType
 from mediator.schema.types import FieldType, Value, Values
 
-__all__ = ["Codec", "decoder", "encoder", "item_decoder", "map_key"]
+__all__ = ["SET_BY_SERVICE", "Codec", "decoder", "encoder", "item_decoder", "map_key"]
+
+SET_BY_SERVICE: Final = "is set by the service, at every write"
 
 _MUTABLE = frozenset({list, dict})
 
-_GENERATORS: Final[Mapping[Generated, Callable[[], Value]]] = {
-    Generated.NOW: lambda: datetime.now(UTC),
-    Generated.UUID: lambda: str(uuid4()),
+_Generator: TypeAlias = Callable[[datetime], Value]
+"""From the time of a write to a value."""
+
+_GENERATORS: Final[Mapping[Generated, _Generator]] = {
+    Generated.NOW: lambda now: now,
+    Generated.UUID: lambda _: str(uuid4()),
 }
 
 
 def decoder(field: Field) -> Decoder:
     """Return the decoder of a field; null is left out. It raises `InvalidValue`."""
     return constrained(field, _of_type(field))
+
+
+def _member_decoder(field: Field) -> Decoder:
+    return _refuse if field.updated else decoder(field)
+
+
+def _refuse(_raw: Any) -> Value:
+    raise InvalidValue(SET_BY_SERVICE)
+
+
+def _generator(field: Field) -> _Generator | None:
+    if field.updated:
+        return _GENERATORS[Generated.NOW]
+    return _GENERATORS[field.default] if isinstance(field.default, Generated) else None
 
 
 def _of_type(field: Field) -> Decoder:
@@ -148,34 +167,39 @@ class Codec:
         names: The fields, sorted.
         decoders: For each field the function that decodes its values, or raises `InvalidValue`.
         items: The same for the items of lists, sets and maps.
-        nullable: The fields that take null: all that are not required.
+        nullable: The fields that take null: all that are neither required nor set by the service.
+        generated: The fields whose values the service generates where a whole object has none.
+        updated: The field with the time of the last write; None: the class has none.
     """
 
     __slots__ = (
-        *("_defaults", "_encoders", "_generated", "_required"),
-        *("decoders", "items", "names", "nullable"),
+        *("_defaults", "_encoders", "_generators", "_required"),
+        *("decoders", "generated", "items", "names", "nullable", "updated"),
     )
 
     def __init__(self, schema: ClassSchema) -> None:
         fields = schema.fields
         self.names = tuple(sorted(fields))
-        self.decoders: Mapping[str, Decoder] = {name: decoder(f) for name, f in fields.items()}
+        self.updated = next((name for name, f in fields.items() if f.updated), None)
+        self.decoders: Mapping[str, Decoder] = {
+            name: _member_decoder(f) for name, f in fields.items()
+        }
         self.items: Mapping[str, Decoder] = {
             name: item_decoder(f) for name, f in fields.items() if f.items is not None
         }
-        self.nullable = frozenset(name for name, f in fields.items() if not f.required)
-        self._generated: Mapping[str, Callable[[], Value]] = {
-            name: _GENERATORS[f.default]
-            for name, f in fields.items()
-            if isinstance(f.default, Generated)
+        self.nullable = frozenset(
+            name for name, f in fields.items() if not (f.required or f.updated)
+        )
+        self._generators: Mapping[str, _Generator] = {
+            name: generate for name, f in fields.items() if (generate := _generator(f)) is not None
         }
+        self.generated = tuple(self._generators)
         self._defaults: Mapping[str, Value] = {
             name: f.default
             for name, f in fields.items()
             if not isinstance(f.default, MissingType | Generated)
         }
-        self._required = fields.keys() - self.nullable - self._defaults.keys()
-        self._required -= self._generated.keys()
+        self._required = {name for name, f in fields.items() if f.required and not f.has_default}
         self._encoders = tuple(
             (name, encode) for name, f in fields.items() if (encode := encoder(f)) is not None
         )
@@ -198,17 +222,25 @@ class Codec:
         for name, default in self._defaults.items():
             if name not in values:
                 values[name] = deepcopy(default) if type(default) in _MUTABLE else default
-        for name, generate in self._generated.items():
-            if name not in values:
-                values[name] = generate()
+        if self._generators:
+            values |= self._generate(name for name in self.generated if name not in values)
         return values
 
     def defaults(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the defaults of fields that have one, as JSON."""
-        made = {name: self._generated[name]() for name in names if name in self._generated}
+        made = self._generate(name for name in names if name in self._generators)
         return self.encode(
             made | {name: self._defaults[name] for name in names if name not in made}
         )
+
+    def stamped(self, values: Values) -> Values:
+        """Add the time to the values of a write, if the class has a field for it."""
+        return values if self.updated is None else values | self._generate((self.updated,))
+
+    def _generate(self, names: Iterable[str]) -> Values:
+        """Return values for one write: its time is the same in all of them."""
+        now = datetime.now(UTC)
+        return {name: self._generators[name](now) for name in names}
 
     def decode_fields(self, body: Any, pointer: str = "") -> Values:
         """Decode some of the fields; raises `Invalid` with the location of every error."""

@@ -12,7 +12,6 @@ from mediator.data_plane.port import DataPlane
 from mediator.model.operations import Condition, Create, Delete, Get, Put
 from mediator.routing.freshness import ANY, ReadPreference
 from mediator.routing.model import ClassRoute
-from mediator.schema.tree import MISSING
 from mediator.schema.types import FieldType, Values
 
 __all__ = ["PlanePath", "ProbePath", "Reader", "Versions"]
@@ -100,5 +99,5 @@ class PlanePath:
 def _required(route: ClassRoute) -> Values:
     """Return the least that an object of a class may be."""
     fields = route.schema.fields.values()
-    lacking = (it for it in fields if it.required and it.default is MISSING)
+    lacking = (it for it in fields if it.required and not it.has_default)
     return route.codec.decode_object({it.name: _PLAIN[it.type] for it in lacking})

@@ -19,7 +19,7 @@ from mediator.data_plane.port import DataPlane
 from mediator.model.operations import Operation, Put
 from mediator.routing.model import ClassRoute
 from mediator.schema.ids import check_id
-from mediator.schema.tree import MISSING, ClassSchema, Field
+from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType
 from spark_jobs.runner.job import Into
 from spark_jobs.runner.port import ColumnType, InputUnfit, StageContext
@@ -67,13 +67,15 @@ def _reason(into: Into, name: str, type_: ColumnType, schema: ClassSchema) -> st
     if field is None:
         known = name in into.id  # such a column may be in the id alone
         return None if known else f"{into.class_name} has no field {name}, which the result has"
+    if field.updated:
+        return f"{into.class_name}.{name} is set by the service, and the result has it too"
     if type_ in _TAKES.get(field.type, _TEXT):
         return None
     return f"{into.class_name}.{name} is of type {field.type}, and the result has {type_} there"
 
 
 def _lacking(into: Into, field: Field) -> str | None:
-    if not field.required or field.default is not MISSING:
+    if not field.required or field.has_default:
         return None
     return f"{into.class_name}.{field.name} is required, and the result has no such column"
 

@@ -8,9 +8,10 @@ from fastapi import APIRouter, Response
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from app.admin.api.responses import NAME, Control, DryRun, FieldName, Name
-from app.admin.api.schemas import answer_of
+from app.admin.api.schemas import By, answer_of
 from app.http.framework import SmallBodies
 from mediator.base.offload import offload
+from mediator.catalogue.schema_revisions import Author
 from mediator.control.plane import ControlPlane
 from mediator.control.port import ChangeOptions
 from mediator.schema.overrides import Override
@@ -44,6 +45,7 @@ async def override_class(
     database: Name,
     class_name: Name,
     document: OverrideDocument,
+    author: By,
     dry_run: DryRun = False,
 ) -> Response:
     """Override the placement of a class, whatever its schema requires.
@@ -51,7 +53,7 @@ async def override_class(
     It is placed there, and stays there by scores, until the override ends. Data is not moved: if
     there is some elsewhere, the override is refused (409) with the plan of what would move.
     """
-    return await _change(control, database, class_name, document, dry_run=dry_run)
+    return await _change(control, database, class_name, document, author, dry_run=dry_run)
 
 
 @router.put("/overrides/{database}/{class_name}/{field}", response_model=dict[str, Any])
@@ -61,18 +63,21 @@ async def override_field(
     class_name: Name,
     field: FieldName,
     document: OverrideDocument,
+    author: By,
     dry_run: DryRun = False,
 ) -> Response:
     """Override the placement of a field and its cache group, as that of a class."""
-    return await _change(control, database, f"{class_name}.{field}", document, dry_run=dry_run)
+    return await _change(
+        control, database, f"{class_name}.{field}", document, author, dry_run=dry_run
+    )
 
 
 @router.delete("/overrides/{database}/{class_name}", response_model=dict[str, Any])
 async def end_override_of_class(
-    control: Control, database: Name, class_name: Name, dry_run: DryRun = False
+    control: Control, database: Name, class_name: Name, author: By, dry_run: DryRun = False
 ) -> Response:
     """End an override of a class: it is placed as before, unless it holds data."""
-    return await _change(control, database, class_name, None, dry_run=dry_run)
+    return await _change(control, database, class_name, None, author, dry_run=dry_run)
 
 
 @router.delete("/overrides/{database}/{class_name}/{field}", response_model=dict[str, Any])
@@ -81,10 +86,11 @@ async def end_override_of_field(
     database: Name,
     class_name: Name,
     field: FieldName,
+    author: By,
     dry_run: DryRun = False,
 ) -> Response:
     """End an override of a field, as that of a class."""
-    return await _change(control, database, f"{class_name}.{field}", None, dry_run=dry_run)
+    return await _change(control, database, f"{class_name}.{field}", None, author, dry_run=dry_run)
 
 
 async def _change(
@@ -92,6 +98,7 @@ async def _change(
     database: str,
     node: str,
     document: OverrideDocument | None,
+    author: Author | None,
     *,
     dry_run: bool,
 ) -> Response:
@@ -104,5 +111,6 @@ async def _change(
         dry_run=dry_run,
         version=version,
         options=ChangeOptions(unchecked=True, overrides={node: override}),
+        author=author,
     )
     return await offload(True, answer_of, change)

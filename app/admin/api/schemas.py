@@ -1,19 +1,21 @@
-"""Schemas of databases: list, read, set, patch, drop."""
+"""Schemas of databases: list, read, set, patch, drop; and their revisions."""
 
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import orjson
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
 from app.admin.api.responses import Control, DryRun, JsonBody, Name, json_request
 from app.http.negotiation import JSON
 from app.http.problems import INVALID, HttpError
-from app.security.admin_port import visible
+from app.security.admin_port import sender, visible
+from mediator.access.model import Principal
 from mediator.base.errors import Location
 from mediator.base.offload import offload
+from mediator.catalogue.schema_revisions import REVISIONS_KEPT, Author, SchemaRevision
 from mediator.control.port import ChangeOptions, SchemaChange
 from mediator.schema.documents import merge_patch
 from mediator.schema.parse import SCHEMA
@@ -22,6 +24,8 @@ from mediator.schema.validation import json_schema_of
 __all__ = ["answer_of", "router"]
 
 router = APIRouter()
+
+_MOST_VERSIONS: Final = 2**63 - 1
 
 IfMatch = Annotated[str | None, Header(alias="If-Match", description="Version seen, as an ETag.")]
 
@@ -41,6 +45,19 @@ def _options(
 
 
 Options = Annotated[ChangeOptions, Depends(_options)]
+
+
+def _author(request: Request) -> Author | None:
+    principal = sender(request)
+    return None if principal is None else Author(principal.tenant, principal.subject)
+
+
+By = Annotated[Author | None, Depends(_author)]
+Version = Annotated[int, Path(ge=1, le=_MOST_VERSIONS)]
+Before = Annotated[
+    int | None, Query(ge=1, le=_MOST_VERSIONS, description="Only versions before this one.")
+]
+Limit = Annotated[int, Query(ge=1, le=REVISIONS_KEPT, description="Revisions at most.")]
 
 
 @router.get("/schemas")
@@ -69,6 +86,7 @@ async def set_schema(
     database: Name,
     body: JsonBody,
     options: Options,
+    author: By,
     dry_run: DryRun = False,
     if_match: IfMatch = None,
 ) -> Response:
@@ -79,7 +97,7 @@ async def set_schema(
     """
     version = _version(if_match)
     change = await control.set_schema(
-        database, body, dry_run=dry_run, version=version, options=options
+        database, body, dry_run=dry_run, version=version, options=options, author=author
     )
     return await offload(True, answer_of, change)
 
@@ -94,6 +112,7 @@ async def patch_schema(
     database: Name,
     body: JsonBody,
     options: Options,
+    author: By,
     dry_run: DryRun = False,
     if_match: IfMatch = None,
 ) -> Response:
@@ -104,9 +123,33 @@ async def patch_schema(
     # The patch was made from this version: a concurrent change is refused, not overwritten.
     version = version if seen is None else seen
     change = await control.set_schema(
-        database, document, dry_run=dry_run, version=version, options=options
+        database, document, dry_run=dry_run, version=version, options=options, author=author
     )
     return await offload(True, answer_of, change)
+
+
+@router.get("/schemas/{database}/revisions")
+async def list_revisions(
+    control: Control, request: Request, database: Name, before: Before = None, limit: Limit = 20
+) -> dict[str, Any]:
+    """List the last versions of a schema, the newest first: when, by whom, how much has changed.
+
+    `next` goes into `before` for the next page; it is null on the last one.
+    """
+    found = await control.schema_revisions(database, before, limit + 1)
+    shown = [_described(each, sender(request)) for each in found[:limit]]
+    return {"items": shown, "next": shown[-1]["version"] if len(found) > limit else None}
+
+
+@router.get("/schemas/{database}/revisions/{version}", response_model=dict[str, Any])
+async def get_revision(
+    control: Control, request: Request, database: Name, version: Version
+) -> Response:
+    """Read a schema as it was."""
+    revision, document = await control.schema_revision(database, version)
+    described = _described(revision, sender(request))
+    members = {"schema": document, "database": database, **described}
+    return Response(await offload(True, orjson.dumps, members), media_type=JSON)
 
 
 @router.delete("/schemas/{database}")
@@ -115,6 +158,19 @@ async def drop_database(
 ) -> dict[str, Any]:
     """Drop a database with all its objects; the dry run counts them."""
     return await control.delete_schema(database, dry_run=dry_run)
+
+
+def _described(revision: SchemaRevision, reader: Principal | None) -> dict[str, Any]:
+    """Describe a revision; a tenant learns nothing of others that owned the database before."""
+    author = revision.author
+    if author is not None and reader is not None and not reader.operates:
+        author = author if author.tenant == reader.tenant else None
+    return {
+        "version": revision.version,
+        "at": None if revision.at is None else revision.at.isoformat(),
+        "by": author,
+        "changes": revision.changes,
+    }
 
 
 def answer_of(change: SchemaChange) -> Response:

@@ -113,6 +113,8 @@ ADMIN: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "PUT /admin/v1/schemas/{database}": ("schema", HIDDEN, {"json": []}),
     "PATCH /admin/v1/schemas/{database}": ("schema", HIDDEN, {"json": []}),
     "DELETE /admin/v1/schemas/{database}": ("schema", HIDDEN, {"params": {"dry_run": "true"}}),
+    "GET /admin/v1/schemas/{database}/revisions": ("schema", HIDDEN, NOTHING),
+    "GET /admin/v1/schemas/{database}/revisions/{version}": ("schema", HIDDEN, NOTHING),
     "POST /admin/v1/advice": ("admin", OPERATORS, {"json": {}}),
     "GET /admin/v1/advice/scaling": ("admin", OPERATORS, NOTHING),
     "GET /admin/v1/placements/{database}": ("schema", HIDDEN, NOTHING),
@@ -241,6 +243,7 @@ async def send(
         "{name}": "nowhere",
         "{tenant}": running.owner,
         "{key}": "0" * 16,
+        "{version}": "1",
     }
     for variable, value in named.items():
         template = template.replace(variable, value)

@@ -76,6 +76,56 @@ async def test_a_required_system_is_shown_with_what_it_costs(opened: Shop) -> No
     assert not [line for line in page if "runner-up" in line or "would be chosen" in line]
 
 
+async def test_former_versions_are_listed_shown_and_compared(opened: Shop) -> None:
+    before = orjson.loads((await opened.done("schema", "show", opened.database)).stdout)
+    for fields in ({"colour": {"type": "string"}}, {"price": {"type": "decimal"}}):
+        file = opened.file("more.json", changed(**fields))
+        await opened.done("schema", "apply", opened.database, file, "--yes")
+    listed = [
+        line.split() for line in (await opened.done("schema", "history", opened.database)).lines
+    ]
+    assert [(version, *changes) for version, _, *changes, _ in listed] == [
+        ("3", "-1", "~1"),
+        ("2", "+1"),
+        ("1", "+9"),
+    ]
+    as_json = orjson.loads(
+        (await opened.done("schema", "history", opened.database, "--json")).stdout
+    )
+    assert [each["version"] for each in as_json] == [3, 2, 1]
+    assert [each["at"] for each in as_json] == [at for _, at, *_ in listed]
+    first = ("--revision", "1")
+    shown = await opened.done("schema", "show", opened.database, *first)
+    assert orjson.loads(shown.stdout) == before
+    diff = ("schema", "diff", opened.database)
+    assert (await opened.done(*diff, *first)).lines == ["~ products.price  index: true → false"]
+    [difference] = orjson.loads((await opened.done(*diff, *first, "--json")).stdout)["differences"]
+    assert difference["node"] == "products.price"
+    same = await opened.done(*diff, "--revision", "3")
+    assert same.lines == [f"{opened.database} has the schema of revision 3."]
+    assert (await opened.call(*diff, "--revision", "4")).exit_code == 1
+    for words in ([], [opened.file("shop.json", SHOP), *first]):
+        assert (await opened.call(*diff, *words)).exit_code == 2
+
+
+async def test_a_schema_in_several_files_is_one(shop: Shop) -> None:
+    files = [
+        shop.file(f"{name}.json", {"classes": {name: class_}})
+        for name, class_ in SHOP["classes"].items()
+    ]
+    mode = shop.file("mode.json", {"mode": "entity"})
+    await shop.done("schema", "apply", shop.database, *files, mode, "--yes")
+    shown = orjson.loads((await shop.done("schema", "show", shop.database)).stdout)
+    assert (shown["mode"], shown["classes"].keys()) == ("entity", SHOP["classes"].keys())
+    one = shop.file("shop.json", {**SHOP, "mode": "entity"})
+    same = await shop.done("schema", "diff", shop.database, one)
+    assert same.lines == [f"{shop.database} has this schema already, in version 1."]
+    for again, what in ((files[0], "/classes/customers"), (mode, "/mode")):
+        refused = await shop.call("schema", "diff", shop.database, one, again)
+        assert refused.exit_code == 2
+        assert f"has {what}, which a file before it has too" in " ".join(refused.stderr.split())
+
+
 async def test_a_change_is_asked_about(opened: Shop) -> None:
     file = opened.file("more.json", changed(colour={"type": "string"}))
     apply = ("schema", "apply", opened.database, file)

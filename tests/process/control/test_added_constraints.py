@@ -187,9 +187,9 @@ async def test_what_is_written_while_the_schema_changes_is_reported(
     catalogue = mediator.mediator.stored_schemas
     put = catalogue.put
 
-    async def late(stored: Any) -> Any:
+    async def late(*change: Any) -> Any:
         await mediator.create(name, "notes", "late", f="b")
-        return await put(stored)
+        return await put(*change)
 
     with monkeypatch.context() as patched:
         patched.setattr(catalogue, "put", late)

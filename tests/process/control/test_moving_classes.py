@@ -55,14 +55,14 @@ async def test_writes_to_a_class_that_moves_are_held_until_it_has_moved(
     catalogue = mediator.mediator.stored_schemas
     put = catalogue.put
 
-    async def meanwhile(database: Any) -> tuple[Moment, StoredDatabase]:
+    async def meanwhile(*change: Any) -> tuple[Moment, StoredDatabase]:
         with pytest.raises(Unavailable):
             await mediator.create(name, "notes", "early", title="t")
         answers = await mediator.mediator.data.batch(
             [Create(name, c, "x", unique(), values={"title": "t"}) for c in ("notes", "rest")]
         )
         assert [type(answer) for answer in answers] == [Unavailable, Outcome]
-        return await put(database)
+        return await put(*change)
 
     with monkeypatch.context() as patched:
         patched.setattr(catalogue, "put", meanwhile)
@@ -79,7 +79,7 @@ async def test_a_failed_change_lets_writes_go_on(
     name = await mediator.put_schema({"notes": on("redis")})
     catalogue = mediator.mediator.stored_schemas
 
-    async def lost(database: object) -> int:
+    async def lost(*change: object) -> int:
         raise Unavailable("The catalogue does not answer.", system="catalogue")
 
     with monkeypatch.context() as patched:
@@ -98,8 +98,8 @@ async def test_a_change_whose_answer_was_lost_is_in_force(
     catalogue = mediator.mediator.stored_schemas
     put = catalogue.put
 
-    async def answer_lost(database: Any) -> int:
-        await put(database)
+    async def answer_lost(*change: Any) -> int:
+        await put(*change)
         raise Unavailable("The catalogue does not answer.", system="catalogue")
 
     with monkeypatch.context() as patched:

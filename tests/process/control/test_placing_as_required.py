@@ -63,7 +63,7 @@ async def test_data_is_not_moved_by_a_requirement(mediator: Service) -> None:
         (
             {"system": "mongodb"},
             "/classes/notes/system",
-            "there is no system mongodb; did you mean mongo? known: mongo, postgres, redis",
+            'there is no system mongodb; known: mongo, postgres, redis; did you mean "mongo"?',
         ),
         (
             {"fields": {"title": {"type": "string", "system": "oracle"}}},

@@ -84,7 +84,7 @@ async def test_an_own_change_is_not_read_again(world: World, count: int) -> None
         await replica.follower.catch_up()
         await replica.put(documented("db1", 2, "notes", "more"))
         await replica.follower.look()
-    assert (len(world.queries), world.parsed) == (8, [])
+    assert (len(world.queries), world.parsed) == (10, [])
     assert replica.stored == await world.stored()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,17 @@ async def test_objects_that_break_constraints_are_restored_as_they_were(
     assert values_of(await held(own, database, "things")) == values_of(before)
     stored = (await control.schema(database)).document["classes"]["things"]["fields"]
     assert stored["hits"]["minimum"] == 100
+
+
+async def test_the_time_of_the_last_write_is_restored(installation: Start, tmp_path: Path) -> None:
+    own = await installation()
+    updated = {"type": "timestamp", "updated": True, "required": True}
+    database = await own.put_schema({"notes": {"fields": {"updated": updated}}})
+    then = datetime(2001, 2, 3, tzinfo=UTC)
+    await own.create(database, "notes", "a", updated=then)
+    await back_up(own, tmp_path / "b", database)
+    await restore(own, tmp_path / "b", force=True)
+    assert await own.values(database, "notes", "a") == {"updated": then}
 
 
 @pytest.mark.parametrize("emptied", [True, False])

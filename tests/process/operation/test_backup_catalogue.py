@@ -51,6 +51,7 @@ LEFT = (
     tables.dropped_databases,  # nothing of them is left where it is restored
     tables.epoch,
     tables.schema_changes,
+    tables.schema_revisions,  # of the database's id there
     tables.access,  # counts on where it is restored
     tables.transactions,  # resolved, or not in the backup
     tables.revisions,

@@ -8,6 +8,7 @@ import pytest
 
 from app.coherence.control_plane import CoherentControlPlane
 from mediator.base.errors import Conflict, Unavailable
+from mediator.catalogue.schema_revisions import Author
 from mediator.control.port import (
     CAREFUL,
     AfterChange,
@@ -18,6 +19,7 @@ from mediator.control.port import (
 from sketch.protocol.port import Partition
 
 OPTIONS = ChangeOptions(unchecked=True, backfill=True)
+AUTHOR = Author("acme", "ann")
 
 
 class World:
@@ -45,8 +47,10 @@ class World:
         before: BeforeChange | None = None,
         after: AfterChange | None = None,
         options: ChangeOptions = CAREFUL,
+        author: Author | None = None,
     ) -> SchemaChange:
         assert (version, options) == (7, OPTIONS)
+        assert author == (None if dry_run else AUTHOR)
         if self.refused:
             raise Conflict("It would move data.")
         if not dry_run:
@@ -97,7 +101,11 @@ async def test_classes_are_created_before_and_invalidated_after_a_change(
     world: World,
 ) -> None:
     change = await world.control.set_schema(
-        "news", {"classes": {"articles": {}, "notes": {}}}, version=7, options=OPTIONS
+        "news",
+        {"classes": {"articles": {}, "notes": {}}},
+        version=7,
+        options=OPTIONS,
+        author=AUTHOR,
     )
     assert change.version == 8
     assert sorted(world.calls[:2]) == [("create", "articles"), ("create", "notes")]
@@ -116,20 +124,20 @@ async def test_a_class_is_created_by_one_replica_only(world: World) -> None:
     world.proposals["sketch:news/articles"] = "of another replica"
     for _ in range(2):
         await world.control.set_schema(
-            "news", {"classes": {"articles": {}}}, version=7, options=OPTIONS
+            "news", {"classes": {"articles": {}}}, version=7, options=OPTIONS, author=AUTHOR
         )
     assert ("create", "articles") not in world.calls
 
 
 async def test_a_refused_change_or_a_dry_run_changes_nothing(world: World) -> None:
     await world.control.set_schema(
-        "news", {"classes": {"notes": {}}}, version=7, options=OPTIONS, dry_run=True
+        "news", {"classes": {"notes": {}}}, version=7, options=OPTIONS, author=AUTHOR, dry_run=True
     )
     await world.control.delete_schema("news", dry_run=True)
     world.refused = True
     with pytest.raises(Conflict):
         await world.control.set_schema(
-            "news", {"classes": {"notes": {}}}, version=7, options=OPTIONS
+            "news", {"classes": {"notes": {}}}, version=7, options=OPTIONS, author=AUTHOR
         )
     assert world.calls == []
 
@@ -141,7 +149,9 @@ async def test_the_classes_of_a_dropped_database_are_invalidated(world: World) -
 
 async def test_a_schema_is_set_while_the_sketch_is_away(world: World) -> None:
     world.sketch_is_away = True
-    await world.control.set_schema("news", {"classes": {"notes": {}}}, version=7, options=OPTIONS)
+    await world.control.set_schema(
+        "news", {"classes": {"notes": {}}}, version=7, options=OPTIONS, author=AUTHOR
+    )
     assert world.calls == [("set", "news"), ("checked", "news")]
     await world.control.delete_schema("news")
 
@@ -153,7 +163,7 @@ async def test_the_hook_of_the_caller_runs_before_the_change_too(world: World) -
         names.extend(classes)
 
     await world.control.set_schema(
-        "news", {"classes": {"notes": {}}}, version=7, options=OPTIONS, before=before
+        "news", {"classes": {"notes": {}}}, version=7, options=OPTIONS, author=AUTHOR, before=before
     )
     assert names == ["notes"]
 

@@ -53,6 +53,13 @@ def holds(codec: Codec, value: Any) -> bool:
     return True
 
 
+def test_a_time_that_the_service_sets_is_no_column() -> None:
+    schema = class_of(at={"type": "timestamp", "updated": True, "required": True})
+    assert misfits(INTO, {"key": "string"}, schema) == []
+    [location] = misfits(INTO, {"key": "string", "at": "string"}, schema)
+    assert location.detail == "things.at is set by the service, and the result has it too"
+
+
 def test_every_mistake_is_located() -> None:
     schema = class_of(
         given={"type": "integer", "required": True, "default": 1},

@@ -178,7 +178,7 @@ def test_an_unknown_system_is_refused_with_its_location_and_a_near_name() -> Non
         ("/classes/articles/system", "there is no system nowhere; known: reader, writer"),
         (
             "/classes/articles/fields/title/system",
-            "there is no system raeder; did you mean reader? known: reader, writer",
+            'there is no system raeder; known: reader, writer; did you mean "reader"?',
         ),
     ]
 
@@ -189,7 +189,8 @@ def test_only_so_many_unknown_systems_are_named() -> None:
 
 
 def test_a_requirement_is_explained_with_its_cost() -> None:
-    decision = decide(schema({**FIELDS, "hits": {**HITS, "system": "reader"}}), TWO)
+    plan = schema({**FIELDS, "hits": {**HITS, "system": "reader"}})
+    decision = decide(plan, TWO)
     explanation = explain(decision, "articles.hits")
     assert explanation["why"] == (
         "articles.hits requires the system reader, though writer would score 10 against 2: writer"
@@ -202,23 +203,25 @@ def test_a_requirement_is_explained_with_its_cost() -> None:
     assert (explanation["margin"], explanation["thresholds"]) == (None, [])
     assert explain(decision, "articles.title")["required_system"] is None
     assert summarise(decision)["nodes"]["articles.hits"]["kind"] == "required"
-    assert notes_on(decision) == [explanation["why"]]
+    assert notes_on(plan, decision) == [explanation["why"]]
 
 
 def test_a_requirement_that_costs_nothing_is_explained_without_a_note() -> None:
-    decision = decide(schema({**FIELDS, "hits": {**HITS, "system": "writer"}}), TWO)
+    plan = schema({**FIELDS, "hits": {**HITS, "system": "writer"}})
+    decision = decide(plan, TWO)
     assert decision.why("articles.hits") == "articles.hits requires the system writer."
-    assert not notes_on(decision)
+    assert not notes_on(plan, decision)
 
 
 def test_the_cost_for_a_field_names_the_node_that_requires_it() -> None:
-    decision = decide(schema(FIELDS, system="writer"), TWO)
+    plan = schema(FIELDS, system="writer")
+    decision = decide(plan, TWO)
     assert decision.why("articles.title").startswith(
         "articles requires the system writer, though reader would score 20 against 2"
         " for articles.title: reader reads"
     )
     assert decision.why("articles.note") == "articles requires the system writer."
-    [note] = notes_on(decision)
+    [note] = notes_on(plan, decision)
     assert note.startswith(
         "articles requires the system writer, though reader would score 11 against 6: reader reads"
     )
@@ -290,13 +293,14 @@ def test_an_override_of_a_field_is_that_of_its_cache_group() -> None:
 
 def test_an_override_is_explained_with_its_reason_its_end_and_its_cost() -> None:
     overrides = {"articles.hits": overridden("reader")}
-    decision = decide(schema(FIELDS), TWO, overrides=overrides)
+    plan = schema(FIELDS)
+    decision = decide(plan, TWO, overrides=overrides)
     explanation = explain(decision, "articles.hits")
     assert explanation["why"].startswith(
         "articles.hits is overridden to reader until 2026-12-24T12:00Z (the disk is full),"
         " though writer would score 10 against 2: writer writes 5 times as fast as reader"
     )
-    assert (explanation["kind"], notes_on(decision)) == ("overridden", [explanation["why"]])
+    assert (explanation["kind"], notes_on(plan, decision)) == ("overridden", [explanation["why"]])
     assert explanation["required_system"] == {
         "system": "reader",
         "node": "articles.hits",

@@ -235,6 +235,9 @@ def test_a_mistake_is_located(pointer: str, value: Any) -> None:
         ({"type": "document", "index": True}, "/index"),
         ({"type": "float", "default": True}, "/default"),
         ({"type": "map", "items": "integer", "default": {"a": "1"}}, "/default/a"),
+        ({"type": "string", "updated": True}, "/updated"),
+        ({"type": "timestamp", "updated": 1}, "/updated"),
+        ({"type": "timestamp", "updated": True, "default": "now"}, "/default"),
     ],
 )
 def test_members_that_a_type_needs_are_required(field: Any, location: str) -> None:
@@ -266,6 +269,20 @@ def test_a_utility_has_what_its_shape_needs(utility: Any, location: str) -> None
 def test_goal_and_utility_exclude_each_other(extra: Any) -> None:
     with pytest.raises(SchemaInvalid, match="exactly one"):
         parse_schema("news", {"annotations": [{"metric": "read_latency", **extra}]})
+
+
+def test_a_class_has_one_time_of_its_last_write() -> None:
+    field = {"type": "timestamp", "updated": True}
+    document = {"classes": {"c": {"fields": {"one": field, "two": field, "three": field}}}}
+    with pytest.raises(SchemaInvalid) as caught:
+        parse_schema("news", document)
+    assert [(p.pointer, p.detail) for p in caught.value.locations] == [
+        (f"/classes/c/fields/{name}/updated", "would be equal to one") for name in ("two", "three")
+    ]
+    del document["classes"]["c"]["fields"]["two"], document["classes"]["c"]["fields"]["three"]
+    schema = parse_schema("news", document)
+    assert schema_document(schema)["classes"]["c"]["fields"]["one"]["updated"] is True
+    assert parse_schema("news", schema_document(schema)) == schema
 
 
 @pytest.mark.parametrize("capability", Capability)

@@ -73,7 +73,7 @@ def test_every_step_of_placing_a_large_schema_yields(monkeypatch: pytest.MonkeyP
     steps: tuple[Callable[[], object], ...] = (
         partial(node_scores, decision.ranking),
         partial(placements_of, decision),
-        partial(notes_on, decision),
+        partial(notes_on, schema, decision),
         partial(schema_document, schema),
     )
     for step in steps:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
+from mediator.base.offload import throttled
 from mediator.schema.parse import parse_schema, schema_document
 
-__all__ = ["Difference", "differences"]
+__all__ = ["Difference", "change_counts", "differences"]
 
 Members = dict[str, Any]
 
@@ -38,8 +40,16 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Dif
     return list(_differences(dict(_nodes(before)), dict(_nodes(after))))
 
 
+def change_counts(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, int]:
+    """Count the nodes (the database, classes, fields) that are added, removed and changed."""
+    kinds: dict[str, str] = {}
+    for each in differences(before, after):
+        kinds[each.node] = each.kind if each.member is None else "changed"
+    return {kind: Counter(kinds.values())[kind] for kind in ("added", "removed", "changed")}
+
+
 def _differences(before: dict[str, Members], after: dict[str, Members]) -> Iterator[Difference]:
-    for node in sorted(before.keys() | after.keys()):
+    for node in throttled(sorted(before.keys() | after.keys())):
         old, new = before.get(node), after.get(node)
         if old is None and new is not None:
             yield Difference("added", node, None, None, _stated(node, new))

@@ -1,0 +1,97 @@
+"""Revisions of schemas: the last versions of each database's schema, when and by whom each was set.
+
+They belong to the id of a database and are removed with it. Code that keeps none, in a rolling
+upgrade, leaves gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import Row, delete, func, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mediator.catalogue.stored_databases import StoredDatabase
+from mediator.catalogue.tables import schema_revisions
+
+__all__ = ["REVISIONS_KEPT", "Author", "SchemaRevision", "keep", "newest", "read"]
+
+REVISIONS_KEPT: Final = 100
+"""Revisions kept of each database."""
+
+_DESCRIBED: Final = tuple(c for c in schema_revisions.c if c.name != "document")
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who has set a schema."""
+
+    tenant: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRevision:
+    """One version of a schema.
+
+    Attributes:
+        at: When it was set; None: before revisions were kept.
+        author: None: it is not known, as where requests need no key.
+        changes: How many nodes it has added, removed and changed; None: not known.
+    """
+
+    version: int
+    at: datetime | None
+    author: Author | None
+    changes: Mapping[str, int] | None
+
+
+async def keep(
+    connection: AsyncConnection,
+    database: StoredDatabase,
+    author: Author | None,
+    changes: Mapping[str, int] | None,
+) -> None:
+    """Keep the schema that a database is about to have, and forget the oldest."""
+    of = schema_revisions.c
+    row = {
+        "database_id": database.id,
+        "version": database.version,
+        "document": database.document,
+        "at": func.clock_timestamp(),  # the transaction may have waited for the epoch
+        "author": None if author is None else asdict(author),
+        "changes": changes,
+    }
+    await connection.execute(insert(schema_revisions).values(row))
+    past = of.version <= database.version - REVISIONS_KEPT
+    await connection.execute(delete(schema_revisions).where(of.database_id == database.id, past))
+
+
+async def newest(
+    connection: AsyncConnection, database_id: str, before: int | None, limit: int
+) -> Sequence[SchemaRevision]:
+    """Return up to `limit` revisions, the newest first, of those before a version."""
+    of = schema_revisions.c
+    found = select(*_DESCRIBED).where(of.database_id == database_id)
+    if before is not None:
+        found = found.where(of.version < before)
+    rows = await connection.execute(found.order_by(of.version.desc()).limit(limit))
+    return [_revision(row) for row in rows]
+
+
+async def read(
+    connection: AsyncConnection, database_id: str, version: int
+) -> tuple[SchemaRevision, dict[str, Any]] | None:
+    """Return one revision and its schema; None: it is not kept."""
+    of = schema_revisions.c
+    found = select(schema_revisions).where(of.database_id == database_id, of.version == version)
+    row = (await connection.execute(found)).first()
+    return None if row is None else (_revision(row), row.document)
+
+
+def _revision(row: Row[Any]) -> SchemaRevision:
+    author = None if row.author is None else Author(**row.author)
+    return SchemaRevision(row.version, row.at, author, row.changes)

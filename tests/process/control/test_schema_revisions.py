@@ -1,0 +1,201 @@
+"""The last versions of schemas, as the catalogue keeps them and the admin API shows them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+from sqlalchemy import insert, select
+
+from app.admin.application import create_admin_app
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.schema_revisions import REVISIONS_KEPT
+from mediator.catalogue.schemas import CatalogueSchemas
+from mediator.catalogue.stored_databases import StoredDatabase
+from mediator.catalogue.tables import databases, schema_revisions
+from mediator.stores.port import SystemConfig
+from tests.process.caching.guarded import Guarded, guarded
+from tests.process.caching.newspaper import assert_problem
+from tests.process.service import Service, scratch_catalogue, unique
+
+EMPTY: Final[dict[str, Any]] = {"classes": {}}
+
+
+def documents(*fields: str) -> dict[str, Any]:
+    """Return a schema of notes with some fields."""
+    return {"classes": {"notes": {"fields": {name: {"type": "string"} for name in fields}}}}
+
+
+@pytest.fixture
+async def admin(mediator: Service) -> AsyncIterator[httpx.AsyncClient]:
+    app = create_admin_app(mediator.mediator.control, CollectorRegistry())
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    base = "http://test/admin/v1/schemas/"
+    async with httpx.AsyncClient(transport=transport, base_url=base) as client:
+        yield client
+
+
+async def put(admin: httpx.AsyncClient, database: str, document: dict[str, Any]) -> None:
+    answer = await admin.put(database, json=document)
+    assert answer.status_code == 200, answer.text
+
+
+async def test_each_version_is_kept_as_it_was(admin: httpx.AsyncClient) -> None:
+    database = unique("db")
+    shown = []
+    for fields in (("title",), ("title", "body", "more"), ("title", "body", "more"), ("body",)):
+        await put(admin, database, documents(*fields))
+        shown.append((await admin.get(database)).json()["schema"])
+    assert (await admin.patch(database, json={"mode": "entity"})).status_code == 200
+    assert (await admin.put(f"{database}?dry_run=true", json=EMPTY)).status_code == 200
+    listed = (await admin.get(f"{database}/revisions")).json()
+    assert listed["next"] is None
+    assert [each["version"] for each in listed["items"]] == [5, 4, 3, 2, 1]
+    assert [each["by"] for each in listed["items"]] == [None] * 5, "no key is required here"
+    times = [datetime.fromisoformat(each["at"]) for each in listed["items"]]
+    assert times == sorted(times, reverse=True)
+    assert [each["changes"] for each in listed["items"]] == [
+        {"added": 0, "removed": 0, "changed": 1},
+        {"added": 0, "removed": 2, "changed": 0},
+        {"added": 0, "removed": 0, "changed": 0},
+        {"added": 2, "removed": 0, "changed": 0},
+        {"added": 3, "removed": 0, "changed": 0},
+    ]
+    for version, schema in enumerate(shown, 1):
+        revision = (await admin.get(f"{database}/revisions/{version}")).json()
+        assert revision == {
+            "schema": schema,
+            "database": database,
+            **listed["items"][-version],
+        }
+
+
+async def test_revisions_are_read_page_by_page(admin: httpx.AsyncClient) -> None:
+    database = unique("db")
+    for count in range(1, 6):
+        await put(admin, database, documents(*"abcde"[:count]))
+    seen: list[int] = []
+    before: int | None = None
+    for _ in range(3):
+        parameters = {"limit": 2} if before is None else {"limit": 2, "before": before}
+        page = (await admin.get(f"{database}/revisions", params=parameters)).json()
+        seen += [each["version"] for each in page["items"]]
+        before = page["next"]
+    assert (seen, before) == ([5, 4, 3, 2, 1], None)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "slug"),
+    [
+        ("{}/revisions/2", 404, "not-found"),
+        (f"{{}}/revisions/{2**63 - 1}", 404, "not-found"),
+        ("{}/revisions/0", 400, "invalid"),
+        (f"{{}}/revisions/{2**63}", 400, "invalid"),
+        ("{}/revisions/one", 400, "invalid"),
+        ("{}/revisions?limit=0", 400, "invalid"),
+        (f"{{}}/revisions?limit={REVISIONS_KEPT + 1}", 400, "invalid"),
+        ("{}/revisions?before=x", 400, "invalid"),
+        ("nowhere/revisions", 404, "not-found"),
+        ("nowhere/revisions/1", 404, "not-found"),
+    ],
+)
+async def test_what_is_not_there_or_malformed_is_refused(
+    admin: httpx.AsyncClient, path: str, status: int, slug: str
+) -> None:
+    database = unique("db")
+    await put(admin, database, EMPTY)
+    assert_problem(await admin.get(path.format(database)), status, slug)
+
+
+async def test_they_go_with_their_database(admin: httpx.AsyncClient) -> None:
+    database = unique("db")
+    await put(admin, database, documents("former"))
+    assert (await admin.delete(database)).status_code == 200
+    assert_problem(await admin.get(f"{database}/revisions"), 404, "not-found")
+    await put(admin, database, documents("new"))
+    [only] = (await admin.get(f"{database}/revisions")).json()["items"]
+    assert only["version"] == 1
+    schema = (await admin.get(f"{database}/revisions/1")).json()["schema"]
+    assert list(schema["classes"]["notes"]["fields"]) == ["new"]
+
+
+@pytest.fixture
+async def catalogue(postgresql_config: SystemConfig) -> AsyncIterator[Catalogue]:
+    async with scratch_catalogue(postgresql_config) as url:
+        opened = Catalogue(url)
+        await opened.open()
+        yield opened
+        await opened.close()
+
+
+async def test_only_the_last_are_kept(catalogue: Catalogue) -> None:
+    schemas = CatalogueSchemas(catalogue)
+    for name in ("one", "other"):
+        for version in range(1, REVISIONS_KEPT + 3):
+            await schemas.put(
+                StoredDatabase(name, name, version, {**EMPTY, "mode": str(version)}, {})
+            )
+    for name in ("one", "other"):
+        found = await schemas.revisions(name, None, 2 * REVISIONS_KEPT)
+        newest = REVISIONS_KEPT + 2
+        assert [each.version for each in found] == [*range(newest, 2, -1)]
+        assert await schemas.revision(name, 2) is None
+        oldest = await schemas.revision(name, 3)
+        assert oldest is not None
+        assert oldest[1] == {**EMPTY, "mode": "3"}
+
+
+async def test_schemas_from_before_are_kept_without_author_and_time(catalogue: Catalogue) -> None:
+    await catalogue.migrate(partial(catalogue.revisions.downgrade, to="0001"))
+    row = {"name": "news", "id": "news_1", "version": 7, "document": EMPTY, "layout": {}}
+    async with catalogue.begin() as connection:
+        await connection.execute(insert(databases).values(row))
+    await catalogue.migrate(catalogue.revisions.upgrade)
+    async with catalogue.begin() as connection:
+        found = (await connection.execute(select(schema_revisions))).all()
+    assert [tuple(each) for each in found] == [("news_1", 7, EMPTY, None, None, None)]
+
+
+@pytest.fixture(scope="module")
+async def installation(
+    redis_config: SystemConfig,
+    system_configs: Sequence[SystemConfig],
+    own_catalogue: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[Guarded]:
+    jobs: Path = tmp_path_factory.mktemp("jobs")
+    async with guarded(system_configs[:2], own_catalogue, redis_config.url, jobs) as running:
+        yield running
+
+
+async def test_tenants_see_their_own_authors_only(installation: Guarded) -> None:
+    """The schema was set by the operator, then by its owner; then the database is given away."""
+    path = f"/admin/v1/schemas/{installation.database}"
+    operator = await installation.headers("operator", "schema")
+    own = await installation.headers("own", "schema")
+    answer = await installation.admin.patch(path, json={"annotations": []}, headers=own)
+    assert answer.status_code == 200, answer.text
+
+    async def authors(headers: dict[str, str]) -> list[Any]:
+        listed = await installation.admin.get(f"{path}/revisions", headers=headers)
+        assert listed.status_code == 200, listed.text
+        found = [each["by"] for each in listed.json()["items"]]
+        for number, by in enumerate(reversed(found), 1):
+            one = await installation.admin.get(f"{path}/revisions/{number}", headers=headers)
+            assert one.json()["by"] == by
+        return found
+
+    theirs = {"tenant": "operator", "subject": "somebody"}
+    mine = {"tenant": installation.owner, "subject": "somebody"}
+    assert await authors(operator) == [mine, theirs]
+    assert await authors(own) == [mine, None]
+    tenancy = installation.container.mediator.tenancy
+    await tenancy.disown(installation.owner, installation.database)
+    await tenancy.own(installation.other_tenant, installation.database)
+    assert await authors(await installation.headers("stranger", "schema")) == [None, None]
