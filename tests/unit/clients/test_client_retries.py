@@ -103,11 +103,8 @@ def test_each_write_has_a_key_of_its_own() -> None:
         (httpx.Response(302, headers={"location": "http://elsewhere"}), Problem),
     ],
 )
-def test_what_would_not_help_is_not_sent_again(final: Any, error: type[Exception]) -> None:
-    script = Script(final)
-    with script.client() as client, pytest.raises(error):
-        client.update("t", "a", {})
-    assert len(script.keys) == 1
+async def test_what_would_not_help_is_not_sent_again(final: Any, error: type[Exception]) -> None:
+    assert await requests_until(error, final) == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -119,16 +116,19 @@ def test_what_would_not_help_is_not_sent_again(final: Any, error: type[Exception
     ],
 )
 async def test_attempts_end(failure: Any, error: type[Exception]) -> None:
-    script = Script(*[failure] * 3)
-    with script.client() as client, pytest.raises(error):
-        client.get("t", "a")
-    assert len(script.keys) == 3
-    script = Script(*[failure] * 3)
-    transport = httpx.MockTransport(script)
-    async with AsyncClient("http://p", "shop", transport=transport, retries=AT_ONCE) as client:
+    assert await requests_until(error, *[failure] * 3) == [3, 3]
+
+
+async def requests_until(error: type[Exception], *steps: Any) -> list[int]:
+    """Update an object by each client, which raises an error, and count the requests of each."""
+    blocking, asynchronous = Script(*steps), Script(*steps)
+    with blocking.client() as client, pytest.raises(error):
+        client.update("t", "a", {})
+    transport = httpx.MockTransport(asynchronous)
+    async with AsyncClient("http://p", "shop", transport=transport, retries=AT_ONCE) as other:
         with pytest.raises(error):
-            await client.get("t", "a")
-    assert len(script.keys) == 3
+            await other.update("t", "a", {})
+    return [len(script.keys) for script in (blocking, asynchronous)]
 
 
 def test_what_has_no_key_is_sent_once() -> None:
