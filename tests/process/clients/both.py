@@ -13,13 +13,25 @@ import httpx
 
 from portolan_client import AsyncClient, AsyncTransaction, Change, Client, ClientTransaction
 
-__all__ = ["KINDS", "Kind", "following", "next_of", "opened"]
+__all__ = ["KINDS", "NEWS", "Kind", "following", "next_of", "opened"]
 
 Kind: TypeAlias = Literal["blocking", "asynchronous"]
 KINDS: tuple[Kind, ...] = ("blocking", "asynchronous")
 
 T = TypeVar("T")
 WITHIN_S = 120
+NEWS = {
+    "classes": {
+        "articles": {
+            "fields": {
+                "title": {"type": "string"},
+                "hits": {"type": "integer", "index": True, "group": "hits"},
+            }
+        }
+    }
+}
+"""The schema of the pages' newspaper, as far as their examples use it."""
+
 P = ParamSpec("P")
 _END: Any = object()
 

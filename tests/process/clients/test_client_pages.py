@@ -10,18 +10,9 @@ from pathlib import Path
 
 from portolan_client import AsyncAdminClient
 from tests.faults.service import Service
+from tests.process.clients.both import NEWS
 
 ROOT = Path(__file__).parents[3]
-NEWS = {
-    "classes": {
-        "articles": {
-            "fields": {
-                "title": {"type": "string"},
-                "hits": {"type": "integer", "index": True, "group": "hits"},
-            }
-        }
-    }
-}
 
 
 def run(page: Path, service: Service) -> list[str]:
