@@ -166,7 +166,7 @@ class ServerError(Problem):
 
 
 class Unavailable(ServerError):
-    """503: the service cannot answer now; nothing was acknowledged."""
+    """503, or 408: the service cannot answer now; nothing was acknowledged."""
 
 
 class OutcomeUnknown(Unavailable):
