@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+CLIENTS := clients/python
 
 .PHONY: install run test test-large check audit js docs reference chart chart-reference format lock sbom \
   competitors screenshots clean
@@ -24,7 +25,7 @@ check: install docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	PYTHONPATH=$(CLIENTS) $(BIN)/lint-imports
 	$(BIN)/python -m audit.references
 	$(BIN)/python -m audit.words
 	$(BIN)/python -m audit.vulnerabilities

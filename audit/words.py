@@ -17,8 +17,8 @@ __all__ = ["INSTEAD", "main", "unwanted_words"]
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGES: Final = (
-    *("app", "audit", "benchmarks", "examples", "helm", "mediator", "portolan", "sketch"),
-    *("redis_connection", "spark_jobs", "tests"),
+    *("app", "audit", "benchmarks", "clients", "examples", "helm", "mediator", "portolan"),
+    *("redis_connection", "sketch", "spark_jobs", "tests"),
 )
 
 INSTEAD: Final = {

@@ -1,0 +1,103 @@
+// Reads and writes one database.
+import { Connection, jsonOf } from "./connection.js";
+import { follow } from "./feed.js";
+import { Problem } from "./problems.js";
+import { fieldNames, idList, pathOf, preferences, withParameters, writeHeaders } from "./requests.js";
+
+const UPDATE = "application/vnd.portolan.update+json";
+
+export class Client {
+  #connection;
+
+  constructor(baseUrl, database, options = {}) {
+    const url = `${baseUrl.replace(/\/+$/, "")}/v1/${pathOf(database)}/`;
+    this.#connection = new Connection(url, options);
+  }
+
+  async get(className, id, { fields, freshness, known } = {}) {
+    const path = withParameters(pathOf(className, id), { fields: fieldNames(fields) });
+    const headers = preferences(freshness);
+    if (known?.etag) headers["if-none-match"] = known.etag;
+    const reply = await this.#connection.send("GET", path, { headers });
+    if (reply.status === 304) return known;
+    return { value: jsonOf(reply), etag: reply.headers.get("etag"), partial: groupsBehind(reply) };
+  }
+
+  async getMany(className, ids, { fields, freshness } = {}) {
+    const path = withParameters(pathOf(className), { ids: idList(ids), fields: fieldNames(fields) });
+    return jsonOf(await this.#connection.send("GET", path, { headers: preferences(freshness) }));
+  }
+
+  put(className, id, value, { fields, ...how } = {}) {
+    return this.#write("PUT", resource(className, id, fields), value, how);
+  }
+
+  create(className, value, how) {
+    return this.#write("POST", pathOf(className), value, how);
+  }
+
+  patch(className, id, changes, how) {
+    return this.#write("PATCH", pathOf(className, id), changes, how);
+  }
+
+  update(className, id, operators, how) {
+    return this.#write("PATCH", pathOf(className, id), operators, how, UPDATE);
+  }
+
+  delete(className, id, { fields, ...how } = {}) {
+    return this.#write("DELETE", resource(className, id, fields), undefined, how);
+  }
+
+  async query(className, query = {}, { freshness } = {}) {
+    const how = { headers: preferences(freshness), body: query };
+    return jsonOf(await this.#connection.send("POST", `${pathOf(className)}/query`, how));
+  }
+
+  async *iterate(className, query = {}, how = {}) {
+    let after = query.after;
+    do {
+      const page = await this.query(className, after ? { ...query, after } : query, how);
+      yield* page.items;
+      after = page.next;
+    } while (after);
+  }
+
+  async batch(operations, how) {
+    const sent = { headers: writeHeaders(how), body: { operations } };
+    return jsonOf(await this.#connection.send("POST", "batch", sent)).map(withProblem);
+  }
+
+  async commit(operations, { reads = [], ...how } = {}) {
+    const sent = { headers: writeHeaders(how), body: { reads, operations } };
+    return jsonOf(await this.#connection.send("POST", "transactions", sent)).results;
+  }
+
+  changes(options) {
+    return follow(this.#connection, options);
+  }
+
+  async #write(method, path, body, how, type) {
+    const reply = await this.#connection.send(method, path, { headers: writeHeaders(how), body, type });
+    return {
+      value: reply.text === "" ? null : jsonOf(reply),
+      etag: reply.headers.get("etag"),
+      position: reply.headers.get("portolan-position"),
+      replayed: reply.headers.get("idempotency-replayed") === "true",
+      partial: groupsBehind(reply),
+    };
+  }
+}
+
+function resource(className, id, fields) {
+  return withParameters(pathOf(className, id), { fields: fieldNames(fields) });
+}
+
+/** Returns the cache groups that a write over several systems has not reached yet. */
+function groupsBehind(reply) {
+  const listed = reply.headers.get("portolan-partial") ?? "";
+  return listed.split(",").map((name) => name.trim()).filter((name) => name !== "");
+}
+
+function withProblem(result) {
+  return result.problem ? { ...result, problem: new Problem(result.status, result.problem) } : result;
+}

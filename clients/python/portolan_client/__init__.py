@@ -1,0 +1,96 @@
+"""A client of Portolan: `Client` waits for each answer, `AsyncClient` is for asyncio."""
+
+from portolan_client.asynchronous import AsyncAdminClient, AsyncClient, AsyncTransaction
+from portolan_client.blocking import AdminClient, Client, ClientTransaction
+from portolan_client.calls import Call, JsonObject
+from portolan_client.changes import BEGINNING, Change
+from portolan_client.connecting import Credential
+from portolan_client.encoding import Freshness
+from portolan_client.filters import Field, Filter, field
+from portolan_client.objects import Found, Read, Staleness, Written
+from portolan_client.operations import Absent, Operation, Result
+from portolan_client.problems import (
+    AlreadyExists,
+    BrokenReply,
+    Conflict,
+    ConstraintViolated,
+    Forbidden,
+    Gone,
+    IdempotencyKeyInUse,
+    Invalid,
+    Location,
+    Locked,
+    NotFound,
+    OutcomeUnknown,
+    PortolanError,
+    PreconditionFailed,
+    PreconditionRequired,
+    Problem,
+    RateLimited,
+    ServerError,
+    StorageFull,
+    TooLarge,
+    TransactionAborted,
+    Unauthenticated,
+    Unavailable,
+    Unreachable,
+)
+from portolan_client.queries import Aggregate, Join, Page
+from portolan_client.retries import Retries
+from portolan_client.schemas import Schema
+from portolan_client.version import __version__
+
+__all__ = [
+    "BEGINNING",
+    "Absent",
+    "AdminClient",
+    "Aggregate",
+    "AlreadyExists",
+    "AsyncAdminClient",
+    "AsyncClient",
+    "AsyncTransaction",
+    "BrokenReply",
+    "Call",
+    "Change",
+    "Client",
+    "ClientTransaction",
+    "Conflict",
+    "ConstraintViolated",
+    "Credential",
+    "Field",
+    "Filter",
+    "Forbidden",
+    "Found",
+    "Freshness",
+    "Gone",
+    "IdempotencyKeyInUse",
+    "Invalid",
+    "Join",
+    "JsonObject",
+    "Location",
+    "Locked",
+    "NotFound",
+    "Operation",
+    "OutcomeUnknown",
+    "Page",
+    "PortolanError",
+    "PreconditionFailed",
+    "PreconditionRequired",
+    "Problem",
+    "RateLimited",
+    "Read",
+    "Result",
+    "Retries",
+    "Schema",
+    "ServerError",
+    "Staleness",
+    "StorageFull",
+    "TooLarge",
+    "TransactionAborted",
+    "Unauthenticated",
+    "Unavailable",
+    "Unreachable",
+    "Written",
+    "__version__",
+    "field",
+]

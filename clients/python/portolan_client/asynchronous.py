@@ -1,0 +1,244 @@
+"""Clients for programs on asyncio; `portolan_client.blocking` has the same, and describes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+import httpx
+
+from portolan_client import objects, operations, queries, schemas
+from portolan_client.calls import Call, JsonObject
+from portolan_client.changes import SILENCE_S, TRANSIENT, Change, Feed
+from portolan_client.connecting import (
+    Credential,
+    admin_url,
+    authentication,
+    data_url,
+    headers_of,
+    reply_of,
+    request_of,
+)
+from portolan_client.objects import Read
+from portolan_client.problems import NotFound, PortolanError, TransactionAborted, Unreachable
+from portolan_client.queries import Page
+from portolan_client.retries import LOST, NO_ANSWER, Attempts, Retries, pauses_s
+from portolan_client.transactions import FIRST_PAUSE_S, LONGEST_PAUSE_S, Transaction
+
+__all__ = ["AsyncAdminClient", "AsyncClient", "AsyncTransaction"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _AsyncConnection:
+    def __init__(
+        self,
+        url: str,
+        credential: Credential | None,
+        timeout_s: float,
+        headers: Mapping[str, str] | None,
+        transport: httpx.AsyncBaseTransport | None,
+        retries: Retries,
+    ) -> None:
+        self._retries = retries
+        self._http = httpx.AsyncClient(
+            base_url=url,
+            auth=authentication(credential),
+            timeout=timeout_s,
+            headers=headers_of(headers),
+            transport=transport,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def send(self, call: Call[T]) -> T:
+        """Send a request, again where that is safe, and return its result.
+
+        Raises:
+            Problem: The service refused.
+            Unreachable: No reply came.
+        """
+        attempts = Attempts(call, self._retries)
+        while True:
+            try:
+                reply = reply_of(await self._http.send(request_of(self._http, call)))
+                pause = attempts.pause_after(reply)
+                if pause is None:
+                    return call.result(reply)
+            except NO_ANSWER as error:
+                pause = attempts.pause_after_loss() if isinstance(error, LOST) else None
+                if pause is None:
+                    raise Unreachable(f"{call.method} {call.path}: {error!r}") from error
+            await asyncio.sleep(pause)
+
+
+def _sent(
+    build: Callable[P, Call[T]],
+) -> Callable[Concatenate[_AsyncConnection, P], Coroutine[Any, Any, T]]:
+    @wraps(build)
+    async def method(self: _AsyncConnection, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.send(build(*args, **kwargs))
+
+    return method
+
+
+def _paged(
+    build: Callable[P, Call[Page]],
+) -> Callable[Concatenate[_AsyncConnection, P], AsyncIterator[JsonObject]]:
+    @wraps(build)
+    async def method(
+        self: _AsyncConnection, /, *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncIterator[JsonObject]:
+        call: Call[Page] | None = build(*args, **kwargs)
+        while call is not None:
+            page = await self.send(call)
+            for item in page.items:
+                yield item
+            call = page.following
+
+    return method
+
+
+class AsyncClient(_AsyncConnection):
+    """Reads and writes one database. Used as ``async with``, or closed by `close`.
+
+    Its arguments and methods are those of `Client`.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        database: str,
+        *,
+        credential: Credential | None = None,
+        timeout_s: float = 30.0,
+        headers: Mapping[str, str] | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+        retries: Retries = Retries(),  # noqa: B008 - immutable
+    ) -> None:
+        url = data_url(base_url, database)
+        super().__init__(url, credential, timeout_s, headers, transport, retries)
+
+    get = _sent(objects.get)
+    get_many = _sent(objects.get_many)
+    put = _sent(objects.put)
+    create = _sent(objects.create)
+    patch = _sent(objects.patch)
+    update = _sent(objects.update)
+    delete = _sent(objects.delete)
+    query = _sent(queries.query)
+    iterate = _paged(queries.query)
+    batch = _sent(operations.batch)
+    commit = _sent(operations.commit)
+
+    async def transact(
+        self, work: Callable[[AsyncTransaction], Awaitable[T]], *, attempts: int = 10
+    ) -> T:
+        """Await `work` and commit what it has added; again if that is aborted.
+
+        Raises:
+            TransactionAborted: The last attempt was aborted, too.
+            Problem: One of the writes was refused, so that none was executed.
+        """
+        pauses = pauses_s(attempts - 1, FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        while True:
+            transaction = AsyncTransaction(self)
+            result = await work(transaction)
+            try:
+                await self.send(transaction.commit())
+            except TransactionAborted:
+                pause = next(pauses, None)
+                if pause is None:
+                    raise
+            else:
+                return result
+            await asyncio.sleep(pause)
+
+    async def changes(
+        self, *, class_name: str | None = None, after: str | None = None, reconnects: int = 10
+    ) -> AsyncIterator[Change]:
+        """Yield changes as they happen, without an end; see `Client.changes`."""
+        feed = Feed(class_name, after, reconnects)
+        while True:
+            error: PortolanError | None = None
+            try:
+                async for change in self._stream(feed):
+                    yield change
+            except NO_ANSWER as cause:
+                error = Unreachable(f"the stream of changes: {cause!r}")
+            except TRANSIENT as problem:
+                error = problem
+            await asyncio.sleep(feed.pause_s(error))
+
+    async def _stream(self, feed: Feed) -> AsyncIterator[Change]:
+        call = feed.request()
+        request = request_of(self._http, call)
+        request.extensions["timeout"]["read"] = SILENCE_S
+        response = await self._http.send(request, stream=True)
+        try:
+            if not response.is_success:
+                await response.aread()
+                call.result(reply_of(response))
+            async for chunk in response.aiter_bytes():
+                for change in feed.receive(chunk):
+                    yield change
+        finally:
+            await response.aclose()
+
+
+class AsyncTransaction(Transaction):
+    """One attempt of `AsyncClient.transact`."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        super().__init__()
+        self._client = client
+
+    async def get(self, class_name: str, id_: str, *, fields: Iterable[str] | None = None) -> Read:
+        """Read an object; the commit is aborted if it changes, or appears, until then.
+
+        Raises:
+            NotFound: It is absent.
+        """
+        seen = self.recall(class_name, id_, fields)
+        if seen is not None:
+            return seen
+        try:
+            read = await self._client.get(class_name, id_, fields=fields)
+        except NotFound as absent:
+            self.record(class_name, id_, fields, absent)
+            raise
+        self.record(class_name, id_, fields, read)
+        return read
+
+
+class AsyncAdminClient(_AsyncConnection):
+    """Declares schemas, by the admin API. Used as ``async with``, or closed by `close`.
+
+    Its arguments and methods are those of `AdminClient`.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        credential: Credential | None = None,
+        timeout_s: float = 120.0,
+        headers: Mapping[str, str] | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+        retries: Retries = Retries(),  # noqa: B008 - immutable
+    ) -> None:
+        super().__init__(admin_url(base_url), credential, timeout_s, headers, transport, retries)
+
+    schema = _sent(schemas.schema)
+    put_schema = _sent(schemas.put_schema)
+    drop_database = _sent(schemas.drop_database)

@@ -1,0 +1,266 @@
+"""Clients for programs that wait for each answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
+from typing import Concatenate, ParamSpec, Self, TypeVar
+
+import httpx
+
+from portolan_client import objects, operations, queries, schemas
+from portolan_client.calls import Call, JsonObject
+from portolan_client.changes import SILENCE_S, TRANSIENT, Change, Feed
+from portolan_client.connecting import (
+    Credential,
+    admin_url,
+    authentication,
+    data_url,
+    headers_of,
+    reply_of,
+    request_of,
+)
+from portolan_client.objects import Read
+from portolan_client.problems import NotFound, PortolanError, TransactionAborted, Unreachable
+from portolan_client.queries import Page
+from portolan_client.retries import LOST, NO_ANSWER, Attempts, Retries, pauses_s
+from portolan_client.transactions import FIRST_PAUSE_S, LONGEST_PAUSE_S, Transaction
+
+__all__ = ["AdminClient", "Client", "ClientTransaction"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Connection:
+    def __init__(
+        self,
+        url: str,
+        credential: Credential | None,
+        timeout_s: float,
+        headers: Mapping[str, str] | None,
+        transport: httpx.BaseTransport | None,
+        retries: Retries,
+    ) -> None:
+        self._retries = retries
+        self._http = httpx.Client(
+            base_url=url,
+            auth=authentication(credential),
+            timeout=timeout_s,
+            headers=headers_of(headers),
+            transport=transport,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def send(self, call: Call[T]) -> T:
+        """Send a request, again where that is safe, and return its result.
+
+        Raises:
+            Problem: The service refused.
+            Unreachable: No reply came.
+        """
+        attempts = Attempts(call, self._retries)
+        while True:
+            try:
+                reply = reply_of(self._http.send(request_of(self._http, call)))
+                pause = attempts.pause_after(reply)
+                if pause is None:
+                    return call.result(reply)
+            except NO_ANSWER as error:
+                pause = attempts.pause_after_loss() if isinstance(error, LOST) else None
+                if pause is None:
+                    raise Unreachable(f"{call.method} {call.path}: {error!r}") from error
+            time.sleep(pause)
+
+
+def _sent(build: Callable[P, Call[T]]) -> Callable[Concatenate[_Connection, P], T]:
+    """Make a method of the function that builds its call: that has its signature and its words."""
+
+    @wraps(build)
+    def method(self: _Connection, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.send(build(*args, **kwargs))
+
+    return method
+
+
+def _paged(
+    build: Callable[P, Call[Page]],
+) -> Callable[Concatenate[_Connection, P], Iterator[JsonObject]]:
+    @wraps(build)
+    def method(self: _Connection, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[JsonObject]:
+        call: Call[Page] | None = build(*args, **kwargs)
+        while call is not None:
+            page = self.send(call)
+            yield from page.items
+            call = page.following
+
+    return method
+
+
+class Client(_Connection):
+    """Reads and writes one database. Used as ``with``, or closed by `close`.
+
+    A request is sent again after a lost connection, and when the service asks for it by
+    Retry-After. Each write has an Idempotency-Key, so that it takes effect once.
+
+    Args:
+        base_url: Of the data API, without ``/v1``.
+        database: Its name.
+        credential: A key or a token, or a function that returns one.
+        timeout_s: For each step of a request (seconds).
+        headers: Sent with each request.
+        transport: Sends the requests, if not the network: a cache, for example.
+        retries: How often a request is sent again.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        database: str,
+        *,
+        credential: Credential | None = None,
+        timeout_s: float = 30.0,
+        headers: Mapping[str, str] | None = None,
+        transport: httpx.BaseTransport | None = None,
+        retries: Retries = Retries(),  # noqa: B008 - immutable
+    ) -> None:
+        url = data_url(base_url, database)
+        super().__init__(url, credential, timeout_s, headers, transport, retries)
+
+    get = _sent(objects.get)
+    get_many = _sent(objects.get_many)
+    put = _sent(objects.put)
+    create = _sent(objects.create)
+    patch = _sent(objects.patch)
+    update = _sent(objects.update)
+    delete = _sent(objects.delete)
+    query = _sent(queries.query)
+    iterate = _paged(queries.query)
+    batch = _sent(operations.batch)
+    commit = _sent(operations.commit)
+
+    def transact(self, work: Callable[[ClientTransaction], T], *, attempts: int = 10) -> T:
+        """Call `work` and commit what it has added; again if that is aborted.
+
+        Raises:
+            TransactionAborted: The last attempt was aborted, too.
+            Problem: One of the writes was refused, so that none was executed.
+        """
+        pauses = pauses_s(attempts - 1, FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        while True:
+            transaction = ClientTransaction(self)
+            result = work(transaction)
+            try:
+                self.send(transaction.commit())
+            except TransactionAborted:
+                pause = next(pauses, None)
+                if pause is None:
+                    raise
+            else:
+                return result
+            time.sleep(pause)
+
+    def changes(
+        self, *, class_name: str | None = None, after: str | None = None, reconnects: int = 10
+    ) -> Iterator[Change]:
+        """Yield changes as they happen, without an end.
+
+        After a lost connection it goes on where it was; a change may come again then, with the
+        same `id`.
+
+        Args:
+            class_name: Changes of one class only.
+            after: A position (`Change.position`), or ``beginning``; None: from now on.
+            reconnects: Attempts in a row that may fail, for about a minute by default.
+
+        Raises:
+            Gone: The changes after the position are not kept any more: read the objects again.
+            Unreachable: The service does not answer.
+        """
+        feed = Feed(class_name, after, reconnects)
+        while True:
+            error: PortolanError | None = None
+            try:
+                yield from self._stream(feed)
+            except NO_ANSWER as cause:
+                error = Unreachable(f"the stream of changes: {cause!r}")
+            except TRANSIENT as problem:
+                error = problem
+            time.sleep(feed.pause_s(error))
+
+    def _stream(self, feed: Feed) -> Iterator[Change]:
+        call = feed.request()
+        request = request_of(self._http, call)
+        request.extensions["timeout"]["read"] = SILENCE_S
+        response = self._http.send(request, stream=True)
+        try:
+            if not response.is_success:
+                response.read()
+                call.result(reply_of(response))
+            for chunk in response.iter_bytes():
+                yield from feed.receive(chunk)
+        finally:
+            response.close()
+
+
+class ClientTransaction(Transaction):
+    """One attempt of `Client.transact`."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self._client = client
+
+    def get(self, class_name: str, id_: str, *, fields: Iterable[str] | None = None) -> Read:
+        """Read an object; the commit is aborted if it changes, or appears, until then.
+
+        Raises:
+            NotFound: It is absent.
+        """
+        seen = self.recall(class_name, id_, fields)
+        if seen is not None:
+            return seen
+        try:
+            read = self._client.get(class_name, id_, fields=fields)
+        except NotFound as absent:
+            self.record(class_name, id_, fields, absent)
+            raise
+        self.record(class_name, id_, fields, read)
+        return read
+
+
+class AdminClient(_Connection):
+    """Declares schemas, by the admin API. Used as ``with``, or closed by `close`.
+
+    Args:
+        base_url: Of the admin API, without ``/admin/v1``.
+        credential: A key or a token, or a function that returns one.
+        timeout_s: For each step of a request (seconds).
+        headers: Sent with each request.
+        transport: Sends the requests, if not the network.
+        retries: How often a request is sent again.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        credential: Credential | None = None,
+        timeout_s: float = 120.0,
+        headers: Mapping[str, str] | None = None,
+        transport: httpx.BaseTransport | None = None,
+        retries: Retries = Retries(),  # noqa: B008 - immutable
+    ) -> None:
+        super().__init__(admin_url(base_url), credential, timeout_s, headers, transport, retries)
+
+    schema = _sent(schemas.schema)
+    put_schema = _sent(schemas.put_schema)
+    drop_database = _sent(schemas.drop_database)

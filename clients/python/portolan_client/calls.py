@@ -1,0 +1,83 @@
+"""A request and how its reply is read, without any input or output: both clients send these."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from portolan_client.problems import BrokenReply, problem_of
+
+__all__ = ["Call", "JsonObject", "Reply"]
+
+T = TypeVar("T")
+
+JsonObject: TypeAlias = dict[str, Any]
+
+_SUCCESS: Final = range(200, 300)
+_NOT_MODIFIED: Final = 304
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A reply to a request; the names of its header fields are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    @property
+    def not_modified(self) -> bool:
+        return self.status == _NOT_MODIFIED
+
+    @property
+    def groups_behind(self) -> tuple[str, ...]:
+        """The cache groups that a write over several systems has not reached yet."""
+        listed = self.headers.get("portolan-partial", "").split(",")
+        return tuple(name.strip() for name in listed if name.strip())
+
+    def json(self) -> Any:
+        """Return the body; raises `BrokenReply` if it is no JSON, as a proxy's page."""
+        try:
+            return json.loads(self.content)
+        except (ValueError, RecursionError) as error:
+            raise BrokenReply(f"a reply of status {self.status} is no JSON") from error
+
+    def json_object(self) -> JsonObject:
+        body = self.json()
+        if not isinstance(body, dict):
+            raise BrokenReply(f"a reply of status {self.status} is no JSON object")
+        return body
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One request.
+
+    Attributes:
+        path: Below the address of the client, percent-encoded.
+        read: Makes the result of a reply that is no problem.
+        repeatable: Whether the request may be sent again when its outcome is unknown.
+    """
+
+    method: str
+    path: str
+    read: Callable[[Reply], T]
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content: bytes | None = None
+    repeatable: bool = True
+
+    def result(self, reply: Reply) -> T:
+        """Return what the call is for.
+
+        Raises:
+            Problem: The service refused.
+            BrokenReply: What came is nothing that the service sends.
+        """
+        if reply.status not in _SUCCESS and not reply.not_modified:
+            raise problem_of(reply.status, reply.headers, reply.content)
+        try:
+            return self.read(reply)
+        except (LookupError, TypeError, ValueError) as error:
+            raise BrokenReply(f"{self.method} {self.path}: {error!r}") from error

@@ -1,0 +1,130 @@
+"""The change feed: each write once, from a position on, whatever happens to the connection."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, Literal
+
+from portolan_client.calls import Call, JsonObject
+from portolan_client.encoding import with_parameters
+from portolan_client.events import Event, EventReader
+from portolan_client.problems import (
+    BrokenReply,
+    PortolanError,
+    RateLimited,
+    Unavailable,
+    Unreachable,
+)
+from portolan_client.retries import pauses_s
+
+__all__ = ["BEGINNING", "SILENCE_S", "TRANSIENT", "Change", "Feed"]
+
+BEGINNING: Final = "beginning"
+"""The position before all changes that are kept."""
+
+SILENCE_S: Final = 45.0
+"""After which a connection counts as lost: the service sends something each 15 seconds."""
+
+TRANSIENT: Final = (Unavailable, RateLimited)
+"""Refusals after which the feed tries again."""
+
+_FIRST_PAUSE_S: Final = 0.25
+_LONGEST_PAUSE_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of one cache group of an object.
+
+    Attributes:
+        id: Unique, and the same if the change is received again.
+        version: The new version of the group; it increases with every change.
+        before: The previous values of the fields written; None: the object was absent.
+        after: Their new values; None: the object is deleted.
+        position: Where to go on after this change.
+    """
+
+    id: str
+    database: str
+    class_name: str
+    object_id: str
+    group: str
+    version: int
+    kind: Literal["create", "replace", "update", "delete"]
+    before: JsonObject | None
+    after: JsonObject | None
+    time: datetime
+    position: str = field(compare=False)
+
+
+class Feed:
+    """Where a reader of the feed is, and what it does when the stream ends.
+
+    Args:
+        class_name: Changes of one class only; None: of all.
+        after: A position; None: from now on.
+        reconnects: Attempts in a row that may fail before it gives up.
+    """
+
+    def __init__(self, class_name: str | None, after: str | None, reconnects: int) -> None:
+        self._class_name = class_name
+        self._position = after
+        self._reconnects = reconnects
+        self._pauses = self._all_pauses()
+        self._reader = EventReader()
+
+    def request(self) -> Call[None]:
+        """Return the request for the changes after the last one that was received."""
+        self._reader = EventReader()
+        parameters = {"class": self._class_name, "after": self._position}
+        headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+        return Call("GET", with_parameters("changes", **parameters), lambda _: None, headers)
+
+    def receive(self, chunk: bytes) -> Iterator[Change]:
+        """Yield the changes that are complete."""
+        for event in self._reader.receive(chunk):
+            self._pauses = self._all_pauses()
+            self._position = event.id or self._position
+            if event.data:
+                yield _change(event)
+
+    def pause_s(self, error: PortolanError | None) -> float:
+        """Return the time until the next attempt (seconds).
+
+        Args:
+            error: Why the stream ended; None: the service has ended it.
+
+        Raises:
+            PortolanError: `error`, or `Unreachable`: too many attempts have failed in a row.
+        """
+        pause = next(self._pauses, None)
+        if pause is None:
+            raise error or Unreachable("the service ends the stream of changes at once")
+        asked = error.retry_after_s if isinstance(error, TRANSIENT) else None
+        return pause + min(asked or 0.0, _LONGEST_PAUSE_S)
+
+    def _all_pauses(self) -> Iterator[float]:
+        return pauses_s(self._reconnects, _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+
+
+def _change(event: Event) -> Change:
+    try:
+        document = json.loads(event.data)
+        return Change(
+            document["id"],
+            document["database"],
+            document["class"],
+            document["object"],
+            document["group"],
+            document["version"],
+            document["kind"],
+            document["before"],
+            document["after"],
+            datetime.fromisoformat(document["time"]),
+            event.id or "",
+        )
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise BrokenReply(f"an event of the feed is no change: {error!r}") from error

@@ -1,0 +1,303 @@
+"""Single objects: read, put, create, patch, update, delete; and many by their ids."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from portolan_client.calls import Call, JsonObject, Reply
+from portolan_client.encoding import (
+    Freshness,
+    encode_json,
+    field_names,
+    path_of,
+    quoted,
+    with_parameters,
+)
+
+__all__ = [
+    "JSON",
+    "Found",
+    "Read",
+    "Staleness",
+    "Written",
+    "create",
+    "delete",
+    "get",
+    "get_many",
+    "key_header",
+    "patch",
+    "put",
+    "update",
+]
+
+JSON: Final = {"Content-Type": "application/json"}
+_UPDATE: Final = {"Content-Type": "application/vnd.portolan.update+json"}
+_STALENESS: Final = re.compile(r"bound=(\d[\d.e+-]*), measured=(\d[\d.]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Staleness:
+    """How old the answer of a materialised view may be: its bound, and what was measured (s)."""
+
+    bound_s: float
+    measured_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """An object, or some of its fields, as it was read.
+
+    Attributes:
+        fields: Those that were requested; None: all.
+        etag: The version that was read.
+        staleness: None: the answer is of the systems themselves.
+        partial: Cache groups that a write over several systems has not reached yet.
+    """
+
+    class_name: str
+    id: str
+    fields: tuple[str, ...] | None
+    value: JsonObject
+    etag: str | None
+    staleness: Staleness | None = None
+    partial: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write did.
+
+    Attributes:
+        value: The object; after a patch the fields that it named; None after a delete.
+        etag: The new version, if the write knows all of it.
+        position: For `Freshness.at_least` of a read that must see the write.
+        replayed: Whether this is the recorded reply to the same request, sent before.
+        partial: Cache groups that the write has not reached yet.
+    """
+
+    id: str
+    value: JsonObject | None
+    etag: str | None
+    position: str | None
+    replayed: bool = False
+    partial: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Objects by their ids, and the ids of those that are not there."""
+
+    items: Sequence[JsonObject]
+    missing: Sequence[str] = field(default=())
+
+
+def get(
+    class_name: str,
+    id_: str,
+    *,
+    fields: Iterable[str] | None = None,
+    freshness: Freshness | None = None,
+    known: Read | None = None,
+) -> Call[Read]:
+    """Read an object, or some of its fields.
+
+    With `known`, an earlier read of the same, only a change is transferred; if there is none, the
+    result is `known`.
+
+    Raises:
+        NotFound: It is absent.
+        ValueError: `known` is of something else.
+    """
+    names = field_names(fields)
+    headers = dict(freshness.headers) if freshness else {}
+    if known is not None:
+        if (known.class_name, known.id, known.fields) != (class_name, id_, names):
+            raise ValueError("known is a read of something else")
+        if known.etag is not None:
+            headers["If-None-Match"] = known.etag
+    path = with_parameters(path_of(class_name, id_), fields=_joined(names))
+    return Call("GET", path, partial(_read, class_name, id_, names, known), headers)
+
+
+def get_many(
+    class_name: str,
+    ids: Iterable[str],
+    *,
+    fields: Iterable[str] | None = None,
+    freshness: Freshness | None = None,
+) -> Call[Found]:
+    """Read objects by their ids, a thousand at most."""
+    # A comma divides ids, so one within an id is escaped; and so is what begins an escape.
+    listed = ",".join(id_.replace("%", "%25").replace(",", "%2C") for id_ in ids)
+    path = with_parameters(path_of(class_name), ids=listed, fields=_joined(field_names(fields)))
+    return Call("GET", path, _found, freshness.headers if freshness else {})
+
+
+def put(
+    class_name: str,
+    id_: str,
+    value: Mapping[str, Any],
+    *,
+    fields: Iterable[str] | None = None,
+    if_match: str | None = None,
+    if_none_match: str | None = None,
+    idempotency_key: str | None = None,
+) -> Call[Written]:
+    """Make an object, or exactly some fields of it, what `value` says.
+
+    Raises:
+        PreconditionFailed: `if_match` does not hold, or `if_none_match` (``*``: no object).
+    """
+    headers = _write_headers(JSON, idempotency_key, if_match, if_none_match)
+    return _write("PUT", _resource(class_name, id_, fields), headers, value, _written_to(id_))
+
+
+def create(
+    class_name: str, value: Mapping[str, Any], *, idempotency_key: str | None = None
+) -> Call[Written]:
+    """Create an object, under the `id` in `value` or one that the service chooses.
+
+    Raises:
+        AlreadyExists: There is an object with that id.
+    """
+    return _write(
+        "POST", path_of(class_name), _write_headers(JSON, idempotency_key), value, _created
+    )
+
+
+def patch(
+    class_name: str,
+    id_: str,
+    changes: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    *,
+    if_match: str | None = None,
+    representation: bool = False,
+    idempotency_key: str | None = None,
+) -> Call[Written]:
+    """Change an object by a merge patch (RFC 7396), or a list by JSON Patch (RFC 6902).
+
+    With `representation` the result is the whole object, where one system holds it.
+    """
+    headers = _write_headers(JSON, idempotency_key, if_match, representation=representation)
+    return _write("PATCH", path_of(class_name, id_), headers, changes, _written_to(id_))
+
+
+def update(
+    class_name: str,
+    id_: str,
+    operators: Mapping[str, Mapping[str, Any]],
+    *,
+    if_match: str | None = None,
+    representation: bool = False,
+    idempotency_key: str | None = None,
+) -> Call[Written]:
+    """Change an object by operators that its store applies: ``{"stock": {"inc": -1}}``.
+
+    Raises:
+        Conflict: The result would break a bound of the field; nothing was done.
+    """
+    headers = _write_headers(_UPDATE, idempotency_key, if_match, representation=representation)
+    return _write("PATCH", path_of(class_name, id_), headers, operators, _written_to(id_))
+
+
+def delete(
+    class_name: str,
+    id_: str,
+    *,
+    fields: Iterable[str] | None = None,
+    if_match: str | None = None,
+    idempotency_key: str | None = None,
+) -> Call[Written]:
+    """Delete an object, or some of its fields.
+
+    Raises:
+        NotFound: It is absent.
+    """
+    headers = _write_headers({}, idempotency_key, if_match)
+    return Call("DELETE", _resource(class_name, id_, fields), _written_to(id_), headers)
+
+
+def key_header(idempotency_key: str | None) -> dict[str, str]:
+    """Return the key by which the service recognises a request that is sent again."""
+    return {"Idempotency-Key": quoted(idempotency_key or uuid.uuid4().hex)}
+
+
+def _write(
+    method: str,
+    path: str,
+    headers: Mapping[str, str],
+    body: Any,
+    read: Callable[[Reply], Written],
+) -> Call[Written]:
+    return Call(method, path, read, headers, encode_json(body))
+
+
+def _write_headers(
+    media_type: Mapping[str, str],
+    idempotency_key: str | None,
+    if_match: str | None = None,
+    if_none_match: str | None = None,
+    *,
+    representation: bool = False,
+) -> dict[str, str]:
+    headers = {**media_type, **key_header(idempotency_key)}
+    if if_match is not None:
+        headers["If-Match"] = if_match
+    if if_none_match is not None:
+        headers["If-None-Match"] = if_none_match
+    if representation:
+        headers["Prefer"] = "return=representation"
+    return headers
+
+
+def _resource(class_name: str, id_: str, fields: Iterable[str] | None) -> str:
+    return with_parameters(path_of(class_name, id_), fields=_joined(field_names(fields)))
+
+
+def _joined(names: tuple[str, ...] | None) -> str | None:
+    return None if names is None else ",".join(names)
+
+
+def _read(
+    class_name: str, id_: str, fields: tuple[str, ...] | None, known: Read | None, reply: Reply
+) -> Read:
+    if reply.not_modified and known is not None:
+        return known
+    value, etag = reply.json_object(), reply.headers.get("etag")
+    return Read(class_name, id_, fields, value, etag, _staleness(reply), reply.groups_behind)
+
+
+def _staleness(reply: Reply) -> Staleness | None:
+    match = _STALENESS.fullmatch(reply.headers.get("portolan-staleness", ""))
+    return Staleness(float(match[1]), float(match[2])) if match else None
+
+
+def _found(reply: Reply) -> Found:
+    body = reply.json_object()
+    return Found(body["items"], body["missing"])
+
+
+def _written_to(id_: str) -> Callable[[Reply], Written]:
+    return lambda reply: _written(id_, reply, reply.json_object() if reply.content else None)
+
+
+def _created(reply: Reply) -> Written:
+    value = reply.json_object()
+    return _written(value["id"], reply, value)
+
+
+def _written(id_: str, reply: Reply, value: JsonObject | None) -> Written:
+    headers = reply.headers
+    return Written(
+        id_,
+        value,
+        headers.get("etag"),
+        headers.get("portolan-position"),
+        headers.get("idempotency-replayed") == "true",
+        reply.groups_behind,
+    )

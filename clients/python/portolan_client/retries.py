@@ -1,0 +1,73 @@
+"""Whether, and after which time, a request is sent again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httpx
+
+from portolan_client.calls import Call, Reply
+
+__all__ = ["LOST", "NO_ANSWER", "Attempts", "Retries", "pauses_s"]
+
+LOST: Final = (httpx.NetworkError, httpx.RemoteProtocolError)
+"""The connection could not be made, or was lost before the reply was complete."""
+
+NO_ANSWER: Final = (*LOST, httpx.TimeoutException, httpx.ProxyError)
+"""Everything after which there is no reply; a time-out is the caller's bound, and not repeated."""
+
+_LATER: Final = frozenset({409, 429, 503})
+"""Statuses that say with Retry-After that nothing stands against the same request, but the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often a request is sent, and how long it is waited for in between.
+
+    Attributes:
+        attempts: Requests at most, the first one included.
+        first_pause_s: The longest pause after the first lost connection; it doubles (seconds).
+        longest_pause_s: The longest pause; a service that asks for more gets no other attempt.
+    """
+
+    attempts: int = 4
+    first_pause_s: float = 0.1
+    longest_pause_s: float = 5.0
+
+
+class Attempts:
+    """The attempts of one call.
+
+    Only a repeatable call has more than one: a read, or a write with an Idempotency-Key, under
+    which the service applies it once and answers the next attempt with the recorded reply.
+    """
+
+    def __init__(self, call: Call[Any], retries: Retries) -> None:
+        count = retries.attempts if call.repeatable else 1
+        self._longest_s = retries.longest_pause_s
+        self._pauses = pauses_s(count - 1, retries.first_pause_s, retries.longest_pause_s)
+
+    def pause_after_loss(self) -> float | None:
+        """Return the pause before the next attempt (seconds); None: that was the last one."""
+        return next(self._pauses, None)
+
+    def pause_after(self, reply: Reply) -> float | None:
+        """Return the pause before the next attempt (seconds); None: the reply is final."""
+        seconds = reply.headers.get("retry-after", "")
+        if reply.status not in _LATER or not (seconds.isascii() and seconds.isdigit()):
+            return None
+        if float(seconds) > self._longest_s:
+            return None
+        spread = next(self._pauses, None)
+        return None if spread is None else float(seconds) + spread
+
+
+def pauses_s(count: int, first_s: float, longest_s: float) -> Iterator[float]:
+    """Yield pauses that double; each is random below its bound, so that clients do not agree."""
+    bound = first_s
+    for _ in range(count):
+        yield bound * random.random()  # noqa: S311 - spreads those who wait
+        bound = min(2 * bound, longest_s)

@@ -1,0 +1,48 @@
+"""A service in a process of its own, with a feed, and clients of both kinds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from mediator.stores.port import SystemConfig
+from portolan_client import AsyncAdminClient, AsyncClient
+from tests.faults.service import Service
+from tests.process.clients.both import KINDS, Kind, opened
+from tests.process.commands.shop import SHOP
+from tests.process.service import scratch_catalogue, scratch_systems, unique
+
+
+@pytest.fixture(scope="module")
+async def started(
+    redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
+) -> AsyncIterator[Service]:
+    async with (
+        scratch_systems(redis_config, postgresql_config, mongodb_config) as configs,
+        scratch_catalogue(postgresql_config) as url,
+        Service.on(configs, url, redis_config.url, sketch="off").running() as service,
+    ):
+        await service.favour()
+        yield service
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    chosen: Kind = request.param
+    return chosen
+
+
+@pytest.fixture
+async def database(started: Service) -> str:
+    """A shop whose schema is in force, for one test."""
+    name = unique("shop")
+    async with AsyncAdminClient(started.admin) as admin:
+        await admin.put_schema(name, SHOP)
+    return name
+
+
+@pytest.fixture
+async def shop(started: Service, database: str, kind: Kind) -> AsyncIterator[AsyncClient]:
+    async with opened(kind, started.data, database) as client:
+        yield client

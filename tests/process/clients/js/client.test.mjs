@@ -1,0 +1,147 @@
+// The JavaScript client against the service at PORTOLAN_DATA, whose database has the shop's schema.
+import assert from "node:assert/strict";
+import { before, test } from "node:test";
+import { Client, Problem, Unreachable } from "../../../../clients/js/src/index.js";
+
+const { PORTOLAN_DATA: url, PORTOLAN_DATABASE: database } = process.env;
+const shop = new Client(url, database);
+const lamp = { name: "Lamp", price: "30", stock: 12 };
+const refused = (kind) => (error) => error instanceof Problem && error.kind === kind;
+
+before(async () => {
+  await shop.put("products", "lamp", lamp);
+});
+
+test("an object is put, read, changed and deleted", async () => {
+  const written = await shop.put("products", "chair", { name: "Chair", stock: 4 }, { ifNoneMatch: "*" });
+  const read = await shop.get("products", "chair");
+  assert.deepEqual([read.value, read.etag], [written.value, written.etag]);
+  assert.equal(await shop.get("products", "chair", { known: read }), read);
+  assert.deepEqual((await shop.update("products", "chair", { stock: { inc: -1 } })).value, { id: "chair", stock: 3 });
+  assert.deepEqual((await shop.patch("products", "chair", { name: "Stool" })).value, { id: "chair", name: "Stool" });
+  const operations = [{ op: "replace", path: "/name", value: "Seat" }];
+  assert.equal((await shop.patch("products", "chair", operations)).value.name, "Seat");
+  assert.deepEqual((await shop.get("products", "chair", { fields: ["stock", "stock"] })).value, { id: "chair", stock: 3 });
+  await assert.rejects(shop.put("products", "chair", lamp, { ifMatch: read.etag }), refused("precondition-failed"));
+  assert.equal((await shop.delete("products", "chair")).value, null);
+  await assert.rejects(shop.get("products", "chair"), refused("not-found"));
+});
+
+test("every id has an address", async () => {
+  for (const id of ["query", "a:b", "50%", "ä,ö", "+ ?&=#"]) {
+    await shop.put("customers", id, { name: id });
+    assert.equal((await shop.get("customers", id)).value.name, id);
+    const { items, missing } = await shop.getMany("customers", [id, "none", "c,d"]);
+    assert.deepEqual([items[0].id, new Set(missing)], [id, new Set(["none", "c,d"])]);
+    await shop.delete("customers", id);
+  }
+  for (const id of ["", ".", ".."]) await assert.rejects(shop.get("customers", id), RangeError);
+});
+
+test("a refusal names the locations of mistakes", async () => {
+  await assert.rejects(shop.put("products", "x", { name: "X", stock: "many" }), (error) => {
+    assert.deepEqual(error.locations.map(({ pointer }) => pointer), ["/stock"]);
+    return refused("invalid")(error);
+  });
+  await assert.rejects(shop.update("products", "lamp", { stock: { inc: -13 } }), refused("operator-refused"));
+});
+
+test("pages follow each other when they are wanted", async () => {
+  await shop.batch(Array.from({ length: 7 }, (_, i) => ({ op: "put", class: "customers", id: `c${i}`, body: { name: `${i}` } })));
+  const found = [];
+  for await (const { id } of shop.iterate("customers", { order: [["name", "desc"]], limit: 3 })) found.push(id);
+  assert.deepEqual(found, ["c6", "c5", "c4", "c3", "c2", "c1", "c0"]);
+  const filter = { and: [{ ge: ["name", "2"] }, { lt: ["name", "4"] }] };
+  const { items, next } = await shop.query("customers", { filter }, { freshness: { consistency: "strong" } });
+  assert.deepEqual([items.map(({ id }) => id).sort(), next], [["c2", "c3"], null]);
+});
+
+test("a batch has a result for each, a transaction is all or nothing", async () => {
+  const [read, absent] = await shop.batch([
+    { op: "get", class: "products", id: "lamp" },
+    { op: "delete", class: "products", id: "none" },
+  ]);
+  assert.equal(read.body.name, "Lamp");
+  assert.equal(absent.problem.kind, "not-found");
+  const sell = [
+    { op: "update", class: "products", id: "lamp", body: { stock: { inc: -1 } } },
+    { op: "create", class: "orders", body: {} },
+  ];
+  const reads = [{ class: "products", id: "lamp", etag: read.etag }];
+  assert.equal((await shop.commit(sell, { reads })).length, 2);
+  await assert.rejects(shop.commit(sell, { reads }), refused("transaction-aborted"));
+  assert.equal((await shop.get("products", "lamp")).value.stock, lamp.stock - 1);
+});
+
+/** Returns a fetch that loses the first replies, after the service has done what was requested. */
+function losing(losses, sent = []) {
+  return async (...request) => {
+    const response = await fetch(...request);
+    sent.push(request[1].headers["idempotency-key"]);
+    if (sent.length > losses) return response;
+    await response.arrayBuffer();
+    throw new TypeError("the reply was lost");
+  };
+}
+
+test("a write whose reply was lost takes effect once", async () => {
+  const sent = [];
+  const retries = { attempts: 3, firstPauseS: 0 };
+  const client = new Client(url, database, { fetch: losing(2, sent), retries });
+  const { id } = (await shop.create("products", { name: "Pen", stock: 5 })).value;
+  const { value, replayed } = await client.update("products", id, { stock: { inc: 1 } });
+  assert.deepEqual([value.stock, replayed, sent.length, new Set(sent).size], [6, true, 3, 1]);
+  const created = await new Client(url, database, { fetch: losing(1), retries }).create("customers", { name: "Once" });
+  assert.equal(created.replayed, true);
+  const named = await shop.query("customers", { filter: { eq: ["name", "Once"] } });
+  assert.equal(named.items.length, 1);
+  await assert.rejects(new Client(url, database, { fetch: losing(9), retries }).get("products", id), Unreachable);
+});
+
+/** Returns a fetch whose first stream breaks off after its first change. */
+function interrupted() {
+  let streams = 0;
+  return async (...request) => {
+    const response = await fetch(...request);
+    streams += 1;
+    if (streams > 1 || !response.ok) return response;
+    const cut = new TransformStream({
+      transform(chunk, controller) {
+        controller.enqueue(chunk);
+        if (new TextDecoder().decode(chunk).includes("\ndata:")) controller.error(new TypeError("cut"));
+      },
+    });
+    return new Response(response.body.pipeThrough(cut), response);
+  };
+}
+
+test("the feed goes on after a lost connection", async () => {
+  await shop.put("orders", "first", {});
+  const client = new Client(url, database, { fetch: interrupted() });
+  const objects = new Set();
+  let position;
+  for await (const change of client.changes({ className: "orders", after: "beginning" })) {
+    if (!objects.has("first") && change.object === "first") await shop.put("orders", "second", {});
+    objects.add(change.object);
+    position = change.position;
+    if (change.object === "second") break;
+  }
+  assert(objects.has("first"));
+  await shop.put("orders", "third", {});
+  for await (const change of shop.changes({ className: "orders", after: position })) {
+    assert.equal(change.object, "third");
+    break;
+  }
+});
+
+test("what cannot be followed is refused, and a feed ends when it is to", async () => {
+  const next = (options) => shop.changes(options).next();
+  await assert.rejects(next({ className: "toys" }), refused("not-found"));
+  await assert.rejects(next({ after: "x" }), refused("invalid"));
+  const gone = new Client("http://127.0.0.1:1", database);
+  await assert.rejects(gone.changes({ reconnects: 0 }).next(), Unreachable);
+  const ending = new AbortController();
+  const pending = shop.changes({ signal: ending.signal }).next();
+  ending.abort();
+  assert.deepEqual(await pending, { value: undefined, done: true });
+});
