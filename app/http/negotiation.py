@@ -50,6 +50,9 @@ _RANGE = re.compile(r"\s*([!#$%&'*+.^_`|~\w-]+/[!#$%&'*+.^_`|~\w-]+)\s*(?:;(.*))
 _CODING = re.compile(
     r"\s*([!#$%&'*+.^_`|~\w-]+)\s*(?:;\s*q\s*=\s*(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)\s*)?", re.ASCII
 )
+_LONGEST_CODINGS: Final = 1_024
+"""Characters of Accept-Encoding: there are not so many codings, and each member takes its time."""
+
 _ZERO = re.compile(r"\s*q\s*=\s*0(?:\.0{0,3})?\s*", re.ASCII | re.IGNORECASE)
 _CHARSET = re.compile(r'\s*charset\s*=\s*"?utf-?8"?\s*', re.ASCII | re.IGNORECASE)
 
@@ -94,8 +97,10 @@ def prefers_gzip(accept_encoding: str) -> bool:
 def _weights(accept_encoding: str) -> tuple[float, float]:
     """Return how welcome gzip is, and no coding: unless it is named, everything else is more so.
 
-    A malformed member of the list counts for nothing.
+    A malformed member of the list counts for nothing, and neither does a list that is too long.
     """
+    if len(accept_encoding) > _LONGEST_CODINGS:
+        return 0.0, 0.0
     named = [match for part in accept_encoding.split(",") if (match := _CODING.fullmatch(part))]
     weights = {match[1].lower().removeprefix("x-"): float(match[2] or 1) for match in named}
     return weights.get("gzip", weights.get("*", 0.0)), weights.get("identity", 0.0)

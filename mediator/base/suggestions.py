@@ -48,7 +48,10 @@ def nearest(
 
 
 def _near(name: str, known: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Yield names that may be meant, with how many letters differ: up to a third, and a half."""
+    """Yield names that may be meant, with how many letters differ.
+
+    At most two do, or a third of them in a longer name; and never more than half.
+    """
     most = min(max(2, (len(name) + 2) // 3), len(name) // 2)
     for each in islice(_alike(name, islice(known, _MOST), most), _MOST_COMPARED):
         differing = _differing(name, each.casefold())

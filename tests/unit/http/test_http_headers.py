@@ -77,6 +77,8 @@ def test_no_prefer_breaks_the_parser(value: str) -> None:
         ("gzip;q=0.0001", False, False),
         ("gzip;q=", False, False),
         ("gzip gzip", False, False),
+        ("gzip" + "," * 1_020, True, True),
+        ("gzip" + "," * 1_021, False, False),
     ],
 )
 def test_codings(accept_encoding: str, accepts: bool, prefers: bool) -> None:
