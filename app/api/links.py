@@ -17,7 +17,7 @@ _LONGEST: Final = 2_000
 def next_link(path: str, parameters: Iterable[tuple[str, str]], cursor: str | None) -> Headers:
     """Return the field that leads to the page after a cursor, in the form that caches keep.
 
-    None, if no page follows, or if the address is too long for a field; the body has the cursor.
+    Nothing if no page follows, or if the address is too long for a field: the body has the cursor.
     """
     if cursor is None:
         return []

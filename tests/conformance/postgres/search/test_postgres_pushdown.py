@@ -27,17 +27,19 @@ from mediator.schema.tree import MISSING
 from mediator.stores.port import (
     AccessPath,
     Aggregating,
+    Estimating,
     Fragment,
     Queryable,
     StoreRefused,
 )
 from mediator.stores.postgres import PostgresStore
-from tests.conformance.postgres.search.searches import COUNT, LONG, eq, found, ge, plan_of
+from tests.conformance.postgres.search.searches import COUNT, LONG, MANY, eq, found, ge, plan_of
 
 
 def test_optional_protocols(store: PostgresStore) -> None:
     assert isinstance(store, Queryable)
     assert isinstance(store, Aggregating)
+    assert isinstance(store, Estimating)
 
 
 # What is pushed
@@ -219,3 +221,16 @@ async def test_positions_among_nulls_are_sought(
     plan = await plan_of(store, admin, many, None, RARE, Position((MISSING,), "id02000"))
     conditions = [line for line in plan.splitlines() if "Index Cond" in line]
     assert any("id" in line.split("IS NULL", 1)[-1] for line in conditions), plan
+
+
+async def test_estimates_are_those_of_the_planner(store: PostgresStore, many: Fragment) -> None:
+    """The table is analysed, so that the numbers are right for all records, and near for some."""
+    assert await store.estimate(many, None, deadline_s=10.0) == MANY
+    half = await store.estimate(many, ge("n", MANY // 2), deadline_s=10.0)
+    assert MANY // 4 < half < MANY
+    for filter_ in EXACT:
+        assert store.estimates(many, filter_)
+        assert await store.estimate(many, filter_, deadline_s=10.0) <= MANY
+    assert not store.estimates(many, eq("tags", ["x"]))
+    with pytest.raises(StoreRefused):
+        await store.estimate(many, eq("tags", ["x"]), deadline_s=10.0)
