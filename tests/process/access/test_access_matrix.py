@@ -30,6 +30,7 @@ from tests.process.service import unique
 RUN: Final = "0" * 32
 OBJECT = {"json": {"title": "x"}}
 MERGE = {"json": {"title": "y"}, "headers": {"content-type": "application/merge-patch+json"}}
+COUNTED = {"params": {"all": "true", "dry_run": "true"}}
 NDJSON = {"content": b'{"title":"z"}\n', "headers": {"content-type": "application/x-ndjson"}}
 BATCH = {"json": {"operations": [{"op": "get", "class": "notes", "id": "there"}]}}
 TRANSACTION = {"json": {"operations": [{"op": "put", "class": "notes", "id": "t", "body": {}}]}}
@@ -59,6 +60,8 @@ DATA: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "GET /v1/{database}/{class}": ("read", HIDDEN, NOTHING),
     "HEAD /v1/{database}/{class}": ("read", HIDDEN, NOTHING),
     "POST /v1/{database}/{class}": ("write", HIDDEN, OBJECT),
+    "PATCH /v1/{database}/{class}": ("write", HIDDEN, MERGE | COUNTED),
+    "DELETE /v1/{database}/{class}": ("write", HIDDEN, COUNTED),
     "POST /v1/{database}/{class}/query": ("read", HIDDEN, {"json": {}}),
     "POST /v1/{database}/{class}/import": ("write", HIDDEN, NDJSON),
     "GET /v1/{database}/{class}/export": ("read", HIDDEN, NOTHING),

@@ -132,6 +132,18 @@ async def test_what_no_index_serves_is_read_through_if_that_is_allowed(
     assert counts(await shop.delete("products?colour=red&allow_scan=true")) == (2, 2, 0)
 
 
+async def test_a_class_that_requires_if_match_is_written_by_the_versions_that_were_read(
+    mediator: Service,
+) -> None:
+    fields = {"price": field_on("redis", "integer", index=True)}
+    database = await mediator.put_schema({"strict": {"require_if_match": True, "fields": fields}})
+    for number in range(3):
+        await mediator.create(database, "strict", f"s{number}", price=number)
+    async with api(mediator.mediator.data, database) as client:
+        assert counts(await client.patch("strict?price.ge=1", json={"price": 5})) == (2, 2, 0)
+        assert counts(await client.delete("strict?all=true")) == (3, 3, 0)
+
+
 class Plane:
     """A data plane on which something happens before each batch."""
 

@@ -170,6 +170,17 @@ ROUTES: Final[dict[str, list[tuple[int, str, dict[str, Any]]]]] = {
         (403, "drafts?title=x&explain=true", {}),
     ],
     "HEAD /v1/{database}/{class}": [(200, "drafts", {})],
+    "PATCH /v1/{database}/{class}": [
+        (200, f"drafts?title={SECRET}", {"json": {"title": "mine"}, "headers": MERGE}),
+        (200, "drafts?all=true", {"json": {"hits": {"inc": 1}}, "headers": UPDATE}),
+        (200, "strict?all=true", {"json": {"title": "mine"}, "headers": MERGE}),
+    ],
+    "DELETE /v1/{database}/{class}": [
+        (200, f"drafts?title={SECRET}&dry_run=true", {}),
+        (200, "drafts?hits.ge=0&allow_scan=true", {}),
+        (200, "drafts?all=true", {}),
+        (200, "strict?all=true", {}),
+    ],
     "POST /v1/{database}/{class}": [
         (409, "drafts", {"json": {"id": "bobs"}}),
         (403, "drafts", {"json": {"author": "bob"}}),
