@@ -6,6 +6,7 @@ from portolan_client.calls import Call, JsonObject
 from portolan_client.changes import BEGINNING, Change
 from portolan_client.connecting import Credential
 from portolan_client.encoding import Freshness
+from portolan_client.filtered_writes import WriteSummary
 from portolan_client.filters import Field, Filter, field
 from portolan_client.objects import Found, Read, Staleness, Written
 from portolan_client.operations import Absent, Operation, Result
@@ -90,6 +91,7 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "Unreachable",
+    "WriteSummary",
     "Written",
     "__version__",
     "field",

@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import httpx
 
-from portolan_client import objects, operations, queries, schemas
+from portolan_client import filtered_writes, objects, operations, queries, schemas
 from portolan_client.calls import Call, JsonObject
 from portolan_client.changes import SILENCE_S, TRANSIENT, Change, Feed
 from portolan_client.connecting import (
@@ -21,6 +21,7 @@ from portolan_client.connecting import (
     reply_of,
     request_of,
 )
+from portolan_client.filtered_writes import WriteSummary
 from portolan_client.objects import Read
 from portolan_client.problems import NotFound, PortolanError, TransactionAborted, Unreachable
 from portolan_client.queries import Page
@@ -109,6 +110,19 @@ def _paged(
     return method
 
 
+def _summed(
+    build: Callable[P, Call[WriteSummary]],
+) -> Callable[Concatenate[_AsyncConnection, P], Coroutine[Any, Any, WriteSummary]]:
+    @wraps(build)
+    async def method(self: _AsyncConnection, /, *args: P.args, **kwargs: P.kwargs) -> WriteSummary:
+        summary = await self.send(build(*args, **kwargs))
+        while summary.following is not None:
+            summary += await self.send(summary.following)
+        return summary
+
+    return method
+
+
 class AsyncClient(_AsyncConnection):
     """Reads and writes one database. Used as ``async with``, or closed by `close`.
 
@@ -138,6 +152,9 @@ class AsyncClient(_AsyncConnection):
     delete = _sent(objects.delete)
     query = _sent(queries.query)
     iterate = _paged(queries.query)
+    patch_where = _summed(filtered_writes.patch_where)
+    update_where = _summed(filtered_writes.update_where)
+    delete_where = _summed(filtered_writes.delete_where)
     batch = _sent(operations.batch)
     commit = _sent(operations.commit)
 

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 JSON: Final = {"Content-Type": "application/json"}
-_UPDATE: Final = {"Content-Type": "application/vnd.portolan.update+json"}
+UPDATE: Final = {"Content-Type": "application/vnd.portolan.update+json"}
 _STALENESS: Final = re.compile(r"bound=(\d[\d.e+-]*), measured=(\d[\d.]*)")
 
 
@@ -201,7 +201,7 @@ def update(
     Raises:
         Conflict: The result would break a bound of the field; nothing was done.
     """
-    headers = _write_headers(_UPDATE, idempotency_key, if_match, representation=representation)
+    headers = _write_headers(UPDATE, idempotency_key, if_match, representation=representation)
     return _write("PATCH", path_of(class_name, id_), headers, operators, _written_to(id_))
 
 

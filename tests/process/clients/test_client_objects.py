@@ -262,3 +262,23 @@ async def test_a_read_is_a_value(shop: AsyncClient) -> None:
     await shop.put("customers", "ada", {"name": "Ada"})
     read = await shop.get("customers", "ada", fields=["name"])
     assert read == Read("customers", "ada", ("name",), {"id": "ada", "name": "Ada"}, read.etag)
+
+
+async def test_objects_that_meet_a_condition_are_written(
+    shop: AsyncClient,
+) -> None:
+    for number in range(4):
+        product = {"name": f"n{number}", "price": str(number), "stock": number % 2}
+        await shop.put("products", f"p{number}", product)
+    cheap = field("price") < Decimal(3)
+    counted = await shop.delete_where("products", cheap, dry_run=True)
+    assert (counted.matched, counted.written, counted.sample) == (3, 0, ["p0", "p1", "p2"])
+    patched = await shop.patch_where("products", cheap, {"name": "cheap"})
+    assert (patched.matched, patched.written, patched.failed) == (3, 3, 0)
+    sold = await shop.update_where("products", cheap, {"stock": {"inc": -1}})
+    assert (sold.written, [problem["id"] for problem in sold.problems]) == (1, ["p0", "p2"])
+    assert (
+        await shop.delete_where("products", {"eq": ["name", "cheap"]}, allow_scan=True)
+    ).written == 3
+    assert (await shop.delete_where("products", "all")).written == 1
+    assert (await shop.query("products")).items == []
