@@ -62,7 +62,7 @@ _ATTEMPTS: Final = 5
 _MOST_PROBLEMS: Final = 100
 _SAMPLE: Final = 5
 _FLAGS: Final = {"true": True, "false": False}
-_OTHER_WAYS: Final = ("order", "limit", "fields", "count", "explain")
+_OTHER_WAYS: Final = ("order", "limit", "fields", "join", "aggregate", "count", "explain")
 """Parameters of a listing that mean nothing here."""
 
 Outcomes: TypeAlias = Sequence[Outcome]

@@ -273,8 +273,12 @@ def _represented(
 
 
 def _is_registered(read: ParsedQuery) -> bool:
-    """Whether writes invalidate the result. An estimate changes without a write, too."""
-    return not read.explain and read.query.count is not CountMode.ESTIMATED
+    """Whether writes to the class invalidate the result.
+
+    What is joined changes by writes to other classes, and an estimate without any.
+    """
+    query = read.query
+    return not (read.explain or query.joins or query.count is CountMode.ESTIMATED)
 
 
 def _bound(resource: ClassResource, read: ParsedQuery) -> tuple[str, str, str]:

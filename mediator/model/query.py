@@ -98,6 +98,12 @@ class Aggregate:
         computations = self.compute.values()
         return not self.group and all(c == Computation(Function.COUNT) for c in computations)
 
+    @property
+    def paths(self) -> set[Path]:
+        """All that is grouped by or computed of."""
+        computed = {c.path for c in self.compute.values() if c.path is not None}
+        return {*self.group, *computed}
+
 
 class CountMode(StrEnum):
     """How the objects that a query finds are counted."""
@@ -143,7 +149,4 @@ class Query:
         """All that is compared, ordered by, followed, grouped by or computed of."""
         paths = {*paths_of(self.filter), *(level.path for level in self.order)}
         paths |= {join.reference for join in self.joins}
-        if self.aggregate is not None:
-            paths |= {*self.aggregate.group}
-            paths |= {c.path for c in self.aggregate.compute.values() if c.path is not None}
-        return paths
+        return paths if self.aggregate is None else paths | self.aggregate.paths

@@ -28,10 +28,14 @@ from mediator.schema.types import FieldType
 __all__ = ["RESERVED", "parse_parameters"]
 
 RESERVED: Final = frozenset(
-    {"filter", "order", "limit", "after", "fields", "count", "allow_scan", "explain"}
+    {
+        *("filter", "order", "limit", "after", "fields", "join", "aggregate"),
+        *("count", "allow_scan", "explain"),
+    }
 )
 """Parameters that are no conditions; a field of such a name is written with ``.eq``."""
 
+_JSON: Final = frozenset({"join", "aggregate"})
 _LISTS: Final = frozenset({"in", "between"})
 _TESTS: Final = frozenset(name for name, length in OPERATORS.items() if length) | {"exists"}
 _BOOLEANS: Final = {"true": True, "false": False}
@@ -171,6 +175,8 @@ _SETTINGS: Final[dict[str, Callable[[str, str], Any]]] = {
     "limit": lambda _, text: _number(text),
     "after": lambda _, text: text,
     "fields": lambda _, text: text.split(","),
+    "join": _json,
+    "aggregate": _json,
     "count": lambda _, text: text,
     "allow_scan": _flag,
     "explain": _flag,
@@ -184,8 +190,9 @@ def _named(location: Location, names: Sequence[str]) -> Location:
         name = names[int(match[1])]
         rest = location.pointer[match.end() :] if name == "filter" else ""
         return Location(name + rest, location.detail)
-    name = location.pointer.split("/")[1] if location.pointer else "query"
-    return Location(name, location.detail)
+    name, _, rest = location.pointer.removeprefix("/").partition("/")
+    within = f"/{rest}" if rest and name in _JSON else ""
+    return Location(f"{name}{within}" if name else "query", location.detail)
 
 
 def _wrong(name: str, detail: str) -> Invalid:

@@ -238,6 +238,8 @@ _PARAMETERS: Final[dict[str, Any]] = {
     ),
     "cursor": _parameter("after", "query", {"type": "string"}, "The cursor of the page before."),
     "filter": _parameter("filter", "query", {"type": "string"}, "A filter as JSON."),
+    "join": _parameter("join", "query", {"type": "string"}, "A join, or a list of them, as JSON."),
+    "aggregate": _parameter("aggregate", "query", {"type": "string"}, "An aggregate as JSON."),
     "count": _parameter("count", "query", _COUNT, "Whether all objects found are counted."),
     "allowScan": _parameter(
         "allow_scan", "query", {"enum": ["true", "false"]}, "Whether all objects may be read."

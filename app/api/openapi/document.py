@@ -121,7 +121,7 @@ def _object() -> dict[str, Any]:
 
 
 def _collection() -> dict[str, Any]:
-    query = ("fields", "ids", "filter", "order", "limit", "cursor", "count")
+    query = ("fields", "ids", "filter", "order", "limit", "cursor", "join", "aggregate", "count")
     read = (*query, "allowScan", "explain", "prefer")
     shown = {200: _json("Listing", *_FOUND, "Link")}
     created = {201: _created(*_WRITTEN, "Location"), 200: _json("Results")}

@@ -153,7 +153,7 @@ def cost_of(filter_: Filter | None) -> MatchCost:
 
 @dataclass(frozen=True)
 class RegisteredQuery:
-    """A query without joins and aggregates, as far as it decides which writes change its result."""
+    """A query without joins, as far as it decides which writes change its result."""
 
     query: Query
 
@@ -172,6 +172,8 @@ class RegisteredQuery:
     @cached_property
     def visible(self) -> AbstractSet[str] | None:
         """Fields that decide what the result looks like, given what is in it; None: all."""
+        if self.query.aggregate is not None:
+            return frozenset(path[0] for path in self.query.aggregate.paths)
         if self.query.fields is None:
             return None
         return {*self.query.fields, *(level.path[0] for level in self.query.order)}

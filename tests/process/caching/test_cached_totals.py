@@ -1,4 +1,4 @@
-"""Cached results that have a total: any object that is counted may outdate them."""
+"""Cached results that have a total, or are groups: any object that is counted may outdate them."""
 
 from __future__ import annotations
 
@@ -72,3 +72,31 @@ async def test_clients_show_the_total(paper: Paper) -> None:
         assert (len(result.items), result.total, result.count) == (1, 3, "exact")
         rest = await client.query("articles", {**parameters, "limit": 5, "after": result.next})
         assert (len(rest.items), rest.total) == (2, None)
+
+
+COUNT = '{"compute":{"n":{"count":"*"}}}'
+SUM = '{"compute":{"n":{"count":"*"},"hits":{"sum":"hits"}}}'
+
+
+async def test_an_aggregate_is_outdated_by_what_it_is_computed_of(paper: Paper) -> None:
+    word, id_ = unique("w"), unique("a")
+    await paper.put(id_, title=word)
+    await paper.put(unique("b"), title=word)
+    count, total = (canonical_query({"title": word, "aggregate": a}.items()) for a in (COUNT, SUM))
+
+    async def read(query: str) -> object:
+        answer = await paper.http.get(f"articles?{query}")
+        assert "portolan-expires" in answer.headers, answer.text
+        return answer.json()["items"]
+
+    async def outdated_ones() -> list[bool]:
+        snapshot = await paper.filter()
+        return [snapshot.contains(key_of_query("articles", query)) for query in (count, total)]
+
+    assert [await read(count), await read(total)] == [[{"n": 2}], [{"n": 2, "hits": 0}]]
+    await paper.inc(id_)
+    assert await outdated_ones() == [False, True]
+    assert await read(total) == [{"n": 2, "hits": 1}]
+    await paper.put(id_, title=unique("w"))
+    assert await outdated_ones() == [True, True]
+    assert [await read(count), await read(total)] == [[{"n": 1}], [{"n": 1, "hits": 0}]]

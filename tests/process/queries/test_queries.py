@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import orjson
 import pytest
@@ -232,6 +232,33 @@ async def test_query_parameters_equal_a_body(profiles: QueryClient, data: Profil
             "profiles", {**posted, "allow_scan": True, "after": answer["next"]}
         )
         assert more.json()["items"] == following["items"]
+
+
+@every_placement
+async def test_joins_and_aggregates_of_a_get_equal_those_of_a_body(profiles: QueryClient) -> None:
+    join = {"as": "entry", "reference": "on", "fields": ["author"]}
+    joined = {"join": join, "filter": {"exists": "entry.author"}, "limit": 7, "allow_scan": True}
+    aggregate = {"group": ["country"], "compute": {"n": {"count": "*"}}}
+    grouped = {"aggregate": aggregate, "limit": 5, "allow_scan": True}
+    for name, body in (("comments", joined), ("profiles", grouped)):
+        parameters = {
+            member: value if isinstance(value, str) else orjson.dumps(value).decode()
+            for member, value in body.items()
+        }
+        answer = await profiles.get(f"{name}?{urlencode(parameters)}")
+        assert answer.json()["items"] == (await profiles.query(name, body))["items"], answer.text
+        assert answer.json()["items"]
+
+
+async def test_mistakes_in_joins_and_aggregates_of_a_get_are_named(split: QueryClient) -> None:
+    for query, pointer in (
+        ("join={", "join"),
+        ('join={"as":"a","reference":"nope"}', "join/reference"),
+        ('aggregate={"compute":{"n":{"sum":"nope"}}}', "aggregate/compute/n/sum"),
+        ('aggregate={"compute":{"n":{"count":"*"}}}&fields=country', "fields"),
+    ):
+        answer = await split.get(f"profiles?{quote(query, safe='=&')}")
+        assert_problem(answer, 400, "invalid", pointer)
 
 
 async def test_cursors_belong_to_their_query(split: QueryClient) -> None:
