@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import RowMapping, delete, func, select
 
 from mediator.base.observation import ViolationDetected
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import databases, proposals, violations
-from mediator.placement.proposals import Proposal, Proposals
+from mediator.placement.proposals import Proposal, Proposals, differ
 
 __all__ = ["CatalogueEvents", "CatalogueProposals"]
 
@@ -53,28 +54,53 @@ class CatalogueProposals:
     async def load(self) -> tuple[float, dict[str, Proposals]]:
         """Return the time (seconds since 1970), and the proposals of all databases by id."""
         async with self._catalogue.begin() as connection:
-            now: datetime = (await connection.execute(select(func.now()))).scalar_one()
+            now = (await connection.execute(select(func.now()))).scalar_one()
             rows = await connection.execute(select(proposals).order_by(proposals.c.node))
         found: defaultdict[str, dict[str, Proposal]] = defaultdict(dict)
         for row in rows.mappings():
-            members: dict[str, Any] = {
-                n: v.timestamp() if isinstance(v, datetime) else v for n, v in row.items()
-            }
-            proposed = found[members.pop("database_id")]
-            proposed[members["node"]] = Proposal(**members)
+            found[row["database_id"]][row["node"]] = _proposal(row)
         return now.timestamp(), {id_: Proposals(by_node) for id_, by_node in found.items()}
 
-    async def store(self, database_id: str, proposed: Proposals) -> None:
-        rows = [_row(database_id, proposal) for proposal in proposed.by_node.values()]
+    async def update(
+        self,
+        database_id: str,
+        change: Callable[[Proposals, float], tuple[Proposals, list[Proposal]]],
+    ) -> Sequence[Proposal]:
+        """Change the proposals of a database as they are now; no other replica does meanwhile.
+
+        Args:
+            database_id: The database; one that was dropped is left alone.
+            change: Of what is proposed, and the time (seconds since 1970).
+
+        Returns:
+            What the change has recorded.
+        """
+        of_it = proposals.c.database_id == database_id
+        # It also keeps a drop from coming in between, which would violate the foreign key.
         locked = select(databases.c.id).where(databases.c.id == database_id).with_for_update()
-        former = delete(proposals).where(proposals.c.database_id == database_id)
         async with self._catalogue.begin() as connection:
-            # The row lock keeps a drop from coming in between, which would violate the foreign key.
             if (await connection.execute(locked)).first() is None:
-                return  # it was dropped
-            await connection.execute(former)
-            if rows:
-                await connection.execute(proposals.insert(), rows)
+                return ()
+            # Not the time of the transaction: it may have waited for the lock.
+            now = (await connection.execute(select(func.clock_timestamp()))).scalar_one()
+            rows = (await connection.execute(select(proposals).where(of_it))).mappings()
+            before = Proposals({row["node"]: _proposal(row) for row in rows})
+            after, recorded = change(before, now.timestamp())
+            if differ(before, after):
+                await connection.execute(delete(proposals).where(of_it))
+                if after.by_node:
+                    changed = [_row(database_id, each) for each in after.by_node.values()]
+                    await connection.execute(proposals.insert(), changed)
+        return recorded
+
+
+def _proposal(row: RowMapping) -> Proposal:
+    members: dict[str, Any] = {
+        name: value.timestamp() if isinstance(value, datetime) else value
+        for name, value in row.items()
+        if name != "database_id"
+    }
+    return Proposal(**members)
 
 
 def _row(database_id: str, proposal: Proposal) -> dict[str, Any]:

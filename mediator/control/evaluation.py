@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from mediator.base.clock import Clock
@@ -101,10 +102,12 @@ class PlacementEvaluation:
     async def _propose(
         self, route: DatabaseRoute, decision: Decision, before: Proposals, now: float
     ) -> None:
-        margin, dwell_s = self._margin, self._dwell_s
-        after, recorded = propose(before, decision.moves, now, margin=margin, dwell_s=dwell_s)
-        if differ(before, after):
-            await self._proposals.store(route.id, after)
+        change = partial(_propose, decision, self._margin, self._dwell_s)
+        after, _ = change(before, now)
+        if not differ(before, after):
+            return
+        # Another replica, or pass, may have changed them since they were loaded.
+        recorded = await self._proposals.update(route.id, change)
         name = route.schema.database
         for p in recorded:
             self._observe(ProposalRecorded(name, p.node, p.current, p.proposed, p.margin))
@@ -146,6 +149,12 @@ def _decision(route: DatabaseRoute, candidates: Sequence[Candidate], now: float)
     advisory = route.schema.mode is Mode.ADVISORY
     pins = NO_PINS if advisory else pins_of(route, list(route.classes))
     return decide(route.schema, candidates, pins, in_force(route.overrides, now))
+
+
+def _propose(
+    decision: Decision, margin: float, dwell_s: float, before: Proposals, now: float
+) -> tuple[Proposals, list[Proposal]]:
+    return propose(before, decision.moves, now, margin=margin, dwell_s=dwell_s)
 
 
 def _document(database: str, proposal: Proposal) -> dict[str, Any]:

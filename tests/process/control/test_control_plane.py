@@ -19,6 +19,7 @@ from mediator.base.errors import (
     Unplaceable,
 )
 from mediator.base.observation import ViolationDetected
+from mediator.catalogue.evaluations import CatalogueProposals
 from mediator.model.query import OrderBy, Query
 from mediator.stores.port import SystemConfig
 from tests.process.control.classes import on
@@ -145,6 +146,30 @@ async def test_proposals_are_shared_outlive_replicas_and_go_with_their_database(
         await control.delete_schema(name)
         await control.set_schema(name, {"classes": {"notes": on("redis")}})
         assert await proposed(mediator) == []
+    finally:
+        await mediator.favour()
+
+
+async def test_a_pass_that_began_before_another_changes_no_proposal_of_it(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = mediator.mediator.control
+    name = await mediator.put_schema({"notes": on("redis")})
+    stored = CatalogueProposals(mediator.mediator.catalogue)
+    loaded = await stored.load()
+
+    async def load(_: CatalogueProposals) -> Any:
+        return loaded
+
+    try:
+        await control.amend("redis", metrics={"write_throughput": 1.0})
+        await control.amend("mongo", metrics={"write_throughput": 1e6})
+        first = await control.proposals(name)
+        assert first
+        with monkeypatch.context() as patched:
+            patched.setattr(CatalogueProposals, "load", load)
+            await control.calibrate("redis")  # which evaluates the scores again
+        assert [p["since"] for p in await control.proposals(name)] == [p["since"] for p in first]
     finally:
         await mediator.favour()
 
