@@ -48,6 +48,8 @@ async def test_changes_are_printed_until_it_is_interrupted(opened: Shop) -> None
     rest = ("tail", opened.database, "customers", "--json", "--after", position)
     process = await opened.start(*rest)
     change = orjson.loads(await line_of(process))
+    if change["object"] == "ada":  # the last one comes again if its end had not been read
+        change = orjson.loads(await line_of(process))
     process.kill()
     await process.communicate()
     assert (change["object"], change["after"]) == ("ben", {"name": "Ben"})
