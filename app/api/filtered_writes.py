@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from time import perf_counter
 from typing import Any, Final, TypeAlias
 
@@ -17,21 +16,20 @@ import orjson
 
 from app.api.objects import PATCH_TYPES
 from app.api.options import DataOptions
+from app.api.queries import SMALL_QUERY
 from app.api.resources import ClassResource
 from app.api.responses import JSON_TYPE, NO_STORE
 from app.api.routed_request import RoutedRequest
-from app.api.submission import Item, plan_or_refuse, submit_all
+from app.api.submission import Failures, Item, plan_or_refuse, submit_all
 from app.api.writes import Builder, PlannedOperation, WriteTarget, build_delete
 from app.http.idempotency import OperationIds, fingerprint_of
 from app.http.jsonbody import parse_json
 from app.http.message import Response, forbid_body, read_body
 from app.http.paths import parse_pairs
 from app.http.preconditions import NO_PRECONDITIONS
-from app.http.problems import HttpError, problem_of
-from mediator.base.concurrency import concurrently
+from app.http.problems import HttpError
 from mediator.base.errors import (
     Invalid,
-    Location,
     MediatorError,
     NotFound,
     PreconditionFailed,
@@ -44,7 +42,7 @@ from mediator.model.evaluate import compile_filter, lookup_of
 from mediator.model.filters import Filter, paths_of
 from mediator.model.operations import ANYTHING, Condition, Get, Outcome
 from mediator.model.query import Position, Query
-from mediator.query.parameters import parse_parameters
+from mediator.query.parameters import parse_flag, parse_parameters, wrong_parameter
 from mediator.query.parser import MOST_LIMIT
 from mediator.routing.freshness import STRONG
 from mediator.schema.ids import check_id
@@ -54,14 +52,10 @@ __all__ = ["FilteredWrites"]
 WORK_S: Final = 10.0
 """Seconds after which a request answers; less than what proxies wait for."""
 
-_LONG: Final = 2**12
-"""Bytes of conditions from which on to parse them takes more than about a millisecond."""
-
 _CHUNK: Final = 200
 _ATTEMPTS: Final = 5
-_MOST_PROBLEMS: Final = 100
 _SAMPLE: Final = 5
-_FLAGS: Final = {"true": True, "false": False}
+_FLAGS: Final = frozenset({"all", "dry_run"})
 _OTHER_WAYS: Final = ("order", "limit", "fields", "join", "aggregate", "count", "explain")
 """Parameters of a listing that mean nothing here."""
 
@@ -110,9 +104,8 @@ class _Progress:
     next: str | None
     matched: int = 0
     written: int = 0
-    failed: int = 0
+    failures: Failures = field(default_factory=Failures)
     sample: list[str] = field(default_factory=list)
-    problems: list[dict[str, Any]] = field(default_factory=list)
 
     def count(self, found: Outcomes) -> None:
         self.matched += len(found)
@@ -125,14 +118,13 @@ class _Progress:
         self.matched += 1
         if isinstance(answer, Outcome):
             self.written += 1
-            return
-        self.failed += 1
-        if len(self.problems) < _MOST_PROBLEMS:
-            self.problems.append({"id": id_, **problem_of(answer).document()})
+        else:
+            self.failures.add(answer, id=id_)
 
     def summary(self) -> dict[str, Any]:
-        counts = {"matched": self.matched, "written": self.written, "failed": self.failed}
-        return {**counts, "next": self.next, "sample": self.sample, "problems": self.problems}
+        failed, problems = self.failures.failed, self.failures.problems
+        counts = {"matched": self.matched, "written": self.written, "failed": failed}
+        return {**counts, "next": self.next, "sample": self.sample, "problems": problems}
 
 
 @dataclass(eq=False)
@@ -153,7 +145,7 @@ class FilteredWrites:
     async def _answer(
         self, routed: RoutedRequest, build: Builder, raw: bytes, body: Any
     ) -> Response:
-        wanted = await offload(len(routed.request.query) > _LONG, _parse, routed)
+        wanted = await offload(len(routed.request.query) > SMALL_QUERY, _parse, routed)
         identity = routed.identity(self._ids, raw)
         fingerprint = None
         if identity.key is not None:
@@ -261,22 +253,21 @@ class _Run:
         return Condition(versions=(outcome.versions,))
 
     async def _read(self, ids: Iterable[str]) -> list[Outcome]:
-        query, plane = self._query, self._routed.plane
-
-        async def read(id_: str) -> Outcome | None:
-            try:
-                return await plane.read(
-                    Get(query.database, query.class_name, id_, query.fields), STRONG
-                )
-            except NotFound:
-                return None
-
-        return [outcome for outcome in await concurrently(map(read, ids)) if outcome is not None]
+        """Read objects anew; those that were deleted meanwhile are left out."""
+        query = self._query
+        gets = [Get(query.database, query.class_name, id_, query.fields) for id_ in ids]
+        found = []
+        for answer in await self._routed.plane.batch(gets):
+            if isinstance(answer, Outcome):
+                found.append(answer)
+            elif not isinstance(answer, NotFound):
+                raise answer
+        return found
 
     async def _matching(self, outcomes: Outcomes) -> list[Outcome]:
         if self._test is None:
             return [*outcomes]
-        return await offload(len(outcomes) > _CHUNK, partial(_select, self._test), outcomes)
+        return await offload(len(outcomes) > _CHUNK, _select, self._test, outcomes)
 
 
 def _select(test: Callable[[Any], bool], outcomes: Outcomes) -> list[Outcome]:
@@ -290,28 +281,25 @@ def _parse(routed: RoutedRequest) -> _Request:
     pairs = parse_pairs(routed.request.query)
     for name in _OTHER_WAYS:
         if any(name == given for given, _ in pairs):
-            raise _wrong(name, f"means nothing to {routed.request.method}")
-    is_dry, has_all = _flag(pairs, "dry_run"), _flag(pairs, "all")
-    conditions = [pair for pair in pairs if pair[0] not in {"dry_run", "all"}]
+            raise wrong_parameter(name, f"means nothing to {routed.request.method}")
+    flags: dict[str, bool] = {}
+    conditions = []
+    for name, text in pairs:
+        if name not in _FLAGS:
+            conditions.append((name, text))
+        elif name in flags:
+            raise wrong_parameter(name, "is given more than once")
+        else:
+            flags[name] = parse_flag(name, text)
+    has_all = flags.get("all", False)
     schema = routed.plane.model.databases[routed.database].schema
     read = parse_parameters(conditions, schema, routed.class_name, most=MOST_LIMIT)
     filter_ = read.query.filter
     if filter_ is None and not has_all:
-        raise _wrong("all", "must be true to write every object, as no condition is given")
+        raise wrong_parameter("all", "must be true to write every object, as no condition is given")
     if filter_ is not None and has_all:
-        raise _wrong("all", "does not go together with conditions")
+        raise wrong_parameter("all", "does not go together with conditions")
     after = None if read.after is None else check_id(read.after, "after")
-    return _Request(filter_, after, read.query.allow_scan, is_dry, read.identity)
-
-
-def _flag(pairs: Sequence[tuple[str, str]], name: str) -> bool:
-    given = [text for each, text in pairs if each == name]
-    if len(given) > 1:
-        raise _wrong(name, "is given more than once")
-    if given and given[0] not in _FLAGS:
-        raise _wrong(name, "must be true or false")
-    return bool(given) and _FLAGS[given[0]]
-
-
-def _wrong(name: str, detail: str) -> Invalid:
-    return Invalid(f"{name} {detail}", locations=[Location(name, detail)])
+    return _Request(
+        filter_, after, read.query.allow_scan, flags.get("dry_run", False), read.identity
+    )

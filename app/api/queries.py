@@ -48,7 +48,7 @@ from mediator.schema.types import projected
 from mediator.schema.values import Codec
 from sketch.protocol.port import Partition
 
-__all__ = ["Queries"]
+__all__ = ["SMALL_QUERY", "Queries"]
 
 _BY_ID: Final = frozenset({"ids", "fields"})
 _MANY_VALUES: Final = 4_000
@@ -59,7 +59,7 @@ _MOST_CACHED: Final = 256
 LARGEST: Final = 2**17
 """Bytes of a query in a body."""
 
-_SMALL: Final = 2**12
+SMALL_QUERY: Final = 2**12
 """Bytes of a query that is read in a millisecond or two."""
 _ONLY_IDS: Final = FieldSelection((), (), 0)
 
@@ -123,7 +123,7 @@ class Queries:
         read = known.get(key)
         if read is None:
             schema = model.databases[resource.database].schema
-            most, is_long = self._options.page_limit, length > _SMALL
+            most, is_long = self._options.page_limit, length > SMALL_QUERY
             read = await offload(is_long, reader, parse(), schema, resource.name, most=most)
             read = replace(read, query=replace(read.query, as_documents=True))
             if read.after is None and not is_long:

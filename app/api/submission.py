@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, ParamSpec, TypeAlias
 
 from app.api.responses import result_of
@@ -13,15 +14,31 @@ from mediator.base.offload import offload
 from mediator.data_plane.port import DataPlane
 from mediator.model.operations import Get, Outcome, WriteOperation
 
-__all__ = ["Item", "plan_or_refuse", "render_items", "submit", "submit_all"]
+__all__ = ["Failures", "Item", "plan_or_refuse", "render_items", "submit", "submit_all"]
 
 _P = ParamSpec("_P")
 
 _MANY: Final = 100
 """Results from which on to write them takes more than about a millisecond."""
 
+_MOST_PROBLEMS: Final = 100
+
 Item: TypeAlias = PlannedOperation | MediatorError | HttpError
 """One of many operations, or why it cannot be one."""
+
+
+@dataclass(slots=True)
+class Failures:
+    """How many of many operations failed, and the problems of the first hundred."""
+
+    failed: int = 0
+    problems: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, error: MediatorError | HttpError, **where: int | str) -> None:
+        """Count a failure; `where` says which operation it is of."""
+        self.failed += 1
+        if len(self.problems) < _MOST_PROBLEMS:
+            self.problems.append({**where, **problem_of(error).document()})
 
 
 def plan_or_refuse(

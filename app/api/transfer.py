@@ -20,16 +20,15 @@ from app.api.options import DataOptions
 from app.api.resources import ClassResource, FieldSelection
 from app.api.responses import JSON_TYPE, NO_STORE, document_of
 from app.api.routed_request import RoutedRequest
-from app.api.submission import Item, plan_or_refuse, submit_all
+from app.api.submission import Failures, Item, plan_or_refuse, submit_all
 from app.api.writes import PlannedOperation, WriteTarget, build_import
 from app.http.idempotency import Identity, OperationIds, fingerprint_of
 from app.http.jsonbody import LARGE_BODY, parse_json, require_object
 from app.http.message import Response, bounded, forbid_body, stream_body, too_large
 from app.http.negotiation import NDJSON
-from app.http.problems import HttpError, problem_of
 from app.http.validation import parse_parameters
 from mediator.access.metering import refusal
-from mediator.base.errors import MediatorError, StorageFull, TooManyRequests, Unavailable
+from mediator.base.errors import StorageFull, TooManyRequests, Unavailable
 from mediator.base.offload import offload
 from mediator.model.operations import ANYTHING, Outcome
 from mediator.model.query import Position, Query
@@ -39,25 +38,19 @@ from mediator.schema.ids import check_id
 
 __all__ = ["Exports", "Imports", "Line", "split_lines"]
 
-_MOST_PROBLEMS: Final = 100
 _CHUNK_BYTES: Final = 4 * 2**20
 
 
 @dataclass(slots=True)
 class _Progress:
     imported: int = 0
-    failed: int = 0
     done: int = 0
-    problems: list[dict[str, Any]] = field(default_factory=list)
-
-    def fail(self, line: int, error: MediatorError | HttpError) -> None:
-        self.failed += 1
-        if len(self.problems) < _MOST_PROBLEMS:
-            self.problems.append({"line": line, **problem_of(error).document()})
+    failures: Failures = field(default_factory=Failures)
 
     def summary(self) -> dict[str, Any]:
-        counts = {"imported": self.imported, "failed": self.failed, "next": self.done}
-        return {**counts, "problems": self.problems}
+        failed, problems = self.failures.failed, self.failures.problems
+        counts = {"imported": self.imported, "failed": failed, "next": self.done}
+        return {**counts, "problems": problems}
 
 
 @dataclass(eq=False)
@@ -110,7 +103,7 @@ class Imports:
             if isinstance(answer, Outcome):
                 progress.imported += 1
             else:
-                progress.fail(line.number, answer)
+                progress.failures.add(answer, line=line.number)
             progress.done = line.number
         if routed.access.meter.is_over(perf_counter() - routed.request.phases.started):
             why = "the import has taken too long; go on with the line `next`."

@@ -25,12 +25,10 @@ Pairs = list[tuple[str, str]]
 _OF_WRITES: Final = frozenset({"all", "dry_run"})
 
 
-def parameters_of(where: Iterable[str] | None, filter_: str | None, *, allow_scan: bool) -> Pairs:
+def parameters_of(where: Iterable[str] | None, filter_: str | None, **flags: bool) -> Pairs:
     parameters = [] if filter_ is None else [("filter", filter_)]
     parameters += map(_condition, where or ())
-    if allow_scan:
-        parameters.append(("allow_scan", "true"))
-    return parameters
+    return [*parameters, *[(name, "true") for name, is_set in flags.items() if is_set]]
 
 
 def _condition(text: str) -> tuple[str, str]:

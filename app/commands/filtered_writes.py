@@ -52,8 +52,8 @@ def update(
     from app.http.negotiation import JSON, UPDATE
 
     sent = {"content": patch.encode(), "headers": {"Content-Type": UPDATE if operators else JSON}}
-    parameters = parameters_of(where, filter_, allow_scan=allow_scan)
-    parameters += _flags(all_=all_, dry_run=dry_run)
+    flags = {"allow_scan": allow_scan, "all": all_, "dry_run": dry_run}
+    parameters = parameters_of(where, filter_, **flags)
     with data_service(url, key_file) as service:
         run = _Run(service, "PATCH", f"/{database}/{class_name}", sent)
         run.work(parameters, after)
@@ -78,16 +78,12 @@ def delete(
 
     Each object is deleted by itself. Ends with 1 if one was not.
     """
-    parameters = parameters_of(where, filter_, allow_scan=allow_scan)
-    parameters += _flags(all_=all_, dry_run=dry_run)
+    flags = {"allow_scan": allow_scan, "all": all_, "dry_run": dry_run}
+    parameters = parameters_of(where, filter_, **flags)
     with data_service(url, key_file) as service:
         run = _Run(service, "DELETE", f"/{database}/{class_name}", {})
         run.work(parameters, after)
     run.report("deleted", is_dry=dry_run, json=json)
-
-
-def _flags(**given: bool) -> Pairs:
-    return [(name.rstrip("_"), "true") for name, is_set in given.items() if is_set]
 
 
 @dataclass

@@ -25,7 +25,7 @@ from mediator.schema.errors import InvalidValue
 from mediator.schema.tree import Schema
 from mediator.schema.types import FieldType
 
-__all__ = ["RESERVED", "parse_parameters"]
+__all__ = ["RESERVED", "parse_flag", "parse_parameters", "wrong_parameter"]
 
 RESERVED: Final = frozenset(
     {
@@ -56,7 +56,7 @@ def parse_parameters(
             conditions.append(_condition(scope, name, text))
             names.append(name)
         elif name in document or name in names:
-            raise _wrong(name, "is given more than once")
+            raise wrong_parameter(name, "is given more than once")
         elif name == "filter":
             conditions.append(_json(name, text))
             names.append(name)
@@ -77,7 +77,7 @@ def _condition(scope: NameScope, name: str, text: str) -> dict[str, Any]:
     path, operator = _split(name)
     if operator == "exists":
         exists = {"exists": path}
-        return exists if _flag(name, text) else {"not": exists}
+        return exists if parse_flag(name, text) else {"not": exists}
     convert = _converter(scope, path, operator)
     if operator not in _LISTS:
         return {operator: [path, convert(text)]}
@@ -154,7 +154,7 @@ def _json(name: str, text: str) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
-        raise _wrong(name, "must be JSON") from None
+        raise wrong_parameter(name, "must be JSON") from None
 
 
 def _levels(_: str, text: str) -> list[list[str]]:
@@ -164,9 +164,9 @@ def _levels(_: str, text: str) -> list[list[str]]:
     ]
 
 
-def _flag(name: str, text: str) -> bool:
+def parse_flag(name: str, text: str) -> bool:
     if text not in _BOOLEANS:
-        raise _wrong(name, "must be true or false")
+        raise wrong_parameter(name, "must be true or false")
     return _BOOLEANS[text]
 
 
@@ -178,8 +178,8 @@ _SETTINGS: Final[dict[str, Callable[[str, str], Any]]] = {
     "join": _json,
     "aggregate": _json,
     "count": lambda _, text: text,
-    "allow_scan": _flag,
-    "explain": _flag,
+    "allow_scan": parse_flag,
+    "explain": parse_flag,
 }
 
 
@@ -195,5 +195,5 @@ def _named(location: Location, names: Sequence[str]) -> Location:
     return Location(f"{name}{within}" if name else "query", location.detail)
 
 
-def _wrong(name: str, detail: str) -> Invalid:
+def wrong_parameter(name: str, detail: str) -> Invalid:
     return Invalid(f"{name} {detail}", locations=[Location(name, detail)])

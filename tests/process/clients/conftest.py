@@ -6,25 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from mediator.stores.port import SystemConfig
 from portolan_client import AsyncAdminClient, AsyncClient
 from tests.faults.service import Service
 from tests.process.clients.both import KINDS, Kind, opened
 from tests.process.commands.shop import SHOP
-from tests.process.service import scratch_catalogue, scratch_systems, unique
-
-
-@pytest.fixture(scope="module")
-async def started(
-    redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
-) -> AsyncIterator[Service]:
-    async with (
-        scratch_systems(redis_config, postgresql_config, mongodb_config) as configs,
-        scratch_catalogue(postgresql_config) as url,
-        Service.on(configs, url, redis_config.url, sketch="off").running() as service,
-    ):
-        await service.favour()
-        yield service
+from tests.process.service import unique
 
 
 @pytest.fixture(params=KINDS)

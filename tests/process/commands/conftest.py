@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from mediator.stores.port import SystemConfig
 from tests.faults.service import Service
 from tests.process.commands.shop import Shop
-from tests.process.service import scratch_catalogue, scratch_systems, unique
-
-
-@pytest.fixture(scope="module")
-async def started(
-    redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
-) -> AsyncIterator[Service]:
-    async with (
-        scratch_systems(redis_config, postgresql_config, mongodb_config) as configs,
-        scratch_catalogue(postgresql_config) as url,
-        Service.on(configs, url, redis_config.url, sketch="off").running() as service,
-    ):
-        await service.favour()
-        yield service
+from tests.process.service import unique
 
 
 @pytest.fixture
