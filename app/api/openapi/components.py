@@ -57,6 +57,7 @@ def _one_of(*names: str) -> dict[str, Any]:
 
 
 _COUNT: Final = {"enum": [mode.value for mode in CountMode]}
+_FLAG: Final = {"enum": ["true", "false"]}
 _LEVEL: Final = {
     "oneOf": [
         {"type": "string"},
@@ -241,19 +242,11 @@ _PARAMETERS: Final[dict[str, Any]] = {
     "join": _parameter("join", "query", {"type": "string"}, "A join, or a list of them, as JSON."),
     "aggregate": _parameter("aggregate", "query", {"type": "string"}, "An aggregate as JSON."),
     "count": _parameter("count", "query", _COUNT, "Whether all objects found are counted."),
-    "allowScan": _parameter(
-        "allow_scan", "query", {"enum": ["true", "false"]}, "Whether all objects may be read."
-    ),
-    "explain": _parameter(
-        "explain", "query", {"enum": ["true", "false"]}, "Explain how the query was carried out."
-    ),
+    "allowScan": _parameter("allow_scan", "query", _FLAG, "Whether all objects may be read."),
+    "explain": _parameter("explain", "query", _FLAG, "Explain how the query was carried out."),
     "lastId": _parameter("after", "query", ID_SCHEMA, "The last id that an answer came to."),
-    "dryRun": _parameter(
-        "dry_run", "query", {"enum": ["true", "false"]}, "Whether objects are only counted."
-    ),
-    "all": _parameter(
-        "all", "query", {"enum": ["true", "false"]}, "Whether all objects are meant."
-    ),
+    "dryRun": _parameter("dry_run", "query", _FLAG, "Whether objects are only counted."),
+    "all": _parameter("all", "query", _FLAG, "Whether all objects are meant."),
     "ifMatch": _parameter("If-Match", "header", _TAGS, "RFC 9110, section 13.1.1."),
     "ifNoneMatch": _parameter("If-None-Match", "header", _TAGS, "RFC 9110, section 13.1.2."),
     "idempotencyKey": _parameter("Idempotency-Key", "header", _KEY, "Makes a retry safe."),
