@@ -32,7 +32,7 @@ from mediator.access.model import Scope
 from mediator.base.errors import Invalid, Location, NotFound
 from mediator.base.offload import offload
 from mediator.model.operations import Freshness, Get, Outcome
-from mediator.model.query import CountMode, Join, Position
+from mediator.model.query import CountMode, Join, Position, ReverseJoin
 from mediator.query.aggregation import Row
 from mediator.query.execution import QueryResult
 from mediator.query.explain import explanation
@@ -141,8 +141,8 @@ class Queries:
     ) -> Response:
         """Answer a query; one without `parameters` came in a body, and has no address."""
         resource = routed.resource
-        for join in read.query.joins:
-            routed.access.require(Scope.READ, resource.database, join.class_name)
+        for class_name in sorted(read.query.joined_classes):
+            routed.access.require(Scope.READ, resource.database, class_name)
         if read.explain:  # it shows how much of others' there is
             routed.access.require_all(resource.database, resource.name)
         query = read.query
@@ -202,7 +202,8 @@ class Queries:
                 is_large = len(documents) * width > _MANY_VALUES
                 await offload(is_large, _encode, documents, codecs, read.query.joins)
             return documents
-        is_large = (len(answer.items) + len(answer.rows)) * width > _MANY_VALUES
+        listed = sum(len(objects) for item in answer.items for objects in item.lists.values())
+        is_large = (len(answer.items) + len(answer.rows) + listed) * width > _MANY_VALUES
         return await offload(is_large, self._items, routed, selection, read, answer)
 
     def _items(
@@ -220,6 +221,13 @@ class Queries:
             for document, item in zip(documents, answer.items, strict=True):
                 outcome = item.joined[join.alias]
                 document[join.alias] = None if outcome is None else _joined(codec, join, outcome)
+        lists: tuple[Join | ReverseJoin, ...] = (*read.query.list_joins, *read.query.reverse_joins)
+        for listed in lists:
+            codec = _codec(routed, listed.class_name)
+            for document, item in zip(documents, answer.items, strict=True):
+                document[listed.alias] = [
+                    _joined(codec, listed, outcome) for outcome in item.lists[listed.alias]
+                ]
         return documents
 
     async def _by_ids(self, routed: RoutedRequest) -> Response:
@@ -278,7 +286,7 @@ def _is_registered(read: ParsedQuery) -> bool:
     What is joined changes by writes to other classes, and an estimate without any.
     """
     query = read.query
-    return not (read.explain or query.joins or query.count is CountMode.ESTIMATED)
+    return not (read.explain or query.joined_classes or query.count is CountMode.ESTIMATED)
 
 
 def _bound(resource: ClassResource, read: ParsedQuery) -> tuple[str, str, str]:
@@ -296,7 +304,7 @@ def _all_shown(
     return [document_of(codec, o.id, projected(o.values or {}, names)) for o in found]
 
 
-def _joined(codec: Codec, join: Join, outcome: Outcome) -> dict[str, Any]:
+def _joined(codec: Codec, join: Join | ReverseJoin, outcome: Outcome) -> dict[str, Any]:
     return {"id": outcome.id, **codec.encode(projected(outcome.values or {}, join.fields))}
 
 

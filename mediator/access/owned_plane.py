@@ -133,10 +133,10 @@ class OwnedPlane(NarrowedPlane):
         self, query: Query, preference: ReadPreference = ANY, ceiling: Ceiling | None = None
     ) -> QueryResult:
         """Raises `Forbidden` if it joins a class that has owners."""
-        for join in query.joins:
-            _, owner = await self._owner(query.database, join.class_name)
+        for class_name in sorted(query.joined_classes):
+            _, owner = await self._owner(query.database, class_name)
             if owner is not None:
-                detail = f"Objects of {join.class_name} have owners, and are not joined."
+                detail = f"Objects of {class_name} have owners, and are not joined."
                 raise Forbidden(detail, extra=ADMIN)
         _, owner = await self._owner(query.database, query.class_name)
         if owner is not None:

@@ -42,6 +42,7 @@ from mediator.query.budget import Budget, Ceiling, Limits
 from mediator.query.execution import Execution, QueryResult
 from mediator.query.joins import Joiner
 from mediator.query.planner import make_plan
+from mediator.query.reverse_joins import Found
 from mediator.routing.fragments import Steps, plan_read, plan_write
 from mediator.routing.freshness import ANY, ReadPreference
 from mediator.routing.model import EMPTY, ClassRoute, RoutingModel
@@ -209,12 +210,23 @@ class Executor:
     async def _execute(
         self, query: Query, route: ClassRoute, limits: Limits, preference: ReadPreference
     ) -> QueryResult:
+        return await self._within(Budget(limits, self._clock), preference, query, route)
+
+    async def _within(
+        self, budget: Budget, preference: ReadPreference, query: Query, route: ClassRoute
+    ) -> QueryResult:
         route_of = partial(self._find, query.database)
         plan = make_plan(query, route, lambda name: self._calls.systems.get(name).store, route_of)
-        budget = Budget(limits, self._clock)
         resolve_torn = partial(self._torn_reads.resolve, whole=preference.whole)
-        joiner = Joiner(self._calls, budget, partial(self.route, query.database), resolve_torn)
+        find = partial(self._found, budget, preference)
+        joined = partial(self.route, query.database)
+        joiner = Joiner(self._calls, budget, joined, resolve_torn, find)
         return await Execution(plan, self._calls, budget, joiner, resolve_torn).run()
+
+    async def _found(self, budget: Budget, preference: ReadPreference, query: Query) -> Found:
+        route = await self.route(query.database, query.class_name)
+        result = await self._within(budget, preference, query, route)
+        return Found([item.outcome for item in result.items], result.next, result.partial)
 
     async def _view_freshness(
         self, route: ClassRoute, query: Query, preference: ReadPreference

@@ -19,6 +19,7 @@ __all__ = [
     "OrderBy",
     "Position",
     "Query",
+    "ReverseJoin",
 ]
 
 
@@ -46,6 +47,8 @@ class Position:
 class Join:
     """The object that a reference points to, joined under an alias; null if there is none.
 
+    Of a list or set of references: the list of the objects that there are.
+
     Attributes:
         reference: Path of the reference: ``("author",)``, or of a reference of an object joined
             before: ``("writer", "employer")``.
@@ -56,6 +59,28 @@ class Join:
     alias: str
     reference: Path
     class_name: str
+    fields: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReverseJoin:
+    """The objects of a class whose reference points to an object, joined as a list.
+
+    Attributes:
+        class_name: The class that refers.
+        reference: Its field, a reference to the queried class.
+        filter: A condition on these objects.
+        order: Their order; empty: by id.
+        limit: How many at most are joined to one object.
+        fields: The fields of them that are returned; None: all.
+    """
+
+    alias: str
+    class_name: str
+    reference: str
+    filter: Filter | None = None
+    order: tuple[OrderBy, ...] = ()
+    limit: int = 10
     fields: tuple[str, ...] | None = None
 
 
@@ -122,7 +147,9 @@ class Query:
         limit: How many at most.
         after: Beyond which position.
         fields: Which fields of each, sorted; None: all.
-        joins: The joins, each after those that its reference needs.
+        joins: The joins of single objects, each after those that its reference needs.
+        list_joins: The joins of lists of references; no condition and no order is about them.
+        reverse_joins: The joins along references to the objects found; likewise.
         aggregate: Computed instead of listing objects.
         count: How all objects that the filter finds are counted, whatever the limit and the
             position; None: they are not.
@@ -139,6 +166,8 @@ class Query:
     after: Position | None = None
     fields: tuple[str, ...] | None = None
     joins: tuple[Join, ...] = ()
+    list_joins: tuple[Join, ...] = ()
+    reverse_joins: tuple[ReverseJoin, ...] = ()
     aggregate: Aggregate | None = None
     count: CountMode | None = None
     allow_scan: bool = False
@@ -148,5 +177,11 @@ class Query:
     def paths(self) -> set[Path]:
         """All that is compared, ordered by, followed, grouped by or computed of."""
         paths = {*paths_of(self.filter), *(level.path for level in self.order)}
-        paths |= {join.reference for join in self.joins}
+        paths |= {join.reference for join in (*self.joins, *self.list_joins)}
         return paths if self.aggregate is None else paths | self.aggregate.paths
+
+    @property
+    def joined_classes(self) -> set[str]:
+        """The classes whose objects are joined."""
+        forward = {join.class_name for join in (*self.joins, *self.list_joins)}
+        return forward | {join.class_name for join in self.reverse_joins}

@@ -31,10 +31,11 @@ __all__ = ["Execution", "Item", "QueryResult", "ResolveTornReads"]
 
 @immutable
 class Item:
-    """An object that a query found, and what was joined to it, by alias."""
+    """An object that a query found, and what was joined to it, by alias: objects, and lists."""
 
     outcome: Outcome
     joined: Mapping[str, Outcome | None] = field(default_factory=dict)
+    lists: Mapping[str, Sequence[Outcome]] = field(default_factory=dict)
 
     def lookup(self) -> Lookup:
         own = lookup_of(self.outcome.id, self.outcome.values or {})
@@ -121,7 +122,7 @@ class Execution:
         elif self._plan.projection is not None and self._is_whole_page():
             return await self._documents(self._plan.projection)
         else:
-            answer = self._answer(await self.find())
+            answer = await self._with_lists(self._answer(await self.find()))
         partial = self._partial | self._joiner.partial
         return replace(answer, partial=tuple(sorted(partial))) if partial else answer
 
@@ -213,6 +214,16 @@ class Execution:
         if self._late is None:
             return items
         return await self._late.select(items, Item.lookup)
+
+    async def _with_lists(self, answer: QueryResult) -> QueryResult:
+        """Join the lists, which neither conditions nor orders are about, to what is shown."""
+        query, items = self._plan.query, answer.items
+        if not items or not (query.list_joins or query.reverse_joins):
+            return answer
+        outer, joined = [item.outcome for item in items], [item.joined for item in items]
+        lists = await self._joiner.join_lists(query, outer, joined)
+        pairs = zip(items, lists, strict=True)
+        return replace(answer, items=tuple(replace(item, lists=own) for item, own in pairs))
 
     def _answer(self, items: Sequence[Item]) -> QueryResult:
         query = self._plan.query

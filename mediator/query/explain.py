@@ -80,7 +80,11 @@ def explanation(plan: QueryPlan, budget: Budget, returned: int) -> dict[str, Any
         "after_joins": filter_document(plan.late),
         "joins": [
             {"as": join.alias, "class": join.class_name, "reference": _dotted(join.reference)}
-            for join in plan.query.joins
+            for join in (*plan.query.joins, *plan.query.list_joins)
+        ],
+        "reverse_joins": [
+            {"as": join.alias, "class": join.class_name, "reference": join.reference}
+            for join in plan.query.reverse_joins
         ],
         "rest": _search(plan.rest) if plan.rest else None,
         "count": _search(plan.total) if plan.total else None,

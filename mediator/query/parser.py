@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import orjson
 
-from mediator.model.query import Aggregate, Computation, CountMode, Function, Join, OrderBy, Query
+from mediator.model.query import Aggregate, Computation, CountMode, Function, Query
 from mediator.query.filter_parser import FilterParser
+from mediator.query.join_parser import parse_joins
 from mediator.query.json_node import Node
 from mediator.query.paths import (
     JSON_SCALAR,
@@ -19,17 +19,16 @@ from mediator.query.paths import (
     path_of_field,
     resolve_path,
 )
+from mediator.query.selection_parser import parse_fields, parse_order
 from mediator.schema.errors import invalid
 from mediator.schema.ids import FIELD_NAME
-from mediator.schema.tree import ClassSchema, Field, Schema
+from mediator.schema.tree import Field, Schema
 from mediator.schema.types import FieldType
 
 __all__ = ["DEFAULT_LIMIT", "MOST_LIMIT", "ParsedQuery", "parse_aggregate", "parse_query_document"]
 
 MOST_LIMIT: Final = 1_000
 DEFAULT_LIMIT: Final = 100
-MOST_LEVELS: Final = 8
-MOST_JOINS: Final = 8
 
 _SETTINGS: Final = ("limit", "after", "count", "explain")
 """What does not make another query of it: a cursor may be used with another limit."""
@@ -84,22 +83,26 @@ class _QueryParser:
 
     def read(self, most: int) -> tuple[Query, tuple[ResolvedPath, ...], dict[str, ResolvedPath]]:
         node = self._node
-        joins, scope = self._joins()
+        joins, scope = parse_joins(node["join"], self._schema, self._class)
         filter_ = FilterParser(scope).read(node["filter"])
         aggregate, results = parse_aggregate(node["aggregate"], scope)
-        levels = self._order(results or scope)
+        levels = parse_order(node["order"], results or scope)
         if aggregate is not None:
             for name in ("fields", "after", "count"):
                 if node[name].given:
                     node[name].error("does not go together with aggregate")
+            if scope.lists:
+                node["join"].error("adds lists, which do not go together with aggregate")
         query = Query(
             database=self._schema.database,
             class_name=self._class.name,
             filter=filter_,
             order=tuple(order for order, _ in levels),
             limit=node["limit"].integer(min(DEFAULT_LIMIT, most), least=1, most=most),
-            fields=_fields(node["fields"], self._class),
-            joins=joins,
+            fields=parse_fields(node["fields"], self._class),
+            joins=tuple(joins.single),
+            list_joins=tuple(joins.lists),
+            reverse_joins=tuple(joins.reverse),
             aggregate=aggregate,
             count=self._count(),
             allow_scan=node["allow_scan"].boolean(),
@@ -112,80 +115,10 @@ class _QueryParser:
         name = self._node["count"].read(None, _COUNTS.__contains__, wanted)
         return None if name is None else CountMode(name)
 
-    def _joins(self) -> tuple[tuple[Join, ...], NameScope]:
-        node = self._node["join"]
-        nodes = node.elements(MOST_JOINS) if isinstance(node.value, list) else [node]
-        scope = NameScope(self._class)
-        joins: list[Join] = []
-        for each in nodes if node.given else ():
-            join = self._join(each, scope)
-            if join is not None:
-                joins.append(join)
-                joined = {**scope.joined, join.alias: self._schema.classes[join.class_name]}
-                scope = replace(scope, joined=joined)
-        return tuple(joins), scope
-
-    def _join(self, node: Node, scope: NameScope) -> Join | None:
-        node.shape("fields", required=("as", "reference"))
-        wanted = f"a name like {FIELD_NAME.pattern}"
-        alias = node["as"].read(None, _is_name, wanted)
-        target = resolve_path(node["reference"], scope)
-        if alias is None or target is None:
-            return None
-        if alias in self._class.fields or alias in scope.joined or alias == "id":
-            node["as"].error("is the name of something else")
-        elif target.type is not FieldType.REFERENCE or target.reference is None:
-            node["reference"].error("is no reference")
-        else:
-            fields = _fields(node["fields"], self._schema.classes[target.reference], is_known=False)
-            return Join(alias, target.path, target.reference, fields)
-        return None
-
-    def _order(self, scope: NameScope) -> list[tuple[OrderBy, ResolvedPath]]:
-        levels = []
-        for node in self._node["order"].elements(MOST_LEVELS):
-            path, descending = _level(node)
-            target = resolve_path(path, scope)
-            if target is not None and not target.is_scalar:
-                path.error("has no order")
-            elif target is not None:
-                levels.append((OrderBy(target.path, descending), target))
-        return levels
-
 
 def _identity(document: dict[str, Any]) -> str:
     canonical = {name: value for name, value in document.items() if name not in _SETTINGS}
     return orjson.dumps(canonical, option=orjson.OPT_SORT_KEYS).decode()
-
-
-def _level(node: Node) -> tuple[Node, bool]:
-    """Read a level of an order: a path, or a path with its direction."""
-    if not isinstance(node.value, list):
-        return node, False
-    pair = node.elements(2, 2)
-    if not pair:
-        return Node("id", node.pointer, []), False
-    directions = ("asc", "desc")
-    word = pair[1].read(None, directions.__contains__, f"one of {', '.join(directions)}")
-    return pair[0], word == "desc"
-
-
-def _fields(node: Node, schema: ClassSchema, *, is_known: bool = True) -> tuple[str, ...] | None:
-    """Read names of fields; only of a class that is known to the client others are suggested."""
-    if not node.given:
-        return None
-    if node.value == ["id"]:
-        return ()
-    names: Sequence[Node] = node.elements(len(schema.fields))
-    for name in names:
-        if not isinstance(name.value, str) or name.value not in schema.fields:
-            known = schema.fields if is_known else ()
-            name.unknown(f"is no field of {schema.name}", name.value, known)
-    return tuple(sorted({name.value for name in names if isinstance(name.value, str)}))
-
-
-def _is_name(raw: Any) -> bool:
-    return isinstance(raw, str) and FIELD_NAME.fullmatch(raw) is not None
 
 
 MOST_COMPUTATIONS: Final = 32

@@ -101,14 +101,18 @@ class NameScope:
 
     Attributes:
         joined: The classes joined, by alias.
+        lists: Aliases of joins that add lists.
         computed: Results of an aggregate, by name; with them, only they and `groups` are known.
         groups: What an aggregate groups by, by its path.
+        is_known: Whether the client knows the class, so that its fields may be suggested.
     """
 
     schema: ClassSchema
     joined: Mapping[str, ClassSchema] = field(default_factory=dict)
+    lists: Collection[str] = ()
     computed: Mapping[str, ResolvedPath] | None = None
     groups: Mapping[str, ResolvedPath] = field(default_factory=dict)
+    is_known: bool = True
 
     def find(self, path: str) -> ResolvedPath:
         """Find what a path means; raises `InvalidValue` where it means nothing."""
@@ -123,7 +127,10 @@ class NameScope:
             # Whoever asks may not be allowed to know the fields of a class that is joined.
             inner = _within(self.joined[names[0]], names[1:], ())
             return replace(inner, path=(names[0], *inner.path))
-        return _within(self.schema, names, (*self.schema.fields, *self.joined, *ID))
+        if names[0] in self.lists:
+            raise InvalidValue(f"leads into the list {names[0]}, of which there are no conditions")
+        suggested = (*self.schema.fields, *self.joined, *ID) if self.is_known else ()
+        return _within(self.schema, names, suggested)
 
 
 def resolve_path(node: Node, scope: NameScope) -> ResolvedPath | None:

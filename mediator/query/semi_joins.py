@@ -164,7 +164,8 @@ def projection_of(
 ) -> Projection | None:
     """Return the projection of a query's documents; None if the store cannot answer them."""
     alone = len(route.fragments) == 1 and route.anchor.ttl_s is None
-    if not (query.as_documents and alone and is_joining(store)):
+    lists = query.list_joins or query.reverse_joins
+    if lists or not (query.as_documents and alone and is_joining(store)):
         return None
     joins = []
     for join in query.joins:

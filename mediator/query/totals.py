@@ -39,6 +39,8 @@ def counting(query: Query) -> Query:
         after=None,
         fields=None,
         joins=query.joins if is_joined else (),
+        list_joins=(),
+        reverse_joins=(),
         aggregate=_COUNTED,
         as_documents=False,
     )

@@ -41,16 +41,14 @@ RESERVED_CLASSES: Final = frozenset(
 SCHEMA: Final = TypeAdapter(Schema)
 """The model of schema documents."""
 
-_ITEM_SCALARS: Final = SCALARS - {FieldType.REFERENCE}  # `to` names the class of a field only
 _ITEMS: Final[Mapping[FieldType, frozenset[FieldType]]] = {
-    FieldType.SET: _ITEM_SCALARS,
-    FieldType.LIST: _ITEM_SCALARS | {FieldType.DOCUMENT},
-    FieldType.MAP: _ITEM_SCALARS | {FieldType.DOCUMENT},
+    FieldType.SET: SCALARS,
+    FieldType.LIST: SCALARS | {FieldType.DOCUMENT},
+    FieldType.MAP: SCALARS - {FieldType.REFERENCE} | {FieldType.DOCUMENT},
 }
 _NUMBERS: Final = frozenset({FieldType.INTEGER, FieldType.FLOAT, FieldType.DECIMAL})
 _TYPES_OF: Final[Mapping[str, Collection[FieldType]]] = {
     "items": _ITEMS.keys(),
-    "to": {FieldType.REFERENCE},
     "max_length": {*_ITEMS, FieldType.STRING, FieldType.BINARY},
     "min_length": {FieldType.STRING, FieldType.BINARY},
     "minimum": _NUMBERS,
@@ -119,10 +117,8 @@ def _mistakes(field: Field, classes: Collection[str], at: str) -> Iterator[Locat
     if field.type in _ITEMS and field.items not in _ITEMS[field.type]:
         known = ", ".join(sorted(_ITEMS[field.type]))
         yield Location(f"{at}/items", f"must be one of {known} for type {field.type}")
-    if field.type is FieldType.REFERENCE and field.to not in classes:
-        meant = f"{field.to}{did_you_mean(field.to, classes)}"
-        detail = f"there is no class {meant}" if field.to else "is required for a reference"
-        yield Location(f"{at}/to", detail)
+    if error := _mistake_in_reference(field, classes):
+        yield Location(f"{at}/to", error)
     if field.index and field.type not in SCALARS:
         yield Location(f"{at}/index", f"type {field.type} has no order to index")
     if field.updated and field.type is not FieldType.TIMESTAMP:
@@ -130,6 +126,15 @@ def _mistakes(field: Field, classes: Collection[str], at: str) -> Iterator[Locat
     if field.updated and field.default is not MISSING:
         yield Location(f"{at}/default", "has no meaning beside updated")
     yield from _mistakes_of_lengths_and_enum(field, at)
+
+
+def _mistake_in_reference(field: Field, classes: Collection[str]) -> str | None:
+    if FieldType.REFERENCE not in {field.type, field.items}:
+        return None if field.to is None else f"has no meaning for type {field.type}"
+    if field.to is None:
+        return "is required for a reference"
+    meant = did_you_mean(field.to, classes)
+    return None if field.to in classes else f"there is no class {field.to}{meant}"
 
 
 def _mistakes_of_lengths_and_enum(field: Field, at: str) -> Iterator[Location]:

@@ -134,7 +134,14 @@ _GRAMMAR: Final[dict[str, Any]] = {
     "Join": _closed(
         {
             "as": {"type": "string"},
+            "class": {
+                "type": "string",
+                "description": "The class that refers, for a join in reverse.",
+            },
             "reference": {"type": "string"},
+            "filter": ref("schemas", "Filter"),
+            "order": {"type": "array", "maxItems": 8, "items": _LEVEL},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 100},
             "fields": {"type": "array", "items": {"type": "string"}},
         },
         ["as", "reference"],

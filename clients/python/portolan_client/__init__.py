@@ -36,7 +36,7 @@ from portolan_client.problems import (
     Unavailable,
     Unreachable,
 )
-from portolan_client.queries import Aggregate, Join, Page
+from portolan_client.queries import Aggregate, Join, Page, ReverseJoin
 from portolan_client.retries import Retries
 from portolan_client.schemas import Schema
 from portolan_client.version import __version__
@@ -82,6 +82,7 @@ __all__ = [
     "Read",
     "Result",
     "Retries",
+    "ReverseJoin",
     "Schema",
     "ServerError",
     "Staleness",

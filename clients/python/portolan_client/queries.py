@@ -12,12 +12,12 @@ from portolan_client.encoding import Freshness, encode_json, path_of
 from portolan_client.filters import Filter
 from portolan_client.objects import JSON
 
-__all__ = ["Aggregate", "Join", "Page", "query"]
+__all__ = ["Aggregate", "Join", "Page", "ReverseJoin", "query"]
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Adds the object that `reference` points to, under the name `alias`.
+    """Adds the object, or the list of objects, that `reference` points to, under the name `alias`.
 
     Attributes:
         reference: A field of the class, or of an earlier join (``employer.parent``).
@@ -32,6 +32,42 @@ class Join:
     def document(self) -> JsonObject:
         document: JsonObject = {"as": self.alias, "reference": self.reference}
         return document if self.fields is None else {**document, "fields": list(self.fields)}
+
+
+@dataclass(frozen=True, slots=True)
+class ReverseJoin:
+    """Adds the list of the objects whose `reference` points to an object, under the name `alias`.
+
+    Attributes:
+        class_name: The class of these objects.
+        reference: Its field.
+        where: A condition on them.
+        order: Paths; with ``-`` before it one descends.
+        limit: How many at most are added to one object, 10 by default and 100 at most.
+        fields: Those that are shown; None: all.
+    """
+
+    alias: str
+    class_name: str
+    reference: str
+    where: Filter | Mapping[str, Any] | None = None
+    order: str | Sequence[str] = ()
+    limit: int | None = None
+    fields: Sequence[str] | None = None
+
+    @property
+    def document(self) -> JsonObject:
+        return _given(
+            {
+                "as": self.alias,
+                "class": self.class_name,
+                "reference": self.reference,
+                "filter": None if self.where is None else _condition(self.where),
+                "order": _levels(self.order),
+                "limit": self.limit,
+                "fields": None if self.fields is None else list(self.fields),
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +116,7 @@ def query(
     limit: int | None = None,
     after: str | None = None,
     fields: Iterable[str] | None = None,
-    join: Join | Iterable[Join] = (),
+    join: Join | ReverseJoin | Iterable[Join | ReverseJoin] = (),
     aggregate: Aggregate | None = None,
     allow_scan: bool = False,
     explain: bool = False,
@@ -95,7 +131,7 @@ def query(
         limit: Objects in a page, 100 by default and 1,000 at most.
         after: The cursor of a page before (`Page.next`).
         fields: Those that are shown.
-        join: Objects that are added by a reference.
+        join: Objects that are added by a reference, of the class or to it.
         aggregate: Groups instead of objects.
         allow_scan: Whether all objects of the class may be read.
         explain: Whether the result describes how the query was executed.
@@ -105,11 +141,10 @@ def query(
         Invalid: A condition is malformed, or no index serves it (`kind` is ``needs-scan``).
         NotFound: There is no such class.
     """
-    joins = [join] if isinstance(join, Join) else join
-    levels = [order] if isinstance(order, str) else order
+    joins = [join] if isinstance(join, Join | ReverseJoin) else join
     members: JsonObject = {
         "filter": None if where is None else _condition(where),
-        "order": [_level(each) for each in levels] or None,
+        "order": _levels(order),
         "limit": limit,
         "after": after,
         "fields": None if fields is None else list(fields),
@@ -118,9 +153,8 @@ def query(
         "allow_scan": allow_scan or None,
         "explain": explain or None,
     }
-    given = {name: each for name, each in members.items() if each is not None}
     headers = {**JSON, **(freshness.headers if freshness else {})}
-    return _call(f"{path_of(class_name)}/query", given, headers)
+    return _call(f"{path_of(class_name)}/query", _given(members), headers)
 
 
 def _call(path: str, body: JsonObject, headers: Mapping[str, str]) -> Call[Page]:
@@ -132,6 +166,15 @@ def _page(path: str, body: JsonObject, headers: Mapping[str, str], reply: Reply)
     cursor = document.get("next")
     following = _call(path, {**body, "after": cursor}, headers) if cursor else None
     return Page(document["items"], cursor, document.get("explain"), following)
+
+
+def _given(members: JsonObject) -> JsonObject:
+    return {name: each for name, each in members.items() if each is not None}
+
+
+def _levels(order: str | Iterable[str]) -> list[Any] | None:
+    levels = [order] if isinstance(order, str) else order
+    return [_level(each) for each in levels] or None
 
 
 def _condition(where: Filter | Mapping[str, Any]) -> JsonObject:

@@ -23,6 +23,7 @@ from portolan_client import (
     Operation,
     PreconditionFailed,
     Read,
+    ReverseJoin,
     field,
 )
 from tests.faults.service import Service
@@ -176,6 +177,10 @@ async def test_objects_are_joined_and_grouped(shop: AsyncClient) -> None:
     assert buyers == {"o1": {"id": "ada", "name": "Ada"}, "o2": None}
     assert page.explain is not None
     assert page.explain["joins"][0]["as"] == "buyer"
+    orders = ReverseJoin("orders", "orders", "customer", order="-id", limit=3, fields=["id"])
+    customers = await shop.query("customers", join=orders, allow_scan=True)
+    ordered = {item["id"]: item["orders"] for item in customers.items}
+    assert ordered["ada"] == [{"id": "o1"}]
     aggregate = Aggregate({"n": ("count", "*")}, group=["stock"], having=field("n") > 3)
     groups = await shop.query("products", aggregate=aggregate, allow_scan=True)
     assert groups.items == [{"stock": 0, "n": 4}]

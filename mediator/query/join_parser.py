@@ -1,0 +1,107 @@
+"""Parsing the joins of a query: along its references, and along references to what it finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from mediator.model.query import Join, ReverseJoin
+from mediator.query.filter_parser import FilterParser
+from mediator.query.json_node import Node
+from mediator.query.paths import NameScope, resolve_path
+from mediator.query.selection_parser import parse_fields, parse_order
+from mediator.schema.ids import FIELD_NAME
+from mediator.schema.tree import ClassSchema, Field, Schema
+from mediator.schema.types import FieldType
+
+__all__ = ["ParsedJoins", "parse_joins"]
+
+MOST_JOINS: Final = 8
+DEFAULT_JOINED: Final = 10
+MOST_JOINED: Final = 100
+"""Objects that a reverse join adds to one object."""
+
+_LISTS: Final = frozenset({FieldType.LIST, FieldType.SET})
+
+
+@dataclass(slots=True)
+class ParsedJoins:
+    """The joins of a query, by what they join: an object, a list of references, and in reverse."""
+
+    single: list[Join] = field(default_factory=list)
+    lists: list[Join] = field(default_factory=list)
+    reverse: list[ReverseJoin] = field(default_factory=list)
+
+    @property
+    def list_aliases(self) -> frozenset[str]:
+        return frozenset(join.alias for join in self.lists) | {join.alias for join in self.reverse}
+
+
+def parse_joins(node: Node, schema: Schema, class_: ClassSchema) -> tuple[ParsedJoins, NameScope]:
+    """Read joins, and the scope of the names that the rest of the query may use."""
+    joins, joined = ParsedJoins(), dict[str, ClassSchema]()
+    nodes = node.elements(MOST_JOINS) if isinstance(node.value, list) else [node]
+    for each in nodes if node.given else ():
+        scope = NameScope(class_, joined, lists=joins.list_aliases)
+        if each["class"].given:
+            _parse_reverse_join(each, schema, scope, joins)
+        else:
+            _parse_join(each, schema, scope, joins)
+        joined = {join.alias: schema.classes[join.class_name] for join in joins.single}
+    return joins, NameScope(class_, joined, lists=joins.list_aliases)
+
+
+def _parse_join(node: Node, schema: Schema, scope: NameScope, joins: ParsedJoins) -> None:
+    node.shape("fields", required=("as", "reference"))
+    alias, target = _parse_alias(node["as"], scope), resolve_path(node["reference"], scope)
+    if target is None:
+        return
+    is_list = target.type in _LISTS
+    if target.reference is None or not (is_list or target.type is FieldType.REFERENCE):
+        node["reference"].error("is no reference")
+        return
+    class_name = target.reference
+    fields = parse_fields(node["fields"], schema.classes[class_name], is_known=False)
+    if alias is not None:
+        known = joins.lists if is_list else joins.single
+        known.append(Join(alias, target.path, class_name, fields))
+
+
+def _parse_reverse_join(node: Node, schema: Schema, scope: NameScope, joins: ParsedJoins) -> None:
+    node.shape("filter", "order", "limit", "fields", required=("as", "class", "reference"))
+    alias = _parse_alias(node["as"], scope)
+    name, reference = node["class"].value, node["reference"].value
+    class_ = schema.classes.get(name) if isinstance(name, str) else None
+    target = class_.fields.get(reference) if class_ and isinstance(reference, str) else None
+    if class_ is None or target is None or not _refers(target, scope.schema):
+        # One error for both: the client may not be allowed to know which classes there are.
+        node["reference"].error(f"is no reference to {scope.schema.name} of such a class")
+        return
+    inner = NameScope(class_, is_known=False)
+    join = ReverseJoin(
+        alias or "",
+        class_.name,
+        target.name,
+        filter=FilterParser(inner).read(node["filter"]),
+        order=tuple(order for order, _ in parse_order(node["order"], inner)),
+        limit=node["limit"].integer(DEFAULT_JOINED, least=1, most=MOST_JOINED),
+        fields=parse_fields(node["fields"], class_, is_known=False),
+    )
+    if alias is not None:
+        joins.reverse.append(join)
+
+
+def _parse_alias(node: Node, scope: NameScope) -> str | None:
+    alias = node.read(None, _is_name, f"a name like {FIELD_NAME.pattern}")
+    if alias in scope.schema.fields or alias in scope.joined or alias in {*scope.lists, "id"}:
+        node.error("is the name of something else")
+        return None
+    return alias if alias is None else str(alias)
+
+
+def _refers(field_: Field, class_: ClassSchema) -> bool:
+    return field_.type is FieldType.REFERENCE and field_.to == class_.name
+
+
+def _is_name(raw: Any) -> bool:
+    return isinstance(raw, str) and FIELD_NAME.fullmatch(raw) is not None

@@ -1,0 +1,56 @@
+"""Parsing which fields of objects a query shows, and in which order the objects come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from mediator.model.query import OrderBy
+from mediator.query.json_node import Node
+from mediator.query.paths import NameScope, ResolvedPath, resolve_path
+from mediator.schema.tree import ClassSchema
+
+__all__ = ["parse_fields", "parse_order"]
+
+MOST_LEVELS: Final = 8
+
+
+def parse_fields(
+    node: Node, schema: ClassSchema, *, is_known: bool = True
+) -> tuple[str, ...] | None:
+    """Read names of fields; only of a class that is known to the client others are suggested."""
+    if not node.given:
+        return None
+    if node.value == ["id"]:
+        return ()
+    names: Sequence[Node] = node.elements(len(schema.fields))
+    for name in names:
+        if not isinstance(name.value, str) or name.value not in schema.fields:
+            known = schema.fields if is_known else ()
+            name.unknown(f"is no field of {schema.name}", name.value, known)
+    return tuple(sorted({name.value for name in names if isinstance(name.value, str)}))
+
+
+def parse_order(node: Node, scope: NameScope) -> list[tuple[OrderBy, ResolvedPath]]:
+    """Read the levels of an order, with what each of them means."""
+    levels = []
+    for each in node.elements(MOST_LEVELS):
+        path, descending = _level(each)
+        target = resolve_path(path, scope)
+        if target is not None and not target.is_scalar:
+            path.error("has no order")
+        elif target is not None:
+            levels.append((OrderBy(target.path, descending), target))
+    return levels
+
+
+def _level(node: Node) -> tuple[Node, bool]:
+    """Read a level of an order: a path, or a path with its direction."""
+    if not isinstance(node.value, list):
+        return node, False
+    pair = node.elements(2, 2)
+    if not pair:
+        return Node("id", node.pointer, []), False
+    directions = ("asc", "desc")
+    word = pair[1].read(None, directions.__contains__, f"one of {', '.join(directions)}")
+    return pair[0], word == "desc"
