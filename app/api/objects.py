@@ -10,6 +10,7 @@ from app.api.resources import FieldSelection
 from app.api.responses import answer_absence, answer_read, answer_write
 from app.api.routed_request import RoutedRequest
 from app.api.submission import submit
+from app.api.upserts import upsert
 from app.api.writes import (
     Builder,
     PlannedOperation,
@@ -122,14 +123,19 @@ class Objects:
         return self._write(routed, build_put)
 
     def patch(self, routed: RoutedRequest) -> Awaitable[Response]:
-        return self._write(routed, PATCH_TYPES[routed.media_type(*PATCH_TYPES)])
+        return self._write(routed, PATCH_TYPES[routed.media_type(*PATCH_TYPES)], has_upsert=True)
 
     def delete(self, routed: RoutedRequest) -> Awaitable[Response]:
         forbid_body(routed.request)
         return self._write(routed, build_delete, has_body=False)
 
     async def _write(
-        self, routed: RoutedRequest, build: Builder, *, has_body: bool = True
+        self,
+        routed: RoutedRequest,
+        build: Builder,
+        *,
+        has_body: bool = True,
+        has_upsert: bool = False,
     ) -> Response:
         raw, body = b"", None
         if has_body:
@@ -137,8 +143,8 @@ class Objects:
             body = parse_json(raw)
         identity = routed.identity(self._ids, raw)
         with self._ids.claim(identity):
-            selection, resource = routed.selection(), routed.resource
-            condition = ANYTHING
+            selection, upserts = routed.patching() if has_upsert else (routed.selection(), False)
+            resource, condition = routed.resource, ANYTHING
             preconditions = routed.preconditions()
             if preconditions is not NO_PRECONDITIONS:
                 condition = await condition_of(routed.plane, routed, selection, preconditions)
@@ -149,7 +155,10 @@ class Objects:
             target.returns_object = routed.preferences.representation
             planned = await offload(len(raw) > LARGE_BODY, build, target, body)
             routed.request.phases.end("parse")
-            outcome = await submit(routed.plane, planned)
+            if upserts:
+                planned, outcome = await upsert(routed.plane, planned, target)
+            else:
+                outcome = await submit(routed.plane, planned)
         routed.request.phases.end("store", " ".join(outcome.systems))
         return answer_write(routed, planned, outcome)
 

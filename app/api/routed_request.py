@@ -24,12 +24,14 @@ from app.http.problems import UNSUPPORTED_MEDIA_TYPE, HttpError
 from mediator.access.authorisation import EVERYTHING, Access
 from mediator.access.model import Scope
 from mediator.data_plane.port import DataPlane
+from mediator.query.parameters import parse_flag, wrong_parameter
 from mediator.routing.freshness import ANY, ReadPreference
 
 __all__ = ["FIELDS", "LONGEST_AGE_S", "UNROUTED", "Address", "Handler", "Route", "RoutedRequest"]
 
 FIELDS: Final = frozenset({"fields"})
 _READING: Final = FIELDS | {"max_age"}
+_PATCHING: Final = FIELDS | {"upsert"}
 LONGEST_AGE_S: Final = 3600
 _READS: Final = frozenset({"GET", "HEAD"})
 
@@ -148,6 +150,21 @@ class RoutedRequest:
         if age is None:
             return selection, None
         return selection, parse_integer(age, "max_age", least=1, most=LONGEST_AGE_S)
+
+    def patching(self) -> tuple[FieldSelection, bool]:
+        """Return what a patch may change, and whether it creates an object that does not exist."""
+        query = self.request.query
+        if not query:
+            return self.resource.full_selection, False
+        given = parse_query(query, _PATCHING)
+        selection = self.resource.select(given.get("fields"))
+        if not parse_flag("upsert", given.get("upsert", "false")):
+            return selection, False
+        if selection.fields is not None:
+            raise wrong_parameter("fields", "does not go together with upsert")
+        if self.preconditions() is not NO_PRECONDITIONS:
+            raise wrong_parameter("upsert", "does not go together with If-Match or If-None-Match")
+        return selection, True
 
     def preconditions(self) -> Preconditions:
         headers = self.request.headers

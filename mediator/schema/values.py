@@ -226,8 +226,10 @@ class Codec:
             values |= self._generate(name for name in self.generated if name not in values)
         return values
 
-    def defaults(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the defaults of fields that have one, as JSON."""
+    def defaults(self, names: Sequence[str] | None = None) -> dict[str, Any]:
+        """Return the defaults of fields that have one (None: of all these), as JSON."""
+        if names is None:
+            names = (*self._generators, *self._defaults)
         made = self._generate(name for name in names if name in self._generators)
         return self.encode(
             made | {name: self._defaults[name] for name in names if name not in made}

@@ -254,6 +254,9 @@ _PARAMETERS: Final[dict[str, Any]] = {
     "lastId": _parameter("after", "query", ID_SCHEMA, "The last id that an answer came to."),
     "dryRun": _parameter("dry_run", "query", _FLAG, "Whether objects are only counted."),
     "all": _parameter("all", "query", _FLAG, "Whether all objects are meant."),
+    "upsert": _parameter(
+        "upsert", "query", _FLAG, "Whether an object that does not exist is created."
+    ),
     "ifMatch": _parameter("If-Match", "header", _TAGS, "RFC 9110, section 13.1.1."),
     "ifNoneMatch": _parameter("If-None-Match", "header", _TAGS, "RFC 9110, section 13.1.2."),
     "idempotencyKey": _parameter("Idempotency-Key", "header", _KEY, "Makes a retry safe."),

@@ -110,9 +110,9 @@ def _object() -> dict[str, Any]:
         ),
         "patch": _operation(
             "patchObject",
-            "Change an object",
-            changed,
-            written,
+            "Change an object, or create it",
+            {**changed, 201: _created(*_WRITTEN)},
+            (*written, "upsert"),
             (*failing, *_WITH_BODY),
             body=_PATCHES,
         ),

@@ -176,15 +176,18 @@ def patch(
     changes: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     *,
     if_match: str | None = None,
+    upsert: bool = False,
     representation: bool = False,
     idempotency_key: str | None = None,
 ) -> Call[Written]:
     """Change an object by a merge patch (RFC 7396), or a list by JSON Patch (RFC 6902).
 
-    With `representation` the result is the whole object, where one system holds it.
+    With `upsert` an object that does not exist is created. With `representation` the result is
+    the whole object, where one system holds it.
     """
     headers = _write_headers(JSON, idempotency_key, if_match, representation=representation)
-    return _write("PATCH", path_of(class_name, id_), headers, changes, _written_to(id_))
+    path = _patched(class_name, id_, upsert=upsert)
+    return _write("PATCH", path, headers, changes, _written_to(id_))
 
 
 def update(
@@ -193,16 +196,24 @@ def update(
     operators: Mapping[str, Mapping[str, Any]],
     *,
     if_match: str | None = None,
+    upsert: bool = False,
     representation: bool = False,
     idempotency_key: str | None = None,
 ) -> Call[Written]:
     """Change an object by operators that its store applies: ``{"stock": {"inc": -1}}``.
 
+    With `upsert` an object that does not exist is created, by what they make of its defaults.
+
     Raises:
         Conflict: The result would break a bound of the field; nothing was done.
     """
     headers = _write_headers(UPDATE, idempotency_key, if_match, representation=representation)
-    return _write("PATCH", path_of(class_name, id_), headers, operators, _written_to(id_))
+    path = _patched(class_name, id_, upsert=upsert)
+    return _write("PATCH", path, headers, operators, _written_to(id_))
+
+
+def _patched(class_name: str, id_: str, *, upsert: bool) -> str:
+    return with_parameters(path_of(class_name, id_), upsert="true" if upsert else None)
 
 
 def delete(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -76,6 +77,18 @@ async def test_the_service_chooses_an_id(shop: AsyncClient) -> None:
     await shop.create("customers", {"id": "ben", "name": "Ben"})
     with pytest.raises(AlreadyExists):
         await shop.create("customers", {"id": "ben", "name": "Benjamin"})
+
+
+async def test_patches_create_what_does_not_exist(shop: AsyncClient) -> None:
+    with pytest.raises(NotFound):
+        await shop.patch("customers", "ada", {"name": "Ada"})
+    await shop.patch("customers", "ada", {"name": "Ada"}, upsert=True)
+    written = await shop.patch("customers", "ada", {"name": "Augusta"}, upsert=True)
+    assert written.value == {"id": "ada", "name": "Augusta"}
+    operators: dict[str, dict[str, Any]] = {"name": {"set": "Lamp"}, "stock": {"inc": 3}}
+    for stock in (3, 6):
+        await shop.update("products", "lamp", operators, upsert=True)
+        assert (await shop.get("products", "lamp")).value["stock"] == stock
 
 
 async def test_writes_are_conditional(shop: AsyncClient) -> None:
