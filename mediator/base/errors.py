@@ -20,6 +20,7 @@ __all__ = [
     "MediatorError",
     "NeedsScan",
     "NotFound",
+    "NotUnique",
     "OperatorRefused",
     "OutcomeUnknown",
     "PortolanError",
@@ -99,6 +100,10 @@ class Conflict(MediatorError):
 
 class AlreadyExists(Conflict):
     """The object to be created exists."""
+
+
+class NotUnique(Conflict):
+    """Another object has the values of a unique constraint; `locations` name the fields."""
 
 
 class Locked(Conflict):

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mediator.base.errors import DataWouldMove, Invalid, Location, SchemaInvalid, Unplaceable
+from mediator.base.errors import (
+    Conflict,
+    DataWouldMove,
+    Invalid,
+    Location,
+    SchemaInvalid,
+    Unplaceable,
+)
 from mediator.base.suggestions import did_you_mean
 from mediator.catalogue.stored_databases import StoredDatabase, new_id
 from mediator.control.layout import fragments_of, layout_of, location_of, same_place, view_system_of
@@ -19,13 +26,14 @@ from mediator.routing.model import DatabaseRoute
 from mediator.schema.overrides import Overrides
 from mediator.schema.parse import schema_document
 from mediator.schema.tightening import Constraints, backfillable, tightened
-from mediator.schema.tree import Mode, Schema
+from mediator.schema.tree import ClassSchema, Mode, Schema
 from mediator.stores.port import Fragment, Mirror
 from mediator.stores.systems import Systems
 
 __all__ = [
     "SchemaPlan",
     "check_dropped",
+    "check_unique",
     "check_view",
     "decide_change",
     "left_behind",
@@ -123,7 +131,8 @@ def replaced(
         if fragment.class_name not in holding
         and (
             (now := same_place(new, fragment)) is None
-            or (fragment.fields, fragment.groups) != (now.fields, now.groups)
+            or (fragment.fields, fragment.groups, fragment.unique)
+            != (now.fields, now.groups, now.unique)
         )
     ]
 
@@ -149,6 +158,35 @@ def check_dropped(names: frozenset[str], schema: Schema, present: DatabaseRoute 
     if wrong:
         locations = [Location("drop", reason) for reason in wrong]
         raise Invalid("Classes cannot be dropped.", locations=locations)
+
+
+def check_unique(schema: Schema, present: DatabaseRoute | None, holding: Collection[str]) -> None:
+    """Raise `Conflict` if unique constraints are added whose values objects may have already.
+
+    A field that is new has no values.
+    """
+    locations = [
+        location
+        for name in sorted(holding & schema.classes.keys())
+        if present is not None
+        for location in _added_unique(present.schema.classes[name], schema.classes[name])
+    ]
+    if locations:
+        detail = (
+            "Unique constraints are added to classes that hold objects, whose values may be there"
+            " twice. Export the objects, delete them, change the schema, and import them."
+        )
+        raise Conflict(detail, locations=locations)
+
+
+def _added_unique(before: ClassSchema, after: ClassSchema) -> Iterator[Location]:
+    at = f"/classes/{after.name}"
+    for names in after.unique_constraints:
+        if names not in before.unique_constraints and before.fields.keys() >= set(names):
+            below = f"fields/{names[0]}/unique"
+            if names in after.unique:
+                below = f"unique/{after.unique.index(names)}"
+            yield Location(f"{at}/{below}", "the class holds objects")
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ class Findings:
         inexact: Field types for which the store lacks an exact operator.
         calibrated: Metrics of the synthetic workload.
         p99: 99th percentiles of its latencies.
+        claims: Whether it keeps values unique.
         acceptable: Whether the system may hold data; if not, `reason` says why.
     """
 
@@ -54,6 +55,7 @@ class Findings:
     inexact: frozenset[FieldType]
     calibrated: Mapping[Metric, float]
     p99: Mapping[Metric, float] = field(default_factory=dict)
+    claims: bool = True
     acceptable: bool = True
     reason: str = ""
     details: Mapping[str, str] = field(default_factory=dict)
@@ -81,6 +83,7 @@ def findings_of(
         replicas=facts.replicas,
         capabilities=report.capabilities,
         inexact=report.inexact,
+        claims=report.claims,
         calibrated=calibration.metrics if calibration else {},
         p99=calibration.p99 if calibration else {},
         acceptable=report.acceptable,

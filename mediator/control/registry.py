@@ -224,6 +224,7 @@ class Registry:
             metrics={**measured, **stated},
             p99={**p99, **stated},
             inexact=findings.inexact,
+            claims=findings.claims,
             durability_s=findings.durability_s,
             suspended=None if findings.acceptable else findings.reason,
         )

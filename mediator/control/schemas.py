@@ -43,6 +43,7 @@ from mediator.control.backfill import Backfill
 from mediator.control.changes import (
     SchemaPlan,
     check_dropped,
+    check_unique,
     check_view,
     decide_change,
     left_behind,
@@ -87,7 +88,7 @@ from mediator.schema.overrides import in_force
 from mediator.schema.parse import parse_schema
 from mediator.schema.tightening import Constraints
 from mediator.schema.tree import Schema
-from mediator.stores.port import Fragment, Lockable, Store, StoreError
+from mediator.stores.port import Fragment, Lockable, Store, StoreError, is_claiming
 from mediator.stores.systems import Systems, unavailable
 
 __all__ = ["Schemas"]
@@ -287,6 +288,7 @@ class Schemas:
         present = model.databases.get(name)
         check_dropped(options.drop, schema, present)
         holding = await self._holding(present) - options.drop
+        check_unique(schema, present, holding)
         if candidates is None:
             candidates = self._registry.candidates()
         names = [candidate.name for candidate in candidates]
@@ -459,6 +461,11 @@ def _preparing(
                 f"The system {fragment.system} takes no part in writes over several systems, so it"
                 f" can only hold {fragment.class_name} as a whole: bind all of the class to it, or"
                 " to other systems."
+            )
+        if fragment.unique and not is_claiming(store):
+            raise Conflict(
+                f"The system {fragment.system} keeps no values unique, as {fragment.class_name} has"
+                " them: bind the fields to another system."
             )
         await store.prepare(fragment, previous)
 

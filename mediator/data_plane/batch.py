@@ -22,13 +22,14 @@ from mediator.model.operations import (
     Operation,
     Outcome,
     ReadModifyWrite,
+    Update,
     WriteOperation,
 )
 from mediator.operations.calls import StoreCalls
 from mediator.operations.intents import is_joint, lacks_fragment
 from mediator.operations.merge import merge_records, outcome_of
 from mediator.operations.torn_reads import TornReads
-from mediator.routing.fragments import Steps, plan_read
+from mediator.routing.fragments import Steps, is_partial, plan_read
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, Read, Record, WriteResult
 
@@ -207,6 +208,8 @@ class BatchExecution:
 
 def _takes_more(route: ClassRoute, operation: WriteOperation) -> bool:
     """Whether a write takes more than its steps: a read of the object, or of its copy."""
+    if isinstance(operation, Update):
+        return is_partial(route, operation)
     return isinstance(operation, ReadModifyWrite) or (
         isinstance(operation, Delete) and route.copy is not None
     )

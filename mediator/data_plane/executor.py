@@ -43,7 +43,7 @@ from mediator.query.execution import Execution, QueryResult
 from mediator.query.joins import Joiner
 from mediator.query.planner import make_plan
 from mediator.query.reverse_joins import Found
-from mediator.routing.fragments import Steps, plan_read, plan_write
+from mediator.routing.fragments import Steps, is_partial, plan_read, plan_write
 from mediator.routing.freshness import ANY, ReadPreference
 from mediator.routing.model import EMPTY, ClassRoute, RoutingModel
 from mediator.schema.tree import Mode
@@ -122,6 +122,8 @@ class Executor:
         if isinstance(operation, Update) and operation.is_empty:
             # It changes nothing, but it has conditions and an answer.
             return await self._read_modify_write(route, ReadModifyWrite(*operation.head))
+        if isinstance(operation, Update) and is_partial(route, operation):
+            return await self._read_modify_write(route, operation)
         return await self._write_single(route, operation)
 
     async def _write_single(self, route: ClassRoute, operation: WriteOperation) -> Outcome:
@@ -138,7 +140,9 @@ class Executor:
             await self.remove_copy(route, operation.id, result.creation_version)
         return outcome
 
-    async def _read_modify_write(self, route: ClassRoute, operation: ReadModifyWrite) -> Outcome:
+    async def _read_modify_write(
+        self, route: ClassRoute, operation: ReadModifyWrite | Update
+    ) -> Outcome:
         check_if_match(route, operation)
         return await read_modify_write(
             route, operation, partial(self.read_now, route), self._write_expecting

@@ -14,7 +14,7 @@ from mediator.base.errors import MediatorError
 from mediator.operations.intents import ForeignIntents, IntentResolver
 from mediator.stores.port import RecordKey, Status, Write, WriteResult
 
-__all__ = ["MAX_PAUSE_S", "MAX_WAIT_S", "Backoff", "WriteReply", "retry_locked"]
+__all__ = ["MAX_PAUSE_S", "MAX_WAIT_S", "Backoff", "WriteReply", "retry_locked", "retryable"]
 
 MAX_WAIT_S: Final = 1.0
 """How long a write retries while others have intents on its record."""
@@ -66,7 +66,7 @@ async def retry_locked(
     The results of those sent again are replaced in `results`.
     """
     backoff = Backoff(MAX_WAIT_S)
-    locked = _retryable(calls, results)
+    locked = retryable(calls, results, _is_locked)
     while locked and not backoff.is_exhausted:
         left = [calls[i] for i in locked]
         await backoff.wait_for(_met(left, [results[i] for i in locked]), intents)
@@ -76,29 +76,39 @@ async def retry_locked(
         locked = [i for i in locked if _is_locked(calls[i], results[i])]
 
 
-def _retryable(calls: Sequence[Write], results: Sequence[WriteReply]) -> list[int]:
-    """Return the indices of locked writes of records that no later call has reached.
+def retryable(
+    calls: Sequence[Write],
+    results: Sequence[WriteReply],
+    is_refused: Callable[[Write, WriteReply], bool],
+) -> list[int]:
+    """Return the indices of refused writes of records that no later call has reached.
 
     Sent again, an earlier write would take effect after the later one.
     """
-    retryable: list[int] = []
+    found: list[int] = []
     reached: set[tuple[object, str]] = set()
     for i in range(len(calls) - 1, -1, -1):
         record = (calls[i].fragment, calls[i].id)
-        if not _is_locked(calls[i], results[i]):
+        if not is_refused(calls[i], results[i]):
             reached.add(record)
         elif record not in reached:
-            retryable.append(i)
-    return retryable[::-1]
+            found.append(i)
+    return found[::-1]
 
 
 def _is_locked(call: Write, result: WriteReply) -> bool:
-    return isinstance(result, WriteResult) and result.status is Status.LOCKED and not call.intent
+    """Whether the record has an intent, or what the write claims is reserved under one."""
+    if not isinstance(result, WriteResult) or call.intent:
+        return False
+    is_reserved = result.taken is not None and bool(result.taken.intent)
+    return result.status is Status.LOCKED or is_reserved
 
 
 def _met(calls: Sequence[Write], results: Sequence[WriteReply]) -> dict[str, list[RecordKey]]:
     met: dict[str, list[RecordKey]] = {}
     for call, result in zip(calls, results, strict=True):
         if isinstance(result, WriteResult):
-            met.setdefault(result.intent, []).append((call.fragment, call.id))
+            taken = result.taken
+            intent, id_ = (taken.intent, taken.holder) if taken else (result.intent, call.id)
+            met.setdefault(intent, []).append((call.fragment, id_))
     return met

@@ -13,11 +13,11 @@ from functools import partial
 from typing import Final, Protocol
 
 from mediator.base.clock import Clock
-from mediator.base.concurrency import by_system, result_or_raise, results_or_raise
+from mediator.base.concurrency import by_system, result_or_error, result_or_raise, results_or_raise
 from mediator.base.errors import Locked, MediatorError, OutcomeUnknown, Unavailable
 from mediator.model.guard import CacheKey, WriteGuard
 from mediator.operations.admission import WriteAdmission
-from mediator.operations.backoff import WriteReply, retry_locked
+from mediator.operations.backoff import WriteReply, retry_locked, retryable
 from mediator.operations.effects import Records, effects_of, repeated, touched_by
 from mediator.operations.expiry import expiry_deletions, live_records
 from mediator.operations.intents import IntentResolver
@@ -29,6 +29,7 @@ from mediator.stores.port import (
     Status,
     Store,
     StoreError,
+    Taken,
     Write,
     WriteKind,
     WriteResult,
@@ -44,8 +45,8 @@ _CUT_OFF: Final = (
     " it; it acknowledges no such writes until it is back."
 )
 
-_REFUSALS: Final = (Status.FENCED, Status.LOCKED)
-"""Statuses that become errors, unless a retry succeeds."""
+_REFUSALS: Final = (Status.FENCED, Status.LOCKED, Status.TAKEN)
+"""Statuses that a retry may change; the first two become errors, unless it succeeds."""
 
 
 class Acknowledging(Protocol):
@@ -105,8 +106,34 @@ class StoreCalls:
     ) -> list[WriteReply]:
         """Send writes again that met an intent; turn fenced and locked results into errors."""
         replies = list(results)
+        await self._retry_taken(calls, replies)
         await retry_locked(calls, replies, self._write_each, self.intents)
         return [_reply(call, result) for call, result in zip(calls, replies, strict=True)]
+
+    async def _retry_taken(self, calls: Sequence[Write], replies: list[WriteReply]) -> None:
+        """Send writes again whose values an object has that has expired, once it is deleted."""
+        expiring = retryable(calls, replies, _is_taken_by_expiring)
+        if not expiring:
+            return
+        holders = [(calls[i].fragment, _taken(replies[i])) for i in expiring]
+        failures = await self.end_holders(holders)
+        left = [i for i, failure in zip(expiring, failures, strict=True) if failure is None]
+        again = iter(await self._write_each([calls[i] for i in left]) if left else ())
+        for i, failure in zip(expiring, failures, strict=True):
+            replies[i] = failure or next(again)
+
+    async def end_holders(
+        self, holders: Sequence[tuple[Fragment, Taken]]
+    ) -> list[MediatorError | None]:
+        """Delete what is left of objects that have expired, but still have what others claim.
+
+        Returns for each why it could not be looked at, or None.
+        """
+
+        async def end(fragment: Fragment, taken: Taken) -> None:
+            await self.end_expired(self.systems.get(fragment.system), [(fragment, taken.holder)])
+
+        return [await result_or_error(end, *holder) for holder in holders]
 
     async def _write_each(self, calls: Sequence[Write]) -> list[WriteResult | MediatorError]:
         refusals = [self.admission.refusal_of(call.fragment) for call in calls]
@@ -209,6 +236,18 @@ class StoreCalls:
         return [Read(*record) for record in needed if record not in several]
 
 
+def _is_taken_by_expiring(call: Write, reply: WriteReply) -> bool:
+    if not isinstance(reply, WriteResult) or reply.taken is None:
+        return False
+    return call.fragment.ttl_s is not None and not reply.taken.intent
+
+
+def _taken(reply: WriteReply) -> Taken:
+    assert isinstance(reply, WriteResult)
+    assert reply.taken is not None
+    return reply.taken
+
+
 def _system_of(call: Read | Write) -> str:
     return call.fragment.system
 
@@ -259,4 +298,7 @@ def _reply(call: Write, result: WriteReply) -> WriteResult | MediatorError:
     if isinstance(result, WriteResult) and result.status is Status.LOCKED and not call.intent:
         name = f"{call.fragment.class_name}/{call.id}"
         return Locked(f"A write over several systems is at work on {name}; try again.")
+    if isinstance(result, WriteResult) and result.taken is not None and result.taken.intent:
+        name = f"{call.fragment.class_name}/{call.id}"
+        return Locked(f"A write under way may get values that {name} has to be alone with.")
     return result

@@ -20,15 +20,18 @@ from mediator.stores.port import (
     RecordState,
     Status,
     StoreError,
+    Taken,
     Write,
     WriteKind,
     WriteResult,
+    is_claiming,
     is_lockable,
 )
 from mediator.stores.systems import Systems, unavailable
 
 __all__ = ["ForeignIntents", "IntentResolver", "IntentStore", "is_joint", "lacks_fragment"]
 
+_K = TypeVar("_K", RecordKey, Write)
 _T = TypeVar("_T")
 
 ForeignIntents: TypeAlias = Mapping[str, Sequence[RecordKey]]
@@ -70,15 +73,25 @@ class IntentStore:
 
         results_or_raise(await self._send(keys, unlock))
 
+    async def reserve(self, writes: Sequence[Write]) -> list[Taken | MediatorError | None]:
+        """Reserve what writes claim under their intents; see `Claiming.reserve`."""
+
+        async def reserve(store: Lockable, own: Sequence[Write]) -> Sequence[Taken | None]:
+            if not is_claiming(store):
+                raise Conflict(f"The system {own[0].fragment.system} keeps no values unique.")
+            return await store.reserve(own)
+
+        return await self._send(writes, reserve)
+
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         return results_or_raise(await self._send(keys, lambda store, own: store.record_states(own)))
 
     async def _send(
         self,
-        keys: Sequence[RecordKey],
-        call: Callable[[Lockable, Sequence[RecordKey]], Coroutine[Any, Any, Sequence[_T]]],
+        keys: Sequence[_K],
+        call: Callable[[Lockable, Sequence[_K]], Coroutine[Any, Any, Sequence[_T]]],
     ) -> list[_T | MediatorError]:
-        async def send(system: str, own: Sequence[RecordKey]) -> Sequence[_T]:
+        async def send(system: str, own: Sequence[_K]) -> Sequence[_T]:
             guarded = self._systems.get(system)
             store = guarded.store
             if not is_lockable(store):
@@ -91,8 +104,9 @@ class IntentStore:
         return await by_system(keys, _system_of, send)
 
 
-def _system_of(key: RecordKey) -> str:
-    return key[0].system
+def _system_of(key: RecordKey | Write) -> str:
+    fragment = key.fragment if isinstance(key, Write) else key[0]
+    return fragment.system
 
 
 def is_joint(route: ClassRoute, operation: WriteOperation) -> bool:

@@ -14,6 +14,7 @@ from mediator.base.errors import (
     Location,
     MediatorError,
     NotFound,
+    NotUnique,
     OperatorRefused,
     PreconditionFailed,
     PreconditionRequired,
@@ -23,7 +24,8 @@ from mediator.model.operators import OperatorFailure
 from mediator.routing.fragments import ResourceFragments, Steps, resource_of
 from mediator.routing.model import ClassRoute
 from mediator.schema.types import Values
-from mediator.stores.port import Fragment, Record, Status, WriteKind, WriteResult
+from mediator.schema.unique import constraint_fields
+from mediator.stores.port import Fragment, Record, Status, Taken, WriteKind, WriteResult
 
 __all__ = [
     "check_if_match",
@@ -33,6 +35,7 @@ __all__ = [
     "merge_records",
     "merge_results",
     "narrow_to_creation",
+    "not_unique",
     "outcome_of",
     "refusal_of",
 ]
@@ -169,8 +172,22 @@ def failure_of(operation: WriteOperation, result: WriteResult) -> MediatorError 
             return PreconditionFailed(f"{name} exists.")
         case Status.EXISTS:
             return AlreadyExists(f"{name} exists.")
+        case Status.TAKEN:
+            assert result.taken is not None
+            return not_unique(operation.class_name, result.taken)
     assert result.failure is not None
     return refusal_of(result.failure)
+
+
+def not_unique(class_name: str, taken: Taken) -> NotUnique:
+    """Say that another object has the values of a unique constraint."""
+    names = constraint_fields(taken.constraint)
+    together = f"these values of {', '.join(names)} together" if len(names) > 1 else "this value"
+    locations = [Location(f"/{name}", f"another object has {together}") for name in names]
+    return NotUnique(
+        f"An object of {class_name} with {together} exists; nothing was written.",
+        locations=locations,
+    )
 
 
 def refusal_of(failure: OperatorFailure) -> OperatorRefused:

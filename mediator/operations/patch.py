@@ -117,6 +117,9 @@ def _call(schema: ClassSchema, codec: Codec, name: str, raw: Any) -> tuple[Opera
         detail = f"is no operator for type {field.type}, which has {choice}{meant}"
         raise InvalidValue(locations=[Location(token(operator_name), detail)])
     operator, decode = usage
+    if name in codec.unique and operator not in _STATED:
+        detail = "is no operator for a field that is unique: set its value"
+        raise InvalidValue(locations=[Location(token(operator_name), detail)])
     try:
         return operator, decode(codec, field, argument)
     except InvalidValue as error:
@@ -196,6 +199,9 @@ _USAGES: Final[Mapping[FieldType, Mapping[str, tuple[Operator, _Argument]]]] = {
     }
     for type_ in FieldType
 }
+_STATED: Final = frozenset({Operator.SET, Operator.UNSET})
+"""Operators whose result does not depend on what is stored."""
+
 _MERGED: Final = frozenset({FieldType.DOCUMENT, FieldType.MAP})
 
 

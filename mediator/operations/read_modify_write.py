@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from mediator.base.errors import Conflict, Invalid, Location, NotFound, PreconditionFailed
 from mediator.base.offload import offload
 from mediator.model.operations import ANYTHING, Condition, Get, Outcome, ReadModifyWrite, Update
+from mediator.routing.fragments import completed
 from mediator.routing.model import ClassRoute
 from mediator.schema.types import Values
 
@@ -19,11 +21,13 @@ ATTEMPTS = 32
 
 async def read_modify_write(
     route: ClassRoute,
-    operation: ReadModifyWrite,
+    operation: ReadModifyWrite | Update,
     read: Callable[[Get], Awaitable[Outcome]],
     apply: Callable[[ClassRoute, Update, Mapping[str, int]], Awaitable[Outcome]],
 ) -> Outcome:
     """Carry out a read-modify-write, starting over when another write was faster.
+
+    Of an update, only what it lacks is read (`completed`).
 
     Raises:
         PreconditionFailed: The object does not meet the operation's condition.
@@ -37,7 +41,7 @@ async def read_modify_write(
             )
         # In a thread: a patch may move what is large many times, which only computing it shows.
         update = await offload(True, update_of, route, operation, current)
-        if not (update.values or update.unset):
+        if update.is_empty:
             return current
         expect = {group: version or 0 for group, version in current.versions.items()}
         try:
@@ -48,7 +52,7 @@ async def read_modify_write(
 
 
 async def _current(
-    operation: ReadModifyWrite, read: Callable[[Get], Awaitable[Outcome]]
+    operation: ReadModifyWrite | Update, read: Callable[[Get], Awaitable[Outcome]]
 ) -> Outcome:
     try:
         return await read(Get(operation.database, operation.class_name, operation.id))
@@ -69,8 +73,14 @@ def alternative(
     return None
 
 
-def update_of(route: ClassRoute, operation: ReadModifyWrite, current: Outcome) -> Update:
+def update_of(route: ClassRoute, operation: ReadModifyWrite | Update, current: Outcome) -> Update:
     """Reduce the object's new form to the fields that differ, and the time, if any of them do."""
+    if isinstance(operation, Update):
+        return completed(route, replace(operation, condition=ANYTHING), current.values or {})
+    return completed(route, _reduced(route, operation, current), current.values or {})
+
+
+def _reduced(route: ClassRoute, operation: ReadModifyWrite, current: Outcome) -> Update:
     before = route.codec.encode(current.values or {})
     after = operation.compute(route.codec.encode(current.values or {}))
     changed = {k: v for k, v in after.items() if k not in before or not _same(before[k], v)}

@@ -39,6 +39,7 @@ class Candidate:
             not estimated yet; one that is not finite counts as missing.
         p99: The 99th percentiles, for requirements that name them; in the same units.
         inexact: Field types for which it lacks an exact operator; such fields are not placed here.
+        claims: Whether it keeps values unique; fields that have to be are not placed elsewhere.
         durability_s: Seconds of acknowledged writes that a crash may lose; None: not known.
         suspended: Why it is no candidate at all, or None.
     """
@@ -48,6 +49,7 @@ class Candidate:
     metrics: Mapping[Metric, float] = field(default_factory=dict)
     p99: Mapping[Metric, float] = field(default_factory=dict)
     inexact: frozenset[FieldType] = frozenset()
+    claims: bool = True
     durability_s: float | None = None
     suspended: str | None = None
 

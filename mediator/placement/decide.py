@@ -290,9 +290,20 @@ def _class_route(
         here = {name: placed.fields for name, placed in groups.items() if placed.system == system}
         held = {name for names in here.values() for name in names}
         fields = {name: field for name, field in class_.fields.items() if name in held}
-        fragments.append(
-            Fragment(system, database, class_.name, fields, here, version, ttl_s, joint, anchor)
+        unique = tuple(names for names in class_.unique_constraints if held.issuperset(names))
+        fragment = Fragment(
+            system,
+            database,
+            class_.name,
+            fields,
+            here,
+            version,
+            ttl_s,
+            joint,
+            anchor,
+            unique=unique,
         )
+        fragments.append(fragment)
     copy = None
     if view:
         # Another version of the class is another copy, built from the fragments: no two forms mix.

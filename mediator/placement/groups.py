@@ -109,8 +109,11 @@ class _Planner:
         """Split the fields into those of known groups, and those that name none."""
         known: dict[str, list[NodeRank]] = {}
         loose = []
+        # One system decides what is unique, so these fields stay together.
+        together = {name for names in self.class_.unique if len(names) > 1 for name in names}
         for each, field_ in zip(self.rank.children, self.class_.fields.values(), strict=True):
-            group = self.pins.groups.get((self.class_.name, field_.name), field_.group)
+            declared = field_.group or (MAIN_GROUP if field_.name in together else None)
+            group = self.pins.groups.get((self.class_.name, field_.name), declared)
             if group:
                 known.setdefault(group, []).append(each)
             else:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
+from typing import Final
 
 from mediator.base.errors import Location, Unplaceable
 from mediator.base.offload import throttle, throttled
@@ -118,16 +119,22 @@ def rank(schema: Schema, candidates: Sequence[Candidate]) -> NodeRank:
 
 def _rank_class(class_: ClassSchema, outer: _Scope, entity: bool) -> NodeRank:
     scope = outer.narrow(class_.name, class_.annotations)
-    fields = tuple(_rank_field(class_.name, f, scope) for f in class_.fields.values())
+    unique = {name for names in class_.unique_constraints for name in names}
+    fields = tuple(
+        _rank_field(class_.name, f, scope, is_unique=f.name in unique)
+        for f in class_.fields.values()
+    )
     return _rank_inner(class_.name, class_.annotations, scope, fields, bind=entity)
 
 
-def _rank_field(class_name: str, field_: Field, outer: _Scope) -> NodeRank:
+def _rank_field(class_name: str, field_: Field, outer: _Scope, *, is_unique: bool) -> NodeRank:
     throttle()
     node = f"{class_name}.{field_.name}"
     scope = outer.narrow(node, field_.annotations)
     unfit = {c.name: _unfit(c, field_, scope.requirements, node) for c in scope.systems}
     scope = scope.without(unfit)
+    if is_unique:
+        scope = scope.without({c.name: _UNCLAIMED for c in scope.systems if not c.claims})
     terms = {c.name: score(scope.requirements, c) for c in scope.systems}
     votes = bool(scope.requirements) or scope.required
     required = _binary(field_.annotations)
@@ -190,6 +197,9 @@ def _binary(annotations: Iterable[Annotation]) -> tuple[Capability, ...]:
 def _continuous(annotations: Iterable[Annotation]) -> tuple[ContinuousRequirement, ...]:
     # A requirement without weight says nothing: it neither votes nor needs its metric.
     return tuple(a for a in annotations if isinstance(a, ContinuousRequirement) and a.weight > 0)
+
+
+_UNCLAIMED: Final = "keeps no values unique, as the schema has them"
 
 
 def _lack(missing: Sequence[Capability], node: str) -> str:

@@ -6,21 +6,25 @@ combination of names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Final
 
 from mediator.base.immutable import immutable
 from mediator.model.operations import Create, Delete, Get, Put, Update, WriteOperation
 from mediator.model.operators import FIELD_OF, OperatorCall
 from mediator.routing.model import ClassRoute
 from mediator.schema.types import Values
-from mediator.stores.port import Fragment, Read, Write, WriteKind
+from mediator.schema.unique import claims_of
+from mediator.stores.port import Claims, Fragment, Read, Write, WriteKind
 
 __all__ = [
     "ResourceFragments",
     "Steps",
     "changed_fragments",
+    "completed",
+    "is_partial",
     "plan_read",
     "plan_write",
     "reaching",
@@ -29,6 +33,8 @@ __all__ = [
 ]
 
 CACHED_NAMES = 4096
+
+_NOTHING: Final[Claims] = {}
 
 
 @immutable
@@ -145,6 +151,38 @@ def changed_fragments(
     )
 
 
+def is_partial(route: ClassRoute, update: Update) -> bool:
+    """Whether an update touches some, but not all fields of a unique constraint."""
+    constraints = route.schema.unique
+    if not constraints:
+        return False
+    touched = set(update.touched)
+    return any(0 < len(touched.intersection(names)) < len(names) for names in constraints)
+
+
+def completed(route: ClassRoute, update: Update, current: Values) -> Update:
+    """Add to an update the present values of what else belongs to the constraints that it touches.
+
+    What an object claims follows from all of them, so they must be what they were when it is
+    applied: under its intents, or on the condition that the versions are the same.
+    """
+    if not is_partial(route, update):
+        return update
+    touched = set(update.touched)
+    constraints = [set(names) for names in route.schema.unique if touched.intersection(names)]
+    left = sorted(set[str]().union(*constraints) - touched)
+    present = {name: current[name] for name in left if name in current}
+    missing = tuple(name for name in left if name not in current)
+    return replace(update, values={**update.values, **present}, unset=(*update.unset, *missing))
+
+
+def _claims(fragment: Fragment, values: Values, touched: Sequence[str] | None = None) -> Claims:
+    """Return what a record claims from then on; of an update, as far as it changes that."""
+    if not fragment.unique:
+        return _NOTHING
+    return claims_of(fragment.unique, fragment.fields, values, touched)
+
+
 def _base(fragment: Fragment, operation: WriteOperation, kind: WriteKind, values: Values) -> Write:
     return Write(
         fragment=fragment,
@@ -154,6 +192,7 @@ def _base(fragment: Fragment, operation: WriteOperation, kind: WriteKind, values
         groups=tuple(fragment.groups),
         values=values,
         remember=operation.fingerprint,
+        claims=_NOTHING if kind is WriteKind.DELETE else _claims(fragment, values),
     )
 
 
@@ -226,6 +265,7 @@ def _update_of(
         operators,
         remember=operation.fingerprint,
         returning=_returning(operation, values, operators),
+        claims=_claims(fragment, values, (*values, *unset)),
     )
 
 

@@ -25,6 +25,8 @@ __all__ = [
     "MAX_LENGTH",
     "OBJECT_TTL_MAX_S",
     "PATTERN_CHARACTERS",
+    "UNIQUE_CONSTRAINTS",
+    "UNIQUE_FIELDS",
     "UTILITY_POINTS",
 ]
 
@@ -39,6 +41,10 @@ MAX_LENGTH: Final = 16 * 2**20
 ENUM_MEMBERS: Final = 100
 PATTERN_CHARACTERS: Final = 1_000
 """Values of an `enum`, and characters of a `pattern`."""
+
+UNIQUE_CONSTRAINTS: Final = 8
+UNIQUE_FIELDS: Final = 8
+"""Unique constraints of a class, and fields of one of them."""
 
 CACHE_MAX_TTL_S: Final = 365 * 86_400
 """Longest declared freshness in seconds: a year, as HTTP caches take it (RFC 9111, 5.2.2.1)."""

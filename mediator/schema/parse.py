@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from mediator.schema.annotations import Annotation, BinaryRequirement, Sigmoid, 
 from mediator.schema.constraints import searcher
 from mediator.schema.errors import InvalidValue, invalid, locations_below
 from mediator.schema.ids import NAME
-from mediator.schema.limits import MAX_ERRORS
+from mediator.schema.limits import MAX_ERRORS, UNIQUE_CONSTRAINTS
 from mediator.schema.scalars import SCALAR_DECODERS, text_error
 from mediator.schema.tree import (
     MAIN_GROUP,
@@ -28,6 +28,7 @@ from mediator.schema.tree import (
     Schema,
 )
 from mediator.schema.types import SCALARS, FieldType
+from mediator.schema.unique import UNIQUE_TYPES
 from mediator.schema.validation import parse_document
 from mediator.schema.values import decoder, encoder
 
@@ -57,6 +58,8 @@ _TYPES_OF: Final[Mapping[str, Collection[FieldType]]] = {
     "pattern": {FieldType.STRING},
 }
 """The types for which these members have a meaning."""
+
+_NOT_COMPARED: Final = "values of type {} are not compared exactly"
 
 _GENERATED: Final = {
     (FieldType.TIMESTAMP, "now"): Generated.NOW,
@@ -104,6 +107,7 @@ def _class(class_: ClassSchema, classes: Collection[str], mistakes: list[Locatio
     normal = replace(class_, fields=fields)
     mistakes += _mistakes_of_owner(normal, at)
     mistakes += _mistakes_of_updated(normal, at)
+    mistakes += _mistakes_of_unique(normal, at)
     return normal
 
 
@@ -119,13 +123,21 @@ def _mistakes(field: Field, classes: Collection[str], at: str) -> Iterator[Locat
         yield Location(f"{at}/items", f"must be one of {known} for type {field.type}")
     if error := _mistake_in_reference(field, classes):
         yield Location(f"{at}/to", error)
+    yield from _mistakes_of_flags(field, at)
+    yield from _mistakes_of_lengths_and_enum(field, at)
+
+
+def _mistakes_of_flags(field: Field, at: str) -> Iterator[Location]:
     if field.index and field.type not in SCALARS:
         yield Location(f"{at}/index", f"type {field.type} has no order to index")
     if field.updated and field.type is not FieldType.TIMESTAMP:
         yield Location(f"{at}/updated", f"has no meaning for type {field.type}")
     if field.updated and field.default is not MISSING:
         yield Location(f"{at}/default", "has no meaning beside updated")
-    yield from _mistakes_of_lengths_and_enum(field, at)
+    if field.unique and field.updated:
+        yield Location(f"{at}/unique", "has no meaning beside updated")
+    elif field.unique and field.type not in UNIQUE_TYPES:
+        yield Location(f"{at}/unique", _NOT_COMPARED.format(field.type))
 
 
 def _mistake_in_reference(field: Field, classes: Collection[str]) -> str | None:
@@ -234,12 +246,44 @@ def _mistakes_of_updated(class_: ClassSchema, at: str) -> Iterator[Location]:
         yield Location(f"{at}/fields/{name}/updated", f"would be equal to {first}")
 
 
+def _mistakes_of_unique(class_: ClassSchema, at: str) -> Iterator[Location]:
+    """Yield what keeps the constraints of `unique` from being decided in one place."""
+    if len(class_.unique_constraints) > UNIQUE_CONSTRAINTS:
+        yield Location(
+            f"{at}/unique", f"a class has at most {UNIQUE_CONSTRAINTS} unique constraints"
+        )
+    known: set[frozenset[str]] = {frozenset({n}) for n, f in class_.fields.items() if f.unique}
+    for i, names in enumerate(class_.unique):
+        below = f"{at}/unique/{i}"
+        if frozenset(names) in known:
+            yield Location(below, "is there already")
+        known.add(frozenset(names))
+        yield from _mistakes_of_members(class_, names, below)
+        groups = {f.group for n in names if (f := class_.fields.get(n)) is not None}
+        if len(groups) > 1:
+            yield Location(below, "must be of fields of one cache group, which one system holds")
+
+
+def _mistakes_of_members(class_: ClassSchema, names: Sequence[str], at: str) -> Iterator[Location]:
+    for i, name in enumerate(names):
+        field = class_.fields.get(name)
+        if field is None:
+            meant = did_you_mean(name, class_.fields)
+            yield Location(f"{at}/{i}", f"is no field of this class{meant}")
+        elif name in names[:i]:
+            yield Location(f"{at}/{i}", "must not be there twice")
+        elif field.type not in UNIQUE_TYPES:
+            yield Location(f"{at}/{i}", _NOT_COMPARED.format(field.type))
+        elif field.updated:
+            yield Location(f"{at}/{i}", "is the time of the last write, which the service sets")
+
+
 def schema_document(schema: Schema) -> dict[str, Any]:
     """Write a schema as JSON, ready for orjson.
 
     Every member that has a default is written. Left out is only what a field has none of: `items`,
-    `to`, `default`, `updated`, `system` and constraints; and `statistic` and `violation` of an
-    annotation.
+    `to`, `default`, `updated`, `unique`, `system` and constraints; and `statistic` and `violation`
+    of an annotation.
     """
     return {
         "mode": schema.mode.value,
@@ -259,6 +303,7 @@ def _class_document(schema: ClassSchema) -> dict[str, Any]:
         "ttl_s": schema.ttl_s,
         "owner_field": schema.owner_field,
         "system": schema.system,
+        "unique": [list(names) for names in schema.unique],
         "fields": {
             name: _field_document(field) for name, field in throttled(schema.fields.items())
         },
@@ -288,8 +333,7 @@ def _field_document(field: Field) -> dict[str, Any]:
         document["default"] = default.value
     elif not isinstance(default, MissingType):
         document["default"] = written(default)
-    if field.updated:
-        document["updated"] = True
+    document |= {flag: True for flag in ("updated", "unique") if getattr(field, flag)}
     return document | {
         "required": field.required,
         "index": field.index,

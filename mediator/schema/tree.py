@@ -23,6 +23,8 @@ from mediator.schema.limits import (
     MAX_LENGTH,
     OBJECT_TTL_MAX_S,
     PATTERN_CHARACTERS,
+    UNIQUE_CONSTRAINTS,
+    UNIQUE_FIELDS,
 )
 from mediator.schema.types import FieldType, Value
 from mediator.schema.validation import (
@@ -143,6 +145,7 @@ class Field:
 
     `minimum` and `maximum` are of the field's type, as is `default` unless it is generated.
     `updated`: it is the time of the object's last write, which the service sets.
+    `unique`: no two objects of the class have the same value.
     """
 
     name: Key
@@ -162,6 +165,7 @@ class Field:
     pattern: Omissible[_Pattern] = None
     system: Omissible[Name] = None
     updated: Flag = False
+    unique: Flag = False
 
     @property
     def has_default(self) -> bool:
@@ -174,6 +178,11 @@ class Field:
         return self.minimum is not None or self.maximum is not None
 
 
+_UniqueFields: TypeAlias = Annotated[
+    tuple[FieldName, ...], Bounds(min_length=1, max_length=UNIQUE_FIELDS)
+]
+
+
 @document
 @dataclass(frozen=True, slots=True)
 class ClassSchema:
@@ -181,6 +190,7 @@ class ClassSchema:
 
     `system` is the one that its objects are required to be on; so it is of a field and a schema.
     `owner_field` names the field that says whose an object is; None: objects are nobody's.
+    `unique` names fields whose values together no two objects share.
     """
 
     name: Key
@@ -193,6 +203,13 @@ class ClassSchema:
     ttl_s: Annotated[Number, Bounds(ge=1, le=OBJECT_TTL_MAX_S)] | None = None
     owner_field: FieldName | None = None
     system: Name | None = None
+    unique: Annotated[tuple[_UniqueFields, ...], Bounds(max_length=UNIQUE_CONSTRAINTS)] = ()
+
+    @property
+    def unique_constraints(self) -> tuple[tuple[str, ...], ...]:
+        """The fields of each unique constraint: of single fields first."""
+        single = [(name,) for name, field in self.fields.items() if field.unique]
+        return (*single, *self.unique)
 
 
 @document

@@ -169,17 +169,19 @@ class Codec:
         items: The same for the items of lists, sets and maps.
         nullable: The fields that take null: all that are neither required nor set by the service.
         generated: The fields whose values the service generates where a whole object has none.
+        unique: The fields of unique constraints, which take no operators.
         updated: The field with the time of the last write; None: the class has none.
     """
 
     __slots__ = (
         *("_defaults", "_encoders", "_generators", "_required"),
-        *("decoders", "generated", "items", "names", "nullable", "updated"),
+        *("decoders", "generated", "items", "names", "nullable", "unique", "updated"),
     )
 
     def __init__(self, schema: ClassSchema) -> None:
         fields = schema.fields
         self.names = tuple(sorted(fields))
+        self.unique = frozenset(name for names in schema.unique_constraints for name in names)
         self.updated = next((name for name, f in fields.items() if f.updated), None)
         self.decoders: Mapping[str, Decoder] = {
             name: _member_decoder(f) for name, f in fields.items()

@@ -19,12 +19,22 @@ from mediator.schema.annotations import DURABLE_S, Capability
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.check import Check
 from mediator.stores.conformance.runner import CHECKS, CheckFinding, CheckStatus, run_check
-from mediator.stores.port import ChangeLog, PendingChanges, ServerFacts, Store, StoreError
+from mediator.stores.port import (
+    ChangeLog,
+    PendingChanges,
+    ServerFacts,
+    Store,
+    StoreError,
+    is_claiming,
+)
 
 __all__ = ["CapabilityFinding", "How", "ProbeReport", "State", "probe"]
 
 State: TypeAlias = Literal["proven", "refuted", "unknown"]
 How: TypeAlias = Literal["probed", "observed", "declared"]
+
+_UNIQUE: Final = "unique.one_writer_gets_a_value"
+"""The check that decides whether the store keeps values unique."""
 
 _CHOSEN: Final = (
     "concurrency.one_winner_for_each_version",
@@ -38,6 +48,7 @@ _CHOSEN: Final = (
     "query_orders.integer_orders",
     "query_orders.order_follows_writes",
     "query_orders.every_page_size_follows_the_order",
+    _UNIQUE,
 )
 """The checks that speak for capabilities, the one that decides over data first."""
 
@@ -67,12 +78,14 @@ class ProbeReport:
         inexact: Field types for which the store cannot do some applicable operator exactly; such
             fields are not placed there.
         has_outbox: Whether the store has an outbox; without one the feed would have a hole.
+        claims: Whether it keeps values unique; else fields that have to be are not placed there.
     """
 
     capabilities: Mapping[Capability, CapabilityFinding]
     facts: ServerFacts | None
     inexact: frozenset[FieldType]
     has_outbox: bool
+    claims: bool
 
     @property
     def acceptable(self) -> bool:
@@ -103,7 +116,9 @@ async def probe(store: Store, *, budget_s: float = 10.0) -> ProbeReport:
     capabilities |= _implied(capabilities[Capability.LINEARIZABLE])
     capabilities |= _observed(facts)
     has_outbox = isinstance(store, ChangeLog | PendingChanges)
-    return ProbeReport(capabilities, facts, _inexact(store, findings), has_outbox)
+    return ProbeReport(
+        capabilities, facts, _inexact(store, findings), has_outbox, _claims(store, findings)
+    )
 
 
 def _operators(store: Store) -> list[Check]:
@@ -181,6 +196,11 @@ def _bounded(holds: bool, figure: float | None, detail: str) -> CapabilityFindin
     return CapabilityFinding(
         "proven" if holds else "refuted", "observed", detail.format(f"{figure:g}")
     )
+
+
+def _claims(store: Store, findings: Iterable[CheckFinding]) -> bool:
+    failed = {finding.check.name for finding in findings if finding.status is CheckStatus.FAILED}
+    return is_claiming(store) and _UNIQUE not in failed
 
 
 def _inexact(store: Store, findings: Iterable[CheckFinding]) -> frozenset[FieldType]:

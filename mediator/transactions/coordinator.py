@@ -34,6 +34,7 @@ from mediator.transactions.model import CommitRequest, WriteBlocked, check
 from mediator.transactions.phases import Phases
 from mediator.transactions.preparing import PendingOperation, PreparedOperation, prepare
 from mediator.transactions.redo import load_outcome
+from mediator.transactions.reserving import Reserved, reserve
 from mediator.transactions.resolver import OperationPlane, TransactionResolver
 from mediator.transactions.targets import LockTarget
 from mediator.transactions.validation import validate
@@ -147,7 +148,8 @@ class Transactions:
             PendingOperation(operation, locked, (operation.class_name, operation.id) in read)
             for operation, locked in zip(transaction.writes, objects, strict=True)
         ]
-        prepared = results_or_raise(await prepare(pending, entry.intent, self._calls))
+        steps = results_or_raise(await prepare(pending, entry.intent, self._calls))
+        prepared = _required(await reserve(steps, self._calls, self.resolver.intents))
         await self._validate(transaction, routes, entry.intent)
         return prepared
 
@@ -188,6 +190,14 @@ class Transactions:
     def _classes(self, database: str) -> Mapping[str, ClassRoute]:
         route = self._plane.model.databases.get(database)
         return route.classes if route else {}
+
+
+def _required(reserved: Sequence[Reserved]) -> list[PreparedOperation]:
+    """Return the operations; raises why one of them cannot be applied, or not now."""
+    for one in reserved:
+        if isinstance(one, WriteBlocked):
+            raise one
+    return results_or_raise(one for one in reserved if not isinstance(one, WriteBlocked))
 
 
 def _entry_of(transaction: CommitRequest) -> TransactionEntry:

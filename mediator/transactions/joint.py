@@ -38,6 +38,7 @@ from mediator.transactions.preparing import (
     prepare,
 )
 from mediator.transactions.redo import dump_operation
+from mediator.transactions.reserving import Reserved, reserve
 from mediator.transactions.resolver import OperationPlane, TransactionResolver
 from mediator.transactions.targets import LockedObject, LockTarget
 
@@ -268,7 +269,8 @@ class JointWriter:
         ]
         await self._replay(operations, decided)
         pending = [one for one in decided if isinstance(one, PendingOperation)]
-        prepared = iter(await prepare(pending, entry.intent, self._calls))
+        steps = await prepare(pending, entry.intent, self._calls)
+        prepared = iter(await reserve(steps, self._calls, self._resolver.intents))
         return [
             _answered(next(prepared)) if isinstance(one, PendingOperation) else one
             for one in decided
@@ -334,7 +336,7 @@ class JointWriter:
         ]
 
 
-def _answered(operation: PreparedOperation | MediatorError) -> PreparedOperation | Answer:
+def _answered(operation: Reserved) -> PreparedOperation | _Attempted:
     if isinstance(operation, PreparedOperation) and operation.outcome is not None:
         return operation.outcome
     return operation

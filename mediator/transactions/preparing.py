@@ -35,7 +35,7 @@ from mediator.operations.merge import (
     refusal_of,
 )
 from mediator.operations.read_modify_write import alternative, update_of
-from mediator.routing.fragments import Steps, plan_read, plan_write
+from mediator.routing.fragments import Steps, is_partial, plan_read, plan_write
 from mediator.routing.model import ClassRoute
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Values
@@ -76,8 +76,8 @@ class PreparedOperation:
 def is_blind_put(route: ClassRoute, operation: WriteOperation) -> bool:
     """Whether an operation is a blind write: a put whose object, whatever it is like, allows it.
 
-    One with an Idempotency-Key may have happened before, and an object that expires may have to be
-    removed first: so they are not.
+    One with an Idempotency-Key may have happened before, an object that expires may have to be
+    removed first, and others may have unique values: so they are not.
     """
     return (
         isinstance(operation, Put)
@@ -85,6 +85,7 @@ def is_blind_put(route: ClassRoute, operation: WriteOperation) -> bool:
         and operation.fingerprint is None
         and not route.schema.require_if_match
         and route.anchor.ttl_s is None
+        and not route.schema.unique_constraints
     )
 
 
@@ -168,7 +169,7 @@ def _reads(pending: PendingOperation) -> tuple[Read, ...]:
     operation, locked = pending.operation, pending.locked
     if not isinstance(operation, ReadModifyWrite | Update):
         return ()
-    if isinstance(operation, ReadModifyWrite) or operation.is_empty:
+    if isinstance(operation, ReadModifyWrite) or _reads_whole(locked, operation):
         return plan_read(locked.target.route, _whole(operation))
     if not operation.operators:
         return ()
@@ -177,6 +178,10 @@ def _reads(pending: PendingOperation) -> tuple[Read, ...]:
         fragment = locked.target.route.fragment_of[call.field]
         by_fragment.setdefault(fragment, []).append(call.field)
     return tuple(Read(f, operation.id, tuple(names)) for f, names in by_fragment.items())
+
+
+def _reads_whole(locked: LockedObject, operation: Update) -> bool:
+    return operation.is_empty or is_partial(locked.target.route, operation)
 
 
 def _whole(operation: WriteOperation) -> Get:
@@ -205,11 +210,11 @@ def _as_update(
     operation, route = pending.operation, pending.locked.target.route
     if not isinstance(operation, ReadModifyWrite | Update):
         return operation
-    if isinstance(operation, Update) and not operation.is_empty:
+    if isinstance(operation, Update) and not _reads_whole(pending.locked, operation):
         return operation
     current = merge_records(route, _whole(operation), records)
     assert current is not None
-    if isinstance(operation, Update):
+    if isinstance(operation, Update) and operation.is_empty:
         return current
     update = update_of(route, operation, current)
     return current if update.is_empty else update

@@ -73,6 +73,7 @@ def _dump_write(write: Write) -> dict[str, Any]:
         "creation_version": write.creation_version,
         "remember": write.remember,
         "returning": None if write.returning is None else list(write.returning),
+        "claims": dict(write.claims),
     }
 
 
@@ -98,6 +99,7 @@ def _load_write(
         remember=step["remember"],
         returning=None if returning is None else tuple(returning),
         intent=intent,
+        claims=step.get("claims", {}),  # a former version knew none
     )
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
 
 from examples.stored_record import StoredRecord, apply_write
 from mediator.model.operators import APPLICABLE, Operator
 from mediator.schema.types import FieldType
+from mediator.schema.unique import claims_of
 from mediator.stores.port import (
+    Claims,
     Fragment,
     Read,
     Record,
@@ -17,7 +20,9 @@ from mediator.stores.port import (
     RecordState,
     RememberedOperation,
     ServerFacts,
+    Status,
     SystemConfig,
+    Taken,
     Write,
     WriteResult,
 )
@@ -31,6 +36,7 @@ class ModelStore:
     def __init__(self, config: SystemConfig | None = None) -> None:
         self.config = config or SystemConfig("model", "model", "memory:")
         self.classes: dict[tuple[str, str], dict[str, StoredRecord]] = {}
+        self.reserved: dict[tuple[str, str, str], Claims] = {}
 
     async def open(self) -> None: ...
 
@@ -79,7 +85,36 @@ class ModelStore:
             row = self.row(fragment, id_)
             if row.intent == intent:
                 row.intent = ""
+                self.reserved.pop(_key(fragment, id_), None)
                 row.joint = intent if joint and row.is_live else row.joint
+
+    async def reserve(self, writes: Sequence[Write]) -> list[Taken | None]:
+        return [self._reserve(write) for write in writes]
+
+    def _reserve(self, write: Write) -> Taken | None:
+        row = self.row(write.fragment, write.id)
+        if not row.intent or row.intent != write.intent:
+            return None
+        taken = self.taken(write)
+        if taken is None:
+            key = _key(write.fragment, write.id)
+            self.reserved[key] = {**self.reserved.get(key, {}), **write.claims}
+        return taken
+
+    def taken(self, write: Write) -> Taken | None:
+        """Find what another record has, by its values, of what a write claims."""
+        fragment = write.fragment
+        for constraint, claim in write.claims.items():
+            for id_, row in self.rows(fragment).items():
+                if claim is None or id_ == write.id:
+                    continue
+                values = row.values if row.is_live else {}
+                own = claims_of(fragment.unique, fragment.fields, values)
+                if own[constraint] == claim:
+                    return Taken(constraint, id_)
+                if self.reserved.get(_key(fragment, id_), {}).get(constraint) == claim:
+                    return Taken(constraint, id_, row.intent)
+        return None
 
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         rows = [self.row(fragment, id_) for fragment, id_ in keys]
@@ -122,7 +157,22 @@ class ModelStore:
         return shown(self.rows(fragment)[id_], fragment, id_, fields)
 
     def apply(self, call: Write, token: str) -> WriteResult:
-        return apply_write(self.row(call.fragment, call.id), call, token, time.time_ns() // 1_000)
+        row, clock_us = self.row(call.fragment, call.id), time.time_ns() // 1_000
+        if not call.fragment.unique:
+            return apply_write(row, call, token, clock_us)
+        after = deepcopy(row)
+        result = apply_write(after, call, token, clock_us)
+        if result.status is not Status.APPLIED:
+            return result
+        if taken := self.taken(call):
+            return WriteResult(Status.TAKEN, taken=taken)
+        self.rows(call.fragment)[call.id] = after
+        self.reserved.pop(_key(call.fragment, call.id), None)
+        return result
+
+
+def _key(fragment: Fragment, id_: str) -> tuple[str, str, str]:
+    return fragment.database, fragment.class_name, id_
 
 
 def shown(

@@ -21,6 +21,7 @@ from mediator.stores.conformance import (
     queries,
     retries,
     scanning,
+    unique,
     values,
     versions,
     writes,
@@ -52,6 +53,7 @@ _THEMES: Final = (
     changes.THEME,
     change_logs.THEME,
     concurrency.THEME,
+    unique.THEME,
     values.HOSTILE,
 )
 

@@ -11,8 +11,10 @@ from typing import Any
 from mediator.model.query import OrderBy
 from mediator.schema.tree import MAIN_GROUP, SCRATCH_DATABASE, Field
 from mediator.schema.types import Value, Values
+from mediator.schema.unique import claims_of
 from mediator.stores.conformance.expect import applied, present, require
 from mediator.stores.port import (
+    Claims,
     Fragment,
     Read,
     Record,
@@ -36,6 +38,7 @@ def fragment_of(
     *,
     database: str = SCRATCH_DATABASE,
     schema_version: int = 1,
+    unique: tuple[tuple[str, ...], ...] = (),
 ) -> Fragment:
     """Describe a scratch class; `groups` names groups that have no fields."""
     grouped: dict[str, tuple[str, ...]] = dict.fromkeys(groups, ())
@@ -44,7 +47,7 @@ def fragment_of(
         grouped[group] = (*grouped.get(group, ()), field.name)
     by_name = {field.name: field for field in fields}
     groups_of = grouped or {MAIN_GROUP: ()}
-    return Fragment(system, database, class_name, by_name, groups_of, schema_version)
+    return Fragment(system, database, class_name, by_name, groups_of, schema_version, unique=unique)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class ScratchClass:
         """Build a write of all groups of the class, or, for an update, of those it touches."""
         operation, groups = what.pop("operation", uuid.uuid4().hex), what.pop("groups", ())
         write = Write(self.fragment, id_, kind, operation, groups, **what)
-        return replace(write, groups=groups or self._touched(write))
+        return replace(write, groups=groups or self._touched(write), claims=self._claims(write))
 
     def creation(self, id_: str, values: Values | None = None, **what: Any) -> Write:
         return self.writing(WriteKind.CREATE, id_, values=values or {}, **what)
@@ -139,6 +142,13 @@ class ScratchClass:
         names = {*write.values, *write.unset, *(call.field for call in write.operators)}
         return tuple(g for g, fields in self.fragment.groups.items() if names.intersection(fields))
 
+    def _claims(self, write: Write) -> Claims:
+        if write.kind is WriteKind.DELETE:
+            return {}
+        touched = (*write.values, *write.unset) if write.kind is WriteKind.UPDATE else None
+        fragment = self.fragment
+        return claims_of(fragment.unique, fragment.fields, dict(write.values), touched)
+
 
 class Scratch:
     """A scratch namespace in one store: makes classes under names of their own, and drops them."""
@@ -147,9 +157,15 @@ class Scratch:
         self.store = store
         self._fragments: list[Fragment] = []
 
-    async def subject(self, *fields: Field, groups: Sequence[str] = ()) -> ScratchClass:
+    async def subject(
+        self,
+        *fields: Field,
+        groups: Sequence[str] = (),
+        unique: tuple[tuple[str, ...], ...] = (),
+    ) -> ScratchClass:
         """Prepare a new class with these fields, and with groups that have none."""
-        return await self.prepare(self.fragment(f"c{uuid.uuid4().hex[:16]}", fields, groups))
+        name = f"c{uuid.uuid4().hex[:16]}"
+        return await self.prepare(self.fragment(name, fields, groups, unique=unique))
 
     def fragment(
         self, class_name: str, fields: Sequence[Field], groups: Sequence[str] = (), **what: Any

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pymongo import AsyncMongoClient
+from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import OperationFailure
 
-from mediator.stores.mongo.layout import layout_of
+from mediator.schema.unique import constraint_name
+from mediator.stores.mongo.layout import Document, Layout, has_intent, layout_of
 from mediator.stores.mongo.outbox.pending import WAITING
 from mediator.stores.mongo.session import STAND_IN, MongoSession, is_stand_in
 from mediator.stores.port import Fragment, ServerFacts, SystemConfig
@@ -16,6 +18,9 @@ from mediator.stores.port import Fragment, ServerFacts, SystemConfig
 __all__ = ["observe", "prepare"]
 
 _NAMESPACE_EXISTS: Final = 48
+_CLAIMS: Final = "unique "
+"""What the names of the indexes of unique constraints begin with."""
+
 _STAND_IN_LOSS_S: Final = 1.0
 _JOURNAL_MS: Final = 100
 """MongoDB writes its journal every 100 ms by default (storage.journal)."""
@@ -23,7 +28,9 @@ _JOURNAL_MS: Final = 100
 Client = AsyncMongoClient[dict[str, Any]]
 
 
-async def prepare(session: MongoSession, fragment: Fragment) -> None:
+async def prepare(
+    session: MongoSession, fragment: Fragment, previous: Fragment | None = None
+) -> None:
     """Make the collection of a class and its indexes; existing data stays."""
     database, layout = session.database(fragment.database), layout_of(fragment)
     try:
@@ -41,6 +48,26 @@ async def prepare(session: MongoSession, fragment: Fragment) -> None:
     for name, field in fragment.fields.items():
         if field.index:
             await collection.create_index({layout.paths[name]: 1, "_id": 1})
+    await _match_claims(collection, layout, previous)
+
+
+async def _match_claims(
+    collection: AsyncCollection[Document], layout: Layout, previous: Fragment | None
+) -> None:
+    """Make the indexes of unique constraints; drop those that were in force neither before."""
+    before = set(map(constraint_name, previous.unique)) if previous is not None else set[str]()
+    there = await collection.index_information()
+    for name in there:
+        constraint = name.removeprefix(_CLAIMS)
+        if name != constraint and constraint not in before | layout.claim_paths.keys():
+            await collection.drop_index(name)
+    for constraint, path in layout.claim_paths.items():
+        if constraint not in before:
+            # Objects that were deleted without the constraint have their claims still.
+            query = {path: {"$exists": True}, "tombstone": {"$exists": True}} | has_intent("")
+            await collection.update_many(query, {"$unset": {path: ""}})
+        name = f"{_CLAIMS}{constraint}"
+        await collection.create_index({path: 1}, name=name, unique=True, sparse=True)
 
 
 async def observe(client: Client, config: SystemConfig) -> ServerFacts:

@@ -12,6 +12,8 @@
 ``_fences``     tokens whose writes are refused, each with its time
 ``_intent``       the write intent on the record
 ``_joint``      the last joint write of the record: the intent under which it happened
+``_claims``     by unique constraint, what the record claims, in a list with what it has reserved
+``_reserved``   by unique constraint, what it has reserved under its intent
 ``_acknowledged``    how many writes the relay has acknowledged, and the last of them, as JSON text
 =============== ===================================================================================
 
@@ -29,6 +31,7 @@ from typing import Any, Final, TypeAlias
 from bson.int64 import Int64
 
 from mediator.schema.types import Values
+from mediator.schema.unique import constraint_name
 from mediator.stores.mongo.codec import field_codec, ordered_text, path_key, plain_text
 from mediator.stores.mongo.outbox.effect import EntryEncoder
 from mediator.stores.port import Fragment, Record
@@ -98,10 +101,20 @@ class Layout:
         fragment: The fragment.
         paths: The path of each field's value.
         version_paths: The path of each group's version.
+        claim_paths: The path of what is claimed, by the name of the unique constraint.
         effects: Writes the entries of the outbox.
     """
 
-    __slots__ = ("_codecs", "_fields", "_groups", "effects", "fragment", "paths", "version_paths")
+    __slots__ = (
+        "_codecs",
+        "_fields",
+        "_groups",
+        "claim_paths",
+        "effects",
+        "fragment",
+        "paths",
+        "version_paths",
+    )
 
     def __init__(self, fragment: Fragment) -> None:
         self.fragment = fragment
@@ -111,6 +124,8 @@ class Layout:
         self._groups = {name: path_key(name) for name in fragment.groups}
         self.paths = {name: f"values.{key}" for name, key in self._fields.items()}
         self.version_paths = {name: f"versions.{key}" for name, key in self._groups.items()}
+        constraints = map(constraint_name, fragment.unique)
+        self.claim_paths = {name: f"_claims.{name}" for name in constraints}
 
     def key(self, id_: str) -> Document:
         """Return the condition that selects a record: a text, so that it can be no operator."""

@@ -13,7 +13,7 @@ from mediator.model.filters import Filter
 from mediator.model.operators import APPLICABLE, Operator
 from mediator.model.query import Aggregate, OrderBy
 from mediator.schema.types import FieldType
-from mediator.stores.mongo import transactions
+from mediator.stores.mongo import reservations, transactions
 from mediator.stores.mongo.admin import observe, prepare
 from mediator.stores.mongo.errors import guarded, translated
 from mediator.stores.mongo.fencing import fence
@@ -49,6 +49,7 @@ from mediator.stores.port import (
     StoreTooCostly,
     StoreUnavailable,
     SystemConfig,
+    Taken,
     UnrelayedChanges,
     Write,
     WriteResult,
@@ -137,9 +138,9 @@ class MongoStore:
         """
         return type_ in APPLICABLE[operator]
 
-    async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:  # noqa: ARG002 - nothing depends on the previous form
+    async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
         """Make the collection and its indexes; idempotent, keeps existing data."""
-        await self._guarded(prepare(self.link.session, fragment))
+        await self._guarded(prepare(self.link.session, fragment, previous))
 
     async def drop(self, fragment: Fragment) -> None:
         await self._guarded(self.link.session.collection(layout_of(fragment)).drop())
@@ -173,6 +174,12 @@ class MongoStore:
         for fragment, ids in by_fragment(keys).items():
             layout = layout_of(fragment)
             await self._guarded(transactions.unlock(session, layout, ids, intent, joint=joint))
+
+    async def reserve(self, writes: Sequence[Write]) -> list[Taken | None]:
+        """Reserve what writes claim; see `Claiming`."""
+        session = self.link.session
+        # One after the other: of two that claim the same, the first gets it.
+        return [await self._guarded(reservations.reserve(session, write)) for write in writes]
 
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         """Return the states of records; see `Lockable`."""

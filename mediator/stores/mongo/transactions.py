@@ -9,11 +9,13 @@ trip.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from bson.int64 import Int64
 from pymongo.errors import DuplicateKeyError
 
+from mediator.stores.mongo import reservations
 from mediator.stores.mongo.codec import ordered_text
 from mediator.stores.mongo.layout import (
     BOOKKEEPING,
@@ -83,11 +85,17 @@ async def unlock(
     session: MongoSession, layout: Layout, ids: Sequence[str], intent: str, *, joint: bool
 ) -> None:
     query = among(ids) | has_intent(intent)
+    if layout.claim_paths:
+        query["_reserved"] = {"$exists": False}
     removal: Document = {"$unset": {"_intent": ""}}
     steps = [(query, removal)]
     if joint:
         steps.insert(0, (query | LIVE, {"$set": {"_joint": intent}, **removal}))
     await session.change(layout, steps)
+    # Those left have reservations, or had some until now.
+    release = partial(reservations.release, session, layout, ids, intent, joint=joint)
+    while layout.claim_paths and await release():
+        await session.change(layout, steps)
 
 
 async def record_states(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from mediator.stores.port.optional import (
     ChangeLog,
+    Claiming,
     FragmentOf,
     Lockable,
     LogEntry,
@@ -25,6 +26,7 @@ from mediator.stores.port.optional import (
     UnrelayedChanges,
     are_as_new,
     by_fragment,
+    is_claiming,
     is_lockable,
     record_states,
 )
@@ -62,13 +64,15 @@ from mediator.stores.port.store import (
     StoreUnavailable,
     SystemConfig,
 )
-from mediator.stores.port.write import Status, Write, WriteKind, WriteResult
+from mediator.stores.port.write import Claims, Status, Taken, Write, WriteKind, WriteResult
 
 __all__ = [
     "RETENTION_S",
     "AccessPath",
     "Aggregating",
     "ChangeLog",
+    "Claiming",
+    "Claims",
     "ComputedGroup",
     "DocumentPage",
     "Estimating",
@@ -103,6 +107,7 @@ __all__ = [
     "StoreTooCostly",
     "StoreUnavailable",
     "SystemConfig",
+    "Taken",
     "UnrelayedChanges",
     "Write",
     "WriteKind",
@@ -110,6 +115,7 @@ __all__ = [
     "are_as_new",
     "by_fragment",
     "group_of_all",
+    "is_claiming",
     "is_joining",
     "is_lockable",
     "is_queryable",

@@ -9,9 +9,11 @@ from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
 from mediator.base.immutable import immutable
 from mediator.model.change import Change
 from mediator.stores.port.records import Fragment, Read, Record
+from mediator.stores.port.write import Taken, Write
 
 __all__ = [
     "ChangeLog",
+    "Claiming",
     "FragmentOf",
     "Lockable",
     "LogEntry",
@@ -24,6 +26,7 @@ __all__ = [
     "UnrelayedChanges",
     "are_as_new",
     "by_fragment",
+    "is_claiming",
     "is_lockable",
     "record_states",
 ]
@@ -167,6 +170,31 @@ class Lockable(Protocol):
 
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         """Return the states of records."""
+
+
+@runtime_checkable
+class Claiming(Protocol):
+    """A store that keeps claims (`Write.claims`): of one class, no two records have the same.
+
+    A record has its claims from the step in which its write takes effect. They go with a write that
+    claims something else, and with its deletion.
+    """
+
+    async def reserve(self, writes: Sequence[Write]) -> list[Taken | None]:
+        """Reserve what writes claim, for their records, which have the intents of the writes.
+
+        From then on no other record gets these claims, and each record keeps those that it has. A
+        reservation ends with the intent: the write that removes it has its claims, and without
+        that write the record has what it had before. A record without the intent reserves nothing.
+
+        Returns for each write what another record has, which leaves it without reservations of its
+        own; else None.
+        """
+
+
+def is_claiming(store: object) -> TypeGuard[Claiming]:
+    # Cached by class, as in `is_queryable`.
+    return issubclass(type(store), Claiming)
 
 
 def is_lockable(store: object) -> TypeGuard[Lockable]:

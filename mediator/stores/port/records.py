@@ -31,6 +31,7 @@ class Fragment:
         stored_as: What stores name records of the class by, together with the database: another one
             whenever the class is made or placed anew, so that data of the old one is never
             read, and a late drop does no harm. Empty: the name of the class.
+        unique: The fields of each unique constraint that is decided here. Empty for copies.
     """
 
     system: str
@@ -44,6 +45,7 @@ class Fragment:
     anchor_system: str = ""
     database_id: str = ""
     stored_as: str = ""
+    unique: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "database_id", self.database_id or self.database)

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum, auto
+from typing import TypeAlias
 
 from mediator.base.immutable import immutable
 from mediator.model.operators import OperatorCall, OperatorFailure
 from mediator.schema.types import Value, Values
 from mediator.stores.port.records import Fragment
 
-__all__ = ["Status", "Write", "WriteKind", "WriteResult"]
+__all__ = ["Claims", "Status", "Taken", "Write", "WriteKind", "WriteResult"]
+
+
+Claims: TypeAlias = Mapping[str, str | None]
+"""What a record claims, by the name of the unique constraint; None: nothing."""
 
 
 class WriteKind(Enum):
@@ -52,6 +57,10 @@ class Write:
         intent: The write intent that the record must have (`Lockable`), which goes with the write,
             and is noted as the record's last joint write; empty: it must have none. Else the write
             is not applied (LOCKED).
+        claims: What the record claims from now on, by the unique constraint (`Fragment.unique`,
+            named by `constraint_name`), None: nothing. An UPDATE names the constraints whose fields
+            it touches, and the others keep their claims. CREATE and REPLACE name all of them. A
+            DELETE claims nothing.
     """
 
     fragment: Fragment
@@ -68,6 +77,7 @@ class Write:
     remember: str | None = None
     returning: tuple[str, ...] | None = None
     intent: str = ""
+    claims: Claims = field(default_factory=dict)
 
     def with_intent(
         self,
@@ -96,6 +106,7 @@ class Write:
             remember,
             self.returning,
             intent,
+            self.claims,
         )
 
 
@@ -111,6 +122,7 @@ class Status(Enum):
     REFUSED: an operator cannot be applied (`failure`); nothing done.
     FENCED: the record was fenced against the writes of its token; nothing done.
     LOCKED: the record's intent is not the write's (`intent` has it); nothing done.
+    TAKEN: another record has what the write claims (`taken`); nothing done.
     """
 
     APPLIED = auto()
@@ -122,6 +134,23 @@ class Status(Enum):
     REFUSED = auto()
     FENCED = auto()
     LOCKED = auto()
+    TAKEN = auto()
+
+
+@immutable
+class Taken:
+    """A claim that another record has.
+
+    Attributes:
+        constraint: The name of the unique constraint.
+        holder: The id of the record.
+        intent: The write intent under which the claim is reserved (`Claiming.reserve`); empty: the
+            record claims it by its values.
+    """
+
+    constraint: str
+    holder: str
+    intent: str = ""
 
 
 @immutable
@@ -138,6 +167,7 @@ class WriteResult:
             returned any.
         failure: With REFUSED.
         intent: With LOCKED: the intent that the record has, empty if none.
+        taken: With TAKEN.
     """
 
     status: Status
@@ -147,3 +177,4 @@ class WriteResult:
     values: Mapping[str, Value] = field(default_factory=dict)
     failure: OperatorFailure | None = None
     intent: str = ""
+    taken: Taken | None = None

@@ -8,11 +8,13 @@ import asyncpg
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
+from mediator.schema.unique import constraint_name
 from mediator.stores.port import Fragment, ServerFacts, StoreRefused
 from mediator.stores.postgres.connection import transaction
 from mediator.stores.postgres.layout import (
     NamespaceTables,
     RecordTable,
+    claim_index,
     column_name,
     retired_name,
     table_name,
@@ -100,7 +102,7 @@ async def prepare_class(
         else:
             await _retire(connection, namespace_tables, records, previous)
             await _add_columns(connection, records)
-            await _match_indexes(connection, table)
+            await _match_indexes(connection, records, previous)
         remember = _NEW_FIELDS.format(classes=qualified(namespace_tables.classes))
         await connection.execute(remember, table.name, list(records.columns))
 
@@ -161,14 +163,32 @@ def _check_types(records: RecordTable, there: dict[str, str]) -> None:
             )
 
 
-async def _match_indexes(connection: Any, table: sa.Table) -> None:
+async def _match_indexes(connection: Any, records: RecordTable, previous: Fragment | None) -> None:
+    table = records.table
     there = {name for (name,) in await connection.fetch(_INDEXES, qualified(table))}
     wanted = {str(index.name): index for index in table.indexes}
-    for name in sorted(there - wanted.keys()):
+    # A unique constraint that goes is in force until the catalogue is changed.
+    kept = {claim_index(table.name, constraint) for constraint in _constraints(previous)}
+    for name in sorted(there - wanted.keys() - kept):
         if "~" in name:  # an index that an administrator made has another name
             await connection.execute(f"DROP INDEX {quoted(str(table.schema), name)}")
+    for constraint in records.claims.keys() - _constraints(previous):
+        await connection.execute(_clearing(records, constraint))
     for name in sorted(wanted.keys() - there):
         await connection.execute(_sql(CreateIndex(wanted[name])))
+
+
+def _constraints(previous: Fragment | None) -> set[str]:
+    return set(map(constraint_name, previous.unique)) if previous is not None else set()
+
+
+def _clearing(records: RecordTable, constraint: str) -> str:
+    """Remove the claims of objects that were deleted without the constraint."""
+    column = quoted(records.claims[constraint].name)
+    return (
+        f"UPDATE {qualified(records.table)} SET {column} = NULL"  # noqa: S608 - quoted identifiers
+        f" WHERE {column} IS NOT NULL AND _deleted IS NOT NULL AND _intent IS NULL"
+    )
 
 
 async def drop_class(

@@ -2,7 +2,8 @@
 
 A row is a record or its tombstone (`_deleted` set, all fields null). Where a field's column is
 null, `_nulls` says whether a null is stored or nothing. `_intent` and `_fences` say which writes it
-does not take (see `transactions` and `fencing`), `_joint` which joint write was its last.
+does not take (see `transactions` and `fencing`), `_joint` which joint write was its last. What a
+record claims is in columns of its own, each with a unique index (see `claims`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from sqlalchemy.types import UserDefinedType
 
 from mediator.schema.tree import Field
 from mediator.schema.types import SCALARS, FieldType
+from mediator.schema.unique import constraint_name
 from mediator.stores.port import Fragment
 from mediator.stores.postgres.codec import Codec, field_codec
 from mediator.stores.postgres.sql import constant, number
@@ -28,6 +30,8 @@ __all__ = [
     "NamespaceTables",
     "RecordTable",
     "TableOf",
+    "claim_index",
+    "claim_name",
     "column_name",
     "fitting",
     "fragment_table",
@@ -67,9 +71,19 @@ def version_name(group: str) -> str:
     return fitting(f"_v.{group}")
 
 
+def claim_name(constraint: str) -> str:
+    """Name the column of the claims of a unique constraint."""
+    return fitting(f"_u.{constraint}")
+
+
 def index_name(table: str, purpose: str) -> str:
     """Name an index of a table; indexes share the tables' name space, hence the ``~``."""
     return fitting(f"{table}~{purpose}")
+
+
+def claim_index(table: str, constraint: str) -> str:
+    """Name the index by which no two records of a table claim the same."""
+    return index_name(table, claim_name(constraint))
 
 
 def retired_name(field: str, schema_version: int) -> str:
@@ -104,6 +118,7 @@ class RecordTable:
         columns: The column of each field.
         versions: The version column of each group.
         codecs: How each field's values travel.
+        claims: The column of each unique constraint, by its name.
     """
 
     fragment: Fragment
@@ -111,6 +126,7 @@ class RecordTable:
     columns: Mapping[str, sa.Column[Any]]
     versions: Mapping[str, sa.Column[Any]]
     codecs: Mapping[str, Codec]
+    claims: Mapping[str, sa.Column[Any]]
 
     @property
     def id(self) -> sa.Column[Any]:
@@ -154,6 +170,10 @@ def fragment_table(fragment: Fragment, namespace: str) -> RecordTable:
         group: sa.Column(version_name(group), sa.BigInteger(), nullable=False, server_default="0")
         for group in fragment.groups
     }
+    claims = {
+        constraint: sa.Column(claim_name(constraint), sa.Text(collation="C"))
+        for constraint in map(constraint_name, fragment.unique)
+    }
     table = sa.Table(
         table_name(fragment.database, fragment.stored_as),
         sa.MetaData(schema=namespace),
@@ -165,10 +185,11 @@ def fragment_table(fragment: Fragment, namespace: str) -> RecordTable:
         sa.Column("_intent", sa.Text(collation="C")),
         sa.Column("_joint", sa.Text(collation="C")),
         sa.Column("_fences", JSONB()),
+        *claims.values(),
         *columns.values(),
         postgresql_with=_FILL,
     )
-    whole = RecordTable(fragment, table, columns, versions, codecs)
+    whole = RecordTable(fragment, table, columns, versions, codecs, claims)
     _add_indexes(whole)
     return whole
 
@@ -176,6 +197,9 @@ def fragment_table(fragment: Fragment, namespace: str) -> RecordTable:
 def _add_indexes(whole: RecordTable) -> None:
     table, deleted = whole.table, whole.table.c["_deleted"]
     sa.Index(index_name(table.name, "_deleted"), deleted, postgresql_where=deleted.is_not(None))
+    for constraint, column in whole.claims.items():
+        name = claim_index(table.name, constraint)
+        sa.Index(name, column, unique=True, postgresql_where=column.is_not(None))
     for name, field in whole.fragment.fields.items():
         if field.index and field.type in SCALARS:
             column, key = whole.columns[name], sort_key(field, whole.columns[name])

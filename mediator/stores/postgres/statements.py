@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from typing import Final, TypeVar
 
 from mediator.stores.port import Fragment, StoreRefused
+from mediator.stores.postgres.claims import ClaimStatements
 from mediator.stores.postgres.fencing import fence_statement
 from mediator.stores.postgres.layout import RecordTable, fragment_table, namespace_tables
 from mediator.stores.postgres.mirror import absorb_statement, forget_statement
@@ -68,6 +69,7 @@ class Statements:
         self.overwrite = self._of_table(partial(absorb_statement, force=True))
         self.forget = self._of_table(forget_statement)
         self.intents = self._of_table(lambda t: IntentStatements(t, self.lock(t.fragment)))
+        self.claims = self._of_table(ClaimStatements)
         self.recall = self._of_table(lambda t: recall_statement(t.fragment, self.namespace_tables))
 
     def _of_table(self, build: Callable[[RecordTable], _T]) -> Callable[[Fragment], _T]:

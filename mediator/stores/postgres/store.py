@@ -29,6 +29,7 @@ from mediator.stores.port import (
     ServerFacts,
     ShownJoin,
     SystemConfig,
+    Taken,
     Write,
     WriteResult,
     by_fragment,
@@ -47,6 +48,7 @@ from mediator.stores.postgres.search.searcher import Searcher, pushdown
 from mediator.stores.postgres.sql import Statement
 from mediator.stores.postgres.statements import Statements
 from mediator.stores.postgres.write.prepared import recalled
+from mediator.stores.postgres.write.reserving import reserve
 from mediator.stores.postgres.write.writer import Writer
 
 __all__ = ["PostgresStore"]
@@ -60,7 +62,7 @@ _DDL_S: Final = 300.0
 
 
 class PostgresStore:
-    """One PostgreSQL server as a store; also `Queryable`, `Aggregating`, `Estimating`, `Reapable`.
+    """One PostgreSQL server as a store; also all else that `port` offers but `PendingChanges`.
 
     Attributes:
         statements: The statements of its namespace.
@@ -147,6 +149,10 @@ class PostgresStore:
         for fragment, ids in by_fragment(keys).items():
             intents = self.statements.intents(fragment)
             await self.use(partial(intents.unlock, ids=ids, intent=intent, joint=joint))
+
+    async def reserve(self, writes: Sequence[Write]) -> list[Taken | None]:
+        """Reserve what writes claim; see `Claiming`."""
+        return await self._bounded(reserve(self.statements, self.pool, writes))
 
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         """Return the states of records; see `Lockable`."""

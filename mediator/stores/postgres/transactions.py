@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mediator.stores.port import RecordState
+from mediator.stores.postgres.claims import ClaimStatements
+from mediator.stores.postgres.connection import transaction
 from mediator.stores.postgres.layout import RecordTable
 from mediator.stores.postgres.sql import Statement, qualified, quoted
 
@@ -54,6 +56,7 @@ class IntentStatements:
             text.format_map(parts) for text in (_LOCK, _LOOK, _UNLOCK, _JOIN)
         )
         self._groups = tuple(records.versions)
+        self._claims = ClaimStatements(records) if records.claims else None
 
     async def lock(
         self, connection: Any, ids: Sequence[str], intent: str
@@ -63,7 +66,13 @@ class IntentStatements:
     async def unlock(
         self, connection: Any, ids: Sequence[str], intent: str, *, joint: bool
     ) -> None:
-        await connection.execute(self._join if joint else self._unlock, ids, intent)
+        statement = self._join if joint else self._unlock
+        if self._claims is None:
+            await connection.execute(statement, ids, intent)
+            return
+        async with transaction(connection):
+            await connection.execute(statement, ids, intent)
+            await self._claims.release(connection, ids, intent)
 
     async def look(self, connection: Any, ids: Sequence[str]) -> dict[str, RecordState]:
         return self._states(await connection.fetch(self._look, ids), ids)

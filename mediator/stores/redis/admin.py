@@ -138,6 +138,7 @@ async def drop_class(client: CommandClient, layout: Layout) -> None:
         (active,) = await client.execute([command("SMEMBERS", f"{prefix}indexed")])
         await _unlink_indexes(client, prefix, set(active))
         await _execute(client, "UNLINK", f"{prefix}indexed", f"{prefix}filled")
+    await _execute(client, "UNLINK", layout.claims_key)
 
 
 async def _unlink_indexes(client: CommandClient, prefix: str, names: set[bytes]) -> None:

@@ -9,7 +9,8 @@ from zlib import crc32
 
 from mediator.schema.tree import Field
 from mediator.schema.types import SCALARS
-from mediator.stores.port import RETENTION_S, Fragment, SystemConfig
+from mediator.schema.unique import constraint_name
+from mediator.stores.port import RETENTION_S, Fragment, SystemConfig, Taken
 from mediator.stores.redis.codec import COLLECTIONS
 
 __all__ = ["RETENTION_MS", "TOMBSTONE_MS", "Layout", "LayoutOf", "layouts"]
@@ -28,6 +29,8 @@ class Layout:
     Attributes:
         head: Names in the hash of the creation version, and of the version of each group.
         positions: The position of each group's version among them, counted from 1.
+        claims_key: The key of what the records of the class claim, in all partitions.
+        constraints: The names of its unique constraints.
         what: What outbox entries say of the class.
         prepared: Prepared writes by what they have in common; `write.prepared` keeps them here.
         latest_prepared: The last one used, with its key.
@@ -43,6 +46,8 @@ class Layout:
         # A hash tag keeps the keys of a partition in one slot, which a script needs in a cluster.
         tags = [f"{{{config.namespace}:{p}}}:" for p in range(config.partitions)]
         self.prefixes = [f"{tag}{fragment.database}.{fragment.stored_as}:" for tag in tags]
+        self.claims_key = f"{self.prefixes[0]}claims"
+        self.constraints = tuple(map(constraint_name, fragment.unique))
         self.outboxes = [f"{tag}outbox" for tag in tags]
         self.group_names = {f"@{group}".encode(): group for group in self.groups}
         self.field_names = {name.encode(): name for name in fragment.fields}
@@ -72,6 +77,12 @@ class Layout:
     def prefix(self, id_: str) -> str:
         """Return what the keys of an object's partition begin with."""
         return self.prefixes[self.partition(id_)]
+
+    def taken(self, constraint: bytes, holder: bytes, intent: bytes) -> Taken:
+        """Return a claim as a script says who has it: by the key of the record."""
+        key = holder.decode()
+        id_ = next(key.removeprefix(p) for p in self.prefixes if key.startswith(p))
+        return Taken(constraint.decode(), id_.removeprefix("r:"), intent.decode())
 
     def names(self, fields: tuple[str, ...] | None) -> tuple[str, ...]:
         """Return the names in the hash to read for some fields; none: all there are."""

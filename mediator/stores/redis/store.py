@@ -28,6 +28,7 @@ from mediator.stores.port import (
     StoreTimeout,
     StoreTooCostly,
     SystemConfig,
+    Taken,
     Write,
     WriteResult,
     group_of_all,
@@ -51,7 +52,7 @@ from mediator.stores.redis.scripts import ALL
 from mediator.stores.redis.search.intervals import EVERYTHING, beyond, past
 from mediator.stores.redis.search.listing import IndexListing
 from mediator.stores.redis.search.search import choose, count, counts, found
-from mediator.stores.redis.transactions import change_intents
+from mediator.stores.redis.transactions import change_intents, reserve
 from mediator.stores.redis.write.arguments import supports
 from mediator.stores.redis.write.batches import Batch, batches_of
 from mediator.stores.redis.write.coalescer import Coalescer
@@ -154,6 +155,9 @@ class RedisStore:
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         action = "join" if joint else "unlock"
         await change_intents(self._client, self._layout_of, keys, action, intent)
+
+    async def reserve(self, writes: Sequence[Write]) -> list[Taken | None]:
+        return await reserve(self._client, self._layout_of, writes)
 
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         return await change_intents(self._client, self._layout_of, keys, "look", "")

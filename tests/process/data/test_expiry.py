@@ -13,7 +13,7 @@ from functools import partial
 import pytest
 
 from mediator.base.clock import SystemClock
-from mediator.base.errors import MediatorError, NotFound, OutcomeUnknown, Unavailable
+from mediator.base.errors import MediatorError, NotFound, NotUnique, OutcomeUnknown, Unavailable
 from mediator.base.observation import ClockSkewMeasured
 from mediator.model.filters import Compare, Comparison
 from mediator.model.operations import (
@@ -107,6 +107,29 @@ async def expired(aging: Service, database: str, clock: Later) -> str:
     assert await aging.values(database, "articles", "a")
     await clock.put(LATER_S)
     return database
+
+
+@pytest.mark.parametrize("homes", [("redis",), ("postgres",), ("mongo",), ("redis", "postgres")])
+async def test_an_expired_object_gives_its_value_free(
+    aging: Service, clock: Later, homes: tuple[str, ...]
+) -> None:
+    fields = {
+        "email": field_on(homes[0], unique=True),
+        "title": field_on(homes[-1], group="title"),
+    }
+    database = await aging.put_schema({"users": {"ttl_s": TTL_S, "fields": fields}})
+    assert len(aging.systems_of(database, "users")) == len(homes)
+    await aging.create(database, "users", "a", email="a@x")
+    with pytest.raises(NotUnique):
+        await aging.create(database, "users", "b", email="a@x")
+    await clock.put(LATER_S)
+    await aging.create(database, "users", "b", email="a@x")
+    await clock.put(2 * LATER_S)
+    batch = [Create(database, "users", i, unique(), values={"email": "a@x"}) for i in ("c", "d")]
+    assert [type(each) for each in await aging.mediator.data.batch(batch)] == [Outcome, NotUnique]
+    await clock.put(3 * LATER_S)
+    put = Put(database, "users", "e", unique(), values={"email": "a@x"})
+    await aging.mediator.transactions.run(CommitRequest(database, unique(), (), (put,)))
 
 
 async def test_an_expired_object_is_not_there_for_any_read(aging: Service, expired: str) -> None:

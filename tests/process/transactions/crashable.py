@@ -15,7 +15,7 @@ __all__ = ["CRASH_POINT", "CrashPoint", "Killed", "make_crashable"]
 
 LOG = ("begin", "commit", "finish", "remove", "abort", "postpone", "find", "refuse")
 INTENTS = ("unlock", "record_states")
-STORE = ("lock", "write", "fence")
+STORE = ("lock", "reserve", "write", "fence")
 
 
 class Killed(BaseException):

@@ -24,6 +24,7 @@ from mediator.stores.mongo.layout import (
     unfenced,
 )
 from mediator.stores.mongo.outbox.entries import VACANCY
+from mediator.stores.mongo.write.claims import with_claims
 from mediator.stores.mongo.write.decision import replacing, returned
 from mediator.stores.mongo.write.operators import native
 from mediator.stores.port import Status, Write, WriteKind, WriteResult
@@ -89,9 +90,10 @@ def _bookkeeping(layout: Layout, write: Write, stamp: int) -> dict[str, Document
     pushed = {"_pending": layout.effects.text(write, versions, stamp)}
     sets: Document = dict.fromkeys((layout.version_paths[g] for g in write.groups), Int64(stamp))
     if not write.intent:
-        return {"$set": sets, "$push": pushed}
+        return with_claims(layout, write, {"$set": sets, "$push": pushed})
     sets["_joint"] = write.intent
-    return {"$set": sets, "$unset": {"_intent": ""}, "$push": pushed}
+    update = {"$set": sets, "$unset": {"_intent": ""}, "$push": pushed}
+    return with_claims(layout, write, update)
 
 
 def _unset(update: dict[str, Document], paths: Iterable[str]) -> None:

@@ -22,6 +22,7 @@ from mediator.stores.mongo.layout import (
     unfenced,
 )
 from mediator.stores.mongo.outbox.entries import VACANCY, entries, pushes, recall
+from mediator.stores.mongo.write.claims import claims_after, with_claims
 from mediator.stores.port import Status, Write, WriteKind, WriteResult
 
 __all__ = ["ConditionalUpdate", "Decision", "Insertion", "decide", "replacing", "returned"]
@@ -148,6 +149,7 @@ class _Revision:
             **state,
             "versions": self.layout.encode_versions(self.versions),
             **entries(self.layout, self.write, result, values, self.stamp),
+            **claims_after(self.layout, self.write),
         }
         return Insertion(document, result, self.stamp)
 
@@ -199,6 +201,7 @@ class _Revision:
         if self.write.intent:
             update["$unset"] = update.get("$unset", {}) | {"_intent": ""}
             update["$set"] |= {"_joint": self.write.intent}
+        update = with_claims(self.layout, self.write, update)
         return ConditionalUpdate(self._unchanged(), update, result, self.stamp)
 
     def _complete(self, result: WriteResult, values: Values | None) -> WriteResult:

@@ -12,10 +12,11 @@ from mediator.base.clock import Clock
 from mediator.base.offload import is_large, offload
 from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout
 from mediator.stores.mongo.outbox.entries import FULL
+from mediator.stores.mongo.reservations import holder
 from mediator.stores.mongo.session import MongoSession
 from mediator.stores.mongo.write.attempt import UpdateAttempt, attempt_of
 from mediator.stores.mongo.write.decision import Decision, decide
-from mediator.stores.port import StoreBusy, StoreUnavailable, Write, WriteKind, WriteResult
+from mediator.stores.port import Status, StoreBusy, StoreUnavailable, Write, WriteKind, WriteResult
 
 __all__ = ["ENTIRE", "SingleWriter"]
 
@@ -87,6 +88,8 @@ class SingleWriter:
             result = await self._apply(layout, decision)
             if result is not None:
                 return result
+            if taken := await holder(self._session, layout, write):
+                return WriteResult(Status.TAKEN, taken=taken)
             if attempts >= _ATTEMPTS_ON_FULL and await self._session.find(
                 layout, write.id, _ID, FULL
             ):

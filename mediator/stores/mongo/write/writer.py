@@ -54,10 +54,14 @@ class Writer:
             classes[layout_of(call[1].fragment)].append(call)
         work: list[Coroutine[Any, Any, None]] = []
         for layout, members in classes.items():
-            if len(members) >= _WORTH_A_BULK:
-                work.append(self._together(layout, members, token, results))
+            # Of a bulk write nothing says which of them found their claims taken.
+            together = [call for call in members if not call[1].claims]
+            alone = [call for call in members if call[1].claims]
+            if len(together) >= _WORTH_A_BULK:
+                work.append(self._together(layout, together, token, results))
             else:
-                work += [self._alone(call, token, results) for call in members]
+                alone = members
+            work += [self._alone(call, token, results) for call in alone]
         await concurrently(work)
 
     async def _alone(self, call: Call, token: str, results: dict[int, WriteResult]) -> None:

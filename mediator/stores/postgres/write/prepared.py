@@ -12,6 +12,7 @@ import orjson
 
 from mediator.model.operators import Operator, OperatorFailure
 from mediator.schema.types import Values
+from mediator.schema.unique import constraint_name
 from mediator.stores.port import (
     Fragment,
     RememberedOperation,
@@ -21,6 +22,7 @@ from mediator.stores.port import (
     WriteKind,
     WriteResult,
 )
+from mediator.stores.postgres.claims import reservation_ids
 from mediator.stores.postgres.codec import encoded
 from mediator.stores.postgres.layout import RecordTable
 from mediator.stores.postgres.sql import Statement
@@ -51,6 +53,7 @@ class WriteShape(NamedTuple):
     returning: tuple[str, ...] | None
     has_token: bool
     has_intent: bool
+    claims: tuple[str, ...]
 
     @property
     def whole(self) -> bool:
@@ -81,6 +84,7 @@ def shape_of(call: Write, token: str) -> WriteShape:
         tuple(fragment.fields) if call.returning == () else call.returning,
         bool(token),
         bool(call.intent),
+        tuple(map(constraint_name, fragment.unique)) if whole else tuple(call.claims),
     )
 
 
@@ -89,8 +93,9 @@ def check(shape: WriteShape) -> None:
     fragment = shape.fragment
     fields = {*shape.touched, *(shape.returning or ())}
     groups = {*shape.groups, *shape.expect}
-    if fields - fragment.fields.keys() or groups - fragment.groups.keys():
-        raise StoreRefused(f"{fragment.system}: a write names a field or group that is not there")
+    claims = {*shape.claims} - {*map(constraint_name, fragment.unique)}
+    if claims or fields - fragment.fields.keys() or groups - fragment.groups.keys():
+        raise StoreRefused(f"{fragment.system}: a write names what is not there")
 
 
 def _values_of(records: RecordTable, names: Any, row: Any, start: int, nulls: Any) -> Values:
@@ -167,6 +172,10 @@ class PreparedWrite:
         for i, codec in enumerate(self._arguments):
             if codec is not None:
                 parameters[f"a{i}"] = encoded(codec, call.operators[i].argument)
+        for i, constraint in enumerate(shape.claims):
+            parameters[f"u{i}"] = call.claims.get(constraint)
+        if shape.has_intent and self._records.claims:
+            parameters["reserved"] = reservation_ids(self._records, [call.id])
         for i, group in enumerate(shape.expect):
             parameters[f"e{i}"] = call.expect[group]
         return self.statement.arguments(parameters)

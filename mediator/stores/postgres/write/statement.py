@@ -30,6 +30,9 @@ Why this is right under READ COMMITTED, when others write the same row:
 - An intent (`_intent`, see `Lockable`) and the fences (`_fences`, see `fences`) are in the row, so
   that they are read as conditions are: from the newest row, locked. Setting an
   intent and fencing make a row for a record that is absent.
+- What a record claims is in its row, under a unique index: of two that claim the same, one fails,
+  which undoes its whole statement. A write under an intent first removes the reservations of its
+  record (see `claims`), which claim the same. The count of them makes it wait for that.
 - Of two executions of one operation id, both may pass the look into `_operations`; the second then
   fails on its primary key, which undoes its whole statement, and finds the remembered operation
   when it is retried.
@@ -108,6 +111,7 @@ class _WriteBuilder:
         self.clock = clock.select_from(self.lock).cte("clock")
         self.at = (self.clock if shape.whole else self.old).c["_at"]
         self.was_live = sa.and_(self.old.c["id"].is_not(None), self.old.c["_deleted"].is_(None))
+        self.released = self._released()
         self.new = (self._inserted() if shape.whole else self._updated()).cte("new")
 
     def build(self) -> sa.Select[Any]:
@@ -271,6 +275,31 @@ class _WriteBuilder:
         intent = own_intent if shape.has_intent else old["_intent"].is_(None)
         return [intent, *([old["_fenced"].is_not(sa.true())] if shape.has_token else [])]
 
+    def _released(self) -> list[Any]:
+        """Remove the reservations of the record: a condition that holds once that is done."""
+        if not (self.shape.has_intent and self.records.claims):
+            return []
+        table, reserved = self.records.table, parameter("reserved", ARRAY(sa.Text()))
+        removed = (
+            sa.delete(table)
+            .where(
+                table.c["id"] == sa.any_(reserved),
+                table.c["_intent"] == parameter("intent", sa.Text()),
+            )
+            .returning(table.c["id"])
+            .cte("released")
+        )
+        count = sa.select(sa.func.count()).select_from(removed).scalar_subquery()
+        return [count >= number(0)]
+
+    def _claims(self) -> dict[str, Any]:
+        if self.shape.kind is WriteKind.DELETE:
+            return {column.name: sa.null() for column in self.records.claims.values()}
+        return {
+            self.records.claims[constraint].name: parameter(f"u{i}", sa.Text())
+            for i, constraint in enumerate(self.shape.claims)
+        }
+
     def _expected(self) -> list[Any]:
         return [
             self.old.c[self.records.versions[group].name] == parameter(f"e{i}", sa.BigInteger())
@@ -285,7 +314,7 @@ class _WriteBuilder:
     def _updated(self) -> Any:
         table, old, shape = self.records.table, self.old.c, self.shape
         conditions = [table.c["id"] == self.id, table.c["id"] == old["id"], self.was_live]
-        conditions += [*self._admitted(), *self._expected()]
+        conditions += [*self._admitted(), *self._expected(), *self.released]
         if shape.operators:
             conditions.append(old["_refusal"].is_(None))
         if shape.creation_version:
@@ -293,6 +322,7 @@ class _WriteBuilder:
                 old["_creation_version"] <= parameter("creation_version", sa.BigInteger())
             )
         values = self._tombstone() if shape.kind is WriteKind.DELETE else self._changed()
+        values |= self._claims()
         values |= {
             self.records.versions[group].name: self._next_version(group) for group in shape.groups
         }
@@ -336,12 +366,14 @@ class _WriteBuilder:
             "_creation_version": self._creation_version(),
             "_nulls": _given_nulls(),
             **{column.name: self._value(name) for name, column in records.columns.items()},
+            **self._claims(),
         }
         if self.shape.has_intent:
             row["_joint"] = parameter("intent", sa.Text())
         source = sa.select(*(value.label(f"r{i}") for i, value in enumerate(row.values())))
         source = source.select_from(self.clock.outerjoin(self.old, sa.true()))
         conditions = [*self._admitted(), *self._conditions(), *self._not_remembered()]
+        conditions += self.released
         statement = insert(records.table).from_select(list(row), source.where(*conditions))
         changes = {name: statement.excluded[name] for name in row if name != "id"}
         return statement.on_conflict_do_update(

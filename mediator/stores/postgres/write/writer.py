@@ -80,10 +80,10 @@ class Writer:
                 rows = await self._pool.use(lambda c: c.fetch(text, *arguments))
             except TRANSIENT:
                 continue
-            except asyncpg.UniqueViolationError:
-                # Another execution of this operation committed first; the retry returns its result.
-                if call.remember is None:
-                    raise
+            except asyncpg.UniqueViolationError as error:
+                result = await self._taken(call, error)
+                if result is not None:
+                    return await self._check_replay(call, result) or result
                 continue
             except NUMERIC_OVERFLOW:
                 if not any(_raises(call.fragment, operator) for operator in call.operators):
@@ -93,6 +93,24 @@ class Writer:
             if result is not None:
                 return result
         raise self._contended()
+
+    async def _taken(self, call: Write, error: asyncpg.UniqueViolationError) -> WriteResult | None:
+        """Return who has what a write claims; None: it may be tried again.
+
+        Either it has just become free, or it was no claim: then another execution of the operation
+        committed first, and the retry returns its result.
+        """
+        claims = self._statements.claims(call.fragment)
+        constraint = claims.violated_by(error)
+        if constraint is None:
+            if call.remember is None:
+                raise error
+            return None
+        claim = call.claims[constraint]
+        taken = await self._pool.use(lambda c: claims.holder(c, constraint, claim))
+        if taken is None or taken.holder == call.id:
+            return None
+        return WriteResult(Status.TAKEN, taken=taken)
 
     async def _check_replay(self, call: Write, result: WriteResult | None) -> WriteResult | None:
         """Return the remembered result if a write failed because it had been applied meanwhile.

@@ -1,7 +1,8 @@
 -- Sets a write intent on records, present or absent, removes it, or only reads it.
--- KEYS: class prefix. ARGV: action ('lock', 'unlock', 'join' or 'look'), intent, TTL of a tombstone
--- (ms), number of versions, their names..., ids... 'join' removes it from records that its write,
--- which has happened, did not touch. A record that is fenced against the intent does not take it.
+-- KEYS: class prefix, claims of the class. ARGV: action ('lock', 'unlock', 'join' or 'look'), intent,
+-- TTL of a tombstone (ms), number of versions, their names..., number of unique constraints, their
+-- names..., ids... 'join' removes it from records that its write, which has happened, did not touch.
+-- What was reserved under it goes with it. A record that is fenced against the intent does not take it.
 -- Returns for each record its intent, last joint write, creation version and versions as they are
 -- then.
 
@@ -10,6 +11,8 @@ if redis.replicate_commands then redis.replicate_commands() end
 local call = redis.call
 local action, intent, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local last, tombstones = 4 + ARGV[4], prefix .. 'tombstones'
+local first_id = last + 2 + ARGV[last + 1]
+local constraints = { unpack(ARGV, last + 2, first_id - 1) }
 local fences = action == 'lock' and call('EXISTS', prefix .. 'fences') == 1 and prefix .. 'fences'
 
 local function apply(id)
@@ -27,6 +30,7 @@ local function apply(id)
     end
   elseif (action == 'unlock' or action == 'join') and held[1] == intent then
     call('HDEL', key, '!m')
+    if constraints[1] then claims().cancel(constraints, key) end
     if action == 'join' and held[3] then
       call('HSET', key, '!j', intent)
       held[2] = intent
@@ -38,5 +42,5 @@ local function apply(id)
 end
 
 local results = {}
-for i = last + 1, #ARGV do results[#results + 1] = apply(ARGV[i]) end
+for i = first_id, #ARGV do results[#results + 1] = apply(ARGV[i]) end
 return results

@@ -1,6 +1,6 @@
 -- The layout of a record. Its hash holds one field per schema field; '!b' is the creation version
--- (a record without it is a tombstone), '@group' a group's version, '!m' the write intent, and '!j'
--- the last joint write. Lists, sets and maps are keys of their own; their hash field is only a
+-- (a record without it is a tombstone), '@group' a group's version, '!m' the write intent, '!j' the
+-- last joint write, and '!u' and '!r' begin what it claims (claims.lua). Lists, sets and maps are keys of their own; their hash field is only a
 -- marker, so that empty, null and missing stay apart.
 
 local call = redis.call

@@ -1,6 +1,6 @@
 -- The general script of writes. Each is applied as a whole: whatever may refuse it is checked
 -- before its first effect, because Lua does not roll back.
--- KEYS: class prefix, outbox stream.
+-- KEYS: class prefix, outbox stream, and the claims of a class that has unique constraints.
 -- ARGV: database/class, TTL of tombstones and of remembered operations (ms), length of the outbox;
 -- then a shape and its rows (see write/prepared.py). Returns one list per row: status, details...
 
@@ -8,7 +8,7 @@
 if redis.replicate_commands then redis.replicate_commands() end
 
 local APPLIED, REPLAYED, REUSED, CONFLICT, MISSING, EXISTS, REFUSED, FENCED = 1, 2, 3, 4, 5, 6, 7, 8
-local LOCKED = 9
+local LOCKED, TAKEN = 9, 10
 local SAFE_DIGITS, COLON = 15, 58 -- digits and the minus sign are below the colon
 local call, format, byte, char = redis.call, string.format, string.byte, string.char
 local argv, outbox = ARGV, KEYS[2]
@@ -57,6 +57,7 @@ local function take_shape()
   shape.has_token, shape.has_intent = byte(flags, 6) == 49, byte(flags, 7) == 49
   shape.fences = shape.has_token and call('EXISTS', prefix .. 'fences') == 1 and prefix .. 'fences'
   shape.returns = byte(flags, 5) == 49 and take_list()
+  shape.claims = byte(flags, 8) == 49 and take_list()
   for i = 1, tonumber(take()) do
     local name, group, code, limit, arity = take(), tonumber(take()), take(), take(), take()
     shape.names[shape.first + i] = name
@@ -78,6 +79,10 @@ local function take_row(shape)
   if shape.remembers then row.fingerprint = take() end
   if shape.given_creation_version then row.creation_version = take() end
   for i = 1, #shape.expected do row.expect[i] = take() end
+  if shape.claims then
+    row.claims = {}
+    for i = 1, #shape.claims do row.claims[i] = take() end
+  end
   for i, change in ipairs(shape.changes) do
     if change.arity == '1' then
       row.arguments[i] = take()
@@ -291,7 +296,9 @@ local function apply(shape, row, held, after)
   local created = (row.is_live and not held[1]) and 1 or 0
   local before = images(shape, row, held, shape.first)
   if shape.has_collections or row.all then alter_collections(shape, row, held) end
+  if shape.claims then claims().release(shape.claims, row.key) end
   local creation_version = put(shape, row, held, after)
+  if shape.claims then claims().take(shape.claims, row.claims, row.key) end
   if next(indexed) then reindex(shape, row, held, after) end
   add_to_outbox(shape, row, held, before, images(shape, row, after, 0), created)
   local versions, values = versions_of(shape, held), returned(shape, row)
@@ -318,7 +325,10 @@ local function write(shape, row)
   local rejection = rejected(shape, row, held)
   if rejection then return rejection end
   local after, refusal = computed(shape, row, held)
-  return refusal or apply(shape, row, held, after)
+  if refusal then return refusal end
+  local taken = shape.claims and claims().taken(shape.claims, row.claims, row.key)
+  if taken then return { TAKEN, unpack(taken) } end
+  return apply(shape, row, held, after)
 end
 
 local results, shape = {}, take_shape()

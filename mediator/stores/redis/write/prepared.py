@@ -5,10 +5,11 @@ constant, and each write adds a *row*. A call of a script has one shape; for ``w
 
     shape  kind, [names: creation version and versions of all groups], [groups written], [groups
            expected], flags (remembers, given creation version, must exist, has collections,
-           returns, has a token, has an intent), [names returned] if it returns, number of changes,
-           then for each change: field, group, code, limit, arity (0, 1 or n)
+           returns, has a token, has an intent, changes claims), [names returned] if it returns,
+           [unique constraints] if it changes claims, number of changes, then for each change:
+           field, group, code, limit, arity (0, 1 or n)
     row    id, operation, token?, intent?, fingerprint?, creation version?, expected versions...,
-           arguments of the changes...
+           claims..., arguments of the changes...
 
 ``[list]`` is a count and so many texts; a group stands as its position among the names, from 1.
 A change's code says what becomes of the field (scripts/operators.lua). Updates that ``update.lua``
@@ -64,6 +65,7 @@ class PreparedWrite:
         size: How many arguments those are.
         of_values: What adds the argument of each field that is set.
         of_operators: What adds the argument of each operator.
+        claims: The unique constraints whose claims it changes.
         returned: Fields whose values `UPDATE` returns.
     """
 
@@ -72,6 +74,7 @@ class PreparedWrite:
     size: int
     of_values: tuple[tuple[str, AddArgument], ...]
     of_operators: tuple[AddArgument, ...]
+    claims: tuple[str, ...] = ()
     returned: tuple[str, ...] = ()
 
     def add(self, rows: Row, write: Write, token: str) -> None:
@@ -87,6 +90,8 @@ class PreparedWrite:
             rows.append(write.creation_version)
         if write.expect:
             rows.extend(write.expect.values())
+        for constraint in self.claims:
+            rows.append(write.claims.get(constraint) or "")
         for name, add_argument in self.of_values:
             add_argument(rows, write.values[name])
         for add_argument, call in zip(self.of_operators, write.operators, strict=True):
@@ -98,7 +103,9 @@ def opening(layout: Layout, partition: int, script: Script) -> tuple[int, bytes]
     known = layout.openings.get((script.sha, partition))
     if known is not None:
         return known
-    keys = (layout.prefixes[partition], layout.outboxes[partition])
+    keys: tuple[str, ...] = (layout.prefixes[partition], layout.outboxes[partition])
+    if layout.constraints and script is WRITE:
+        keys += (layout.claims_key,)
     words: tuple[Any, ...] = ("EVALSHA", script.sha, len(keys), *keys)
     words += (MOST_ENTRIES,) if script is UPDATE else (layout.what, *_LIMITS)
     packed = layout.openings[script.sha, partition] = (len(words), arguments(*words))
@@ -136,6 +143,7 @@ def _key(layout: Layout, write: Write, has_token: bool) -> Any:
         write.returning,
         has_token,
         bool(write.intent),
+        tuple(write.claims),
     )
 
 
@@ -151,18 +159,27 @@ def _prepare(layout: Layout, write: Write, has_token: bool) -> PreparedWrite:
     of_values = tuple((change.field, change.add_argument) for change in values)
     of_operators = tuple(change.add_argument for change in operators)
     changes = [*values, *operators]
+    claims, returned = _claims(layout, write), write.returning or ()
     if _is_fast(layout, write, changes):
-        script, shape = UPDATE, _fast_shape(layout, write, changes, has_token)
-        returned = write.returning or ()
-    else:
-        changes += map(absence, _absent(layout, write))
-        script, shape = WRITE, _shape(layout, write, changes, has_token)
-        returned = ()
-    return PreparedWrite(script, arguments(*shape), len(shape), of_values, of_operators, returned)
+        shape = _fast_shape(layout, write, changes, has_token)
+        packed = arguments(*shape)
+        return PreparedWrite(UPDATE, packed, len(shape), of_values, of_operators, (), returned)
+    changes += map(absence, _absent(layout, write))
+    shape = _shape(layout, write, changes, claims, has_token)
+    return PreparedWrite(WRITE, arguments(*shape), len(shape), of_values, of_operators, claims)
+
+
+def _claims(layout: Layout, write: Write) -> tuple[str, ...]:
+    """Name the unique constraints whose claims a write changes."""
+    return tuple(write.claims) if write.kind is WriteKind.UPDATE else layout.constraints
 
 
 def _shape(
-    layout: Layout, write: Write, changes: Sequence[FieldChange], has_token: bool
+    layout: Layout,
+    write: Write,
+    changes: Sequence[FieldChange],
+    claims: tuple[str, ...],
+    has_token: bool,
 ) -> tuple[Any, ...]:
     position = layout.positions
     has_collections = any(change.field in layout.collections for change in changes)
@@ -171,8 +188,9 @@ def _shape(
         *listed(layout.head),
         *listed([position[group] for group in write.groups]),
         *listed([position[group] for group in write.expect]),
-        _flags(write, has_collections, has_token),
+        _flags(write, has_collections, has_token, bool(claims)),
         *(() if write.returning is None else listed(write.returning)),
+        *(listed(claims) if claims else ()),
         len(changes),
         *(text for change in changes for text in _described(layout, change)),
     )
@@ -184,7 +202,7 @@ def _is_fast(layout: Layout, write: Write, changes: Sequence[FieldChange]) -> bo
     return (
         write.kind is WriteKind.UPDATE
         and 0 < len(changes) <= _MOST_CHANGES
-        and not (write.unset or write.expect or write.intent)
+        and not (write.unset or write.expect or write.intent or write.claims)
         and write.remember is None
         and write.creation_version is None
         and write.returning != ()
@@ -235,7 +253,7 @@ def _absent(layout: Layout, write: Write) -> Iterable[str]:
     return (name for name in layout.fragment.fields if name not in write.values)
 
 
-def _flags(write: Write, has_collections: bool, has_token: bool) -> str:
+def _flags(write: Write, has_collections: bool, has_token: bool, has_claims: bool) -> str:
     flags = (
         write.remember is not None,
         write.creation_version is not None,
@@ -244,6 +262,7 @@ def _flags(write: Write, has_collections: bool, has_token: bool) -> str:
         write.returning is not None,
         has_token,
         bool(write.intent),
+        has_claims,
     )
     return "".join("1" if flag else "0" for flag in flags)
 

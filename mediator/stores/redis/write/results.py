@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from mediator.model.operators import OperatorFailure
 from mediator.stores.port import RememberedOperation, Status, WriteResult
@@ -16,9 +16,9 @@ from redis_connection.commands import command
 
 __all__ = ["recall_commands", "recalled", "results_of"]
 
-_APPLIED, _REPLAYED, _REUSED, _CONFLICT, _MISSING, _EXISTS, _REFUSED, _FENCED, _LOCKED = range(
-    1, 10
-)
+_CODES: Final = range(1, 11)
+_APPLIED, _REPLAYED, _REUSED, _CONFLICT, _MISSING, _EXISTS, _REFUSED, *_LATER = _CODES
+_FENCED, _LOCKED, _TAKEN = _LATER
 _WITHOUT_DETAILS = {
     _REUSED: WriteResult(Status.REUSED),
     _MISSING: WriteResult(Status.MISSING),
@@ -71,6 +71,8 @@ def _result_of(layout: Layout, row: list[Any]) -> WriteResult:
         return WriteResult(Status.CONFLICT, versions=layout.versions(row[1]))
     if code == _LOCKED:
         return WriteResult(Status.LOCKED, intent=row[1].decode())
+    if code == _TAKEN:
+        return WriteResult(Status.TAKEN, taken=layout.taken(*row[1:]))
     if code == _REFUSED:
         failure = OperatorFailure(row[1].decode(), row[2].decode())
         return WriteResult(Status.REFUSED, failure=failure)

@@ -1,0 +1,79 @@
+"""Reserves what writes claim (`Claiming`): together, or one by one where that fails."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import asyncpg
+
+from mediator.stores.port import Fragment, StoreUnavailable, Taken, Write
+from mediator.stores.postgres.claims import ClaimStatements
+from mediator.stores.postgres.connection import Pool
+from mediator.stores.postgres.errors import TRANSIENT
+from mediator.stores.postgres.statements import Statements
+
+__all__ = ["reserve"]
+
+_ATTEMPTS: Final = 32
+
+_Numbered: TypeAlias = Sequence[tuple[int, Write]]
+"""Writes with their positions in the call."""
+
+
+async def reserve(
+    statements: Statements, pool: Pool, writes: Sequence[Write]
+) -> list[Taken | None]:
+    """Reserve what writes claim; see `Claiming.reserve`."""
+    taken: dict[int, Taken] = {}
+    for (fragment, constraint, _), numbered in _grouped(writes).items():
+        claims = statements.claims(fragment)
+        left = [(i, write) for i, write in numbered if i not in taken]
+        if left:
+            taken |= await _together(claims, pool, constraint, left)
+    for i in taken:
+        claims, write = statements.claims(writes[i].fragment), writes[i]
+        await pool.use(lambda c, s=claims, w=write: s.release(c, [w.id], w.intent))  # type: ignore[misc]  # defaults bind
+    return [taken.get(i) for i in range(len(writes))]
+
+
+def _grouped(writes: Sequence[Write]) -> dict[tuple[Fragment, str, str], _Numbered]:
+    """Group writes by fragment, unique constraint and intent."""
+    groups: defaultdict[tuple[Fragment, str, str], list[tuple[int, Write]]] = defaultdict(list)
+    for i, write in enumerate(writes):
+        for constraint, claim in write.claims.items():
+            if claim is not None:
+                groups[write.fragment, constraint, write.intent].append((i, write))
+    return dict(groups)
+
+
+async def _together(
+    claims: ClaimStatements, pool: Pool, constraint: str, numbered: _Numbered
+) -> dict[int, Taken]:
+    """Return who has what some of the writes claim, by their positions."""
+    own = [write for _, write in numbered]
+    try:
+        await pool.use(lambda c: claims.reserve(c, constraint, own))
+    except (*TRANSIENT, asyncpg.UniqueViolationError):
+        found = [(i, await _alone(claims, pool, constraint, write)) for i, write in numbered]
+        return {i: each for i, each in found if each is not None}
+    return {}
+
+
+async def _alone(
+    claims: ClaimStatements, pool: Pool, constraint: str, write: Write
+) -> Taken | None:
+    for _ in range(_ATTEMPTS):
+        try:
+            await pool.use(lambda c: claims.reserve(c, constraint, [write]))
+        except TRANSIENT:
+            continue
+        except asyncpg.UniqueViolationError:
+            claim = write.claims[constraint]
+            holder = await pool.use(lambda c: claims.holder(c, constraint, claim))  # noqa: B023 - awaited here
+            if holder is not None:
+                return holder
+        else:
+            return None
+    raise StoreUnavailable("too many writers claim one value; nothing was done")

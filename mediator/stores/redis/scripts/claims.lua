@@ -1,0 +1,63 @@
+-- Claims of unique constraints: the last key is a hash of the class that has, by constraint and
+-- claim, the key of the record. The hash of a record has what it claims ('!u' and the constraint),
+-- and what it has reserved under its intent ('!r' and the constraint). A claim that its record does
+-- not have is free: so one that was left behind, by an intent that expired, does no harm.
+
+local call = redis.call
+local claimed = KEYS[#KEYS]
+
+local function name_of(constraint, claim) return constraint .. ':' .. claim end
+
+-- What another record has of these claims ('': none): constraint, its key, the intent if reserved.
+local function taken(constraints, claims, key)
+  for i, constraint in ipairs(constraints) do
+    local claim = claims[i]
+    local holder = claim ~= '' and call('HGET', claimed, name_of(constraint, claim))
+    if holder and holder ~= key then
+      local held = call('HMGET', holder, '!u' .. constraint, '!r' .. constraint, '!m')
+      if held[1] == claim then return { constraint, holder, '' } end
+      if held[2] == claim and held[3] then return { constraint, holder, held[3] } end
+    end
+  end
+end
+
+local function give_up(kind, constraint, key)
+  local claim = call('HGET', key, kind .. constraint)
+  if not claim then return end
+  call('HDEL', key, kind .. constraint)
+  local name = name_of(constraint, claim)
+  if call('HGET', claimed, name) == key then call('HDEL', claimed, name) end
+end
+
+local function put(kind, constraint, claim, key)
+  call('HSET', key, kind .. constraint, claim)
+  call('HSET', claimed, name_of(constraint, claim), key)
+end
+
+local function release(constraints, key)
+  for _, constraint in ipairs(constraints) do
+    give_up('!u', constraint, key)
+    give_up('!r', constraint, key)
+  end
+end
+
+local function take(constraints, claims, key)
+  for i, constraint in ipairs(constraints) do
+    if claims[i] ~= '' then put('!u', constraint, claims[i], key) end
+  end
+end
+
+local function reserve(constraints, claims, key)
+  for i, constraint in ipairs(constraints) do
+    if call('HGET', key, '!u' .. constraint) ~= claims[i] then
+      put('!r', constraint, claims[i], key)
+    end
+  end
+end
+
+-- Gives up what was reserved, but not what the record claims all the same.
+local function cancel(constraints, key)
+  for _, constraint in ipairs(constraints) do give_up('!r', constraint, key) end
+end
+
+return { taken = taken, release = release, take = take, reserve = reserve, cancel = cancel }

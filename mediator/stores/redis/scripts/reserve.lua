@@ -1,0 +1,13 @@
+-- Reserves what a write claims, for a record that has its intent; all of it or nothing.
+-- KEYS: class prefix, claims of the class. ARGV: id, intent, then constraints and claims in turn.
+-- Returns what another record has: constraint, its key, the intent if reserved; false: nothing.
+
+local key, constraints, wanted = prefix .. 'r:' .. ARGV[1], {}, {}
+if redis.call('HGET', key, '!m') ~= ARGV[2] then return false end
+for i = 3, #ARGV, 2 do
+  constraints[#constraints + 1], wanted[#wanted + 1] = ARGV[i], ARGV[i + 1]
+end
+local taken = claims().taken(constraints, wanted, key)
+if taken then return taken end
+claims().reserve(constraints, wanted, key)
+return false

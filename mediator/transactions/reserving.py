@@ -1,0 +1,75 @@
+"""Reserving what prepared operations claim, before they are committed.
+
+A committed write must happen, so nobody may be faster to have its unique values. A reservation goes
+with the intent under which it was made: recovery need not know of any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from mediator.base.errors import MediatorError
+from mediator.operations.calls import StoreCalls
+from mediator.operations.intents import IntentStore
+from mediator.operations.merge import not_unique
+from mediator.stores.port import Taken, Write
+from mediator.transactions.model import WriteBlocked
+from mediator.transactions.preparing import PreparedOperation
+
+__all__ = ["Reserved", "reserve"]
+
+Reserved: TypeAlias = PreparedOperation | MediatorError | WriteBlocked
+"""An operation whose values are reserved; or why it cannot be applied, or not now."""
+
+_Reply: TypeAlias = Taken | MediatorError | None
+
+
+async def reserve(
+    prepared: Sequence[PreparedOperation | MediatorError], calls: StoreCalls, intents: IntentStore
+) -> list[Reserved]:
+    """Reserve what the steps of operations claim; each is refused by itself."""
+    claiming = {
+        i: [write for write in one.steps.all if any(write.claims.values())]
+        for i, one in enumerate(prepared)
+        if isinstance(one, PreparedOperation) and one.steps is not None
+    }
+    writes = [write for own in claiming.values() for write in own]
+    if not writes:
+        return list(prepared)
+    replies = iter(await _reserve(writes, calls, intents))
+    refusals = {i: [_refusal(write, next(replies)) for write in own] for i, own in claiming.items()}
+    return [_first(refusals, i) or one for i, one in enumerate(prepared)]
+
+
+async def _reserve(
+    writes: Sequence[Write], calls: StoreCalls, intents: IntentStore
+) -> list[_Reply]:
+    """Reserve what writes claim, even if an object that has expired still has it."""
+    replies = await intents.reserve(writes)
+    expiring = {
+        i: (write.fragment, reply)
+        for i, (write, reply) in enumerate(zip(writes, replies, strict=True))
+        if isinstance(reply, Taken) and write.fragment.ttl_s is not None and not reply.intent
+    }
+    if not expiring:
+        return replies
+    failures = await calls.end_holders(list(expiring.values()))
+    again = await intents.reserve([writes[i] for i in expiring])
+    for i, failure, reply in zip(expiring, failures, again, strict=True):
+        replies[i] = failure or reply
+    return replies
+
+
+def _refusal(write: Write, reply: _Reply) -> MediatorError | WriteBlocked | None:
+    if not isinstance(reply, Taken):
+        return reply
+    if reply.intent and reply.intent != write.intent:
+        return WriteBlocked({reply.intent: [(write.fragment, reply.holder)]})
+    return not_unique(write.fragment.class_name, reply)
+
+
+def _first(
+    refusals: Mapping[int, Sequence[MediatorError | WriteBlocked | None]], at: int
+) -> MediatorError | WriteBlocked | None:
+    return next((each for each in refusals.get(at, ()) if each is not None), None)

@@ -1,0 +1,145 @@
+"""Unique values of objects that lie on two systems, and of transactions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mediator.base.errors import MediatorError, NotUnique
+from mediator.model.operations import Create, Delete, Get, Outcome, Put, Update, WriteOperation
+from mediator.transactions.model import CommitRequest
+from tests.process.service import Service, field_on, unique
+from tests.process.transactions.crashable import CrashPoint
+from tests.process.transactions.joint.pairs import CrashAt, attempt
+from tests.process.transactions.open_writes import all_over, expire
+
+SYSTEMS = ("redis", "postgres", "mongo")
+OTHER = {"redis": "postgres", "postgres": "mongo", "mongo": "redis"}
+WRITERS = 12
+
+
+@pytest.fixture(scope="module", params=SYSTEMS)
+async def users(mediator: Service, request: pytest.FixtureRequest) -> str:
+    """A database with users on two systems; one of them has their e-mail addresses."""
+    system = request.param
+    fields = {
+        "email": field_on(system, unique=True, group="email"),
+        "title": field_on(OTHER[system]),
+    }
+    single = {"fields": {"email": field_on(system, unique=True)}}
+    database = await mediator.put_schema({"users": {"fields": fields}, "single": single})
+    assert set(mediator.systems_of(database, "users")) == {system, OTHER[system]}
+    return database
+
+
+def put(database: str, id_: str, email: str | None, class_name: str = "users") -> Put:
+    return Put(database, class_name, id_, unique(), values={"email": email})
+
+
+async def refused(mediator: Service, operation: WriteOperation) -> MediatorError | None:
+    try:
+        await mediator.mediator.data.write(operation)
+    except MediatorError as error:
+        return error
+    return None
+
+
+async def holders(mediator: Service, database: str, ids: list[str], email: str) -> list[str]:
+    answers = await mediator.mediator.data.batch([Get(database, "users", id_) for id_ in ids])
+    found = [each for each in answers if isinstance(each, Outcome)]
+    return [each.id for each in found if (each.values or {}).get("email") == email]
+
+
+async def test_writers_race_for_a_value(mediator: Service, users: str) -> None:
+    email, ids = unique(), [unique() for _ in range(3 * WRITERS)]
+    await mediator.mediator.data.batch([put(users, id_, id_) for id_ in ids[::3]])
+    operations: list[WriteOperation] = [
+        Update(users, "users", id_, unique(), values={"email": email}) for id_ in ids[::3]
+    ]
+    operations += [put(users, id_, email) for id_ in ids[1::3]]
+    operations += [
+        Create(users, "users", id_, unique(), values={"email": email, "title": "t"})
+        for id_ in ids[2::3]
+    ]
+    errors = await asyncio.gather(*(refused(mediator, each) for each in operations))
+    assert errors.count(None) <= 1
+    assert all(isinstance(error, NotUnique | None) or error.detail for error in errors)
+    assert len(await holders(mediator, users, ids, email)) == errors.count(None)
+    await all_over(mediator)
+    if not errors.count(None):  # all of them were in the way of each other
+        assert await refused(mediator, operations[0]) is None
+    again = await asyncio.gather(*(refused(mediator, each) for each in operations))
+    assert all(isinstance(error, NotUnique) for error in again if error is not None)
+    assert len(await holders(mediator, users, ids, email)) == 1
+
+
+async def test_each_of_many_writes_is_refused_by_itself(mediator: Service, users: str) -> None:
+    email, first = unique(), unique()
+    await mediator.mediator.data.write(put(users, first, email))
+    others = [unique() for _ in range(6)]
+    batch = [put(users, id_, email if i == 2 else id_) for i, id_ in enumerate(others)]
+    answers = await mediator.mediator.data.batch(batch)
+    assert [isinstance(each, NotUnique) for each in answers] == [i == 2 for i in range(6)]
+    refusal = answers[2]
+    assert isinstance(refusal, NotUnique)
+    assert [each.pointer for each in refusal.locations] == ["/email"]
+    await all_over(mediator)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_killed_at_any_step_it_has_the_new_value_or_the_old_one(
+    mediator: Service, users: str, crashable: None, after: bool
+) -> None:
+    step, crash = 0, CrashPoint(0, after)
+    while not step or crash.is_over:
+        crash, id_, rival, old, new = CrashPoint(step, after), *(unique() for _ in range(4))
+        await mediator.mediator.data.write(put(users, id_, old))
+        update = Update(users, "users", id_, unique(), values={"email": new, "title": "t"})
+        acknowledged = await attempt(mediator, update, crash)
+        await expire(mediator)
+        [owned] = [e for e in (old, new) if await holders(mediator, users, [id_], e)]
+        assert owned == new or not acknowledged, crash.taken
+        assert isinstance(await refused(mediator, put(users, rival, owned)), NotUnique), crash.taken
+        assert await refused(mediator, put(users, rival, old if owned == new else new)) is None
+        step += 1
+    assert "reserve" in crash.taken
+
+
+async def test_what_is_reserved_is_waited_for(
+    mediator: Service, users: str, crashable: None
+) -> None:
+    """A writer that meets a reservation resolves its write, if its coordinator has failed."""
+    for after, outcome in ((False, type(None)), (True, NotUnique)):
+        id_, email = unique(), unique()
+        crash = CrashAt("commit", after=after)
+        await attempt(mediator, put(users, id_, email), crash)
+        waiting = asyncio.create_task(refused(mediator, put(users, unique(), email)))
+        await expire(mediator)
+        error = await waiting
+        if isinstance(error, outcome):
+            continue
+        # It gave up before the lease ended.
+        assert isinstance(await refused(mediator, put(users, unique(), email)), outcome)
+
+
+async def test_transactions_keep_values_unique(mediator: Service, users: str) -> None:
+    run, email = mediator.mediator.transactions.run, unique()
+    a, b = unique(), unique()
+
+    def commit(*writes: WriteOperation) -> Any:
+        return run(CommitRequest(users, unique("tx"), (), writes))
+
+    await commit(put(users, a, email, "single"), put(users, b, email))
+    for class_name in ("single", "users"):
+        with pytest.raises(NotUnique):
+            await commit(put(users, unique(), unique()), put(users, unique(), email, class_name))
+        with pytest.raises(NotUnique):
+            await mediator.mediator.data.write(put(users, unique(), email, class_name))
+    twins = [put(users, unique(), "twin", "single") for _ in range(2)]
+    with pytest.raises(NotUnique):
+        await commit(*twins)
+    await commit(Delete(users, "single", a, unique()), Delete(users, "users", b, unique()))
+    await commit(put(users, unique(), email, "single"), put(users, unique(), email))
+    await all_over(mediator)

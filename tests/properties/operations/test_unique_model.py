@@ -1,0 +1,111 @@
+"""Any sequence of writes and reservations finds the same values taken in every store."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mediator.schema.tree import Field
+from mediator.schema.types import FieldType, Values
+from mediator.stores.conformance.scratch import Scratch, ScratchClass
+from mediator.stores.port import Write, WriteKind
+from tests.conformance.model_store import ModelStore
+from tests.conformance.real_stores import STORES, opened
+
+FIELDS = tuple(Field(name, FieldType.STRING) for name in ("a", "b", "c"))
+UNIQUE = (("a",), ("b", "c"))
+
+IDS = ("x", "y", "z")
+TEXTS = st.sampled_from(["p", "q", None])
+
+Action: TypeAlias = WriteKind | Literal["lock", "reserve", "unlock"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A write, or what is done with the intent of a record."""
+
+    id: str
+    action: Action
+    values: Values
+    under_intent: bool
+
+
+def _fitting(action: Action, drawn: Values) -> Values:
+    """Leave out what an update may not name: one of the fields of a constraint alone."""
+    if action is WriteKind.UPDATE and ("b" in drawn) != ("c" in drawn):
+        return {name: value for name, value in drawn.items() if name == "a"}
+    return {} if action is WriteKind.DELETE else drawn
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> Step:
+    actions: list[Action] = [*WriteKind, WriteKind.REPLACE, "lock", "reserve", "reserve", "unlock"]
+    action = draw(st.sampled_from(actions))
+    drawn = draw(st.fixed_dictionaries({}, optional={"a": TEXTS, "b": TEXTS, "c": TEXTS}))
+    return Step(draw(st.sampled_from(IDS)), action, _fitting(action, drawn), draw(st.booleans()))
+
+
+class StepRunner:
+    """One of the two stores that go through the same steps; each run has values of its own."""
+
+    def __init__(self, subject: ScratchClass, run: str) -> None:
+        self._subject, self._run = subject, run
+
+    async def take(self, step: Step) -> Any:
+        """Return what the store answers; of several constraints that are broken, not which."""
+        store: Any = self._subject.store
+        id_, intent = f"{self._run} {step.id}", f"{self._run} {step.id}"
+        keys = [(self._subject.fragment, id_)]
+        if step.action == "lock":
+            return (await store.lock(keys, intent))[0].intent
+        if step.action == "unlock":
+            return await store.unlock(keys, intent)
+        if step.action == "reserve":
+            [taken] = await store.reserve([self._write(WriteKind.REPLACE, step, intent)])
+            return taken is not None
+        intent = intent if step.under_intent else ""
+        return (await self._subject.write(self._write(step.action, step, intent))).status
+
+    async def values(self) -> list[Any]:
+        records = await self._subject.read_all([f"{self._run} {id_}" for id_ in IDS])
+        return [record and dict(record.values) for record in records]
+
+    def _write(self, kind: WriteKind, step: Step, intent: str) -> Write:
+        values: Values = {n: v and f"{self._run} {v}" for n, v in step.values.items()}
+        groups = () if values else tuple(self._subject.fragment.groups)
+        id_ = f"{self._run} {step.id}"
+        return self._subject.writing(kind, id_, values=values, intent=intent, groups=groups)
+
+
+@pytest.fixture(scope="module", params=STORES)
+async def subjects(
+    request: pytest.FixtureRequest,
+) -> AsyncIterator[tuple[ScratchClass, ScratchClass]]:
+    config = request.getfixturevalue(f"{request.param}_config")
+    with_deadline = replace(config, namespace="property", deadline_s=30.0)
+    async with opened(with_deadline) as store:
+        real, model = Scratch(store), Scratch(ModelStore())
+        yield (
+            await real.subject(*FIELDS, unique=UNIQUE),
+            await model.subject(*FIELDS, unique=UNIQUE),
+        )
+        await real.clear()
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(taken=st.lists(steps(), min_size=4, max_size=16))
+async def test_a_store_finds_taken_what_the_model_does(
+    subjects: tuple[ScratchClass, ScratchClass], taken: list[Step]
+) -> None:
+    run = uuid.uuid4().hex
+    real, model = (StepRunner(subject, run) for subject in subjects)
+    for step in taken:
+        assert await real.take(step) == await model.take(step), step
+        assert await real.values() == await model.values(), step
