@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from app.commands.consoles import errors, print_document, printable
+from app.commands.contracts import openapi, typescript
 from app.commands.running import (
     NOT_DONE,
     AdminUrl,
@@ -31,6 +32,8 @@ __all__ = ["schema"]
 _MAX_BYTES: Final = 8 * 2**20
 
 schema = typer.Typer(no_args_is_help=True, help="Schemas of a running service: docs/schema.md.")
+schema.command("openapi")(openapi)
+schema.command("typescript")(typescript)
 
 _TIMEOUT_S: Final = 300.0
 """Checking and backfilling objects takes a minute each, at most, and the check comes twice."""

@@ -116,8 +116,8 @@ export type Options = {
 type Name<D> = keyof D & string;
 type Member<D, C extends keyof D, M extends keyof ClassTypes> = D[C] extends ClassTypes ? D[C][M] : never;
 type Fields<D, C extends keyof D> = keyof Member<D, C, "object"> & string;
-/** The value of a put, of a whole object or of some fields. */
-type Put<D, C extends keyof D, F> = Pick<Member<D, C, "new">, (F | "id") & keyof Member<D, C, "new">>;
+/** The value of a put, of a whole object or of some fields; written so that it does not decide which. */
+type Put<New, F> = { [K in keyof New as K extends F | "id" ? K : never]: New[K] };
 
 /**
  * Reads and writes one database. A request is sent again after a lost connection, and when the service asks
@@ -142,7 +142,7 @@ export class Client<D extends { [C in keyof D]: ClassTypes } = Untyped> {
   put<C extends Name<D>, F extends Fields<D, C> = Fields<D, C>>(
     className: C,
     id: string,
-    value: Put<D, C, F>,
+    value: Put<Member<D, C, "new">, F>,
     how?: WriteOptions & { fields?: F[]; ifNoneMatch?: string },
   ): Promise<Written<Selected<Member<D, C, "object">, F>>>;
   /** Creates an object, under the `id` in `value` or one that the service chooses. */

@@ -6,10 +6,12 @@ import asyncio
 import os
 import pty
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import orjson
 
+from tests.faults.caching.http_client import Connection
 from tests.process.commands.shop import SHOP, Shop
 
 
@@ -106,6 +108,24 @@ async def test_former_versions_are_listed_shown_and_compared(opened: Shop) -> No
     assert (await opened.call(*diff, "--revision", "4")).exit_code == 1
     for words in ([], [opened.file("shop.json", SHOP), *first]):
         assert (await opened.call(*diff, *words)).exit_code == 2
+
+
+async def test_contracts_are_written(opened: Shop) -> None:
+    shown = await opened.done("schema", "openapi", opened.database)
+    async with Connection(opened.service.data) as data:
+        answer = await data.request("GET", f"/v1/{opened.database}/openapi.json")
+    assert orjson.loads(shown.stdout) == orjson.loads(answer.body)
+    some = await opened.done("schema", "openapi", opened.database, "--class", "orders")
+    assert [tag["name"] for tag in orjson.loads(some.stdout)["tags"]] == ["orders"]
+    file = opened.path("shop.d.ts")
+    for words, printed in (((), True), (("-o", file), False)):
+        written = await opened.done("schema", "typescript", opened.database, *words)
+        assert ("export interface Products {" in written.lines) is printed
+    types = await asyncio.to_thread(Path(file).read_text)
+    assert "stock?: number | null;" in types
+    refused = await opened.call("schema", "typescript", opened.database, "--class", "toys")
+    assert refused.exit_code == 1
+    assert "There is no such class" in refused.stderr
 
 
 async def test_a_schema_in_several_files_is_one(shop: Shop) -> None:
