@@ -128,6 +128,30 @@ async def test_contracts_are_written(opened: Shop) -> None:
     assert "There is no such class" in refused.stderr
 
 
+async def test_a_schema_is_read_and_written_as_yaml(shop: Shop) -> None:
+    text = b"""\
+    classes:
+      customers: {fields: {name: {type: string, index: true}}}
+      # A comment.
+      orders:
+        fields:
+          customer: {type: reference, to: customers}
+          sent: {type: string, enum: [no, yes], default: no}
+    """
+    file = shop.file("shop.yaml", text)
+    await shop.done("schema", "apply", shop.database, file, "--yes")
+    document = orjson.loads((await shop.done("schema", "show", shop.database)).stdout)
+    assert document["classes"]["orders"]["fields"]["sent"]["enum"] == ["no", "yes"]
+    shown = await shop.done("schema", "show", shop.database, "--yaml")
+    again = shop.file("again.yml", shown.stdout.encode())
+    same = await shop.done("schema", "diff", shop.database, again)
+    assert same.lines == [f"{shop.database} has this schema already, in version 1."]
+    aliased = shop.file("aliased.yaml", b"classes: &all {}\ndefault: *all")
+    refused = await shop.call("schema", "diff", shop.database, aliased)
+    assert refused.exit_code == 2
+    assert "line 1, column 10: anchors" in " ".join(refused.stderr.split())
+
+
 async def test_a_schema_in_several_files_is_one(shop: Shop) -> None:
     files = [
         shop.file(f"{name}.json", {"classes": {name: class_}})
