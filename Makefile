@@ -35,9 +35,13 @@ check: install docs
 audit: install
 	$(BIN)/python -m audit.vulnerabilities $(if $(STRICT),--strict)
 
-# The shipped JavaScript client built anew from sketch/js/src; ends if the committed files are others.
-js:
+# The shipped JavaScript client built anew from sketch/js/src, which ends if the committed files are others;
+# and the types of the npm client, with those of a database, by TypeScript's compiler.
+TYPES := tests/unit/clients
+js: install
 	cd sketch/js && npm ci --silent --no-audit --no-fund && node build.mjs --check
+	cd $(TYPES)/typescript && npm ci --silent --no-audit --no-fund
+	$(BIN)/pytest -m typescript $(TYPES)/test_typescript.py
 
 # The documentation as a site, in site/; a link that leads nowhere ends it.
 docs: install
@@ -50,7 +54,7 @@ test: install
 	$(BIN)/pytest $(SPREAD)
 
 test-large: install
-	$(BIN)/pytest $(SPREAD) -m "not chart" -o faulthandler_timeout=3960
+	$(BIN)/pytest $(SPREAD) -m "not chart and not typescript" -o faulthandler_timeout=3960
 
 # The chart, by the real Helm; needs Go, which fetches the version of itself that tools/go.mod asks for.
 TOOLS := $(CURDIR)/.tools

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from app.api.openapi.components import COMPONENTS
+from app.api.openapi.components import COMPONENTS, SECURITY
 from app.api.openapi.document import data_paths
 from app.api.router import DataApi
 from app.http.browser import send_problem
@@ -46,7 +46,7 @@ def create_app() -> FastAPI:
         described = document()
         described["paths"] = {**described.get("paths", {}), **data_paths()}
         described["components"] = {**described.get("components", {}), **COMPONENTS}
-        described["security"] = [{}, {"key": []}]
+        described["security"] = SECURITY
         return described
 
     app.openapi = with_data_routes  # type: ignore[method-assign]  # FastAPI's documented extension

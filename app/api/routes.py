@@ -12,6 +12,7 @@ from app.api.batch import Batches
 from app.api.changes import ChangesRoute
 from app.api.creation import Creation
 from app.api.cursors import Cursors
+from app.api.database_documents import DatabaseDocuments
 from app.api.filtered_writes import FilteredWrites
 from app.api.jobs.results import RunResults
 from app.api.jobs.rights import RunRights
@@ -87,6 +88,7 @@ class RouteTable:
             TransactionRoute(transact, directory, limit, ids),
             ChangesRoute(directory, subscriptions),
             Sketches(directory, sketch, round(options.sketch_valid_s * 1000)),
+            DatabaseDocuments(directory),
             jobs,
         )
         methods = {"GET": jobs.get, "DELETE": jobs.delete}
@@ -185,15 +187,18 @@ def _below_database(
     transactions: TransactionRoute,
     changes: ChangesRoute,
     sketches: Sketches,
+    documents: DatabaseDocuments,
     jobs: Jobs,
 ) -> dict[bytes, Route]:
     path, stream = "/v1/{database}/", (EVENT_STREAM,)
     sketch = {"GET": sketches.get, "HEAD": sketches.get}
+    document = {"GET": documents.get, "HEAD": documents.get}
     return {
         b"batch": Route(f"{path}batch", {"POST": batches.post}, None),
         b"transactions": Route(f"{path}transactions", {"POST": transactions.post}, None),
         b"changes": Route(f"{path}changes", {"GET": changes.get}, None, streams=stream),
         b"sketch": Route(f"{path}sketch", sketch, None, offers=SKETCH, streams=(JSON,)),
+        b"openapi.json": Route(f"{path}openapi.json", document, None),
         b"jobs": Route(f"{path}jobs", {"POST": jobs.post, "GET": jobs.list}, _JOBS),
     }
 

@@ -63,7 +63,9 @@ def schema(name: Annotated[str, typer.Argument(metavar="KIND")]) -> None:
 
 @job.command("run")
 def run(
-    spec: Annotated[Path, typer.Argument(help="The job as JSON: kind, spec, limits.")],
+    spec: Annotated[
+        Path, typer.Argument(help="The job, in JSON or (*.yaml) YAML: kind, spec, limits.")
+    ],
     *,
     out: Annotated[
         Path | None, typer.Option(help="Where the result goes: .csv, .json, .parquet, .arrow.")
@@ -132,7 +134,9 @@ def _execute(job_: Job, path: Path, out: Path | None, *, dry_run: bool) -> int:
 
 @job.command("submit")
 def submit(
-    spec: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The job as JSON.")],
+    spec: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="The job, in JSON or (*.yaml) YAML.")
+    ],
     *,
     database: Database,
     url: DataUrl = None,

@@ -10,7 +10,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from app.commands.consoles import errors
-from app.commands.running import read_json_file
+from app.commands.running import read_document
 
 __all__ = [
     "EXIT",
@@ -28,7 +28,7 @@ EXIT: Final = {"done": 0, "stopped": 3, "failed": 1, "cancelled": 130}
 
 
 def read_job_file(path: Path) -> dict[str, Any]:
-    return read_json_file(path, _MAX_BYTES, "job")
+    return read_document(path, _MAX_BYTES, "job")
 
 
 def bars() -> Progress:

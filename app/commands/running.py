@@ -42,7 +42,7 @@ __all__ = [
     "data_service",
     "key_in",
     "overridden",
-    "read_json_file",
+    "read_document",
     "readable_errors",
     "run",
 ]
@@ -82,6 +82,7 @@ _CANNOT_RUN: Final[tuple[type[Exception], ...]] = (
 )
 
 _LONGEST_KEY: Final = 2**14
+_YAML: Final = frozenset({".yaml", ".yml"})
 
 NOT_DONE: Final = "That was not done"
 
@@ -181,20 +182,34 @@ def overridden(settings: S, **given: Any) -> S:
     return type(settings).model_validate({**settings.model_dump(), **chosen})
 
 
-def read_json_file(path: Path, most_bytes: int, what: str) -> dict[str, Any]:
-    """Return the JSON object in a file that holds a `what`."""
-    import orjson
-
+def read_document(path: Path, most_bytes: int, what: str) -> dict[str, Any]:
+    """Return the JSON object in a file that holds a `what`; its suffix says whether it is YAML."""
     if path.stat().st_size > most_bytes:
         raise typer.BadParameter(f"A {what} has {most_bytes:,} bytes at most.")
-    try:
-        document = orjson.loads(path.read_bytes())
-    except orjson.JSONDecodeError as error:
-        location = f"line {error.lineno}, column {error.colno}"
-        raise typer.BadParameter(f"{path} is not JSON: {location}.") from None
+    read = _parse_yaml if path.suffix.lower() in _YAML else _parse_json
+    document = read(path, path.read_bytes())
     if not isinstance(document, dict):
         raise typer.BadParameter(f"{path} is no JSON object.")
     return document
+
+
+def _parse_json(path: Path, text: bytes) -> Any:
+    import orjson
+
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        location = f"line {error.lineno}, column {error.colno}"
+        raise typer.BadParameter(f"{path} is not JSON: {location}.") from None
+
+
+def _parse_yaml(path: Path, text: bytes) -> Any:
+    from app.commands.yaml_text import NotJson, parse_yaml
+
+    try:
+        return parse_yaml(text)
+    except NotJson as error:
+        raise typer.BadParameter(f"{path} is not JSON in YAML: {error}.") from None
 
 
 def key_in(file: Path | None) -> SecretStr | None:

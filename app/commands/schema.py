@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from app.commands.consoles import errors, print_document, printable
+from app.commands.contracts import openapi, typescript
 from app.commands.running import (
     NOT_DONE,
     AdminUrl,
@@ -18,7 +19,7 @@ from app.commands.running import (
     Json,
     KeyFile,
     admin_service,
-    read_json_file,
+    read_document,
 )
 from app.commands.schema_text import difference_line, revision_line
 
@@ -31,6 +32,8 @@ __all__ = ["schema"]
 _MAX_BYTES: Final = 8 * 2**20
 
 schema = typer.Typer(no_args_is_help=True, help="Schemas of a running service: docs/schema.md.")
+schema.command("openapi")(openapi)
+schema.command("typescript")(typescript)
 
 _TIMEOUT_S: Final = 300.0
 """Checking and backfilling objects takes a minute each, at most, and the check comes twice."""
@@ -50,7 +53,7 @@ _FILES: Final = typer.Argument(
     exists=True,
     dir_okay=False,
     metavar="FILE",
-    help="The schema, as a JSON object; of several files each has some of the classes.",
+    help="The schema, in JSON or (*.yaml) YAML; of several files each has some of the classes.",
 )
 Files = Annotated[list[Path], _FILES]
 Revision = Annotated[int | None, typer.Option(min=1, help="A former version; see `history`.")]
@@ -101,10 +104,17 @@ def show(
     url: AdminUrl = None,
     key_file: KeyFile = None,
     revision: Revision = None,
+    yaml: Annotated[bool, typer.Option("--yaml", help="Print YAML.")] = False,
 ) -> None:
     """Print the schema in force, complete with defaults, in the form that `apply` reads."""
+    from app.commands.yaml_text import yaml_text
+
     with admin_service(url, key_file) as service:
-        print_document(service.request("GET", _path(database, revision))["schema"])
+        document = service.request("GET", _path(database, revision))["schema"]
+    if yaml:
+        typer.echo(yaml_text(document), nl=False)
+    else:
+        print_document(document)
 
 
 @schema.command("history")
@@ -214,7 +224,7 @@ def _read(files: Sequence[Path]) -> dict[str, Any]:
     """Return the schema in files, no two of which may have the same class, or other member."""
     whole: dict[str, Any] = {}
     for file in files:
-        document = read_json_file(file, _MAX_BYTES, "schema")
+        document = read_document(file, _MAX_BYTES, "schema")
         present, new = whole.get("classes"), document.get("classes")
         if isinstance(present, dict) and isinstance(new, dict):
             _check_disjoint(present, new, "/classes/", file)

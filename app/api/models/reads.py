@@ -15,6 +15,7 @@ __all__ = [
     "Changes",
     "ChangesParameters",
     "ClientFilter",
+    "DocumentParameters",
     "ExportParameters",
     "ImportParameters",
     "ImportSummary",
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 _POSITION: Final[dict[str, Any]] = {"maxLength": 512}
+_CLASS_NAMES: Final[dict[str, Any]] = {"pattern": "^[a-z][a-z0-9_]{0,62}(,[a-z][a-z0-9_]{0,62})*$"}
 
 
 class Listing(ResponseModel):
@@ -81,7 +83,18 @@ class SketchParameters(Parameters):
         None,
         alias="class",
         description="Classes whose filters are united; all of them unless named.",
-        json_schema_extra={"pattern": "^[a-z][a-z0-9_]{0,62}(,[a-z][a-z0-9_]{0,62})*$"},
+        json_schema_extra=_CLASS_NAMES,
+    )
+
+
+class DocumentParameters(Parameters):
+    """The classes that a document describes."""
+
+    class_names: str | None = Field(
+        None,
+        alias="class",
+        description="Classes that are described; all that may be read unless named.",
+        json_schema_extra=_CLASS_NAMES,
     )
 
 

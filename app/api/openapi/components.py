@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any, Final
 
 from pydantic import TypeAdapter
@@ -24,12 +25,13 @@ from app.api.models.reads import (
     WriteSummary,
 )
 from app.api.routed_request import LONGEST_AGE_S
+from app.http.problems import PROBLEM_JSON, PROBLEM_TYPES
 from app.http.validation import Parameters
 from mediator.model.query import CountMode
 from mediator.query.filter_parser import OPERATORS
 from spark_jobs.runner.job import JobDocument
 
-__all__ = ["COMPONENTS", "parameters_of", "ref"]
+__all__ = ["COMPONENTS", "SECURITY", "answer", "parameters_of", "ref"]
 
 
 def ref(kind: str, name: str) -> dict[str, Any]:
@@ -94,7 +96,11 @@ _GRAMMAR: Final[dict[str, Any]] = {
             "required": ["op", "path"],
         },
     },
-    "Patch": {"oneOf": [ref("schemas", "Object"), ref("schemas", "JsonPatch")]},
+    "MergePatch": {
+        "type": "object",
+        "description": "Fields with their new values; null removes one (RFC 7396).",
+    },
+    "Patch": {"oneOf": [ref("schemas", "MergePatch"), ref("schemas", "JsonPatch")]},
     "Query": _closed(
         {
             "filter": ref("schemas", "Filter"),
@@ -286,9 +292,26 @@ _HEADERS: Final = {
     "Allow": "RFC 9110, section 10.2.1.",
 }
 
+
+def answer(description: str, *headers: str) -> dict[str, Any]:
+    """Describe an answer with some of the header fields, and those that every answer has."""
+    named = (*headers, "Server-Timing", "X-Request-Id")
+    return {"description": description, "headers": {name: ref("headers", name) for name in named}}
+
+
+def _problem(status: int) -> dict[str, Any]:
+    again = ("Retry-After",)
+    headers = {405: ("Allow",), 415: ("Accept-Patch",), 429: again, 503: again}.get(status, ())
+    content = {PROBLEM_JSON: {"schema": ref("schemas", "Problem")}}
+    return {**answer(HTTPStatus(status).phrase, *headers), "content": content}
+
+
 COMPONENTS: Final[dict[str, Any]] = {
     "schemas": _schemas(),
     "parameters": _PARAMETERS,
+    "responses": {
+        str(status): _problem(status) for status in sorted({kind.status for kind in PROBLEM_TYPES})
+    },
     "headers": {
         name: {"description": description, "schema": {"type": "string"}}
         for name, description in _HEADERS.items()
@@ -296,3 +319,6 @@ COMPONENTS: Final[dict[str, Any]] = {
     "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
 }
 """Merged into the components of the service's document."""
+
+SECURITY: Final[list[dict[str, list[str]]]] = [{}, {"key": []}]
+"""A key, or none: public classes need none, and neither does a service without authentication."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from http import HTTPStatus
 from typing import Any, Final
 
 from app.api.models.jobs import ResultParameters, RunListParameters, SubmissionParameters
 from app.api.models.reads import (
     ChangesParameters,
+    DocumentParameters,
     ExportParameters,
     ImportParameters,
     SketchParameters,
 )
-from app.api.openapi.components import parameters_of, ref
+from app.api.openapi.components import answer, parameters_of, ref
 from app.http.negotiation import (
     EVENT_STREAM,
     FILES,
@@ -25,7 +25,6 @@ from app.http.negotiation import (
     SKETCH,
     UPDATE,
 )
-from app.http.problems import PROBLEM_JSON
 from app.http.validation import Parameters
 
 __all__ = ["data_paths"]
@@ -39,7 +38,7 @@ _TEXT: Final[dict[str, Any]] = {"schema": {"type": "string"}}
 _ON_RETRY: Final = ("idempotencyKey", "prefer")
 
 _PATCHES: Final = {
-    MERGE_PATCH: "Object",
+    MERGE_PATCH: "MergePatch",
     JSON_PATCH: "JsonPatch",
     JSON: "Patch",
     UPDATE: "OperatorPatch",
@@ -78,6 +77,7 @@ def data_paths() -> dict[str, Any]:
         "/v1/{database}/{class}/export": _export(),
         "/v1/{database}/changes": {"get": _changes()},
         "/v1/{database}/sketch": _sketch(),
+        "/v1/{database}/openapi.json": _document(),
         "/v1/{database}/batch": {"post": _batch()},
         "/v1/{database}/transactions": {"post": _transaction()},
         "/v1/{database}/jobs": _jobs(),
@@ -181,7 +181,7 @@ def _import() -> dict[str, Any]:
 
 
 def _export() -> dict[str, Any]:
-    shown = {200: {**_answer("One object on each line"), "content": {NDJSON: _TEXT}}}
+    shown = {200: {**answer("One object on each line"), "content": {NDJSON: _TEXT}}}
     summary = "Stream every object in the order of ids"
     return _reads(("exportObjects", "headExport"), summary, shown, query=ExportParameters)
 
@@ -200,6 +200,15 @@ def _sketch() -> dict[str, Any]:
     conditions, failing = ("ifNoneMatch",), (*_ALWAYS, 412)
     names = "getSketch", "headSketch"
     return _reads(names, summary, shown, conditions, failing, SketchParameters)
+
+
+def _document() -> dict[str, Any]:
+    headers = ("ETag", "Cache-Control")
+    document = {**answer("Done", *headers), "content": {JSON: {"schema": {"type": "object"}}}}
+    shown = {200: document, 304: _empty(*headers)}
+    summary = "Describe the classes of the database, in OpenAPI 3.1"
+    names, conditions = ("getDocument", "headDocument"), ("ifMatch", "ifNoneMatch")
+    return _reads(names, summary, shown, conditions, (*_ALWAYS, 412), DocumentParameters)
 
 
 def _jobs() -> dict[str, Any]:
@@ -249,7 +258,7 @@ def _operation(
     body: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """`answers` are by status; `parameters` name components; `body` has schemas by media type."""
-    responses = answers | {status: _problem(status) for status in problems}
+    responses = answers | {status: ref("responses", str(status)) for status in problems}
     operation: dict[str, Any] = {
         **({"operationId": name} if name else {}),
         "summary": summary,
@@ -282,15 +291,10 @@ def _parameters(names: Iterable[str]) -> list[dict[str, Any]]:
     return [ref("parameters", name) for name in names]
 
 
-def _answer(description: str, *headers: str) -> dict[str, Any]:
-    named = (*headers, "Server-Timing", "X-Request-Id")
-    return {"description": description, "headers": {name: ref("headers", name) for name in named}}
-
-
 def _json(schema: str, *headers: str, texts: Iterable[str] = ()) -> dict[str, Any]:
     """Describe an answer that is JSON, or text of some other media types."""
     content = {JSON: {"schema": ref("schemas", schema)}, **dict.fromkeys(texts, _TEXT)}
-    return {**_answer("Done", *headers), "content": content}
+    return {**answer("Done", *headers), "content": content}
 
 
 def _created(*headers: str) -> dict[str, Any]:
@@ -298,11 +302,4 @@ def _created(*headers: str) -> dict[str, Any]:
 
 
 def _empty(*headers: str) -> dict[str, Any]:
-    return _answer("Without a body", *headers)
-
-
-def _problem(status: int) -> dict[str, Any]:
-    again = ("Retry-After",)
-    headers = {405: ("Allow",), 415: ("Accept-Patch",), 429: again, 503: again}.get(status, ())
-    content = {PROBLEM_JSON: {"schema": ref("schemas", "Problem")}}
-    return {**_answer(HTTPStatus(status).phrase, *headers), "content": content}
+    return answer("Without a body", *headers)

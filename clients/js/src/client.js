@@ -2,9 +2,10 @@
 import { Connection, jsonOf } from "./connection.js";
 import { follow } from "./feed.js";
 import { Problem } from "./problems.js";
-import { fieldNames, idList, pathOf, preferences, withParameters, writeHeaders } from "./requests.js";
+import { conditions, fieldNames, idList, pathOf, preferences, withParameters, writeHeaders } from "./requests.js";
 
 const UPDATE = "application/vnd.portolan.update+json";
+const MOST_PROBLEMS = 100;
 
 export class Client {
   #connection;
@@ -48,6 +49,18 @@ export class Client {
     return this.#write("DELETE", resource(className, id, fields), undefined, how);
   }
 
+  patchWhere(className, where, changes, how) {
+    return this.#writeAll("PATCH", className, where, how, changes);
+  }
+
+  updateWhere(className, where, operators, how) {
+    return this.#writeAll("PATCH", className, where, how, operators, UPDATE);
+  }
+
+  deleteWhere(className, where, how) {
+    return this.#writeAll("DELETE", className, where, how);
+  }
+
   async query(className, query = {}, { freshness } = {}) {
     const how = { headers: preferences(freshness), body: query };
     return jsonOf(await this.#connection.send("POST", `${pathOf(className)}/query`, how));
@@ -86,6 +99,32 @@ export class Client {
       partial: groupsBehind(reply),
     };
   }
+
+  /** Each request goes on where the one before ended; by their key no object is written twice. */
+  async #writeAll(method, className, where, { allowScan, dryRun, idempotencyKey } = {}, body, type) {
+    const sent = { headers: writeHeaders({ idempotencyKey }), body, type };
+    const parameters = conditions(where, { allow_scan: allowScan, dry_run: dryRun });
+    let summary = { matched: 0, written: 0, failed: 0, sample: [], problems: [] };
+    let after;
+    do {
+      const path = withParameters(pathOf(className), { ...parameters, after });
+      const { next, ...part } = jsonOf(await this.#connection.send(method, path, sent));
+      summary = united(summary, part);
+      after = next ?? undefined;
+    } while (after !== undefined);
+    return summary;
+  }
+}
+
+/** Returns the summary of both parts of a write by conditions. */
+function united(summary, { matched, written, failed, sample, problems }) {
+  return {
+    matched: summary.matched + matched,
+    written: summary.written + written,
+    failed: summary.failed + failed,
+    sample: summary.sample.length > 0 ? summary.sample : sample,
+    problems: [...summary.problems, ...problems].slice(0, MOST_PROBLEMS),
+  };
 }
 
 function resource(className, id, fields) {

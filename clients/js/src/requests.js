@@ -21,6 +21,13 @@ export function withParameters(path, parameters) {
   return `${path}?${pairs.join("&")}`;
 }
 
+/** Returns the parameters of a write by conditions: a filter as in a body, or "all" objects. */
+export function conditions(where, flags) {
+  const chosen = where === "all" ? { all: "true" } : { filter: JSON.stringify(where) };
+  for (const [name, isSet] of Object.entries(flags)) if (isSet) chosen[name] = "true";
+  return chosen;
+}
+
 /** Returns the names of fields in the canonical form, without which no cache keeps an answer. */
 export function fieldNames(fields) {
   return fields === undefined ? undefined : [...new Set(fields)].sort().join(",");

@@ -139,6 +139,20 @@ async def test_the_sketch_is_of_those_classes_that_may_be_read(running: Guarded)
     assert "secrets" not in some
 
 
+async def test_a_document_is_of_those_classes_that_may_be_read(running: Guarded) -> None:
+    path = f"/v1/{running.database}/openapi.json"
+    reader = bearer(await running.key(f"read:{running.database}/notes"))
+    anybody = await running.data.get(path)
+    assert {"articles"} == {tag["name"] for tag in anybody.json()["tags"]}
+    some = await running.data.get(path, headers=reader)
+    assert {"articles", "notes"} == {tag["name"] for tag in some.json()["tags"]}
+    assert "secrets" not in some.text  # to which references of notes lead
+    assert some.headers["etag"] != anybody.headers["etag"]
+    assert "Authorization" in some.headers["vary"]
+    named = await running.data.get(path, params={"class": "secrets"}, headers=reader)
+    assert named.status_code == 403
+
+
 async def test_a_job_requires_access_to_the_classes_it_reads_and_writes(running: Guarded) -> None:
     spec = {"records": {"class": "secrets"}, "field": "title"}
     job = {"kind": "example.count", "spec": spec}

@@ -69,9 +69,11 @@ DATA: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "POST /v1/{database}/batch": ("read", HIDDEN, BATCH),
     "POST /v1/{database}/transactions": ("write", HIDDEN, TRANSACTION),
     "GET /v1/{database}/changes": ("read", HIDDEN, NOTHING),
-    # Without a class it is the filter of those classes that may be read: here of the public one.
+    # Without a class they are of those classes that may be read: here of the public one.
     "GET /v1/{database}/sketch": ("read", OPEN, NOTHING),
     "HEAD /v1/{database}/sketch": ("read", OPEN, NOTHING),
+    "GET /v1/{database}/openapi.json": ("read", OPEN, NOTHING),
+    "HEAD /v1/{database}/openapi.json": ("read", OPEN, NOTHING),
     "GET /v1/{database}/jobs": ("jobs", HIDDEN, NOTHING),
     "POST /v1/{database}/jobs": ("jobs", HIDDEN, JOB),
     "GET /v1/{database}/jobs/{run}": ("jobs", HIDDEN, NOTHING),
@@ -195,7 +197,8 @@ def test_an_unlisted_route_requires_an_operator(method: str, path: str) -> None:
 
 def test_every_method_of_the_data_api_has_a_scope_or_authorises_itself() -> None:
     api = DataApi(MemoryPlane(routing_model(1)), DataOptions(b"k"), lambda _: None)
-    exempt = {f"/v1/{{database}}/{name}" for name in ("batch", "transactions", "changes", "sketch")}
+    names = ("batch", "transactions", "changes", "sketch", "openapi.json")
+    exempt = {f"/v1/{{database}}/{name}" for name in names}
     for route in api.routes:
         assert (route.scopes is None) is (route.template in exempt)
         assert route.scopes is None or set(route.handlers) <= set(route.scopes)

@@ -6,10 +6,12 @@ import asyncio
 import os
 import pty
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import orjson
 
+from tests.faults.caching.http_client import Connection
 from tests.process.commands.shop import SHOP, Shop
 
 
@@ -106,6 +108,48 @@ async def test_former_versions_are_listed_shown_and_compared(opened: Shop) -> No
     assert (await opened.call(*diff, "--revision", "4")).exit_code == 1
     for words in ([], [opened.file("shop.json", SHOP), *first]):
         assert (await opened.call(*diff, *words)).exit_code == 2
+
+
+async def test_contracts_are_written(opened: Shop) -> None:
+    shown = await opened.done("schema", "openapi", opened.database)
+    async with Connection(opened.service.data) as data:
+        answer = await data.request("GET", f"/v1/{opened.database}/openapi.json")
+    assert orjson.loads(shown.stdout) == orjson.loads(answer.body)
+    some = await opened.done("schema", "openapi", opened.database, "--class", "orders")
+    assert [tag["name"] for tag in orjson.loads(some.stdout)["tags"]] == ["orders"]
+    file = opened.path("shop.d.ts")
+    for words, printed in (((), True), (("-o", file), False)):
+        written = await opened.done("schema", "typescript", opened.database, *words)
+        assert ("export interface Products {" in written.lines) is printed
+    types = await asyncio.to_thread(Path(file).read_text)
+    assert "stock?: number | null;" in types
+    refused = await opened.call("schema", "typescript", opened.database, "--class", "toys")
+    assert refused.exit_code == 1
+    assert "There is no such class" in refused.stderr
+
+
+async def test_a_schema_is_read_and_written_as_yaml(shop: Shop) -> None:
+    text = b"""\
+    classes:
+      customers: {fields: {name: {type: string, index: true}}}
+      # A comment.
+      orders:
+        fields:
+          customer: {type: reference, to: customers}
+          sent: {type: string, enum: [no, yes], default: no}
+    """
+    file = shop.file("shop.yaml", text)
+    await shop.done("schema", "apply", shop.database, file, "--yes")
+    document = orjson.loads((await shop.done("schema", "show", shop.database)).stdout)
+    assert document["classes"]["orders"]["fields"]["sent"]["enum"] == ["no", "yes"]
+    shown = await shop.done("schema", "show", shop.database, "--yaml")
+    again = shop.file("again.yml", shown.stdout.encode())
+    same = await shop.done("schema", "diff", shop.database, again)
+    assert same.lines == [f"{shop.database} has this schema already, in version 1."]
+    aliased = shop.file("aliased.yaml", b"classes: &all {}\ndefault: *all")
+    refused = await shop.call("schema", "diff", shop.database, aliased)
+    assert refused.exit_code == 2
+    assert "line 1, column 10: anchors" in " ".join(refused.stderr.split())
 
 
 async def test_a_schema_in_several_files_is_one(shop: Shop) -> None:

@@ -92,6 +92,7 @@ SLOW: Final = frozenset(
         "POST /admin/v1/systems/{name}/calibration",
         "POST /admin/v1/systems",
         "GET /v1/{database}/changes",
+        "GET /v1/shop/changes",
     }
 )
 """They measure a system each time, or wait for something to happen (see `test_changes_api`)."""
@@ -121,6 +122,15 @@ async def test_data_api(service: Service, mode: GenerationMode, catalogue_url: s
     await fill(service)
     await hire(catalogue_url)
     await asyncio.to_thread(examine, service.data, mode)
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode))
+async def test_data_api_of_a_database(
+    service: Service, mode: GenerationMode, catalogue_url: str
+) -> None:
+    await fill(service)
+    await hire(catalogue_url)
+    await asyncio.to_thread(examine, f"{service.data}/v1/shop", mode)
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
@@ -206,7 +216,7 @@ def aimed(draw: st.DrawFn, operation: Operation, mode: GenerationMode) -> Case[A
     names = {parameter.name for parameter in operation.path_parameters}
     path = {name: value for name, value in aim.items() if name in names}
     case: Case[Any] = draw(operation.as_strategy(mode, path_parameters=path or None))
-    body = BODIES.get(aim.get("class", ""))
+    body = BODIES.get(aim.get("class", "")) if "class" in names else None
     if body is not None and isinstance(case.body, dict) and mode is GenerationMode.POSITIVE:
         case.body = draw(body)
     return case

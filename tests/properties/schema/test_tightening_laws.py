@@ -3,51 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mediator.base.errors import Invalid
-from mediator.schema.parse import parse_schema
 from mediator.schema.tightening import tightened
 from mediator.schema.tree import Schema
 from mediator.schema.values import Codec
+from tests.properties.schema.constrained_fields import (
+    integer_fields,
+    numbers,
+    schema_of,
+    string_fields,
+    words,
+)
 
-WORDS: Final = ("a", "ab", "abc", "b")
-PATTERNS: Final = ("a", "^a", "b$", "^ab?$")
-
-numbers = st.integers(-3, 3)
-lengths = st.integers(1, 4)
-words = st.sampled_from(WORDS)
-
-
-def _ordered(members: dict[str, Any], low: str, high: str) -> bool:
-    return low not in members or high not in members or members[low] <= members[high]
-
-
-flags = {"required": st.booleans()}
-integer_fields = st.fixed_dictionaries(
-    {"type": st.just("integer")}, optional={**flags, "minimum": numbers, "maximum": numbers}
-).filter(lambda members: _ordered(members, "minimum", "maximum"))
-string_fields = st.fixed_dictionaries(
-    {"type": st.just("string")},
-    optional={
-        **flags,
-        "min_length": lengths,
-        "max_length": lengths,
-        "enum": st.lists(words, min_size=1, max_size=3, unique=True),
-        "pattern": st.sampled_from(PATTERNS),
-    },
-).filter(lambda members: _ordered(members, "min_length", "max_length"))
 cases = st.one_of(
     st.tuples(integer_fields, integer_fields, st.none() | numbers),
     st.tuples(string_fields, string_fields, st.none() | words),
 )
-
-
-def schema_of(field: dict[str, Any]) -> Schema:
-    return parse_schema("db", {"classes": {"c": {"fields": {"f": field}}}})
 
 
 def accepts(schema: Schema, value: Any) -> bool:

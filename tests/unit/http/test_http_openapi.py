@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 
 from app.api.openapi.components import COMPONENTS
@@ -14,25 +11,15 @@ from app.api.router import DataApi
 from mediator.routing.model import EMPTY
 from tests.process.data.memory_plane import MemoryPlane
 from tests.process.operation.asgi_driver import send_raw
+from tests.unit.http.references import references_of
 
 PATHS = data_paths()
 METHODS = {"get", "head", "put", "patch", "post", "delete", "options"}
 
 
-def _references(node: Any) -> Iterator[str]:
-    if isinstance(node, dict):
-        if "$ref" in node:
-            yield node["$ref"]
-        for member in node.values():
-            yield from _references(member)
-    elif isinstance(node, list):
-        for element in node:
-            yield from _references(element)
-
-
 def test_every_reference_leads_somewhere() -> None:
     components = COMPONENTS
-    for reference in _references([PATHS, components]):
+    for reference in references_of([PATHS, components]):
         _, _, kind, name = reference.split("/")
         assert name in components[kind], reference
 

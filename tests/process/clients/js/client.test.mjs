@@ -56,6 +56,25 @@ test("pages follow each other when they are wanted", async () => {
   assert.deepEqual([items.map(({ id }) => id).sort(), next], [["c2", "c3"], null]);
 });
 
+test("objects that meet a condition are written, each by itself", async () => {
+  const put = (i) => ({ op: "put", class: "products", id: `w${i}`, body: { name: `w${i}`, price: `${1000 + i}`, stock: i % 2 } });
+  await shop.batch(Array.from({ length: 4 }, (_, i) => put(i)));
+  const dear = { between: ["price", "1000", "1002"] };
+  const counted = await shop.deleteWhere("products", dear, { dryRun: true });
+  assert.deepEqual(counted, { matched: 3, written: 0, failed: 0, sample: ["w0", "w1", "w2"], problems: [] });
+  const patched = await shop.patchWhere("products", dear, { name: "dear" });
+  assert.deepEqual([patched.matched, patched.written, patched.failed], [3, 3, 0]);
+  const sold = await shop.updateWhere("products", dear, { stock: { inc: -1 } });
+  assert.deepEqual([sold.written, sold.failed, sold.problems.map(({ id }) => id)], [1, 2, ["w0", "w2"]]);
+  const rename = [{ op: "replace", path: "/name", value: "rare" }];
+  assert.equal((await shop.patchWhere("products", dear, rename)).written, 3);
+  const named = { eq: ["name", "rare"] };
+  assert.equal((await shop.deleteWhere("products", named, { allowScan: true })).written, 3);
+  await shop.put("orders", "kept", {});
+  await shop.deleteWhere("orders", "all");
+  assert.deepEqual((await shop.query("orders")).items, []);
+});
+
 test("a batch has a result for each, a transaction is all or nothing", async () => {
   const [read, absent] = await shop.batch([
     { op: "get", class: "products", id: "lamp" },

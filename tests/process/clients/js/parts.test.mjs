@@ -77,3 +77,15 @@ test("a preference cannot become another", async () => {
   await client.get("t", "a", { freshness: { atLeast: 'p", consistency="strong' } });
   assert.equal(requests[0].headers.prefer, 'at-least="p\\", consistency=\\"strong", handling=strict');
 });
+
+test("a write by conditions goes on until nothing is left, under one key", async () => {
+  const part = (next, ids) => () =>
+    Response.json({ matched: 2, written: 1, failed: ids.length, next, sample: [], problems: ids.map((id) => ({ id })) });
+  const [client, requests] = scripted(part("b", ["a"]), lost, part(null, ["c"]));
+  const summary = await client.deleteWhere("t", { eq: ["name", "x,y&z"] }, { allowScan: true });
+  assert.deepEqual([summary.matched, summary.written, summary.failed, summary.problems], [4, 2, 2, [{ id: "a" }, { id: "c" }]]);
+  const sent = requests.map(({ url }) => Object.fromEntries(new URL(url).searchParams));
+  const first = { filter: '{"eq":["name","x,y&z"]}', allow_scan: "true" };
+  assert.deepEqual(sent, [first, { ...first, after: "b" }, { ...first, after: "b" }]);
+  assert.equal(new Set(requests.map(({ headers }) => headers["idempotency-key"])).size, 1);
+});

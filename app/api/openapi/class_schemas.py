@@ -1,0 +1,239 @@
+"""JSON Schemas (2020-12) of the objects of a class: as they are answered, and as they are written.
+
+A constraint that JSON Schema cannot state stands in the description of its field.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Mapping
+from typing import Any, Final
+
+from app.api.models.common import ID_SCHEMA
+from mediator.base.offload import throttled
+from mediator.model.operators import APPLICABLE, Operator
+from mediator.query.parameters import RESERVED
+from mediator.schema.limits import DECIMAL_TEXT_LENGTH
+from mediator.schema.tree import ClassSchema, Field, Generated, MissingType
+from mediator.schema.types import SCALARS, FieldType
+from mediator.schema.values import encoder
+
+__all__ = ["class_schemas", "conditions", "operator_schemas"]
+
+_DECIMAL: Final = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,6})?$"
+_SCALARS: Final[Mapping[FieldType, dict[str, Any]]] = {
+    FieldType.STRING: {"type": "string"},
+    FieldType.INTEGER: {"type": "integer", "format": "int64"},
+    FieldType.FLOAT: {"type": "number", "format": "double"},
+    FieldType.DECIMAL: {
+        "type": "string",
+        "format": "decimal",
+        "pattern": _DECIMAL,
+        "maxLength": DECIMAL_TEXT_LENGTH,
+    },
+    FieldType.BOOLEAN: {"type": "boolean"},
+    FieldType.TIMESTAMP: {"type": "string", "format": "date-time"},
+    FieldType.BINARY: {"type": "string", "contentEncoding": "base64"},
+    FieldType.REFERENCE: ID_SCHEMA,
+    FieldType.DOCUMENT: {"type": "object"},
+}
+_TRUE: Final = {"const": True}
+_KEY: Final = {"type": "string", "minLength": 1}
+_SHARED_PATTERN: Final = re.compile(
+    r"""(?:
+        [^\\(\[\]{}]                            # a character
+      | \\[\\.^$*+?()\[\]{}|/dDwWbB]            # an escape
+      | \((?:\?:|(?!\?))                        # the beginning of a group without flags
+      | \{[0-9]+(?:,[0-9]*)?\}                  # a repetition
+      | \[\^?(?:[^\\\[\]]|\\[\\\[\]^-]|\\[dDwW](?!-[^\]]))+\]
+    )*""",
+    re.VERBOSE,
+)
+"""What RE2 and ECMAScript, whose patterns JSON Schema takes (2020-12, core, 6.4), read alike."""
+
+_PARAMETERS: Final = RESERVED | {"ids", "all", "dry_run"}
+"""Names of parameters that are no conditions; a field of such a name is written with ``.eq``."""
+
+_RANGES: Final = ("lt", "le", "gt", "ge")
+_LISTED: Final = ("in", "between")
+
+
+def class_schemas(schema: ClassSchema, shown: Container[str]) -> dict[str, Any]:
+    """Describe the objects of a class.
+
+    Args:
+        schema: The class.
+        shown: The classes that the document describes; others are not named.
+
+    Returns:
+        What `StoredObject`, `Object`, `MergePatch` and `OperatorPatch` are for this class, by the
+        ends of their names.
+    """
+    fields = [*throttled(schema.fields.values())]
+    written = [field for field in fields if not field.updated]
+    values = {field.name: _value(field, shown) for field in fields}
+    object_ = {f.name: _stored(f, values[f.name]) for f in fields}
+    new = {f.name: object_[f.name] for f in written}
+    patch = {f.name: _patched(f, values[f.name]) for f in written}
+    operators = {f.name: _operators_of(f) for f in written}
+    required = [f.name for f in written if f.required and not f.has_default]
+    return {
+        "": _object(f"An object of {schema.name}.", {"id": ID_SCHEMA, **object_}, ["id"]),
+        ".new": _closed("An object to be put or created.", {"id": ID_SCHEMA, **new}, required),
+        ".patch": _closed("Fields with their new values; null removes one.", patch),
+        ".operators": _closed("Fields, each with one operator.", operators),
+    }
+
+
+def _object(
+    description: str, properties: dict[str, Any], required: list[str] | None = None
+) -> dict[str, Any]:
+    described = {"type": "object", "description": description, "properties": properties}
+    return {**described, "required": required} if required else described
+
+
+def _closed(
+    description: str, properties: dict[str, Any], required: list[str] | None = None
+) -> dict[str, Any]:
+    return {**_object(description, properties, required), "additionalProperties": False}
+
+
+def _stored(field: Field, value: dict[str, Any]) -> dict[str, Any]:
+    described = value if field.required else _nullable(value)
+    default = field.default
+    if field.updated:
+        return _noted({**described, "readOnly": True}, "The time of the last write.")
+    if isinstance(default, Generated):
+        made = "a new UUID" if default is Generated.UUID else "the time of the request"
+        return _noted(described, f"Unless given, {made}.")
+    if isinstance(default, MissingType):
+        return described
+    encode = encoder(field)
+    written = default if encode is None or default is None else encode(default)
+    return {**described, "default": written}
+
+
+def _patched(field: Field, value: dict[str, Any]) -> dict[str, Any]:
+    if field.type is FieldType.MAP:  # it is merged: null removes a key
+        value = {**value, "additionalProperties": _nullable(value["additionalProperties"])}
+    return value if field.required else _nullable(value)
+
+
+def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    described = {**schema, "type": [schema["type"], "null"]}
+    return {**described, "enum": [*schema["enum"], None]} if "enum" in schema else described
+
+
+def _noted(schema: dict[str, Any], note: str) -> dict[str, Any]:
+    return {**schema, "description": " ".join(filter(None, (schema.get("description"), note)))}
+
+
+def _value(field: Field, shown: Container[str]) -> dict[str, Any]:
+    """Describe the values of a field, null excepted, with its constraints."""
+    described = {**_of_type(field.type, field.items), **dict(_constraints(field))}
+    for note in _notes(field, shown):
+        described = _noted(described, note)
+    return described
+
+
+def _of_type(type_: FieldType, items: FieldType | None) -> dict[str, Any]:
+    if items is None:
+        return _SCALARS[type_]
+    if type_ is FieldType.MAP:
+        return {"type": "object", "additionalProperties": _SCALARS[items]}
+    return {"type": "array", "items": _SCALARS[items]}
+
+
+def _constraints(field: Field) -> Iterator[tuple[str, Any]]:
+    least, most = _LENGTHS.get(field.type, ("minLength", "maxLength"))
+    for keyword, length in ((least, field.min_length), (most, field.max_length)):
+        if length is not None:
+            yield keyword, _base64_length(length) if field.type is FieldType.BINARY else length
+    if field.type is FieldType.SET:
+        yield "description", "Sorted, without duplicates."
+    if field.type is not FieldType.DECIMAL:
+        bounds = {"minimum": field.minimum, "maximum": field.maximum}
+        yield from ((name, bound) for name, bound in bounds.items() if bound is not None)
+    if field.enum is not None:
+        yield "enum", [*field.enum]
+    if field.pattern is not None and _SHARED_PATTERN.fullmatch(field.pattern):
+        yield "pattern", field.pattern
+
+
+_LENGTHS: Final = {
+    FieldType.LIST: ("minItems", "maxItems"),
+    FieldType.SET: ("minItems", "maxItems"),
+    FieldType.MAP: ("minProperties", "maxProperties"),
+}
+
+
+def _base64_length(size: int) -> int:
+    """Return how many characters so many bytes take (RFC 4648, section 4)."""
+    return -(-size // 3) * 4
+
+
+def _notes(field: Field, shown: Container[str]) -> Iterator[str]:
+    if field.type is FieldType.REFERENCE:
+        yield f"The id of an object of {field.to}." if field.to in shown else "The id of an object."
+    if field.type is FieldType.DECIMAL:
+        encode = encoder(field)
+        assert encode is not None
+        for bound, word in ((field.minimum, "least"), (field.maximum, "most")):
+            if bound is not None:
+                yield f"At {word} {encode(bound)}."
+    if field.pattern is not None and not _SHARED_PATTERN.fullmatch(field.pattern):
+        yield f"Has a match of the pattern {field.pattern} of RE2."
+
+
+def _operators_of(field: Field) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{_operators_name(field.type, field.items)}"}
+
+
+def _operators_name(type_: FieldType, items: FieldType | None) -> str:
+    return f"Operators.{type_}" + (f".{items}" if items else "")
+
+
+def operator_schemas(schema: ClassSchema) -> dict[str, Any]:
+    """Describe the operators that the fields of a class take, by the names of components."""
+    kinds = {(field.type, field.items) for field in throttled(schema.fields.values())}
+    return {_operators_name(*kind): _operators(*kind) for kind in kinds}
+
+
+def _operators(type_: FieldType, items: FieldType | None) -> dict[str, Any]:
+    value, item = _of_type(type_, items), _SCALARS[items or type_]
+    flags = dict.fromkeys((Operator.UNSET, Operator.POP, Operator.SHIFT, Operator.NOW), _TRUE)
+    adding = dict.fromkeys((Operator.PUSH, Operator.PUSH_FRONT, Operator.ADD_TO_SET), item)
+    removed = _KEY if type_ is FieldType.MAP else item
+    arguments = {**flags, **adding, Operator.SET: _nullable(value), Operator.REMOVE: removed}
+    known = [operator for operator in Operator if type_ in APPLICABLE[operator]]
+    return {
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": 1,
+        "additionalProperties": False,
+        "properties": {operator.value: arguments.get(operator, value) for operator in known},
+    }
+
+
+def conditions(schema: ClassSchema) -> dict[str, Any]:
+    """Describe the parameters that are conditions on indexed fields; the rest need a scan."""
+    return {
+        "name": "conditions",
+        "in": "query",
+        "style": "form",
+        "explode": True,
+        "description": "Conditions, all of which hold: docs/queries.md. Paths of other fields need"
+        " allow_scan.",
+        "schema": {"type": "object", "properties": dict(_conditions(schema))},
+    }
+
+
+def _conditions(schema: ClassSchema) -> Iterator[tuple[str, dict[str, Any]]]:
+    for field in throttled(schema.fields.values()):
+        if not (field.index and field.type in SCALARS):
+            continue
+        name, value = field.name, _SCALARS[field.type]
+        yield (f"{name}.eq" if name in _PARAMETERS else name), value
+        yield from ((f"{name}.{operator}", value) for operator in _RANGES)
+        listed = {"type": "string", "description": "Values with commas between them."}
+        yield from ((f"{name}.{operator}", listed) for operator in _LISTED)

@@ -1,0 +1,78 @@
+"""``portolan schema openapi`` and ``typescript``: what programs know of a database's classes."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from app.commands.running import (
+    NOT_DONE,
+    Database,
+    DataUrl,
+    KeyFile,
+    data_service,
+    readable_errors,
+)
+
+__all__ = ["openapi", "typescript"]
+
+Classes = Annotated[
+    list[str] | None,
+    typer.Option("--class", metavar="CLASS", help="Only this class; may be given again."),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="A file, which appears when it is complete; else stdout."),
+]
+
+
+def openapi(
+    database: Database,
+    *,
+    class_names: Classes = None,
+    output: Output = None,
+    url: DataUrl = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Print the OpenAPI document of a database, with those of its classes that the key may read."""
+    import orjson
+
+    document = _document(database, class_names, url, key_file)
+    _write(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE), output)
+
+
+def typescript(
+    database: Database,
+    *,
+    class_names: Classes = None,
+    output: Output = None,
+    url: DataUrl = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Print the classes of a database as types of TypeScript: docs/contracts.md."""
+    from app.commands.typescript import declarations
+
+    document = _document(database, class_names, url, key_file)
+    _write(declarations(database, document).encode(), output)
+
+
+def _document(
+    database: str, class_names: list[str] | None, url: str | None, key_file: Path | None
+) -> dict[str, Any]:
+    parameters = {"class": ",".join(class_names)} if class_names else {}
+    with data_service(url, key_file) as service:
+        return service.request("GET", f"/{database}/openapi.json", params=parameters)
+
+
+def _write(content: bytes, output: Path | None) -> None:
+    from spark_jobs.atomic_file import atomic_file
+
+    if output is None:
+        typer.echo(content, nl=False)
+        return
+    with ExitStack() as stack:
+        stack.enter_context(readable_errors(NOT_DONE, OSError))
+        stack.enter_context(atomic_file(output)).write(content)

@@ -1,0 +1,143 @@
+"""The OpenAPI document of a database: valid, complete, and no more than its reader may know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema_rs
+import pytest
+import schemathesis
+
+from app.api.openapi.database_document import database_document
+from app.api.openapi.document import data_paths
+from mediator.schema.parse import parse_schema
+from tests.unit.http.references import references_of
+
+FIELDS: dict[str, Any] = {
+    "name": {"type": "string", "required": True, "max_length": 20, "index": True},
+    "kind": {"type": "string", "enum": ["a", "b"]},
+    "code": {"type": "string", "pattern": "^[A-Z]{2}$", "default": "XX"},
+    "word": {"type": "string", "pattern": r"(?i)^\pL+$"},
+    "key": {"type": "string", "required": True, "default": "uuid"},
+    "price": {"type": "decimal", "minimum": "0.50"},
+    "stock": {"type": "integer", "minimum": 0, "maximum": 9, "default": 0},
+    "image": {"type": "binary", "max_length": 4},
+    "tags": {"type": "set", "items": "string", "max_length": 3},
+    "names": {"type": "map", "items": "decimal"},
+    "maker": {"type": "reference", "to": "makers"},
+    "order": {"type": "integer", "index": True},
+    "updated": {"type": "timestamp", "updated": True, "required": True},
+}
+SCHEMA = parse_schema(
+    "shop", {"classes": {"products": {"fields": FIELDS}, "makers": {"fields": {}}}}
+)
+PRODUCTS = SCHEMA.classes["products"]
+DOCUMENT = database_document("shop", [*SCHEMA.classes.values()])
+SCHEMAS = DOCUMENT["components"]["schemas"]
+
+
+def test_the_document_is_valid() -> None:
+    schemathesis.openapi.from_dict(DOCUMENT).validate()
+    for schema in SCHEMAS.values():
+        jsonschema_rs.meta.validate(schema)
+
+
+def test_every_reference_leads_somewhere() -> None:
+    for reference in references_of(DOCUMENT):
+        _, _, kind, name = reference.split("/")
+        assert name in DOCUMENT["components"][kind], reference
+
+
+def test_operations_have_names_of_their_own() -> None:
+    names = [
+        operation["operationId"]
+        for path in DOCUMENT["paths"].values()
+        for operation in path.values()
+        if "operationId" in operation
+    ]
+    assert len(names) == len(set(names))
+
+
+def test_the_routes_are_those_of_the_data_api() -> None:
+    def of(class_name: str) -> set[str]:
+        named = {"database": "shop", "class": class_name, "id": "{id}", "run": "{run}"}
+        return {path.format_map(named) for path in data_paths()}
+
+    assert set(DOCUMENT["paths"]) == of("products") | of("makers")
+
+
+def test_a_field_is_described_with_its_constraints() -> None:
+    fields = SCHEMAS["products"]["properties"]
+    assert fields["name"] == {"type": "string", "maxLength": 20}
+    assert fields["kind"] == {"type": ["string", "null"], "enum": ["a", "b", None]}
+    assert fields["code"]["pattern"] == "^[A-Z]{2}$"
+    assert fields["code"]["default"] == "XX"
+    assert fields["word"]["description"] == r"Has a match of the pattern (?i)^\pL+$ of RE2."
+    assert fields["key"]["description"] == "Unless given, a new UUID."
+    assert fields["price"]["description"] == "At least 0.5."
+    assert fields["stock"] == {
+        "type": ["integer", "null"],
+        "format": "int64",
+        "minimum": 0,
+        "maximum": 9,
+        "default": 0,
+    }
+    assert fields["image"]["maxLength"] == len("AAAAAA==")
+    assert fields["tags"]["maxItems"] == 3
+    assert fields["maker"]["description"] == "The id of an object of makers."
+    assert fields["updated"]["readOnly"] is True
+
+
+def test_what_is_written_is_described_as_it_has_to_be() -> None:
+    assert SCHEMAS["products.new"]["required"] == ["name"]
+    for end in ("new", "patch", "operators"):
+        described = SCHEMAS[f"products.{end}"]
+        assert not described["additionalProperties"]
+        assert "updated" not in described["properties"]
+    patch = SCHEMAS["products.patch"]["properties"]
+    assert patch["name"]["type"] == "string"  # it is required: null cannot remove it
+    assert patch["names"]["additionalProperties"]["type"] == ["string", "null"]
+    operators = {name: set(SCHEMAS[f"Operators.{name}"]["properties"]) for name in ("set.string",)}
+    assert operators == {"set.string": {"set", "unset", "remove", "add_to_set"}}
+
+
+def test_conditions_on_indexed_fields_are_parameters() -> None:
+    conditions = DOCUMENT["components"]["parameters"]["products.conditions"]["schema"]["properties"]
+    ranges = {"lt", "le", "gt", "ge", "in", "between"}
+    names = {"name", *(f"name.{operator}" for operator in ranges)}
+    # A parameter of this name is none: the condition is spelled out.
+    named = {"order.eq", *(f"order.{operator}" for operator in ranges)}
+    assert set(conditions) == names | named
+
+
+def test_a_class_that_is_not_shown_is_not_named() -> None:
+    document = database_document("shop", [PRODUCTS])
+    maker = document["components"]["schemas"]["products"]["properties"]["maker"]
+    assert maker["description"] == "The id of an object."
+    assert "makers" not in str(document)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_shared"),
+    [
+        (r"^[A-Z]{2}-\d+$", True),
+        (r"^(?:a|b)*\.x$", True),
+        (r"[\w.-]+@[\w-]+", True),
+        (r"(?i)a", False),
+        (r"(?P<n>a)", False),
+        (r"\pL", False),
+        (r"\Aa\z", False),
+        (r"[[:alpha:]]", False),
+        (r"\s", False),  # ECMAScript counts more characters
+        (r"[\w-.]", False),  # a range without a beginning, to ECMAScript
+        ("a]", False),
+        ("a{", False),
+    ],
+)
+def test_a_pattern_is_stated_where_all_read_it_alike(pattern: str, is_shared: bool) -> None:
+    fields = {"f": {"type": "string", "pattern": pattern}}
+    schema = parse_schema("shop", {"classes": {"c": {"fields": fields}}})
+    document = database_document("shop", [schema.classes["c"]])
+    field = document["components"]["schemas"]["c"]["properties"]["f"]
+    assert (field.get("pattern") == pattern) is is_shared
+    assert ("description" in field) is not is_shared
