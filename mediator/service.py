@@ -175,6 +175,7 @@ class Mediator:
         clock = EarliestTime(self.systems, self._clock)
         self.transactions = Transactions(self.data, calls, log, clock, self._observe)
         calls.intents, self.data.joint = self.transactions.resolver, self.transactions.joint
+        self.data.transact = self.transactions.run
         self.integrity = Integrity(self.data, self._feed, self._clock)
 
     def _follow_changes(self, events: CatalogueEvents) -> None:

@@ -11,6 +11,7 @@ __all__ = [
     "AlreadyExists",
     "Conflict",
     "ConstraintViolated",
+    "DanglingReference",
     "DataWouldMove",
     "Forbidden",
     "IdempotencyReused",
@@ -28,6 +29,7 @@ __all__ = [
     "PreconditionRequired",
     "ResultGone",
     "SchemaInvalid",
+    "StillReferenced",
     "StorageFull",
     "TooCostly",
     "TooManyRequests",
@@ -104,6 +106,21 @@ class AlreadyExists(Conflict):
 
 class NotUnique(Conflict):
     """Another object has the values of a unique constraint; `locations` name the fields."""
+
+
+class DanglingReference(Conflict):
+    """The object that a foreign key names does not exist; `locations` name the fields."""
+
+
+class StillReferenced(Conflict):
+    """Foreign keys forbid to delete an object; `extra["references"]` says which, and whose.
+
+    `summary` is what may be said to those who may not know more.
+    """
+
+    def __init__(self, detail: str, *, summary: str, extra: dict[str, Any] | None = None) -> None:
+        super().__init__(detail, extra=extra)
+        self.summary = summary
 
 
 class Locked(Conflict):

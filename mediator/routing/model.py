@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
+from mediator.schema.foreign_keys import ForeignKey
 from mediator.schema.overrides import Overrides
 from mediator.schema.tree import ClassSchema, Generated, Schema
 from mediator.schema.values import Codec
@@ -23,12 +24,16 @@ class ClassRoute:
         fragments: One for each system that holds fields of it; the anchor group's comes first.
         copy: The fragment of the view: copies of whole objects, maintained by the materialiser;
             None if the database has no view.
+        foreign_keys: Those of the class.
+        referenced_by: Those of all classes that refer to it.
     """
 
     schema: ClassSchema
     schema_version: int
     fragments: tuple[Fragment, ...]
     copy: Fragment | None = None
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    referenced_by: tuple[ForeignKey, ...] = ()
 
     @property
     def anchor(self) -> Fragment:
