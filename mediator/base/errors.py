@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,14 +113,16 @@ class DanglingReference(Conflict):
 
 
 class StillReferenced(Conflict):
-    """Foreign keys forbid to delete an object; `extra["references"]` says which, and whose.
+    """Foreign keys forbid to delete an object; `extra["references"]` says which, and for whom."""
 
-    `summary` is what may be said to those who may not know more.
-    """
-
-    def __init__(self, detail: str, *, summary: str, extra: dict[str, Any] | None = None) -> None:
-        super().__init__(detail, extra=extra)
-        self.summary = summary
+    def shown_to(self, may_read_all: Callable[[str], bool]) -> StillReferenced:
+        """Return the error for one who may read all objects of some classes, and no others."""
+        references = self.extra.get("references", ())
+        shown = [each for each in references if may_read_all(each["class"])]
+        if len(shown) == len(references):
+            return self
+        detail = "Objects refer to what is to be deleted; nothing was done."
+        return StillReferenced(detail, extra={"references": shown} if shown else None)
 
 
 class Locked(Conflict):

@@ -36,8 +36,6 @@ FindReferencing: TypeAlias = Callable[
 SAMPLE: Final = 5
 """Ids of objects that are named of each foreign key."""
 
-_SUMMARY: Final = "Objects refer to what is to be deleted; nothing was done."
-
 
 @dataclass(slots=True)
 class Actions:
@@ -171,7 +169,6 @@ def still_referenced(forbidding: Mapping[ForeignKey, Sequence[str]]) -> StillRef
     named = "; ".join(_named(key, ids) for key, ids in forbidding.items())
     return StillReferenced(
         f"Objects refer to what is to be deleted: {named}. Nothing was done.",
-        summary=_SUMMARY,
         extra={"references": [_document(key, ids) for key, ids in forbidding.items()]},
     )
 
@@ -198,4 +195,4 @@ def _too_many() -> StillReferenced:
         " deletion; nothing was done. Delete those that refer to it first, by a condition: DELETE"
         " on the address of their class."
     )
-    return StillReferenced(detail, summary=detail)
+    return StillReferenced(detail)
