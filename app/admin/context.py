@@ -13,6 +13,7 @@ from app.security.security import Security
 from app.telemetry.recent_events import RecentEvents
 from mediator.control.tenancy import Tenancy
 from mediator.integrity.check import Integrity
+from mediator.integrity.references import ReferenceCheck
 from mediator.materialisation.service import ViewService
 from mediator.staleness_probes.service import StalenessProbes
 
@@ -33,6 +34,7 @@ class AdminContext:
         data: The data API, which pages call in the process; None: they show no data and no jobs.
         recent_events: The latest events; None: none are kept.
         integrity: Finds writes that bypassed us.
+        reference_check: Finds references to objects that do not exist.
         only_loopback: Whether requests must be addressed to this machine by a name of its own.
         compresses: Whether answers are compressed for clients that accept it.
     """
@@ -47,5 +49,6 @@ class AdminContext:
     data: DataAsgi | None = None
     recent_events: RecentEvents | None = None
     integrity: Integrity | None = None
+    reference_check: ReferenceCheck | None = None
     only_loopback: bool = False
     compresses: bool = True

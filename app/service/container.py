@@ -181,6 +181,7 @@ def _admin_context(
         data=data,
         recent_events=recent_events,
         integrity=mediator.integrity,
+        reference_check=mediator.reference_check,
         only_loopback=security is None,
         compresses=data.compresses,
     )
