@@ -142,6 +142,10 @@ class Layout:
         """Return a field's value as BSON."""
         return None if value is None else self._codecs[name].encode(value)
 
+    def decode(self, name: str, stored: Any) -> Any:
+        """Return the value of a field that BSON stands for."""
+        return None if stored is None else self._codecs[name].decode(stored)
+
     def encode_all(self, values: Mapping[str, Any]) -> Document:
         return {self._fields[name]: self.encode(name, value) for name, value in values.items()}
 

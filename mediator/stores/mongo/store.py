@@ -29,7 +29,8 @@ from mediator.stores.mongo.outbox.pending import (
 )
 from mediator.stores.mongo.read.reader import Reader
 from mediator.stores.mongo.retention import REAP_WITHIN_S, Reaper
-from mediator.stores.mongo.search.searcher import counted, counts, found, pushdown
+from mediator.stores.mongo.search.aggregates import aggregated, computes
+from mediator.stores.mongo.search.searcher import found, pushdown, selection_of, selects
 from mediator.stores.mongo.session import MongoSession
 from mediator.stores.mongo.write.writer import Writer
 from mediator.stores.port import (
@@ -220,9 +221,9 @@ class MongoStore:
         return await self._searched(work, find.deadline_s)
 
     def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
-        """Whether it only counts, and the whole filter is applied."""
         is_stand_in = self._is_stand_in
-        return aggregate.only_counts and counts(fragment, filter_, is_stand_in=is_stand_in)
+        fits = computes(fragment, aggregate, is_stand_in=is_stand_in)
+        return fits and selects(fragment, filter_, is_stand_in=is_stand_in)
 
     async def aggregate(
         self,
@@ -233,9 +234,13 @@ class MongoStore:
         limit: int,
         deadline_s: float,
     ) -> list[ComputedGroup]:
-        reader, is_stand_in = self.link.reader, self._is_stand_in
-        work = counted(reader, fragment, filter_, deadline_s, is_stand_in=is_stand_in)
-        return group_of_all(aggregate, await self._searched(work, deadline_s))[:limit]
+        selection = selection_of(fragment, filter_, deadline_s, is_stand_in=self._is_stand_in)
+        if aggregate.only_counts:
+            work = self.link.reader.count(fragment, selection)
+            return group_of_all(aggregate, await self._searched(work, deadline_s))[:limit]
+        layout, session = layout_of(fragment), self.link.session
+        groups = aggregated(session, layout, selection, aggregate, limit)
+        return await self._searched(groups, deadline_s)
 
     def estimates(self, fragment: Fragment, filter_: Filter | None) -> bool:  # noqa: ARG002 - the server knows the size of every collection
         return filter_ is None

@@ -12,6 +12,7 @@ __all__ = [
     "DROP",
     "FENCE",
     "FILL",
+    "GROUPS",
     "INTENT",
     "PAGE",
     "READ",
@@ -33,6 +34,7 @@ def _script(name: str, *modules: str) -> Script:
 READ: Final = _script("read", "records")
 PAGE: Final = _script("page", "records", "sortable", "ranges")
 COUNT: Final = _script("count", "sortable", "ranges")
+GROUPS: Final = _script("groups", "sortable", "ranges")
 FILL: Final = _script("fill", "records", "sortable")
 DROP: Final = _script("drop", "records")
 WRITE: Final = _script(
@@ -42,4 +44,4 @@ UPDATE: Final = _script("update", "int64", "sortable")
 FENCE: Final = _script("fence")
 INTENT: Final = _script("intent", "claims")
 RESERVE: Final = _script("reserve", "claims")
-ALL: Final = (READ, PAGE, COUNT, FILL, DROP, WRITE, UPDATE, FENCE, INTENT, RESERVE)
+ALL: Final = (READ, PAGE, COUNT, GROUPS, FILL, DROP, WRITE, UPDATE, FENCE, INTENT, RESERVE)
