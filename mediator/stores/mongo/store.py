@@ -13,7 +13,7 @@ from mediator.model.filters import Filter
 from mediator.model.operators import APPLICABLE, Operator
 from mediator.model.query import Aggregate, OrderBy
 from mediator.schema.types import FieldType
-from mediator.stores.mongo import reservations, transactions
+from mediator.stores.mongo import claims, transactions
 from mediator.stores.mongo.admin import observe, prepare
 from mediator.stores.mongo.errors import guarded, translated
 from mediator.stores.mongo.fencing import fence
@@ -180,7 +180,7 @@ class MongoStore:
         """Reserve what writes claim; see `Claiming`."""
         session = self.link.session
         # One after the other: of two that claim the same, the first gets it.
-        return [await self._guarded(reservations.reserve(session, write)) for write in writes]
+        return [await self._guarded(claims.reserve(session, write)) for write in writes]
 
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         """Return the states of records; see `Lockable`."""

@@ -42,6 +42,7 @@ from mediator.stores.redis.admin import (
     request_durability,
     settings_of,
 )
+from mediator.stores.redis.claims import reserve
 from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.errors import refuse_unstorable
 from mediator.stores.redis.layout import layouts
@@ -59,7 +60,7 @@ from mediator.stores.redis.search.search import (
     groups,
     groups_counted,
 )
-from mediator.stores.redis.transactions import change_intents, reserve
+from mediator.stores.redis.transactions import change_intents
 from mediator.stores.redis.write.arguments import supports
 from mediator.stores.redis.write.batches import Batch, batches_of
 from mediator.stores.redis.write.coalescer import Coalescer
