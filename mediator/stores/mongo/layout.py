@@ -162,6 +162,11 @@ class Layout:
                 values[name] = None if value is None else self._codecs[name].decode(value)
         return values
 
+    def stored_values(self, document: Mapping[str, Any]) -> Document:
+        """Return the fields that a document has, as BSON, by their names."""
+        stored = document.get("values", {})
+        return {name: stored[key] for name, key in self._fields.items() if key in stored}
+
     def encode_versions(self, versions: Mapping[str, int]) -> Document:
         return {self._groups[group]: Int64(version) for group, version in versions.items()}
 

@@ -221,9 +221,8 @@ class MongoStore:
         return await self._searched(work, find.deadline_s)
 
     def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
-        is_stand_in = self._is_stand_in
-        fits = computes(fragment, aggregate, is_stand_in=is_stand_in)
-        return fits and selects(fragment, filter_, is_stand_in=is_stand_in)
+        is_selected = selects(fragment, filter_, is_stand_in=self._is_stand_in)
+        return is_selected and computes(fragment, aggregate)
 
     async def aggregate(
         self,
