@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -19,8 +20,8 @@ from app.commands.running import (
     Json,
     KeyFile,
     admin_service,
-    read_document,
 )
+from app.commands.schema_files import read_schema, read_schemas
 from app.commands.schema_text import difference_line, revision_line
 
 if TYPE_CHECKING:
@@ -29,12 +30,11 @@ if TYPE_CHECKING:
 
 __all__ = ["schema"]
 
-_MAX_BYTES: Final = 8 * 2**20
-
 schema = typer.Typer(no_args_is_help=True, help="Schemas of a running service: docs/schema.md.")
 schema.command("openapi")(openapi)
 schema.command("typescript")(typescript)
 
+_PAUSE_S: Final = 1.0
 _TIMEOUT_S: Final = 300.0
 """Checking and backfilling objects takes a minute each, at most, and the check comes twice."""
 
@@ -157,7 +157,7 @@ def diff(
     if revision is not None:
         _print_since(database, revision, url=url, key_file=key_file, json=json)
         return
-    document = _read(files or [])
+    document = read_schema(files or [])
     with admin_service(url, key_file) as service:
         change = _Schema(service, database, document, unchecked, backfill, drop).change()
     _print_change(change, json=json)
@@ -185,24 +185,72 @@ def apply(
     if dry_run:
         options = {"unchecked": unchecked, "backfill": backfill}
         diff(database, files, url=url, key_file=key_file, json=json, drop=drop, **options)
-    document = _read(files)
+    document = read_schema(files)
     with admin_service(url, key_file) as service:
         new = _Schema(service, database, document, unchecked, backfill, drop)
-        change = new.change()
-        _print_change(change, json=json)
-        if change.is_refused:
-            reason = "existing data would move" if change.moves else "objects would break it"
-            errors.print(f"{NOT_DONE}: {reason}.")
-            raise typer.Exit(1)
-        # What was backfilled in part goes on under the same schema.
-        if not (change.differences or change.placements or backfill):
+        _put_in_force(new, json=json, yes=yes)
+
+
+@schema.command("deploy")
+def deploy(
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            exists=True, file_okay=False, help="Holds a file for each database: shop.yaml."
+        ),
+    ],
+    *,
+    url: AdminUrl = None,
+    key_file: KeyFile = None,
+    yes: Yes = False,
+    wait: Annotated[
+        int, typer.Option(min=0, help="Seconds to wait for a service that does not answer yet.")
+    ] = 0,
+) -> None:
+    """Put the schemas of a directory in force, each from a file with the name of its database.
+
+    Those that are in force already stay as they are, so it may be repeated. It ends at the first
+    one that is refused; those before it are in force then.
+    """
+    schemas = read_schemas(directory)
+    with admin_service(url, key_file) as service:
+        _await(service, wait)
+        for database, document in schemas.items():
+            _put_in_force(_Schema(service, database, document), json=False, yes=yes)
+
+
+def _await(service: ServiceClient, seconds: int) -> None:
+    """Wait until a service answers, or raise as it refuses."""
+    from app.commands.service_client import ServiceRefused
+
+    until_s = monotonic() + seconds
+    while True:
+        try:
+            service.request("GET", "/schemas")
+        except ServiceRefused as refused:
+            if not refused.transient or monotonic() >= until_s:
+                raise
+            sleep(_PAUSE_S)
+        else:
             return
-        _confirm("Put it in force?", yes=yes)
-        done = new.put(change.version)
+
+
+def _put_in_force(new: _Schema, *, json: bool, yes: bool) -> None:
+    change = new.change()
+    _print_change(change, json=json)
+    if change.is_refused:
+        reason = "existing data would move" if change.moves else "objects would break it"
+        errors.print(f"{NOT_DONE}: {reason}.")
+        raise typer.Exit(1)
+    # What was backfilled in part goes on under the same schema.
+    if not (change.differences or change.placements or new.backfill):
+        return
+    _confirm("Put it in force?", yes=yes)
+    done = new.put(change.version)
     version = done["version"]
     for line in _objections(done):
         errors.print(printable(line), markup=False, soft_wrap=True)
-    errors.print(f"{database} has version {version} of its schema now.", markup=False)
+    errors.print(f"{new.database} has version {version} of its schema now.", markup=False)
 
 
 @schema.command("drop")
@@ -220,27 +268,6 @@ def drop_(
     errors.print(f"{database} is dropped.", markup=False)
 
 
-def _read(files: Sequence[Path]) -> dict[str, Any]:
-    """Return the schema in files, no two of which may have the same class, or other member."""
-    whole: dict[str, Any] = {}
-    for file in files:
-        document = read_document(file, _MAX_BYTES, "schema")
-        present, new = whole.get("classes"), document.get("classes")
-        if isinstance(present, dict) and isinstance(new, dict):
-            _check_disjoint(present, new, "/classes/", file)
-            present |= document.pop("classes")
-        _check_disjoint(whole, document, "/", file)
-        whole |= document
-    return whole
-
-
-def _check_disjoint(
-    present: Mapping[str, Any], new: Mapping[str, Any], pointer: str, file: Path
-) -> None:
-    if both := sorted(present.keys() & new.keys()):
-        raise typer.BadParameter(f"{file} has {pointer}{both[0]}, which a file before it has too.")
-
-
 def _confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
@@ -256,9 +283,9 @@ class _Schema:
     service: ServiceClient
     database: str
     document: dict[str, Any]
-    unchecked: bool
-    backfill: bool
-    drop: list[str] | None
+    unchecked: bool = False
+    backfill: bool = False
+    drop: list[str] | None = None
 
     def change(self) -> _Change:
         from mediator.schema.differences import differences
