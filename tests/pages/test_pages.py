@@ -12,7 +12,7 @@ from playwright.async_api import Locator, Page, ViewportSize, expect
 from tests.faults.conditions import eventually
 from tests.pages.stage import HOSTILE, HOSTILE_ID, Stage
 
-PATHS = ["/", "/map", "/what-if", "/coherence", "/jobs", "/data"]
+PATHS = ["/", "/map", "/schema", "/what-if", "/coherence", "/jobs", "/data"]
 PHONE: ViewportSize = {"width": 360, "height": 740}
 
 UNNAMED = """(all) => all.filter((e) => e.type !== "hidden" && !e.labels?.length)

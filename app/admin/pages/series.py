@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-__all__ = ["purges", "requests", "ttls"]
+__all__ = ["of_tenant", "purges", "requests", "ttls"]
 
 
 def requests(registry: CollectorRegistry) -> dict[str, float]:
@@ -32,6 +32,21 @@ def purges(registry: CollectorRegistry) -> dict[str, dict[str, float]]:
     for labels, value in _samples(registry, "portolan_purges_total"):
         counted[labels["purger"]][labels["outcome"]] = value
     return dict(counted)
+
+
+def of_tenant(registry: CollectorRegistry, tenant: str) -> dict[str, Any]:
+    """Return how many objects a tenant keeps (None: not known), and its refusals by limit."""
+    objects = [
+        value
+        for labels, value in _samples(registry, "portolan_tenant_objects")
+        if labels["tenant"] == tenant
+    ]
+    refusals = {
+        labels["limit"]: value
+        for labels, value in _samples(registry, "portolan_tenant_refusals_total")
+        if labels["tenant"] == tenant
+    }
+    return {"objects": next(iter(objects), None), "refusals": refusals}
 
 
 def _each(buckets: list[tuple[str, float]]) -> list[tuple[str, float]]:
