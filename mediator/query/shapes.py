@@ -62,6 +62,8 @@ def _without_index(query: Query, route: ClassRoute) -> tuple[str, ...]:
 
 def _shape(filter_: Filter) -> Any:
     match filter_:
+        case And((operand,)):  # as parameters make it
+            return _shape(operand)
         case And(operands):
             return {"and": [_shape(operand) for operand in operands]}
         case Or(operands):

@@ -69,7 +69,8 @@ async def exchange(
         sent["content-type"] = "application/json"
     transport = httpx.ASGITransport(data)
     async with httpx.AsyncClient(transport=transport, base_url="http://portolan/v1/") as client:
-        answer = await client.request(method, path, params=_pairs(parameters), headers=sent, content=body)
+        pairs = _pairs(parameters)
+        answer = await client.request(method, path, params=pairs, headers=sent, content=body)
     if answer.is_error:
         raise DataApiRefused(orjson.loads(answer.content))
     return answer

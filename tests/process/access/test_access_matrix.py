@@ -104,6 +104,8 @@ PAGES: Final = {
     "POST /data/object": ("read", OPERATORS, NOTHING),
     "GET /data/new": ("read", OPERATORS, NOTHING),
     "POST /data/new": ("read", OPERATORS, NOTHING),
+    "GET /queries": ("read", OPERATORS, NOTHING),
+    "GET /feed": ("read", OPERATORS, NOTHING),
     "GET /keys": ("admin", OPERATORS, NOTHING),
     "POST /keys": ("admin", OPERATORS, NOTHING),
     "POST /keys/{tenant}/limits": ("admin", OPERATORS, NOTHING),
