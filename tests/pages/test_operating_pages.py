@@ -141,6 +141,10 @@ async def test_a_refused_query_is_listed_with_the_index_that_helps(
     await stage.admin.put(f"schemas/{database}", json=schema)
     answer = await stage.data.get(f"{database}/notes?rank.ge=12345")
     assert answer.status_code == 422
+    items = (await stage.admin.get("costly-queries")).json()["items"]
+    (found,) = [each for each in items if each["database"] == database]
+    assert (found["refused"], found["refusal"]) == (1, "needs a scan")
+    assert found["without_index"] == ["rank"]
     await page.goto("/queries")
     row = page.get_by_role("row", name=f"{database}.notes")
     await expect(row).to_contain_text('{"filter":{"ge":["rank","?"]}}')

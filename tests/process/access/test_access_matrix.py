@@ -161,6 +161,7 @@ ADMIN: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "POST /admin/v1/probes/staleness": ("admin", OPERATORS, {"json": {}}),
     "DELETE /admin/v1/probes/staleness": ("admin", OPERATORS, NOTHING),
     "GET /admin/v1/sketch": ("schema", OPERATORS, NOTHING),
+    "GET /admin/v1/costly-queries": ("admin", OPERATORS, NOTHING),
     "GET /admin/v1/tenants": ("admin", OPERATORS, NOTHING),
     "GET /admin/v1/tenants/{tenant}": ("admin", HIDDEN, NOTHING),
     "PUT /admin/v1/tenants/{tenant}": ("admin", OPERATORS, {"json": {}}),
