@@ -33,8 +33,8 @@ async def test_conditions_make_an_address_that_can_be_read(page: Page, stage: St
     await page.get_by_role("button", name="Show and explain").click()
     await expect(objects(page).locator("tbody th")).to_have_text(["hostile"])
     assert "hits.ge=99" in page.url
-    asked = f"GET /v1/{stage.database}/articles?hits.ge=99&limit=20"
-    await expect(page.get_by_text("Asked:")).to_contain_text(asked)
+    sent = f"GET /v1/{stage.database}/articles?hits.ge=99&limit=20"
+    await expect(page.get_by_text("Request:")).to_contain_text(sent)
     await page.get_by_label("Field").nth(1).fill("title")
     await page.get_by_label("Operator").nth(1).select_option("like")
     await page.get_by_label("Value").nth(1).fill("nothing%")
@@ -138,6 +138,13 @@ async def test_a_new_object_does_not_replace_another(page: Page, stage: Stage) -
     await page.get_by_label("Object (JSON)").fill('{"nam": "x"}')
     await page.get_by_role("button", name="Create").click()
     await expect(page.get_by_role("alert")).to_contain_text("nam")
+
+
+async def test_parameters_that_are_no_conditions_are_refused(stage: Stage) -> None:
+    for name in ("aggregate", "count", "explain", "fields", "ids", "join"):
+        address = stage.admin.base_url.join(f"/data?class=people&{name}=x")
+        answer = await stage.admin.get(address)
+        assert (answer.status_code, name in answer.text) == (400, True)
 
 
 async def test_objects_are_cards_on_a_phone(page: Page) -> None:

@@ -111,11 +111,11 @@ async def test_a_tenant_gets_limits_and_databases(page: Page, stage: Stage) -> N
     await expect(page.get_by_role("link", name=tenant)).to_have_count(0)
 
 
-async def test_wrong_forms_are_refused_with_their_place(stage: Stage) -> None:
+async def test_wrong_forms_are_refused_with_their_locations(stage: Stage) -> None:
     pages = httpx.AsyncClient(base_url=stage.admin.base_url.join("/"), timeout=60)
     await stage.admin.put("tenants/acme", json={})
     async with pages:
-        for path, form, place in (
+        for path, form, pointer in (
             ("keys", {"tenant": "Acme!"}, "tenant"),
             ("keys/acme/keys", {"subject": "x", "grants": "everything"}, "/grants/0"),
             ("keys/acme/keys", {"subject": "x", "grants": "read", "expires": "soon"}, "expires"),
@@ -128,7 +128,7 @@ async def test_wrong_forms_are_refused_with_their_place(stage: Stage) -> None:
         ):
             answer = await pages.post(path, data=form)
             assert answer.status_code == 400, path
-            assert place in answer.text, path
+            assert pointer in answer.text, path
             assert "default-src 'self'" in answer.headers["content-security-policy"]
         assert (await pages.post("keys", data={"tenant": "acme"})).status_code == 409
 

@@ -378,7 +378,11 @@ async def test_files_are_kept_for_good_under_the_name_of_their_content(
 
 
 @pytest.mark.parametrize(
-    "path", ["../../coherence/probe/stop", "systems/redis/calibration", "probes/staleness"]
+    "path",
+    [
+        *("../../coherence/probe/stop", "systems/redis/calibration", "probes/staleness"),
+        *("../../schema", "../../data/object", "../../systems/redis/remove", "../../keys"),
+    ],
 )
 async def test_other_sites_change_nothing(stage: Stage, path: str) -> None:
     for headers in ({"sec-fetch-site": "cross-site"}, {"origin": "https://paper.example"}):

@@ -132,7 +132,7 @@ async def test_a_new_database_begins_with_an_example(page: Page, stage: Stage) -
     assert await version(stage, database) == 1
 
 
-async def test_a_page_may_be_asked_for_an_index(page: Page, stage: Stage) -> None:
+async def test_an_address_may_fill_in_an_index(page: Page, stage: Stage) -> None:
     database = await drafted(stage)
     await page.goto(f"/schema?database={database}&index=notes.rank")
     await page.get_by_role("button", name="Dry run").click()

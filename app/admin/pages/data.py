@@ -14,6 +14,7 @@ from app.admin.pages.data_client import DataApiRefused, Pairs, chosen_database, 
 from app.admin.pages.objects import ClassName, Shown, router, shown_class
 from app.admin.pages.page import Page, redirect, render
 from app.http.paths import parse_pairs
+from mediator.base.errors import Invalid, Location
 
 __all__ = ["OPERATORS", "PAGE", "Condition"]
 
@@ -33,6 +34,9 @@ OPERATORS: Final[Mapping[str, str]] = {
 """Suffixes of conditions in the address of a query, and how people read them."""
 
 _OF_PAGE: Final = frozenset({"database", "class", "filter", "order", "limit", "after"})
+_NOT_CONDITIONS: Final = frozenset({"aggregate", "count", "explain", "fields", "ids", "join"})
+"""Parameters of a query that the page has no table for."""
+
 _OF_BUILDER: Final = frozenset({"field", "operator", "value"})
 
 Text = Annotated[str, Query(max_length=4000)]
@@ -77,13 +81,15 @@ async def show(
     if not chosen:
         return render(request, "data.html", databases=databases, database=name, classes=classes)
     further = [pair for pair in pairs if pair[0] not in _OF_PAGE]
+    if refused := [Location(n, "is no condition") for n, _ in further if n in _NOT_CONDITIONS]:
+        raise Invalid("The page shows objects that meet conditions.", locations=refused)
     given = {"filter": filter, "order": order, "limit": str(limit), "after": after}
-    asked = [*further, *((key, text) for key, text in given.items() if text)]
+    parameters = [*further, *((key, text) for key, text in given.items() if text)]
     answer, problem = None, None
     try:
-        answer = await send(request, "GET", f"{name}/{chosen}", [*asked, ("explain", "true")])
-    except DataApiRefused as refused:
-        problem = refused.problem
+        answer = await send(request, "GET", f"{name}/{chosen}", [*parameters, ("explain", "true")])
+    except DataApiRefused as error:
+        problem = error.problem
     shown = await shown_class(request, name, chosen)
     conditions = [Condition.read(*pair) for pair in further if pair[0] != "allow_scan"]
     return render(
@@ -98,8 +104,8 @@ async def show(
         conditions=conditions,
         operators=OPERATORS,
         scans=("allow_scan", "true") in further,
-        asked=f"/v1/{name}/{chosen}?{urlencode(asked, safe=_READABLE)}",
-        address=_Address([("database", name), ("class", chosen), *asked]),
+        sent=f"/v1/{name}/{chosen}?{urlencode(parameters, safe=_READABLE)}",
+        address=_Address([("database", name), ("class", chosen), *parameters]),
         answer=answer,
         columns=_columns(shown, answer["items"]) if answer else [],
         problem=problem,

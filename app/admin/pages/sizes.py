@@ -22,7 +22,10 @@ _AT_ONCE: Final = 4
 
 
 class Sizes:
-    """The estimates of classes, which are kept for half a minute: pages are shown often."""
+    """The estimates of classes, which are kept for half a minute: pages are shown often.
+
+    Whoever may see one of these pages may read every class, so they are kept for all of them.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[float, int | None]] = {}
@@ -31,11 +34,14 @@ class Sizes:
         """Return the sizes of the first classes, given as ``database.class``; None: not known."""
         now, wanted = monotonic(), classes[:MOST]
         self._kept = {name: kept for name, kept in self._kept.items() if kept[0] > now}
-        due = [name for name in wanted if name not in self._kept]
+        # A copy: another page may be shown during the await.
+        sizes = {name: size for name, (_, size) in self._kept.items()}
+        due = [name for name in wanted if name not in sizes]
         limit = asyncio.Semaphore(_AT_ONCE)
         found = await asyncio.gather(*(_estimate(request, name, limit) for name in due))
-        self._kept |= {name: (now + _KEPT_S, size) for name, size in zip(due, found, strict=True)}
-        return {name: self._kept[name][1] for name in wanted}
+        sizes |= zip(due, found, strict=True)
+        self._kept |= {name: (now + _KEPT_S, sizes[name]) for name in due}
+        return {name: sizes[name] for name in wanted}
 
 
 async def _estimate(request: Request, name: str, limit: asyncio.Semaphore) -> int | None:

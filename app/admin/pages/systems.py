@@ -38,7 +38,7 @@ async def register(request: Request, control: Control) -> Response:
     try:
         registration = NewSystem.model_validate(form).registration()
     except ValidationError as error:
-        locations = [Location(str(each["loc"][0]), each["msg"]) for each in error.errors()]
+        locations = [Location("/".join(map(str, e["loc"])), e["msg"]) for e in error.errors()]
         raise Invalid("The system cannot be registered.", locations=locations) from None
     await control.register(registration)
     return _back(registration.config.name)
