@@ -110,6 +110,37 @@ async def test_violations_forbid_to_apply_and_options_allow_it(page: Page, stage
     assert await version(stage, database) == 2
 
 
+async def test_data_that_would_move_is_listed_and_a_class_may_be_dropped(
+    page: Page, stage: Stage
+) -> None:
+    database = await drafted(stage, a={"rank": 1})
+    await page.goto(f"/schema?database={database}")
+    await edit(page, title={"type": "string"}, rank={"type": "string"})
+    await expect(page.locator("#tried")).to_contain_text("Data that would move")
+    await expect(page.locator("#tried li", has_text="notes.rank").last).to_contain_text(": ")
+    await expect(page.get_by_role("button", name="Apply")).to_have_count(0)
+    other = {"classes": {"other": {"fields": {"title": {"type": "string"}}}}}
+    await page.get_by_label("Schema (JSON").fill(orjson.dumps(other).decode())
+    await page.get_by_role("button", name="Dry run").click()
+    await expect(page.locator("#tried")).to_contain_text("objects: notes.")
+    await page.get_by_text("What it may do to objects").click()
+    await page.get_by_label("Drop these classes").fill("notes, nothing")
+    await page.get_by_role("button", name="Dry run").click()
+    await expect(page.get_by_role("alert")).to_contain_text("nothing")
+    await page.get_by_label("Drop these classes").fill("notes")
+    await page.get_by_role("button", name="Dry run").click()
+    await page.get_by_role("button", name="Apply").click()
+    await expect(page.get_by_role("row", name="2 20")).to_be_visible()
+    assert (await stage.data.get(f"{database}/notes/a")).status_code == 404
+
+
+async def test_versions_that_are_none_are_refused(stage: Stage) -> None:
+    base = stage.admin.base_url.join("/schema")
+    for query in ("from=0&to=1", f"from={10**30}&to=1", "revision=-1", "index=x", "index=a.b"):
+        address = f"{base}?database={stage.database}&{query}"
+        assert (await stage.admin.get(address)).status_code in (400, 404), query
+
+
 async def test_former_versions_are_compared_and_edited(page: Page, stage: Stage) -> None:
     database = await drafted(stage)
     patch = {"classes": {"notes": {"fields": {"rank": {"index": True}}}}}

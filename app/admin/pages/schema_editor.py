@@ -55,7 +55,11 @@ _EXAMPLE: Final[dict[str, Any]] = {
     }
 }
 
-Revision = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
+_MOST_VERSIONS: Final = 2**63 - 1
+
+Revision = Annotated[int | None, Query(ge=1, le=_MOST_VERSIONS)]
+Older = Annotated[int | None, Query(alias="from", ge=1, le=_MOST_VERSIONS)]
+Newer = Annotated[int | None, Query(alias="to", ge=1, le=_MOST_VERSIONS)]
 Index = Annotated[str | None, Query(pattern=_NODE)]
 
 
@@ -79,8 +83,10 @@ class _Draft:
 
     @property
     def digest(self) -> str:
-        members = (self.database, self.version, self.text, *(self.unchecked, self.backfill))
-        return blake2b(orjson.dumps([*members, self.drop]), digest_size=16).hexdigest()
+        """What names the draft; see docs/decisions.md, 170."""
+        options = [self.unchecked, self.backfill, self.drop]
+        members = [self.database, self.version, self.text, *options]
+        return blake2b(orjson.dumps(members), digest_size=16).hexdigest()
 
     @property
     def options(self) -> ChangeOptions:
@@ -95,8 +101,8 @@ async def show(
     revision: Revision = None,
     index: Index = None,
     new: bool = False,
-    older: Annotated[Revision, Query(alias="from")] = None,
-    newer: Annotated[Revision, Query(alias="to")] = None,
+    older: Older = None,
+    newer: Newer = None,
 ) -> Response:
     """Show a schema in the editor: the one in force, a former one, or an example.
 
@@ -170,6 +176,12 @@ class _Tried:
     differences: list[Difference]
     placed: list[tuple[str, str | None, str, str]]
     change: SchemaChange
+
+    @property
+    def gone(self) -> list[str]:
+        """Name the classes that the schema would not have any more."""
+        removed = (each for each in self.differences if each.kind == "removed")
+        return [each.node for each in removed if each.member is None and "." not in each.node]
 
 
 async def _refused(request: Request, draft: _Draft, error: MediatorError | HttpError) -> Response:
