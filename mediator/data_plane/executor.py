@@ -6,14 +6,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from mediator.base.clock import Clock
 from mediator.base.errors import (
     AdvisoryOnly,
     MediatorError,
+    NeedsScan,
     NotFound,
     OutcomeUnknown,
     PreconditionFailed,
+    TooCostly,
     Unavailable,
 )
 from mediator.base.observation import Observer
@@ -43,13 +46,17 @@ from mediator.query.execution import Execution, QueryResult
 from mediator.query.joins import Joiner
 from mediator.query.planner import make_plan
 from mediator.query.reverse_joins import Found
+from mediator.query.shapes import Refusal, costly_query
 from mediator.routing.fragments import Steps, is_partial, plan_read, plan_write
 from mediator.routing.freshness import ANY, ReadPreference
 from mediator.routing.model import EMPTY, ClassRoute, RoutingModel
 from mediator.schema.tree import Mode
 from mediator.transactions.joint import JointWriter
 
-__all__ = ["Executor"]
+__all__ = ["LONG_QUERY_S", "Executor"]
+
+LONG_QUERY_S: Final = 0.1
+"""Seconds from which on a query is reported as costly."""
 
 
 class Executor:
@@ -72,6 +79,7 @@ class Executor:
     ) -> None:
         self.limits = limits
         self._clock = clock
+        self._observe = observe
         self._calls = calls
         self._view_reads = ViewReads(calls, staleness, observe)
         self._copier = Copier(calls)
@@ -200,6 +208,29 @@ class Executor:
 
     async def query(
         self, query: Query, preference: ReadPreference = ANY, ceiling: Ceiling | None = None
+    ) -> QueryResult:
+        started = self._clock.monotonic()
+        try:
+            answer = await self._answer(query, preference, ceiling)
+        except NeedsScan:
+            self._report(query, started, refusal="needs a scan")
+            raise
+        except TooCostly:
+            self._report(query, started, refusal="too costly")
+            raise
+        if self._clock.monotonic() - started >= LONG_QUERY_S:
+            self._report(query, started, answer.budget.rows)
+        return answer
+
+    def _report(
+        self, query: Query, started: float, rows: int | None = None, refusal: Refusal | None = None
+    ) -> None:
+        seconds = self._clock.monotonic() - started
+        route = self._find(query.database, query.class_name)
+        self._observe(costly_query(query, route, seconds, rows, refusal))
+
+    async def _answer(
+        self, query: Query, preference: ReadPreference, ceiling: Ceiling | None
     ) -> QueryResult:
         limits = self.limits if ceiling is None else self.limits.under(ceiling)
         route = await self.route(query.database, query.class_name)
