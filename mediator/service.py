@@ -30,6 +30,7 @@ from mediator.catalogue.runs import CatalogueRuns
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.tenants import CatalogueTenants
 from mediator.catalogue.transaction_log import CatalogueTransactions
+from mediator.changes.naming import naming_by
 from mediator.changes.service import ChangeService
 from mediator.changes.writers import LeasedAcknowledging, Writers
 from mediator.control.backfill import Backfill
@@ -159,7 +160,8 @@ class Mediator:
     def _build_shared(self) -> None:
         url = self._options.coordination_url or None
         self._exchange = MetricsExchange(url)
-        self.coordination = shared = Coordination(url, self._options.retention) if url else None
+        retention, naming = self._options.retention, naming_by(self._model)
+        self.coordination = shared = Coordination(url, retention, naming) if url else None
         self._feed = shared.feed if shared else None
         self.leases = shared.leases if shared else None
 

@@ -45,6 +45,12 @@ Drop = Annotated[
     list[str] | None,
     typer.Option(metavar="CLASS", help="Drop a class with its objects; may be given again."),
 ]
+Rename = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CLASS.OLD:NEW", help="Rename a field that keeps its values; may be given again."
+    ),
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 _FILES: Final = typer.Argument(
     exists=True,
@@ -135,6 +141,7 @@ def diff(
     unchecked: Unchecked = False,
     backfill: Backfill = False,
     drop: Drop = None,
+    rename: Rename = None,
     revision: Revision = None,
 ) -> None:
     """Print what a schema would change, and where it would be placed; nothing happens.
@@ -149,7 +156,8 @@ def diff(
         return
     document = _read(files or [])
     with admin_service(url, key_file) as service:
-        change = _Schema(service, database, document, unchecked, backfill, drop).change()
+        options = _Options(unchecked, backfill, drop or [], rename or [])
+        change = _Schema(service, database, document, options).change()
     _print_change(change, json=json)
     raise typer.Exit(1 if change.is_refused else 0)
 
@@ -167,17 +175,28 @@ def apply(
     unchecked: Unchecked = False,
     backfill: Backfill = False,
     drop: Drop = None,
+    rename: Rename = None,
 ) -> None:
     """Print what a schema changes, ask, and put it in force.
 
     It is refused if the schema has been changed since the changes were printed.
     """
     if dry_run:
-        options = {"unchecked": unchecked, "backfill": backfill}
-        diff(database, files, url=url, key_file=key_file, json=json, drop=drop, **options)
+        diff(
+            database,
+            files,
+            url=url,
+            key_file=key_file,
+            json=json,
+            unchecked=unchecked,
+            backfill=backfill,
+            drop=drop,
+            rename=rename,
+        )
     document = _read(files)
     with admin_service(url, key_file) as service:
-        new = _Schema(service, database, document, unchecked, backfill, drop)
+        options = _Options(unchecked, backfill, drop or [], rename or [])
+        new = _Schema(service, database, document, options)
         change = new.change()
         _print_change(change, json=json)
         if change.is_refused:
@@ -240,25 +259,36 @@ def _confirm(question: str, *, yes: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class _Options:
+    """The options of a request that puts a schema in force, by their names there."""
+
+    unchecked: bool
+    backfill: bool
+    drop: list[str]
+    rename: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class _Schema:
-    """A schema that may be put in force; the members after it are options of the request."""
+    """A schema that may be put in force."""
 
     service: ServiceClient
     database: str
     document: dict[str, Any]
-    unchecked: bool
-    backfill: bool
-    drop: list[str] | None
+    options: _Options
 
     def change(self) -> _Change:
-        from mediator.schema.differences import differences
+        from mediator.schema.differences import differences, renames_as_differences
+        from mediator.schema.renames import parse_renames, renamed_document
 
         present = _present(self.service, self.database)
         new = self.put(present["version"], dry_run=True)
+        renames = parse_renames(self.options.rename)
+        former = renamed_document(present["schema"], renames) if renames else present["schema"]
         return _Change(
             self.database,
             present["version"],
-            differences(present["schema"], new["schema"]),
+            [*renames_as_differences(renames), *differences(former, new["schema"])],
             {
                 node: {**placed, "before": before}
                 for node, placed in new["placements"].items()
@@ -271,12 +301,13 @@ class _Schema:
 
     def put(self, version: int, *, dry_run: bool = False) -> dict[str, Any]:
         """Put it in force, if the version in force is the one given."""
-        options = {"dry_run": dry_run, "unchecked": self.unchecked, "backfill": self.backfill}
+        options = {**asdict(self.options), "dry_run": dry_run}
+        flags = {n: str(v).lower() for n, v in options.items() if isinstance(v, bool)}
         return self.service.request(
             "PUT",
             _path(self.database),
             json=self.document,
-            params={n: str(v).lower() for n, v in options.items()} | {"drop": self.drop or []},
+            params=options | flags,
             headers={"If-Match": f'"{version}"'},
             timeout=_TIMEOUT_S,
         )

@@ -19,11 +19,12 @@ from mediator.routing.model import DatabaseRoute
 from mediator.schema.overrides import Overrides
 from mediator.schema.parse import schema_document
 from mediator.schema.tightening import Constraints, backfillable, tightened
-from mediator.schema.tree import Mode, Schema
+from mediator.schema.tree import ClassSchema, Field, Mode, Schema
 from mediator.stores.port import Fragment, Mirror
 from mediator.stores.systems import Systems
 
 __all__ = [
+    "Before",
     "SchemaPlan",
     "check_dropped",
     "check_view",
@@ -38,10 +39,27 @@ __all__ = [
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What there is before a change.
+
+    Attributes:
+        stored: The database, if there is one.
+        renamed: The same, its fields under their new names.
+        route: The routes of `renamed`.
+        holding: The classes that hold objects, which the change keeps.
+    """
+
+    stored: StoredDatabase | None
+    renamed: StoredDatabase | None
+    route: DatabaseRoute | None
+    holding: frozenset[str] = frozenset()
+
+
 def stored_form(
     schema: Schema,
     decision: Decision,
-    stored: StoredDatabase | None,
+    before: Before,
     overrides: Overrides,
     unfit: Collection[str] = (),
 ) -> StoredDatabase:
@@ -49,17 +67,21 @@ def stored_form(
 
     Systems that are `unfit` take no copies.
     """
+    stored = before.stored
     document = schema_document(schema)
     versions = {c: _class_version(c, document, stored) for c in schema.classes}
     mirrored = schema.mode is Mode.MICROBATCHED
     present = view_system_of(stored)
     view = view_system(schema, decision, present, unfit) if mirrored else None
-    before = stored.layout if stored else {}
-    layout = {} if schema.mode is Mode.ADVISORY else layout_of(decision, versions, view, before)
+    kept = before.renamed.layout if before.renamed else {}
+    layout = {}
+    if schema.mode is not Mode.ADVISORY:
+        layout = layout_of(decision, versions, view, kept, before.holding)
     version = stored.version + 1 if stored else 1
     id_ = stored.id if stored else new_id(schema.database)
-    kept = documents(overrides)
-    return StoredDatabase(schema.database, id_, version, document, layout, overrides=kept)
+    return StoredDatabase(
+        schema.database, id_, version, document, layout, overrides=documents(overrides)
+    )
 
 
 def _class_version(class_name: str, document: dict[str, Any], stored: StoredDatabase | None) -> int:
@@ -101,10 +123,24 @@ def _reinterpreted(new: Schema, old: Schema, holding: set[str]) -> list[dict[str
             if now is None or (now.type, now.items) != (field.type, field.items):
                 became = "nothing" if now is None else now.type.value
                 reason = f"stored as {field.type.value}, declared as {became}"
+                if now is None and after is not None:
+                    reason += _meant(field, before, after)
                 plan.append({"node": f"{class_name}.{name}", "reason": reason})
         if after is None and not before.fields:
             plan.append({"node": class_name, "reason": "the class is gone"})
     return plan
+
+
+def _meant(field: Field, before: ClassSchema, after: ClassSchema) -> str:
+    """Ask whether a field that is gone was meant to be renamed, if one of its type is new."""
+    alike = (
+        name
+        for name, new in after.fields.items()
+        if name not in before.fields and (new.type, new.items) == (field.type, field.items)
+    )
+    name = next(alike, None)
+    node = f"{before.name}.{field.name}"
+    return "" if name is None else f"; to rename it, pass rename={node}:{name}"
 
 
 def without(fragments: Sequence[Fragment], others: Sequence[Fragment]) -> list[Fragment]:
@@ -154,15 +190,38 @@ def check_dropped(names: frozenset[str], schema: Schema, present: DatabaseRoute 
 @dataclass(frozen=True, slots=True)
 class SchemaPlan:
     schema: Schema
-    stored: StoredDatabase | None
+    before: Before
     new: StoredDatabase
-    present: DatabaseRoute | None
     route: DatabaseRoute
-    holding: frozenset[str]
-    dropped: frozenset[str]
+    options: ChangeOptions
     decision: Decision
     moves: Sequence[dict[str, Any]]
     epoch: int
+
+    @property
+    def stored(self) -> StoredDatabase | None:
+        return self.before.stored
+
+    @property
+    def present(self) -> DatabaseRoute | None:
+        return self.before.route
+
+    @property
+    def holding(self) -> frozenset[str]:
+        return self.before.holding
+
+    @property
+    def dropped(self) -> frozenset[str]:
+        return self.options.drop
+
+    @property
+    def gives_names_anew(self) -> bool:
+        """Whether a name means another field than a replica that is behind may take it for."""
+        kept = self.before.renamed.layout if self.before.renamed else {}
+        return bool(self.options.rename) or any(
+            not each["names"].items() <= kept.get(name, {}).get("names", {}).items()
+            for name, each in self.new.layout.items()
+        )
 
     def constraints(self, options: ChangeOptions) -> tuple[Constraints, Constraints]:
         """Return what existing objects have to be checked for, and what they get a default for."""
@@ -171,6 +230,12 @@ class SchemaPlan:
             return {}, filled
         tighter = tightened(self.present.schema, self.schema, self.holding)
         return {key: each for key, each in tighter.items() if key not in filled}, filled
+
+    @property
+    def former_names(self) -> dict[str, dict[str, str]]:
+        """The names that renamed fields have so far, by class and new name."""
+        renames = self.options.rename.items()
+        return {name: {new: old for old, new in names.items()} for name, names in renames}
 
     @property
     def owned(self) -> set[str]:

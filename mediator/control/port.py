@@ -42,12 +42,14 @@ class ChangeOptions:
         unchecked: Whether constraints that are tightened are put in force without checking them.
         backfill: Whether they get the defaults of required fields, after the change.
         drop: Classes that leave the schema with all their objects.
+        rename: New names of fields, by class and former name.
         overrides: What operators override of the placement, by node; None ends an override.
     """
 
     unchecked: bool = False
     backfill: bool = False
     drop: frozenset[str] = frozenset()
+    rename: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     overrides: Mapping[str, Override | None] = field(default_factory=dict)
 
 

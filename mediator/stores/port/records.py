@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mediator.base.immutable import immutable
 from mediator.schema.tree import Field
@@ -31,6 +31,8 @@ class Fragment:
         stored_as: What stores name records of the class by, together with the database: another one
             whenever the class is made or placed anew, so that data of the old one is never
             read, and a late drop does no harm. Empty: the name of the class.
+        stored_names: What stores name fields by, where that is not their name: a field that is
+            renamed keeps its stored name for good (`mediator.stores.renamed`).
     """
 
     system: str
@@ -44,6 +46,7 @@ class Fragment:
     anchor_system: str = ""
     database_id: str = ""
     stored_as: str = ""
+    stored_names: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "database_id", self.database_id or self.database)
