@@ -43,7 +43,9 @@ Backfill = Annotated[
 ]
 Drop = Annotated[
     list[str] | None,
-    typer.Option(metavar="CLASS", help="Drop a class with its objects; may be given again."),
+    typer.Option(
+        metavar="CLASS[.FIELD]", help="Drop a class or a field with what it holds; repeatable."
+    ),
 ]
 Rename = Annotated[
     list[str] | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from mediator.base.errors import DataWouldMove, Invalid, Location, SchemaInvalid, Unplaceable
 from mediator.base.suggestions import did_you_mean
@@ -16,9 +16,15 @@ from mediator.materialisation.service import ViewService
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, pins_of, view_system
 from mediator.routing.model import DatabaseRoute
+from mediator.schema.limits import MAX_ERRORS
 from mediator.schema.overrides import Overrides
 from mediator.schema.parse import schema_document
-from mediator.schema.tightening import Constraints, backfillable, tightened
+from mediator.schema.tightening import (
+    Constraints,
+    TightenedConstraint,
+    backfillable,
+    tightened,
+)
 from mediator.schema.tree import ClassSchema, Field, Mode, Schema
 from mediator.stores.port import Fragment, Mirror
 from mediator.stores.systems import Systems
@@ -37,6 +43,8 @@ __all__ = [
     "without_copies",
     "would_move",
 ]
+
+_DROPPED: Final = "dropped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +120,17 @@ def _drifted(
     return {(move.node, move.proposed, move.required) for move in today.moves}
 
 
-def _reinterpreted(new: Schema, old: Schema, holding: set[str]) -> list[dict[str, Any]]:
+def _reinterpreted(
+    new: Schema, old: Schema, holding: set[str], dropped: Collection[str]
+) -> list[dict[str, Any]]:
     """Return which stored values the new schema would decode differently, or not at all."""
     plan = []
     for class_name in sorted(holding):
         before = old.classes[class_name]
         after = new.classes.get(class_name)
         for name, field in before.fields.items():
+            if f"{class_name}.{name}" in dropped:
+                continue
             now = after.fields.get(name) if after else None
             if now is None or (now.type, now.items) != (field.type, field.items):
                 became = "nothing" if now is None else now.type.value
@@ -177,14 +189,21 @@ def left_behind(
 
 
 def check_dropped(names: frozenset[str], schema: Schema, present: DatabaseRoute | None) -> None:
-    """Raise `Invalid` if classes that are to be dropped are not there, or stay in the schema."""
-    known = present.classes if present else {}
-    wrong = [f"{name} is in the new schema" for name in sorted(names & schema.classes.keys())]
-    unknown = sorted(names - known.keys())
-    wrong += [f"there is no class {name}{did_you_mean(name, known)}" for name in unknown]
+    """Raise `Invalid` if nodes that are to be dropped are not there, or stay in the schema."""
+    known, after = _nodes(present.schema if present else None), _nodes(schema)
+    wrong = [f"{name} is in the new schema" for name in sorted(names & after)]
+    for name in sorted(names - known):
+        what = "field" if "." in name else "class"
+        alike = (each for each in known if ("." in each) is ("." in name))
+        wrong.append(f"there is no {what} {name}{did_you_mean(name, alike)}")
     if wrong:
-        locations = [Location("drop", reason) for reason in wrong]
-        raise Invalid("Classes cannot be dropped.", locations=locations)
+        locations = [Location("drop", reason) for reason in wrong[:MAX_ERRORS]]
+        raise Invalid("Classes or fields cannot be dropped.", locations=locations)
+
+
+def _nodes(schema: Schema | None) -> set[str]:
+    classes = schema.classes if schema else {}
+    return {*classes, *(f"{name}.{field}" for name, c in classes.items() for field in c.fields)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,14 +230,26 @@ class SchemaPlan:
         return self.before.holding
 
     @property
-    def dropped(self) -> frozenset[str]:
-        return self.options.drop
+    def dropped_classes(self) -> frozenset[str]:
+        return frozenset(node for node in self.options.drop if "." not in node)
+
+    @property
+    def dropped_fields(self) -> Constraints:
+        """The fields that are dropped, each as a constraint that every value breaks."""
+        nodes = [tuple(node.split(".")) for node in sorted(self.options.drop) if "." in node]
+        return {
+            (class_name, name, _DROPPED): TightenedConstraint(
+                class_name, name, _DROPPED, lambda _: False
+            )
+            for class_name, name in nodes
+            if class_name in self.holding
+        }
 
     @property
     def gives_names_anew(self) -> bool:
         """Whether a name means another field than a replica that is behind may take it for."""
         kept = self.before.renamed.layout if self.before.renamed else {}
-        return bool(self.options.rename) or any(
+        return bool(self.options.rename or self.dropped_fields) or any(
             not each["names"].items() <= kept.get(name, {}).get("names", {}).items()
             for name, each in self.new.layout.items()
         )
@@ -250,8 +281,12 @@ def decide_change(
     holding: set[str],
     candidates: Sequence[Candidate],
     overrides: Overrides,
+    dropped: Collection[str] = (),
 ) -> tuple[Decision, list[dict[str, Any]]]:
-    """Decide placements; classes that hold data stay, and the moves of the change are returned."""
+    """Decide placements; classes that hold data stay, and the moves of the change are returned.
+
+    Fields that are `dropped` (``class.field``) may leave them.
+    """
     if present is None or not holding:
         return decide(schema, candidates, overrides=overrides), []
     decision = decide(schema, candidates, pins_of(present, sorted(holding)), overrides)
@@ -264,7 +299,7 @@ def decide_change(
         # an override that has ended.
         if (m.node, m.proposed, m.required) not in moved_anyway
     ]
-    return decision, moves + _reinterpreted(schema, present.schema, holding)
+    return decision, moves + _reinterpreted(schema, present.schema, holding, dropped)
 
 
 def without_copies(systems: Systems) -> list[str]:

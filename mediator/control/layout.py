@@ -142,23 +142,31 @@ def location_of(fragment: Fragment) -> tuple[str, str, str]:
 def _stored_as(
     present: Mapping[str, Any] | None, groups: Mapping[str, GroupPlacement], holding: bool
 ) -> dict[str, Any]:
-    """Return the generation of a class, its stored names and those that are not free any more."""
+    """Return the generation of a class, its stored names, and those of fields that were dropped.
+
+    What is `erasing` is still held by objects.
+    """
     generation = _generation(present, groups)
     if present is None or generation != present["generation"]:
-        return {"generation": generation, "names": {}, "dropped": []}
+        return {"generation": generation, "names": {}, "dropped": [], "erasing": []}
     names, dropped = present.get("names", {}), {*present.get("dropped", ())}
     before = {name for placed in present["groups"].values() for name in placed["fields"]}
     fields = [name for placed in groups.values() for name in placed.fields]
     kept = {name: names.get(name, name) for name in before.intersection(fields)}
-    if holding:
-        dropped |= {names.get(name, name) for name in before.difference(fields)}
+    left = {names.get(name, name) for name in before.difference(fields)} if holding else set()
+    dropped |= left
     taken = {*kept.values(), *dropped}
     for name in fields:
         if name not in kept:
             kept[name] = _free(name, taken)
             taken.add(kept[name])
     differing = {name: stored for name, stored in sorted(kept.items()) if name != stored}
-    return {"generation": generation, "names": differing, "dropped": sorted(dropped)}
+    return {
+        "generation": generation,
+        "names": differing,
+        "dropped": sorted(dropped),
+        "erasing": sorted({*present.get("erasing", ()), *left}),
+    }
 
 
 def _free(name: str, taken: Collection[str]) -> str:

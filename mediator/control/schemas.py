@@ -194,7 +194,8 @@ class Schemas:
         change = await self._change(plan.new, plan.epoch, plan.decision, plan.moves, schema=schema)
         tighter, _ = await offload(True, plan.constraints, options)
         report = await self._check.run(name, tighter.values(), plan.owned, plan.former_names)
-        return _noted(reported(change, report), await self._dropped_by(plan))
+        notes = (*await self._dropped_by(plan), *await self._lost_by(plan))
+        return _noted(reported(change, report), notes)
 
     async def put(
         self,
@@ -300,7 +301,7 @@ class Schemas:
         now = self._clock.now()
         overrides = changed_overrides(before.renamed, schema, options.overrides, names, now)
         decision, moves = await offload(
-            True, decide_change, schema, present, holding, candidates, overrides
+            True, decide_change, schema, present, holding, candidates, overrides, options.drop
         )
         unfit = without_copies(self._systems)
         new = await offload(True, stored_form, schema, decision, before, overrides, unfit)
@@ -381,11 +382,21 @@ class Schemas:
     async def _dropped_by(self, plan: SchemaPlan) -> Sequence[str]:
         """Say how many objects go with the classes that a change drops."""
         notes = []
-        for name in sorted(plan.dropped):
+        for name in sorted(plan.dropped_classes):
             assert plan.present is not None
             count = await self._count(plan.present.classes[name])
             notes.append(f"The class {name} is dropped; objects: {count:,}.")
         return notes
+
+    async def _lost_by(self, plan: SchemaPlan) -> Sequence[str]:
+        """Say how many objects lose a value with the fields that a change drops."""
+        fields = plan.dropped_fields
+        report = await self._check.run(plan.schema.database, fields.values(), plan.owned)
+        found = ((each.constraint, each.count) for each in report.violations)
+        lost = {(each.class_name, each.field): count for each, count in found}
+        said = "The field {}.{} is dropped; objects that lose a value: {:,}."
+        notes = [said.format(c, name, lost.get((c, name), 0)) for c, name, _ in fields]
+        return [*notes, *report.notes()]
 
     async def _holding(self, present: DatabaseRoute | None) -> set[str]:
         classes = present.classes if present else {}
@@ -443,7 +454,7 @@ class Schemas:
     async def check_still_empty(self, plan: SchemaPlan, changing: Collection[str]) -> None:
         """Refuse if an object was created since its class was found empty; writes are held."""
         assert plan.present is not None
-        for name in sorted({*changing} - plan.dropped):
+        for name in sorted({*changing} - plan.dropped_classes):
             if await self._count(plan.present.classes[name]):
                 raise Conflict(f"Objects of {name} were created meanwhile; try again.")
         # A joint write may be logged, and have reached no record that is counted. One that has

@@ -21,6 +21,7 @@ from mediator.stores.port import (
     Aggregating,
     ChangeLog,
     ComputedGroup,
+    Erasing,
     Estimating,
     Fragment,
     FragmentOf,
@@ -52,7 +53,7 @@ def with_stored_names(store: Store) -> Store:
 
 
 class _Whole(
-    Store, Joining, Aggregating, Estimating, Lockable, ChangeLog, PendingChanges, Protocol
+    Store, Joining, Aggregating, Estimating, Lockable, ChangeLog, PendingChanges, Erasing, Protocol
 ):
     """A store of all protocols; which of them it offers, `_decorated` knows."""
 
@@ -80,6 +81,11 @@ class _Renaming(_Decorator):
 
     def drop(self, fragment: Fragment) -> Coroutine[Any, Any, None]:
         return self.store.drop(stored_fragment(fragment))
+
+    def erase(
+        self, fragment: Fragment, names: Sequence[str], after: str | None, limit: int
+    ) -> Coroutine[Any, Any, str | None]:
+        return self.store.erase(stored_fragment(fragment), names, after, limit)
 
     def read(self, calls: Sequence[Read]) -> Coroutine[Any, Any, list[Record | None]]:
         for call in calls:

@@ -39,7 +39,8 @@ def _options(
         bool, Query(description="Give objects that lack a required field its default.")
     ] = False,
     drop: Annotated[
-        tuple[str, ...], Query(description="Classes that are dropped with all their objects.")
+        tuple[str, ...],
+        Query(description="What is dropped with all it holds: `class` or `class.field`."),
     ] = (),
     rename: Annotated[
         tuple[str, ...], Query(description="Fields that keep their values, as `class.old:new`.")

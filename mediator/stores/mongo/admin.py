@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pymongo import AsyncMongoClient
 from pymongo.errors import OperationFailure
 
-from mediator.stores.mongo.layout import layout_of
+from mediator.stores.mongo.codec import path_key
+from mediator.stores.mongo.layout import Layout, layout_of
 from mediator.stores.mongo.outbox.pending import WAITING
+from mediator.stores.mongo.read.spans import span_after
 from mediator.stores.mongo.session import STAND_IN, MongoSession, is_stand_in
 from mediator.stores.port import Fragment, ServerFacts, SystemConfig
 
-__all__ = ["observe", "prepare"]
+__all__ = ["erase", "observe", "prepare"]
 
 _NAMESPACE_EXISTS: Final = 48
 _STAND_IN_LOSS_S: Final = 1.0
@@ -41,6 +43,18 @@ async def prepare(session: MongoSession, fragment: Fragment) -> None:
     for name, field in fragment.fields.items():
         if field.index:
             await collection.create_index({layout.paths[name]: 1, "_id": 1})
+
+
+async def erase(
+    session: MongoSession, layout: Layout, names: Sequence[str], after: str | None, limit: int
+) -> str | None:
+    """Remove fields from up to `limit` records; return the stored id of the last of them."""
+    collection = session.collection(layout)
+    span, end = await span_after(collection, after, limit)
+    paths = [f"values.{path_key(name)}" for name in names]
+    held = {"$or": [{path: {"$exists": True}} for path in paths]}
+    await collection.update_many(span | held, {"$unset": dict.fromkeys(paths, "")})
+    return end
 
 
 async def observe(client: Client, config: SystemConfig) -> ServerFacts:

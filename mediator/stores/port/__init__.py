@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from mediator.stores.port.optional import (
     ChangeLog,
+    Erasing,
     FragmentOf,
     Lockable,
     LogEntry,
@@ -71,6 +72,7 @@ __all__ = [
     "ChangeLog",
     "ComputedGroup",
     "DocumentPage",
+    "Erasing",
     "Estimating",
     "Fragment",
     "FragmentOf",

@@ -18,6 +18,7 @@ from mediator.model.operations import Delete, Put, ReadModifyWrite, Update
 from mediator.model.operators import Operator, OperatorCall
 from mediator.model.query import Aggregate, Computation, Function, Join, OrderBy, Query
 from mediator.routing.freshness import STRONG
+from mediator.schema.types import Values
 from mediator.stores.port import SystemConfig
 from tests.process.service import (
     Service,
@@ -137,10 +138,8 @@ async def test_writes_go_by_the_new_names(mediator: Service, system: str) -> Non
     }
     await update(mediator, database, "a", values={"unit_price": None}, unset=("labels",))
     assert await mediator.values(database, "products", "a") == {"name": "a", "unit_price": None}
-    new = {"name": "n", "unit_price": 9, "labels": []}
-    await mediator.mediator.data.write(
-        Put(database, "products", "b", unique("op"), values=dict(new))
-    )
+    new: Values = {"name": "n", "unit_price": 9, "labels": []}
+    await mediator.mediator.data.write(Put(database, "products", "b", unique("op"), values=new))
     assert await mediator.values(database, "products", "b") == new
     await mediator.mediator.data.write(
         ReadModifyWrite(

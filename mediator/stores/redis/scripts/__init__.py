@@ -6,7 +6,19 @@ from typing import Final
 
 from redis_connection.scripts import Script, lua_module, lua_text
 
-__all__ = ["ALL", "COUNT", "DROP", "FENCE", "FILL", "INTENT", "PAGE", "READ", "UPDATE", "WRITE"]
+__all__ = [
+    "ALL",
+    "COUNT",
+    "DROP",
+    "ERASE",
+    "FENCE",
+    "FILL",
+    "INTENT",
+    "PAGE",
+    "READ",
+    "UPDATE",
+    "WRITE",
+]
 
 
 def _script(name: str, *modules: str) -> Script:
@@ -23,8 +35,9 @@ PAGE: Final = _script("page", "records", "sortable", "ranges")
 COUNT: Final = _script("count", "sortable", "ranges")
 FILL: Final = _script("fill", "records", "sortable")
 DROP: Final = _script("drop", "records")
+ERASE: Final = _script("erase", "records")
 WRITE: Final = _script("write", "int64", "records", "sortable", "operators", "lifecycle", "memory")
 UPDATE: Final = _script("update", "int64", "sortable")
 FENCE: Final = _script("fence")
 INTENT: Final = _script("intent")
-ALL: Final = (READ, PAGE, COUNT, FILL, DROP, WRITE, UPDATE, FENCE, INTENT)
+ALL: Final = (READ, PAGE, COUNT, FILL, DROP, ERASE, WRITE, UPDATE, FENCE, INTENT)
