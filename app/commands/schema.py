@@ -121,7 +121,8 @@ def history(
 ) -> None:
     """List the last versions of a schema: when each was set, what it changed, and by whom.
 
-    The newest comes first. Nodes that were added, removed and changed are counted as +, - and ~.
+    The newest comes first. Nodes that were added, removed, changed and renamed are counted as +, -,
+    ~ and →.
     """
     with admin_service(url, key_file) as service:
         revisions = list(_revisions(service, database))

@@ -177,15 +177,28 @@ def replaced(
 
 
 def left_behind(
-    present: DatabaseRoute | None, new: DatabaseRoute, holding: Collection[str]
+    present: DatabaseRoute | None,
+    new: DatabaseRoute,
+    holding: Collection[str],
+    dropped: Collection[str] = (),
 ) -> list[dict[str, Any]]:
-    """Return which systems would keep data of a class that is no longer placed there."""
+    """Return which systems would keep data of a class that is no longer placed there.
+
+    One that only holds fields that are `dropped` (``class.field``) may be left.
+    """
     reason = "the class leaves its system"
     return [
         {"node": f.class_name, "from": f.system, "to": None, "reason": reason}
         for f in without(fragments_of(present), fragments_of(new))
-        if f.class_name in holding
+        if f.class_name in holding and not _is_dropped(f, new, dropped)
     ]
+
+
+def _is_dropped(fragment: Fragment, new: DatabaseRoute, dropped: Collection[str]) -> bool:
+    """Whether a fragment goes with all its fields, and its objects stay: they exist elsewhere."""
+    route = new.classes.get(fragment.class_name)
+    stays = route is not None and route.anchor.system == fragment.anchor_system != fragment.system
+    return stays and all(f"{fragment.class_name}.{name}" in dropped for name in fragment.fields)
 
 
 def check_dropped(names: frozenset[str], schema: Schema, present: DatabaseRoute | None) -> None:
@@ -244,6 +257,12 @@ class SchemaPlan:
             for class_name, name in nodes
             if class_name in self.holding
         }
+
+    @property
+    def leaving(self) -> frozenset[str]:
+        """The classes with objects that leave a system: its fields of them are dropped."""
+        left = without(fragments_of(self.present), fragments_of(self.route))
+        return self.holding & {fragment.class_name for fragment in left}
 
     @property
     def gives_names_anew(self) -> bool:

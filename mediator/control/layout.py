@@ -1,8 +1,10 @@
 """Layouts: where each cache group of each class is placed, as the catalogue keeps it.
 
 Stores name records of a class by its *generation*. A class gets one when it is made, and another
-one when it is placed anew and leaves a system. So a late write to a former location, or the removal
-of that location, affects nothing of the class as it is now.
+one when it is placed anew and leaves a system. If it holds objects it keeps its generation, and
+leaves a system only with fields that are dropped: how often it did follows the generation there. So
+a late write to a former location, or the removal of that location, affects nothing of the class as
+it is now.
 
 Likewise they name fields by *stored names*, for as long as the class keeps its generation. The
 stored name of a field is the first name that it had, unless that is taken: by a field that was
@@ -146,9 +148,9 @@ def _stored_as(
 
     What is `erasing` is still held by objects.
     """
-    generation = _generation(present, groups)
+    generation = _generation(present, groups, holding=holding)
     if present is None or generation != present["generation"]:
-        return {"generation": generation, "names": {}, "dropped": [], "erasing": []}
+        return {"generation": generation, "left": {}, "names": {}, "dropped": [], "erasing": []}
     names, dropped = present.get("names", {}), {*present.get("dropped", ())}
     before = {name for placed in present["groups"].values() for name in placed["fields"]}
     fields = [name for placed in groups.values() for name in placed.fields]
@@ -163,6 +165,7 @@ def _stored_as(
     differing = {name: stored for name, stored in sorted(kept.items()) if name != stored}
     return {
         "generation": generation,
+        "left": _times_left(present, groups),
         "names": differing,
         "dropped": sorted(dropped),
         "erasing": sorted({*present.get("erasing", ()), *left}),
@@ -178,21 +181,36 @@ def _free(name: str, taken: Collection[str]) -> str:
     return next(candidate for candidate in candidates if candidate not in taken)
 
 
-def _generation(present: Mapping[str, Any] | None, groups: Mapping[str, GroupPlacement]) -> str:
-    """Keep the present generation of a class if it stays on all of its systems."""
-    if present is not None:
-        before = {placed["system"] for placed in present["groups"].values()}
-        if before <= {placed.system for placed in groups.values()}:
-            return str(present["generation"])
+def _generation(
+    present: Mapping[str, Any] | None, groups: Mapping[str, GroupPlacement], *, holding: bool
+) -> str:
+    """Keep the present generation of a class if it holds objects, or stays on all its systems."""
+    if present is not None and (holding or not _left(present, groups)):
+        return str(present["generation"])
     return token_hex(6)
+
+
+def _left(present: Mapping[str, Any], groups: Mapping[str, GroupPlacement]) -> set[str]:
+    """Return the systems that a class leaves."""
+    before = {placed["system"] for placed in present["groups"].values()}
+    return before - {placed.system for placed in groups.values()}
+
+
+def _times_left(present: Mapping[str, Any], groups: Mapping[str, GroupPlacement]) -> dict[str, int]:
+    """Return how often a class has left systems: it has another location when it returns."""
+    times = present.get("left", {})
+    return {**times, **{system: times.get(system, 0) + 1 for system in _left(present, groups)}}
 
 
 def _identified(route: ClassRoute, stored: StoredDatabase) -> ClassRoute:
     layout = stored.layout[route.schema.name]
     generation, names = layout["generation"], layout.get("names", {})
+    left = layout.get("left", {})
 
     def identified(fragment: Fragment) -> Fragment:
-        stored_as = f"{fragment.class_name}_{generation}" if generation else ""
+        times = left.get(fragment.system)
+        returned = f"_{times}" if times else ""
+        stored_as = f"{fragment.class_name}_{generation}{returned}" if generation else ""
         return replace(fragment, database_id=stored.id, stored_as=stored_as)
 
     def named(fragment: Fragment) -> Fragment:

@@ -307,7 +307,7 @@ class Schemas:
         new = await offload(True, stored_form, schema, decision, before, overrides, unfit)
         check_view(schema, view_system_of(new), self._systems)
         route = await offload(True, route_of, new)
-        moves += left_behind(present, route, holding)
+        moves += left_behind(present, route, holding, options.drop)
         return SchemaPlan(schema, before, new, route, options, decision, moves, model.epoch)
 
     async def _before(
@@ -415,7 +415,8 @@ class Schemas:
         if plan.gives_names_anew:
             # So no replica is two changes behind, and takes a name for that of another field.
             await self._membership.agree(plan.epoch)
-        changing = {f.class_name for f in replaced(plan.present, plan.route, plan.holding)}
+        emptied = {f.class_name for f in replaced(plan.present, plan.route, plan.holding)}
+        changing = emptied | plan.leaving
         if plan.stored is None or not changing:
             moment, put = await self._prepare_and_put(plan, plan.new, author)
         else:
@@ -452,9 +453,12 @@ class Schemas:
         return await self._catalogue.put(new, author, changes)
 
     async def check_still_empty(self, plan: SchemaPlan, changing: Collection[str]) -> None:
-        """Refuse if an object was created since its class was found empty; writes are held."""
+        """Refuse if an object was created since its class was found empty; writes are held.
+
+        A class that only leaves a system need not be empty.
+        """
         assert plan.present is not None
-        for name in sorted({*changing} - plan.dropped_classes):
+        for name in sorted({*changing} - plan.dropped_classes - plan.leaving):
             if await self._count(plan.present.classes[name]):
                 raise Conflict(f"Objects of {name} were created meanwhile; try again.")
         # A joint write may be logged, and have reached no record that is counted. One that has

@@ -170,18 +170,43 @@ async def test_a_dropped_field_must_be_there_and_leave(mediator: Service) -> Non
         assert [each.detail for each in refused.value.locations] == [reason]
 
 
-async def test_the_last_field_of_a_system_is_not_dropped(mediator: Service) -> None:
-    """Its records would stay where nobody looks, and another placement could meet them."""
-    document = {
-        "products": {"fields": {"name": field_on("redis"), "price": field_on("mongo", "integer")}}
-    }
-    database = await mediator.put_schema(document)
-    await mediator.create(database, "products", "a", name="n", price=1)
-    del document["products"]["fields"]["price"]
+def split(**fields: str) -> dict[str, Any]:
+    """Return a class with fields on systems; the anchor is on PostgreSQL."""
+    own = {name: field_on(system, group=f"g_{system}") for name, system in fields.items()}
+    return {"products": {"fields": {"name": field_on("postgres"), **own}}}
+
+
+@pytest.mark.parametrize("system", ["redis", "mongo"])
+async def test_the_last_field_on_a_system_is_dropped(mediator: Service, system: str) -> None:
+    """The class leaves the system, and finds nothing of its past when it returns, ever so often."""
+    database = await mediator.put_schema(split(price=system))
+    await mediator.create(database, "products", "a", name="n", price="1")
     options = ChangeOptions(drop=frozenset({"products.price"}))
-    with pytest.raises(DataWouldMove, match=r"products"):
-        await put(mediator, database, document, options=options)
-    assert await mediator.values(database, "products", "a") == {"name": "n", "price": 1}
+    for value in ("2", "3"):
+        await put(mediator, database, split(), options=options)
+        assert mediator.systems_of(database, "products") == ("postgres",)
+        assert await mediator.values(database, "products", "a") == {"name": "n"}
+        await mediator.mediator.data.write(
+            Update(database, "products", "a", unique("op"), values={"name": "n"})
+        )
+        await put(mediator, database, split(price=system))
+        assert mediator.systems_of(database, "products") == ("postgres", system)
+        assert await mediator.values(database, "products", "a") == {"name": "n"}
+        await mediator.mediator.data.write(
+            Update(database, "products", "a", unique("op"), values={"price": value})
+        )
+        assert await mediator.values(database, "products", "a") == {"name": "n", "price": value}
+
+
+async def test_the_system_that_knows_the_objects_is_not_left(mediator: Service) -> None:
+    database = await mediator.put_schema(split(price="mongo"))
+    await mediator.create(database, "products", "a", name="n", price="1")
+    less = split(price="mongo")
+    del less["products"]["fields"]["name"]
+    options = ChangeOptions(drop=frozenset({"products.name"}))
+    with pytest.raises(DataWouldMove):
+        await put(mediator, database, less, options=options)
+    assert await mediator.values(database, "products", "a") == {"name": "n", "price": "1"}
 
 
 @pytest.fixture
