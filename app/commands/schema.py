@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -46,7 +46,15 @@ Backfill = Annotated[
 ]
 Drop = Annotated[
     list[str] | None,
-    typer.Option(metavar="CLASS", help="Drop a class with its objects; may be given again."),
+    typer.Option(
+        metavar="CLASS[.FIELD]", help="Drop a class or a field with what it holds; repeatable."
+    ),
+]
+Rename = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CLASS.OLD:NEW", help="Rename a field that keeps its values; may be given again."
+    ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 _FILES: Final = typer.Argument(
@@ -123,7 +131,8 @@ def history(
 ) -> None:
     """List the last versions of a schema: when each was set, what it changed, and by whom.
 
-    The newest comes first. Nodes that were added, removed and changed are counted as +, - and ~.
+    The newest comes first. Nodes that were added, removed, changed and renamed are counted as +, -,
+    ~ and →.
     """
     with admin_service(url, key_file) as service:
         revisions = list(_revisions(service, database))
@@ -145,6 +154,7 @@ def diff(
     unchecked: Unchecked = False,
     backfill: Backfill = False,
     drop: Drop = None,
+    rename: Rename = None,
     revision: Revision = None,
 ) -> None:
     """Print what a schema would change, and where it would be placed; nothing happens.
@@ -159,7 +169,8 @@ def diff(
         return
     document = read_schema(files or [])
     with admin_service(url, key_file) as service:
-        change = _Schema(service, database, document, unchecked, backfill, drop).change()
+        options = _Options(unchecked, backfill, drop or [], rename or [])
+        change = _Schema(service, database, document, options).change()
     _print_change(change, json=json)
     raise typer.Exit(1 if change.is_refused else 0)
 
@@ -177,17 +188,19 @@ def apply(
     unchecked: Unchecked = False,
     backfill: Backfill = False,
     drop: Drop = None,
+    rename: Rename = None,
 ) -> None:
     """Print what a schema changes, ask, and put it in force.
 
     It is refused if the schema has been changed since the changes were printed.
     """
     if dry_run:
-        options = {"unchecked": unchecked, "backfill": backfill}
-        diff(database, files, url=url, key_file=key_file, json=json, drop=drop, **options)
+        flags = {"unchecked": unchecked, "backfill": backfill, "json": json}
+        diff(database, files, url=url, key_file=key_file, drop=drop, rename=rename, **flags)
     document = read_schema(files)
     with admin_service(url, key_file) as service:
-        new = _Schema(service, database, document, unchecked, backfill, drop)
+        options = _Options(unchecked, backfill, drop or [], rename or [])
+        new = _Schema(service, database, document, options)
         _put_in_force(new, json=json, yes=yes)
 
 
@@ -216,7 +229,8 @@ def deploy(
     with admin_service(url, key_file) as service:
         _await(service, wait)
         for database, document in schemas.items():
-            _put_in_force(_Schema(service, database, document), json=False, yes=yes)
+            new = _Schema(service, database, document, _Options())
+            _put_in_force(new, json=False, yes=yes)
 
 
 def _await(service: ServiceClient, seconds: int) -> None:
@@ -243,7 +257,7 @@ def _put_in_force(new: _Schema, *, json: bool, yes: bool) -> None:
         errors.print(f"{NOT_DONE}: {reason}.")
         raise typer.Exit(1)
     # What was backfilled in part goes on under the same schema.
-    if not (change.differences or change.placements or new.backfill):
+    if not (change.differences or change.placements or new.options.backfill):
         return
     _confirm("Put it in force?", yes=yes)
     done = new.put(change.version)
@@ -277,25 +291,36 @@ def _confirm(question: str, *, yes: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class _Options:
+    """The options of a request that puts a schema in force, by their names there."""
+
+    unchecked: bool = False
+    backfill: bool = False
+    drop: list[str] = field(default_factory=list)
+    rename: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
 class _Schema:
-    """A schema that may be put in force; the members after it are options of the request."""
+    """A schema that may be put in force."""
 
     service: ServiceClient
     database: str
     document: dict[str, Any]
-    unchecked: bool = False
-    backfill: bool = False
-    drop: list[str] | None = None
+    options: _Options
 
     def change(self) -> _Change:
-        from mediator.schema.differences import differences
+        from mediator.schema.differences import differences, renames_as_differences
+        from mediator.schema.renames import parse_renames, renamed_document
 
         present = _present(self.service, self.database)
         new = self.put(present["version"], dry_run=True)
+        renames = parse_renames(self.options.rename)
+        former = renamed_document(present["schema"], renames) if renames else present["schema"]
         return _Change(
             self.database,
             present["version"],
-            differences(present["schema"], new["schema"]),
+            [*renames_as_differences(renames), *differences(former, new["schema"])],
             {
                 node: {**placed, "before": before}
                 for node, placed in new["placements"].items()
@@ -308,12 +333,13 @@ class _Schema:
 
     def put(self, version: int, *, dry_run: bool = False) -> dict[str, Any]:
         """Put it in force, if the version in force is the one given."""
-        options = {"dry_run": dry_run, "unchecked": self.unchecked, "backfill": self.backfill}
+        options = {**asdict(self.options), "dry_run": dry_run}
+        flags = {n: str(v).lower() for n, v in options.items() if isinstance(v, bool)}
         return self.service.request(
             "PUT",
             _path(self.database),
             json=self.document,
-            params={n: str(v).lower() for n, v in options.items()} | {"drop": self.drop or []},
+            params=options | flags,
             headers={"If-Match": f'"{version}"'},
             timeout=_TIMEOUT_S,
         )

@@ -234,6 +234,7 @@ class Executor:
     ) -> QueryResult:
         limits = self.limits if ceiling is None else self.limits.under(ceiling)
         route = await self.route(query.database, query.class_name)
+        route.require(query.own_fields)
         freshness = await self._view_freshness(route, query, preference)
         if freshness is not None and route.view is not None:
             # If the view's system does not answer, those of the objects do.

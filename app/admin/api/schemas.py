@@ -19,6 +19,7 @@ from mediator.catalogue.schema_revisions import REVISIONS_KEPT, Author, SchemaRe
 from mediator.control.port import ChangeOptions, SchemaChange
 from mediator.schema.documents import merge_patch
 from mediator.schema.parse import SCHEMA
+from mediator.schema.renames import parse_renames
 from mediator.schema.validation import json_schema_of
 
 __all__ = ["By", "Version", "answer_of", "described", "router"]
@@ -38,10 +39,14 @@ def _options(
         bool, Query(description="Give objects that lack a required field its default.")
     ] = False,
     drop: Annotated[
-        tuple[str, ...], Query(description="Classes that are dropped with all their objects.")
+        tuple[str, ...],
+        Query(description="What is dropped with all it holds: `class` or `class.field`."),
+    ] = (),
+    rename: Annotated[
+        tuple[str, ...], Query(description="Fields that keep their values, as `class.old:new`.")
     ] = (),
 ) -> ChangeOptions:
-    return ChangeOptions(unchecked, backfill, frozenset(drop))
+    return ChangeOptions(unchecked, backfill, frozenset(drop), parse_renames(rename))
 
 
 Options = Annotated[ChangeOptions, Depends(_options)]

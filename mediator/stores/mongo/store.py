@@ -14,7 +14,7 @@ from mediator.model.operators import APPLICABLE, Operator
 from mediator.model.query import Aggregate, OrderBy
 from mediator.schema.types import FieldType
 from mediator.stores.mongo import claims, transactions
-from mediator.stores.mongo.admin import observe, prepare
+from mediator.stores.mongo.admin import erase, observe, prepare
 from mediator.stores.mongo.errors import guarded, translated
 from mediator.stores.mongo.fencing import fence
 from mediator.stores.mongo.layout import layout_of
@@ -145,6 +145,14 @@ class MongoStore:
 
     async def drop(self, fragment: Fragment) -> None:
         await self._guarded(self.link.session.collection(layout_of(fragment)).drop())
+
+    async def erase(
+        self, fragment: Fragment, names: Sequence[str], after: str | None, limit: int
+    ) -> str | None:
+        """Remove fields from records; see `Erasing`."""
+        return await self._guarded(
+            erase(self.link.session, layout_of(fragment), names, after, limit)
+        )
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         """Read records; None for those that are not there."""

@@ -36,6 +36,7 @@ from mediator.stores.port import (
 from mediator.stores.redis import fencing
 from mediator.stores.redis.admin import (
     drop_class,
+    erase,
     facts_of,
     fill_indexes,
     refuse_unfit,
@@ -119,6 +120,11 @@ class RedisStore:
 
     async def drop(self, fragment: Fragment) -> None:
         await drop_class(self._bulk_client, self._layout_of(fragment))
+
+    async def erase(
+        self, fragment: Fragment, names: Sequence[str], after: str | None, limit: int
+    ) -> str | None:
+        return await erase(self._bulk_client, self._layout_of(fragment), names, after, limit)
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         if not calls:

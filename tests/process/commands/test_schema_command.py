@@ -312,6 +312,29 @@ async def test_a_class_is_dropped_with_its_objects_if_that_is_said(opened: Shop)
     assert "drop: there is no class orders." in again.stderr
 
 
+async def test_a_field_is_renamed_and_another_one_dropped(opened: Shop) -> None:
+    await opened.put("products", "lamp", {"name": "Lamp", "price": "1", "stock": 3})
+    schema = changed()
+    products = schema["classes"]["products"]["fields"]
+    products["unit_price"] = products.pop("price")
+    del products["stock"]
+    file = opened.file("renamed.json", schema)
+    refused = await opened.call("schema", "diff", opened.database, file)
+    assert refused.exit_code == 1
+    assert "to rename it, pass rename=products.price:unit_price" in refused.stdout
+    said = ("--rename", "products.price:unit_price", "--drop", "products.stock")
+    shown = await opened.done("schema", "diff", opened.database, file, *said)
+    assert shown.lines[0] == '~ products.unit_price  name: "price" → "unit_price"'
+    assert shown.lines[1].startswith("- products.stock")
+    lost = "Note: The field products.stock is dropped; objects that lose a value: 1."
+    assert lost in shown.lines
+    await opened.done("schema", "apply", opened.database, file, "--yes", *said)
+    lamp = await opened.done("query", opened.database, "products")
+    assert lamp.objects == [{"id": "lamp", "name": "Lamp", "unit_price": "1"}]
+    history = await opened.done("schema", "history", opened.database)
+    assert "-1 →1" in history.lines[0]
+
+
 async def test_mistakes_are_reported_with_their_locations(opened: Shop) -> None:
     file = opened.file("wrong.json", changed(colour={"type": "paint"}))
     results = [

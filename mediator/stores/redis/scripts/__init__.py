@@ -10,6 +10,7 @@ __all__ = [
     "ALL",
     "COUNT",
     "DROP",
+    "ERASE",
     "FENCE",
     "FILL",
     "GROUPS",
@@ -37,6 +38,7 @@ COUNT: Final = _script("count", "sortable", "ranges")
 GROUPS: Final = _script("groups", "sortable", "ranges")
 FILL: Final = _script("fill", "records", "sortable")
 DROP: Final = _script("drop", "records")
+ERASE: Final = _script("erase", "records")
 WRITE: Final = _script(
     "write", "int64", "records", "sortable", "operators", "lifecycle", "memory", "claims"
 )
@@ -44,4 +46,7 @@ UPDATE: Final = _script("update", "int64", "sortable")
 FENCE: Final = _script("fence")
 INTENT: Final = _script("intent", "claims")
 RESERVE: Final = _script("reserve", "claims")
-ALL: Final = (READ, PAGE, COUNT, GROUPS, FILL, DROP, WRITE, UPDATE, FENCE, INTENT, RESERVE)
+ALL: Final = (
+    *(READ, PAGE, COUNT, GROUPS, FILL, DROP, ERASE),
+    *(WRITE, UPDATE, FENCE, INTENT, RESERVE),
+)
