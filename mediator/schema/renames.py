@@ -89,4 +89,5 @@ def _class(class_: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     fields = {names.get(name, name): field for name, field in class_["fields"].items()}
     owner = class_.get("owner_field")
     owned = {} if owner is None else {"owner_field": names.get(owner, owner)}
-    return {**class_, "fields": fields, **owned}
+    unique = [[names.get(name, name) for name in each] for each in class_.get("unique", ())]
+    return {**class_, "fields": fields, **owned, "unique": unique}
