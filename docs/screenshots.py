@@ -14,10 +14,12 @@ import tempfile
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from pathlib import Path
 from random import Random
 from typing import Final
 
+import orjson
 from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
 
 from app.commands.demo.newspaper import DECLARED, SCHEMA, objects
@@ -100,13 +102,26 @@ async def _take_all(browser: Browser, admin: str, service: Service, run: str) ->
     await wide("coherence", "/coherence", _probe)
     await wide("jobs", f"/jobs/news/{run}", ended)
     await wide("submit", "/jobs", _nothing)
-    query = 'filter={"ge":["hits",1]}&order=-hits&limit=5'
+    await wide("schema", "/schema?database=news", _try_schema)
+    query = "hits.ge=1&order=-hits&limit=5"
     await wide("data", f"/data?database=news&class=articles&{query}", _nothing)
     await _take(browser, "phone", f"{admin}/map", _nothing, PHONE, dark=True)
 
 
 async def _nothing(_: Page) -> None:
     """Leave the page as it is."""
+
+
+async def _try_schema(page: Page) -> None:
+    """Give articles a rank with an index, and titles a shorter length than some have."""
+    changed = deepcopy(SCHEMA)
+    fields = changed["classes"]["articles"]["fields"]
+    fields["rank"] = {"type": "integer", "index": True}
+    fields["title"]["max_length"] = 15
+    text = orjson.dumps(changed, option=orjson.OPT_INDENT_2).decode()
+    await page.get_by_label("Schema (JSON").fill(text)
+    await page.get_by_role("button", name="Dry run").click()
+    await expect(page.locator("#tried")).to_be_visible(timeout=PATIENCE_MS)
 
 
 async def _probe(page: Page) -> None:

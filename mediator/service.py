@@ -30,11 +30,13 @@ from mediator.catalogue.runs import CatalogueRuns
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.tenants import CatalogueTenants
 from mediator.catalogue.transaction_log import CatalogueTransactions
+from mediator.changes.naming import naming_by
 from mediator.changes.service import ChangeService
 from mediator.changes.writers import LeasedAcknowledging, Writers
 from mediator.control.backfill import Backfill
 from mediator.control.clearing import Clearing
 from mediator.control.constraint_check import ConstraintCheck
+from mediator.control.erasure import Erasure
 from mediator.control.evaluation import PlacementEvaluation
 from mediator.control.follower import Follower
 from mediator.control.membership import Membership
@@ -160,7 +162,8 @@ class Mediator:
     def _build_shared(self) -> None:
         url = self._options.coordination_url or None
         self._exchange = MetricsExchange(url)
-        self.coordination = shared = Coordination(url, self._options.retention) if url else None
+        retention, naming = self._options.retention, naming_by(self._model)
+        self.coordination = shared = Coordination(url, retention, naming) if url else None
         self._feed = shared.feed if shared else None
         self.leases = shared.leases if shared else None
 
@@ -214,6 +217,9 @@ class Mediator:
         replicas = CatalogueReplicas(self.catalogue)
         self.membership = Membership(replicas, self.replica, follower.in_force, calls, self._clock)
         self.clearing = Clearing(stored, self.systems, self._feed)
+        self.erasure = Erasure(
+            stored, self.systems, self.data, follower, self.membership, self._clock
+        )
         self.schemas = Schemas(
             stored,
             self.registry,
@@ -283,6 +289,7 @@ class Mediator:
             PeriodicTask("reap", 60.0, self._reap),
             PeriodicTask("sweep expired objects", 5.0, lambda: self.sweep.run(self.data.model)),
             PeriodicTask("clear dropped databases", 60.0, self.clearing.run),
+            PeriodicTask("erase dropped fields", 5.0, self.erasure.run),
             *self.changes.periodic_tasks(),
             *self.views.periodic_tasks(),
         ]

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from app.admin.api import (
+    costly_queries,
     health,
     integrity,
     overrides,
@@ -41,6 +42,7 @@ _ROUTERS: Final = {
     "probes": probes.router,
     "integrity": integrity.router,
     "sketch": sketch.router,
+    "queries": costly_queries.router,
     "tenants": tenants.router,
 }
 """Of the control plane, by the tag under which they are described."""

@@ -10,7 +10,9 @@ from app.admin.api.health import Lifecycle, Refresh
 from app.coherence.caches import Caches
 from app.http.message import Receive, Scope, Send
 from app.security.security import Security
+from app.telemetry.costly_queries import CostlyQueries
 from app.telemetry.recent_events import RecentEvents
+from app.telemetry.request_history import RequestHistory
 from mediator.control.tenancy import Tenancy
 from mediator.integrity.check import Integrity
 from mediator.integrity.references import ReferenceCheck
@@ -33,6 +35,8 @@ class AdminContext:
         security: Authenticates requests; None: they are not authenticated.
         data: The data API, which pages call in the process; None: they show no data and no jobs.
         recent_events: The latest events; None: none are kept.
+        costly_queries: Queries that took long or were refused; None: none are kept.
+        request_history: Requests of the last hour; None: they are not sampled.
         integrity: Finds writes that bypassed us.
         reference_check: Finds references to objects that do not exist.
         only_loopback: Whether requests must be addressed to this machine by a name of its own.
@@ -48,6 +52,8 @@ class AdminContext:
     security: Security | None = None
     data: DataAsgi | None = None
     recent_events: RecentEvents | None = None
+    costly_queries: CostlyQueries | None = None
+    request_history: RequestHistory | None = None
     integrity: Integrity | None = None
     reference_check: ReferenceCheck | None = None
     only_loopback: bool = False

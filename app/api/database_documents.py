@@ -21,6 +21,7 @@ from mediator.access.model import Scope
 from mediator.base.errors import Invalid, Location, NotFound
 from mediator.base.offload import offload
 from mediator.routing.model import ClassRoute, RoutingModel
+from mediator.schema.limits import CLASSES_PER_DATABASE
 from mediator.schema.tree import ClassSchema
 
 __all__ = ["DatabaseDocuments"]
@@ -84,6 +85,7 @@ class DatabaseDocuments:
 
     async def _named(self, routed: RoutedRequest, names: Sequence[str]) -> Mapping[str, ClassRoute]:
         database, access = routed.database, routed.access
+        names = names[: CLASSES_PER_DATABASE + 1]  # of more, one is not there
         for name in names:
             access.require(Scope.READ, database, name)
         await self._directory.look_for(database, *names)

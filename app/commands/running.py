@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NOT_DONE",
+    "SUFFIXES",
     "AdminPort",
     "AdminUrl",
     "ClassName",
@@ -83,6 +84,8 @@ _CANNOT_RUN: Final[tuple[type[Exception], ...]] = (
 
 _LONGEST_KEY: Final = 2**14
 _YAML: Final = frozenset({".yaml", ".yml"})
+SUFFIXES: Final = _YAML | {".json"}
+"""Of files that hold a document."""
 
 NOT_DONE: Final = "That was not done"
 

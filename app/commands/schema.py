@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -19,8 +20,8 @@ from app.commands.running import (
     Json,
     KeyFile,
     admin_service,
-    read_document,
 )
+from app.commands.schema_files import read_schema, read_schemas
 from app.commands.schema_text import difference_line, revision_line
 
 if TYPE_CHECKING:
@@ -29,12 +30,11 @@ if TYPE_CHECKING:
 
 __all__ = ["schema"]
 
-_MAX_BYTES: Final = 8 * 2**20
-
 schema = typer.Typer(no_args_is_help=True, help="Schemas of a running service: docs/schema.md.")
 schema.command("openapi")(openapi)
 schema.command("typescript")(typescript)
 
+_PAUSE_S: Final = 1.0
 _TIMEOUT_S: Final = 300.0
 """Checking and backfilling objects takes a minute each, at most, and the check comes twice."""
 
@@ -46,7 +46,15 @@ Backfill = Annotated[
 ]
 Drop = Annotated[
     list[str] | None,
-    typer.Option(metavar="CLASS", help="Drop a class with its objects; may be given again."),
+    typer.Option(
+        metavar="CLASS[.FIELD]", help="Drop a class or a field with what it holds; repeatable."
+    ),
+]
+Rename = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CLASS.OLD:NEW", help="Rename a field that keeps its values; may be given again."
+    ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 _FILES: Final = typer.Argument(
@@ -123,7 +131,8 @@ def history(
 ) -> None:
     """List the last versions of a schema: when each was set, what it changed, and by whom.
 
-    The newest comes first. Nodes that were added, removed and changed are counted as +, - and ~.
+    The newest comes first. Nodes that were added, removed, changed and renamed are counted as +, -,
+    ~ and →.
     """
     with admin_service(url, key_file) as service:
         revisions = list(_revisions(service, database))
@@ -145,6 +154,7 @@ def diff(
     unchecked: Unchecked = False,
     backfill: Backfill = False,
     drop: Drop = None,
+    rename: Rename = None,
     revision: Revision = None,
 ) -> None:
     """Print what a schema would change, and where it would be placed; nothing happens.
@@ -157,9 +167,10 @@ def diff(
     if revision is not None:
         _print_since(database, revision, url=url, key_file=key_file, json=json)
         return
-    document = _read(files or [])
+    document = read_schema(files or [])
     with admin_service(url, key_file) as service:
-        change = _Schema(service, database, document, unchecked, backfill, drop).change()
+        options = _Options(unchecked, backfill, drop or [], rename or [])
+        change = _Schema(service, database, document, options).change()
     _print_change(change, json=json)
     raise typer.Exit(1 if change.is_refused else 0)
 
@@ -177,32 +188,83 @@ def apply(
     unchecked: Unchecked = False,
     backfill: Backfill = False,
     drop: Drop = None,
+    rename: Rename = None,
 ) -> None:
     """Print what a schema changes, ask, and put it in force.
 
     It is refused if the schema has been changed since the changes were printed.
     """
     if dry_run:
-        options = {"unchecked": unchecked, "backfill": backfill}
-        diff(database, files, url=url, key_file=key_file, json=json, drop=drop, **options)
-    document = _read(files)
+        flags = {"unchecked": unchecked, "backfill": backfill, "json": json}
+        diff(database, files, url=url, key_file=key_file, drop=drop, rename=rename, **flags)
+    document = read_schema(files)
     with admin_service(url, key_file) as service:
-        new = _Schema(service, database, document, unchecked, backfill, drop)
-        change = new.change()
-        _print_change(change, json=json)
-        if change.is_refused:
-            reason = "existing data would move" if change.moves else "objects would break it"
-            errors.print(f"{NOT_DONE}: {reason}.")
-            raise typer.Exit(1)
-        # What was backfilled in part goes on under the same schema.
-        if not (change.differences or change.placements or backfill):
+        options = _Options(unchecked, backfill, drop or [], rename or [])
+        new = _Schema(service, database, document, options)
+        _put_in_force(new, json=json, yes=yes)
+
+
+@schema.command("deploy")
+def deploy(
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            exists=True, file_okay=False, help="Holds a file for each database: shop.yaml."
+        ),
+    ],
+    *,
+    url: AdminUrl = None,
+    key_file: KeyFile = None,
+    yes: Yes = False,
+    wait: Annotated[
+        int, typer.Option(min=0, help="Seconds to wait for a service that does not answer yet.")
+    ] = 0,
+) -> None:
+    """Put the schemas of a directory in force, each from a file with the name of its database.
+
+    Those that are in force already stay as they are, so it may be repeated. It ends at the first
+    one that is refused; those before it are in force then.
+    """
+    schemas = read_schemas(directory)
+    with admin_service(url, key_file) as service:
+        _await(service, wait)
+        for database, document in schemas.items():
+            new = _Schema(service, database, document, _Options())
+            _put_in_force(new, json=False, yes=yes)
+
+
+def _await(service: ServiceClient, seconds: int) -> None:
+    """Wait until a service answers, or raise as it refuses."""
+    from app.commands.service_client import ServiceRefused
+
+    until_s = monotonic() + seconds
+    while True:
+        try:
+            service.request("GET", "/schemas")
+        except ServiceRefused as refused:
+            if not refused.transient or monotonic() >= until_s:
+                raise
+            sleep(_PAUSE_S)
+        else:
             return
-        _confirm("Put it in force?", yes=yes)
-        done = new.put(change.version)
+
+
+def _put_in_force(new: _Schema, *, json: bool, yes: bool) -> None:
+    change = new.change()
+    _print_change(change, json=json)
+    if change.is_refused:
+        reason = "existing data would move" if change.moves else "objects would break it"
+        errors.print(f"{NOT_DONE}: {reason}.")
+        raise typer.Exit(1)
+    # What was backfilled in part goes on under the same schema.
+    if not (change.differences or change.placements or new.options.backfill):
+        return
+    _confirm("Put it in force?", yes=yes)
+    done = new.put(change.version)
     version = done["version"]
     for line in _objections(done):
         errors.print(printable(line), markup=False, soft_wrap=True)
-    errors.print(f"{database} has version {version} of its schema now.", markup=False)
+    errors.print(f"{new.database} has version {version} of its schema now.", markup=False)
 
 
 @schema.command("drop")
@@ -220,27 +282,6 @@ def drop_(
     errors.print(f"{database} is dropped.", markup=False)
 
 
-def _read(files: Sequence[Path]) -> dict[str, Any]:
-    """Return the schema in files, no two of which may have the same class, or other member."""
-    whole: dict[str, Any] = {}
-    for file in files:
-        document = read_document(file, _MAX_BYTES, "schema")
-        present, new = whole.get("classes"), document.get("classes")
-        if isinstance(present, dict) and isinstance(new, dict):
-            _check_disjoint(present, new, "/classes/", file)
-            present |= document.pop("classes")
-        _check_disjoint(whole, document, "/", file)
-        whole |= document
-    return whole
-
-
-def _check_disjoint(
-    present: Mapping[str, Any], new: Mapping[str, Any], pointer: str, file: Path
-) -> None:
-    if both := sorted(present.keys() & new.keys()):
-        raise typer.BadParameter(f"{file} has {pointer}{both[0]}, which a file before it has too.")
-
-
 def _confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
@@ -250,25 +291,36 @@ def _confirm(question: str, *, yes: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class _Options:
+    """The options of a request that puts a schema in force, by their names there."""
+
+    unchecked: bool = False
+    backfill: bool = False
+    drop: list[str] = field(default_factory=list)
+    rename: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
 class _Schema:
-    """A schema that may be put in force; the members after it are options of the request."""
+    """A schema that may be put in force."""
 
     service: ServiceClient
     database: str
     document: dict[str, Any]
-    unchecked: bool
-    backfill: bool
-    drop: list[str] | None
+    options: _Options
 
     def change(self) -> _Change:
-        from mediator.schema.differences import differences
+        from mediator.schema.differences import differences, renames_as_differences
+        from mediator.schema.renames import parse_renames, renamed_document
 
         present = _present(self.service, self.database)
         new = self.put(present["version"], dry_run=True)
+        renames = parse_renames(self.options.rename)
+        former = renamed_document(present["schema"], renames) if renames else present["schema"]
         return _Change(
             self.database,
             present["version"],
-            differences(present["schema"], new["schema"]),
+            [*renames_as_differences(renames), *differences(former, new["schema"])],
             {
                 node: {**placed, "before": before}
                 for node, placed in new["placements"].items()
@@ -281,12 +333,13 @@ class _Schema:
 
     def put(self, version: int, *, dry_run: bool = False) -> dict[str, Any]:
         """Put it in force, if the version in force is the one given."""
-        options = {"dry_run": dry_run, "unchecked": self.unchecked, "backfill": self.backfill}
+        options = {**asdict(self.options), "dry_run": dry_run}
+        flags = {n: str(v).lower() for n, v in options.items() if isinstance(v, bool)}
         return self.service.request(
             "PUT",
             _path(self.database),
             json=self.document,
-            params={n: str(v).lower() for n, v in options.items()} | {"drop": self.drop or []},
+            params=options | flags,
             headers={"If-Match": f'"{version}"'},
             timeout=_TIMEOUT_S,
         )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["difference_line", "revision_line"]
 
-_SIGNS: Final = {"added": "+", "removed": "-", "changed": "~"}
+_SIGNS: Final = {"added": "+", "removed": "-", "changed": "~", "renamed": "→"}
 
 
 def difference_line(database: str, each: Difference) -> str:

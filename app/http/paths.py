@@ -38,22 +38,27 @@ def decode_segment(raw: bytes, pointer: str) -> str:
     return text
 
 
-def parse_query(raw: bytes, allowed: frozenset[str]) -> dict[str, str]:
+def parse_query(
+    raw: bytes, allowed: frozenset[str], longest: int = _LONGEST_QUERY
+) -> dict[str, str]:
     """Read the parameters that a route has; refuse others, and those that are given twice."""
     parameters: dict[str, str] = {}
-    for name, value in parse_pairs(raw):
+    for name, value in parse_pairs(raw, longest):
         if name not in allowed or name in parameters:
             raise _refuse_parameter(name, allowed)
         parameters[name] = value
     return parameters
 
 
-def parse_pairs(raw: bytes) -> list[tuple[str, str]]:
-    """Read ``name=value`` pairs in their order, in which ``+`` stands for a space."""
+def parse_pairs(raw: bytes, longest: int = _LONGEST_QUERY) -> list[tuple[str, str]]:
+    """Read ``name=value`` pairs in their order, in which ``+`` stands for a space.
+
+    A form may be longer than a query: `longest` is in bytes.
+    """
     if not raw:
         return []
-    if len(raw) > _LONGEST_QUERY:
-        raise HttpError(INVALID, f"A query may have at most {_LONGEST_QUERY} bytes.")
+    if len(raw) > longest:
+        raise HttpError(INVALID, f"A query may have at most {longest} bytes.")
     if raw.count(b"&") >= _MOST_PARAMETERS:
         raise HttpError(INVALID, f"A query may have at most {_MOST_PARAMETERS} parameters.")
     # Before anything is decoded: an escaped plus (%2B) stays a plus.

@@ -83,7 +83,7 @@ _OF_ERROR: dict[type[MediatorError], ProblemType] = {
     errors.NotFound: ProblemType("not-found", 404, "Not Found"),
     errors.Conflict: ProblemType("conflict", 409, "Conflict"),
     errors.AlreadyExists: ProblemType("already-exists", 409, "Already exists"),
-    errors.NotUnique: ProblemType("not-unique", 409, "Not unique"),
+    errors.NotUnique: ProblemType("not-unique", 409, "Unique violation"),
     errors.DanglingReference: ProblemType("dangling-reference", 409, "Dangling reference"),
     errors.StillReferenced: ProblemType("still-referenced", 409, "Still referenced"),
     errors.Locked: ProblemType("locked", 409, "Locked"),

@@ -34,14 +34,16 @@ from app.settings.main import (
 )
 from app.settings.systems_file import SystemsFile, read_systems
 from app.settings.telemetry import TelemetrySettings
+from app.telemetry.costly_queries import CostlyQueries
 from app.telemetry.log import log_observation
 from app.telemetry.metrics import Metrics
 from app.telemetry.recent_events import KEPT, RecentEvents
+from app.telemetry.request_history import EVERY_S, RequestHistory
 from app.telemetry.telemetry import Telemetry
 from app.telemetry.traces import Application, traced
 from mediator.base.clock import SystemClock
-from mediator.base.observation import FilteredObserver, Observer, broadcast
-from mediator.base.periodic_tasks import Scheduler
+from mediator.base.observation import CostlyQueryFound, FilteredObserver, Observer, broadcast
+from mediator.base.periodic_tasks import PeriodicTask, Scheduler
 from mediator.catalogue.replicas import NotAlone
 from mediator.coordination.feed import Retention
 from mediator.embedded.port import Endpoint, Kind
@@ -92,6 +94,27 @@ class Container:
         await self.telemetry.close()
 
 
+@dataclass(frozen=True, slots=True)
+class _Recent:
+    """What the pages show of the last hour; nothing of it is stored."""
+
+    events: RecentEvents
+    queries: CostlyQueries
+    requests: RequestHistory
+
+    @classmethod
+    def of(cls, metrics: Metrics) -> _Recent:
+        history = RequestHistory(metrics.registry, metrics.count_waiting)
+        return cls(RecentEvents(), CostlyQueries(), history)
+
+    @property
+    def observers(self) -> list[Observer]:
+        return [
+            FilteredObserver(self.events.observe, KEPT),
+            FilteredObserver(self.queries.observe, {CostlyQueryFound}),
+        ]
+
+
 async def build(
     http: HttpSettings,
     settings: MediatorSettings,
@@ -106,9 +129,9 @@ async def build(
         MissingSetting: There is no catalogue.
         Unavailable: The catalogue does not answer.
     """
-    recent_events, telemetry = RecentEvents(), Telemetry(TelemetrySettings())
-    kept = FilteredObserver(recent_events.observe, KEPT)
-    observers: list[Observer] = [*telemetry.observers, kept]
+    telemetry = Telemetry(TelemetrySettings())
+    recent = _Recent.of(telemetry.metrics)
+    observers: list[Observer] = [*telemetry.observers, *recent.observers]
     observe = broadcast(*observers)
     caches = _caches(settings, caching, telemetry)
     options = _options(settings, caches, alone=caches is not None and caches.alone)
@@ -127,12 +150,13 @@ async def build(
     _connect_metrics(telemetry.metrics, mediator, data, security, caches)
     refresh = telemetry.job_refresher(mediator).refresh
     probes = _probes(mediator, caching)
-    context = _admin_context(mediator, caches, security, data, recent_events, probes, refresh)
+    context = _admin_context(mediator, caches, security, data, recent, probes, refresh)
     admin = create_admin_app(mediator.control, telemetry.metrics.registry, context)
     telemetry.start(refresh)
     served = traced(DataApp(data, authoriser), telemetry.traces)
     file = _followed(settings, mediator)
-    scheduler = Scheduler([file.periodic_task()] if file else [])
+    tasks = [PeriodicTask("history of requests", EVERY_S, recent.requests.sample)]
+    scheduler = Scheduler([*tasks, *([file.periodic_task()] if file else [])])
     scheduler.start()
     return Container(
         mediator, served, admin, relays, job_backend, telemetry, context, file, scheduler
@@ -167,7 +191,7 @@ def _admin_context(
     caches: Caches | None,
     security: Security | None,
     data: DataApi,
-    recent_events: RecentEvents,
+    recent: _Recent,
     probes: StalenessProbes,
     refresh: Refresh,
 ) -> AdminContext:
@@ -179,7 +203,9 @@ def _admin_context(
         tenancy=mediator.tenancy,
         security=security,
         data=data,
-        recent_events=recent_events,
+        recent_events=recent.events,
+        costly_queries=recent.queries,
+        request_history=recent.requests,
         integrity=mediator.integrity,
         reference_check=mediator.reference_check,
         only_loopback=security is None,

@@ -17,6 +17,7 @@ from mediator.base.observation import (
     ChangesRelayed,
     CircuitChanged,
     ClockSkewMeasured,
+    CostlyQueryFound,
     FeedGapFound,
     FeedLagMeasured,
     FeedRollbackFound,
@@ -41,6 +42,7 @@ _UNLOGGED: Final = frozenset(
         ChangesRelayed,
         FeedLagMeasured,
         ClockSkewMeasured,
+        CostlyQueryFound,
     }
 )
 LOGGED: Final[frozenset[type[Any]]] = frozenset(get_args(Observation)) - _UNLOGGED

@@ -89,7 +89,7 @@ class Metrics(Collector):
         if kind in _FREQUENT:
             self._waiting.append(event)
             if len(self._waiting) >= MOST_WAITING:
-                self._count_waiting()
+                self.count_waiting()
         elif (handle := self._handlers.get(kind)) is not None:
             handle(event)
 
@@ -103,13 +103,14 @@ class Metrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Count what waits, for the metrics that are collected next; it has none of its own."""
-        self._count_waiting()
+        self.count_waiting()
         self.caches.refresh()
         for shown, source in self._sources:
             show(shown, source())
         return ()
 
-    def _count_waiting(self) -> None:
+    def count_waiting(self) -> None:
+        """Count the events that wait, as is done whenever the registry is read."""
         waiting, self._waiting = self._waiting, []
         handlers = self._handlers
         for event in waiting:

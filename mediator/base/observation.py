@@ -13,6 +13,7 @@ __all__ = [
     "ChangesRelayed",
     "CircuitChanged",
     "ClockSkewMeasured",
+    "CostlyQueryFound",
     "FeedGapFound",
     "FeedLagMeasured",
     "FeedRollbackFound",
@@ -47,6 +48,27 @@ class StoreCallFinished:
     count: int
     seconds: float
     outcome: CallOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class CostlyQueryFound:
+    """A query took long, or was refused because it would.
+
+    Attributes:
+        shape: What it asks, without constants.
+        seconds: How long it took.
+        rows: Records that stores sent for it; None: it was refused.
+        without_index: Fields of its filter and order that could have an index, and have none.
+        refusal: Why it was refused; None: it was answered.
+    """
+
+    database: str
+    class_name: str
+    shape: str
+    seconds: float
+    rows: int | None
+    without_index: tuple[str, ...]
+    refusal: Literal["needs a scan", "too costly"] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +207,7 @@ Observation: TypeAlias = (
     StoreCallFinished
     | CircuitChanged
     | ClockSkewMeasured
+    | CostlyQueryFound
     | SystemRegistered
     | PlacementDecided
     | ProposalRecorded

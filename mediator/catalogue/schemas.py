@@ -172,6 +172,15 @@ class CatalogueSchemas:
             await schema_revisions.keep(connection, put, author, changes)
         return new, put
 
+    async def put_layout(self, database: StoredDatabase) -> tuple[Moment, StoredDatabase]:
+        """Store a layout under the schema as it is; raises as `put`."""
+        async with self._catalogue.begin() as connection:
+            new = await _next(connection, database.name)
+            await _check(connection, database, database.version)
+            changed = update(databases).where(databases.c.name == database.name)
+            await connection.execute(changed.values(layout=database.layout))
+        return new, database
+
     async def revisions(
         self, database_id: str, before: int | None, limit: int
     ) -> Sequence[SchemaRevision]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from mediator.base.errors import (
     Conflict,
@@ -24,14 +24,21 @@ from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, pins_of, view_system
 from mediator.routing.model import DatabaseRoute
 from mediator.schema.foreign_keys import added_foreign_keys
+from mediator.schema.limits import MAX_ERRORS
 from mediator.schema.overrides import Overrides
 from mediator.schema.parse import schema_document
-from mediator.schema.tightening import Constraints, backfillable, tightened
-from mediator.schema.tree import ClassSchema, Mode, Schema
+from mediator.schema.tightening import (
+    Constraints,
+    TightenedConstraint,
+    backfillable,
+    tightened,
+)
+from mediator.schema.tree import ClassSchema, Field, Mode, Schema
 from mediator.stores.port import Fragment, Mirror
 from mediator.stores.systems import Systems
 
 __all__ = [
+    "Before",
     "SchemaPlan",
     "check_dropped",
     "check_unique",
@@ -46,11 +53,30 @@ __all__ = [
     "would_move",
 ]
 
+_DROPPED: Final = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What there is before a change.
+
+    Attributes:
+        stored: The database, if there is one.
+        renamed: The same, its fields under their new names.
+        route: The routes of `renamed`.
+        holding: The classes that hold objects, which the change keeps.
+    """
+
+    stored: StoredDatabase | None
+    renamed: StoredDatabase | None
+    route: DatabaseRoute | None
+    holding: frozenset[str] = frozenset()
+
 
 def stored_form(
     schema: Schema,
     decision: Decision,
-    stored: StoredDatabase | None,
+    before: Before,
     overrides: Overrides,
     unfit: Collection[str] = (),
 ) -> StoredDatabase:
@@ -58,17 +84,21 @@ def stored_form(
 
     Systems that are `unfit` take no copies.
     """
+    stored = before.stored
     document = schema_document(schema)
     versions = {c: _class_version(c, document, stored) for c in schema.classes}
     mirrored = schema.mode is Mode.MICROBATCHED
     present = view_system_of(stored)
     view = view_system(schema, decision, present, unfit) if mirrored else None
-    before = stored.layout if stored else {}
-    layout = {} if schema.mode is Mode.ADVISORY else layout_of(decision, versions, view, before)
+    kept = before.renamed.layout if before.renamed else {}
+    layout = {}
+    if schema.mode is not Mode.ADVISORY:
+        layout = layout_of(decision, versions, view, kept, before.holding)
     version = stored.version + 1 if stored else 1
     id_ = stored.id if stored else new_id(schema.database)
-    kept = documents(overrides)
-    return StoredDatabase(schema.database, id_, version, document, layout, overrides=kept)
+    return StoredDatabase(
+        schema.database, id_, version, document, layout, overrides=documents(overrides)
+    )
 
 
 def _class_version(class_name: str, document: dict[str, Any], stored: StoredDatabase | None) -> int:
@@ -99,21 +129,39 @@ def _drifted(
     return {(move.node, move.proposed, move.required) for move in today.moves}
 
 
-def _reinterpreted(new: Schema, old: Schema, holding: set[str]) -> list[dict[str, Any]]:
+def _reinterpreted(
+    new: Schema, old: Schema, holding: set[str], dropped: Collection[str]
+) -> list[dict[str, Any]]:
     """Return which stored values the new schema would decode differently, or not at all."""
     plan = []
     for class_name in sorted(holding):
         before = old.classes[class_name]
         after = new.classes.get(class_name)
         for name, field in before.fields.items():
+            if f"{class_name}.{name}" in dropped:
+                continue
             now = after.fields.get(name) if after else None
             if now is None or (now.type, now.items) != (field.type, field.items):
                 became = "nothing" if now is None else now.type.value
                 reason = f"stored as {field.type.value}, declared as {became}"
+                if now is None and after is not None:
+                    reason += _meant(field, before, after)
                 plan.append({"node": f"{class_name}.{name}", "reason": reason})
         if after is None and not before.fields:
             plan.append({"node": class_name, "reason": "the class is gone"})
     return plan
+
+
+def _meant(field: Field, before: ClassSchema, after: ClassSchema) -> str:
+    """Ask whether a field that is gone was meant to be renamed, if one of its type is new."""
+    alike = (
+        name
+        for name, new in after.fields.items()
+        if name not in before.fields and (new.type, new.items) == (field.type, field.items)
+    )
+    name = next(alike, None)
+    node = f"{before.name}.{field.name}"
+    return "" if name is None else f"; to rename it, pass rename={node}:{name}"
 
 
 def without(fragments: Sequence[Fragment], others: Sequence[Fragment]) -> list[Fragment]:
@@ -139,26 +187,46 @@ def replaced(
 
 
 def left_behind(
-    present: DatabaseRoute | None, new: DatabaseRoute, holding: Collection[str]
+    present: DatabaseRoute | None,
+    new: DatabaseRoute,
+    holding: Collection[str],
+    dropped: Collection[str] = (),
 ) -> list[dict[str, Any]]:
-    """Return which systems would keep data of a class that is no longer placed there."""
+    """Return which systems would keep data of a class that is no longer placed there.
+
+    One that only holds fields that are `dropped` (``class.field``) may be left.
+    """
     reason = "the class leaves its system"
     return [
         {"node": f.class_name, "from": f.system, "to": None, "reason": reason}
         for f in without(fragments_of(present), fragments_of(new))
-        if f.class_name in holding
+        if f.class_name in holding and not _is_dropped(f, new, dropped)
     ]
 
 
+def _is_dropped(fragment: Fragment, new: DatabaseRoute, dropped: Collection[str]) -> bool:
+    """Whether a fragment goes with all its fields, and its objects stay: they exist elsewhere."""
+    route = new.classes.get(fragment.class_name)
+    stays = route is not None and route.anchor.system == fragment.anchor_system != fragment.system
+    return stays and all(f"{fragment.class_name}.{name}" in dropped for name in fragment.fields)
+
+
 def check_dropped(names: frozenset[str], schema: Schema, present: DatabaseRoute | None) -> None:
-    """Raise `Invalid` if classes that are to be dropped are not there, or stay in the schema."""
-    known = present.classes if present else {}
-    wrong = [f"{name} is in the new schema" for name in sorted(names & schema.classes.keys())]
-    unknown = sorted(names - known.keys())
-    wrong += [f"there is no class {name}{did_you_mean(name, known)}" for name in unknown]
+    """Raise `Invalid` if nodes that are to be dropped are not there, or stay in the schema."""
+    known, after = _nodes(present.schema if present else None), _nodes(schema)
+    wrong = [f"{name} is in the new schema" for name in sorted(names & after)]
+    for name in sorted(names - known):
+        what = "field" if "." in name else "class"
+        alike = (each for each in known if ("." in each) is ("." in name))
+        wrong.append(f"there is no {what} {name}{did_you_mean(name, alike)}")
     if wrong:
-        locations = [Location("drop", reason) for reason in wrong]
-        raise Invalid("Classes cannot be dropped.", locations=locations)
+        locations = [Location("drop", reason) for reason in wrong[:MAX_ERRORS]]
+        raise Invalid("Classes or fields cannot be dropped.", locations=locations)
+
+
+def _nodes(schema: Schema | None) -> set[str]:
+    classes = schema.classes if schema else {}
+    return {*classes, *(f"{name}.{field}" for name, c in classes.items() for field in c.fields)}
 
 
 def check_unique(schema: Schema, present: DatabaseRoute | None, holding: Collection[str]) -> None:
@@ -193,15 +261,56 @@ def _added_unique(before: ClassSchema, after: ClassSchema) -> Iterator[Location]
 @dataclass(frozen=True, slots=True)
 class SchemaPlan:
     schema: Schema
-    stored: StoredDatabase | None
+    before: Before
     new: StoredDatabase
-    present: DatabaseRoute | None
     route: DatabaseRoute
-    holding: frozenset[str]
-    dropped: frozenset[str]
+    options: ChangeOptions
     decision: Decision
     moves: Sequence[dict[str, Any]]
     epoch: int
+
+    @property
+    def stored(self) -> StoredDatabase | None:
+        return self.before.stored
+
+    @property
+    def present(self) -> DatabaseRoute | None:
+        return self.before.route
+
+    @property
+    def holding(self) -> frozenset[str]:
+        return self.before.holding
+
+    @property
+    def dropped_classes(self) -> frozenset[str]:
+        return frozenset(node for node in self.options.drop if "." not in node)
+
+    @property
+    def dropped_fields(self) -> Constraints:
+        """The fields that are dropped, each as a constraint that every value breaks."""
+        nodes = [tuple(node.split(".")) for node in sorted(self.options.drop) if "." in node]
+        return {
+            (class_name, name, _DROPPED): TightenedConstraint(
+                class_name, name, _DROPPED, lambda _: False
+            )
+            for class_name, name in nodes
+            if class_name in self.holding
+        }
+
+    @property
+    def leaving(self) -> frozenset[str]:
+        """The classes with objects that leave a system: its fields of them are dropped."""
+        left = without(fragments_of(self.present), fragments_of(self.route))
+        return self.holding & {fragment.class_name for fragment in left}
+
+    @property
+    def gives_names_anew(self) -> bool:
+        """Whether a name means another field than a replica that is behind may take it for."""
+        kept = self.before.renamed.layout if self.before.renamed else {}
+        return bool(self.options.rename or self.dropped_fields) or any(
+            not each["names"].items() <= kept.get(name, {}).get("names", {}).items()
+            for name, each in self.new.layout.items()
+        )
 
     def constraints(self, options: ChangeOptions) -> tuple[Constraints, Constraints]:
         """Return what existing objects have to be checked for, and what they get a default for."""
@@ -221,6 +330,12 @@ class SchemaPlan:
         return connected & self.present.classes.keys()
 
     @property
+    def former_names(self) -> dict[str, dict[str, str]]:
+        """The names that renamed fields have so far, by class and new name."""
+        renames = self.options.rename.items()
+        return {name: {new: old for old, new in names.items()} for name, names in renames}
+
+    @property
     def owned(self) -> set[str]:
         """The classes whose objects have owners, before the change or after it."""
         schemas = [self.schema, *([self.present.schema] if self.present else [])]
@@ -233,8 +348,12 @@ def decide_change(
     holding: set[str],
     candidates: Sequence[Candidate],
     overrides: Overrides,
+    dropped: Collection[str] = (),
 ) -> tuple[Decision, list[dict[str, Any]]]:
-    """Decide placements; classes that hold data stay, and the moves of the change are returned."""
+    """Decide placements; classes that hold data stay, and the moves of the change are returned.
+
+    Fields that are `dropped` (``class.field``) may leave them.
+    """
     if present is None or not holding:
         return decide(schema, candidates, overrides=overrides), []
     decision = decide(schema, candidates, pins_of(present, sorted(holding)), overrides)
@@ -247,7 +366,7 @@ def decide_change(
         # an override that has ended.
         if (m.node, m.proposed, m.required) not in moved_anyway
     ]
-    return decision, moves + _reinterpreted(schema, present.schema, holding)
+    return decision, moves + _reinterpreted(schema, present.schema, holding, dropped)
 
 
 def without_copies(systems: Systems) -> list[str]:

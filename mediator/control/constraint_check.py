@@ -7,7 +7,7 @@ added").
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from typing import Any, Final
@@ -102,9 +102,15 @@ class ConstraintCheck:
     _clock: Clock
 
     async def run(
-        self, database: str, constraints: Iterable[TightenedConstraint], unnamed: Collection[str]
+        self,
+        database: str,
+        constraints: Iterable[TightenedConstraint],
+        unnamed: Collection[str],
+        former: Mapping[str, Mapping[str, str]] | None = None,
     ) -> CheckReport:
         """Check the objects of a database; objects of classes that are `unnamed` are only counted.
+
+        `former` are the names that fields have so far, by class and new name.
 
         Raises:
             MediatorError: A system does not answer, or a class is gone.
@@ -115,7 +121,8 @@ class ConstraintCheck:
         for class_name, group in groupby(constraints, lambda each: each.class_name):
             most = 0 if class_name in unnamed else SAMPLE
             found = [ConstraintViolation(constraint) for constraint in group]
-            if not await self._class(database, class_name, found, most, until):
+            names = {} if former is None else former.get(class_name, {})
+            if not await self._class(database, class_name, found, most, until, names):
                 unfinished.append(class_name)
             violations += [each for each in found if each.count]
         return CheckReport(violations, unfinished)
@@ -127,27 +134,33 @@ class ConstraintCheck:
         found: Sequence[ConstraintViolation],
         most: int,
         until: float,
+        names: Mapping[str, str],
     ) -> bool:
         """Check the objects of a class; False if there was no time for all of them."""
         route = await self._plane.route(database, class_name)
         # A field that is about to be added has no values to be read.
-        concerned = {each.constraint.field for each in found} & route.fragment_of.keys()
+        read = {names.get(each.constraint.field, each.constraint.field) for each in found}
+        concerned = read & route.fragment_of.keys()
         fields = tuple(sorted(concerned))
         async for page in pages(self._plane, database, class_name, fields=fields):
             if self._clock.monotonic() >= until:
                 return False
-            own = [await self._looked_up(database, each, page) for each in found]
-            await offload(True, _check, found, own, page, most)
+            own = [await self._looked_up(database, each, page, names) for each in found]
+            await offload(True, _check, found, own, page, most, names)
         return True
 
     async def _looked_up(
-        self, database: str, violation: ConstraintViolation, page: Sequence[Outcome]
+        self,
+        database: str,
+        violation: ConstraintViolation,
+        page: Sequence[Outcome],
+        names: Mapping[str, str],
     ) -> TightenedConstraint:
         """Return a constraint of which every value of a page can be decided."""
         constraint = violation.constraint
         if constraint.to is None:
             return constraint
-        ids = references_in(page, constraint.field)
+        ids = references_in(page, names.get(constraint.field, constraint.field))
         missing = await missing_targets(self._plane, database, constraint.to, ids)
         return replace(constraint, holds=lambda value: value not in missing)
 
@@ -157,11 +170,13 @@ def _check(
     constraints: Sequence[TightenedConstraint],
     page: Sequence[Outcome],
     most: int,
+    names: Mapping[str, str],
 ) -> None:
     for violation, constraint in zip(found, constraints, strict=True):
+        name = names.get(constraint.field, constraint.field)
         for outcome in throttled(page):
             violation.checked += 1
-            if constraint.is_broken_by((outcome.values or {}).get(constraint.field)):
+            if constraint.is_broken_by((outcome.values or {}).get(name)):
                 violation.count += 1
                 if len(violation.sample) < most:
                     violation.sample.append(outcome.id)

@@ -1,17 +1,24 @@
 """Layouts: where each cache group of each class is placed, as the catalogue keeps it.
 
 Stores name records of a class by its *generation*. A class gets one when it is made, and another
-one when it is placed anew and leaves a system. So a late write to a former location, or the removal
-of that location, affects nothing of the class as it is now.
+one when it is placed anew and leaves a system. If it holds objects it keeps its generation, and
+leaves a system only with fields that are dropped: how often it did follows the generation there. So
+a late write to a former location, or the removal of that location, affects nothing of the class as
+it is now.
+
+Likewise they name fields by *stored names*, for as long as the class keeps its generation. The
+stored name of a field is the first name that it had, unless that is taken: by a field that was
+renamed since, or by one that was dropped with its values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
+from itertools import count
 from secrets import token_hex
-from typing import Any
+from typing import Any, Final
 
 from mediator.base.offload import throttled
 from mediator.catalogue.stored_databases import StoredDatabase
@@ -20,6 +27,7 @@ from mediator.routing.model import ClassRoute, DatabaseRoute
 from mediator.schema.overrides import Override
 from mediator.schema.parse import parse_schema
 from mediator.stores.port import Fragment
+from mediator.stores.stored_names import stored_fragment
 
 __all__ = [
     "copies_of",
@@ -34,18 +42,26 @@ __all__ = [
     "with_owned_until",
 ]
 
+_NAME_LENGTH: Final = 63
+"""Characters of a stored name: PostgreSQL has no longer names of columns."""
+
 
 def layout_of(
-    decision: Decision, versions: Mapping[str, int], view: str | None, present: Mapping[str, Any]
+    decision: Decision,
+    versions: Mapping[str, int],
+    view: str | None,
+    present: Mapping[str, Any],
+    holding: Collection[str] = (),
 ) -> dict[str, Any]:
     """Return the layout of a decision, with the schema version of each class.
 
-    `view` is the system of the copies; classes keep the generations of the layout `present`.
+    `view` is the system of the copies; classes keep the generations of the layout `present`, and
+    the names of what their objects have, if they hold any.
     """
     return {
         class_name: {
             "version": versions[class_name],
-            "generation": _generation(present.get(class_name), groups),
+            **_stored_as(present.get(class_name), groups, class_name in holding),
             "view": view,
             "groups": {
                 group: {"system": placed.system, "fields": list(placed.fields)}
@@ -114,6 +130,7 @@ def is_read_by(fragment: Fragment, other: Fragment | None) -> bool:
     """Whether everything that is written to a fragment is found by another one."""
     if other is None:
         return False
+    fragment, other = stored_fragment(fragment), stored_fragment(other)
     types = {name: (field.type, field.items) for name, field in other.fields.items()}
     return all(
         types.get(name) == (field.type, field.items) for name, field in fragment.fields.items()
@@ -124,24 +141,86 @@ def location_of(fragment: Fragment) -> tuple[str, str, str]:
     return fragment.class_name, fragment.stored_as, fragment.system
 
 
-def _generation(present: Mapping[str, Any] | None, groups: Mapping[str, GroupPlacement]) -> str:
-    """Keep the present generation of a class if it stays on all of its systems."""
-    if present is not None:
-        before = {placed["system"] for placed in present["groups"].values()}
-        if before <= {placed.system for placed in groups.values()}:
-            return str(present["generation"])
+def _stored_as(
+    present: Mapping[str, Any] | None, groups: Mapping[str, GroupPlacement], holding: bool
+) -> dict[str, Any]:
+    """Return the generation of a class, its stored names, and those of fields that were dropped.
+
+    What is `erasing` is still held by objects.
+    """
+    generation = _generation(present, groups, holding=holding)
+    if present is None or generation != present["generation"]:
+        return {"generation": generation, "left": {}, "names": {}, "dropped": [], "erasing": []}
+    names, dropped = present.get("names", {}), {*present.get("dropped", ())}
+    before = {name for placed in present["groups"].values() for name in placed["fields"]}
+    fields = [name for placed in groups.values() for name in placed.fields]
+    kept = {name: names.get(name, name) for name in before.intersection(fields)}
+    left = {names.get(name, name) for name in before.difference(fields)} if holding else set()
+    dropped |= left
+    taken = {*kept.values(), *dropped}
+    for name in fields:
+        if name not in kept:
+            kept[name] = _free(name, taken)
+            taken.add(kept[name])
+    differing = {name: stored for name, stored in sorted(kept.items()) if name != stored}
+    return {
+        "generation": generation,
+        "left": _times_left(present, groups),
+        "names": differing,
+        "dropped": sorted(dropped),
+        "erasing": sorted({*present.get("erasing", ()), *left}),
+    }
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    """Return a name of a field that is not taken: itself, or with a number at its end."""
+    if name not in taken:
+        return name
+    numbered = (f"_{number}" for number in count(2))
+    candidates = (name[: _NAME_LENGTH - len(end)] + end for end in numbered)
+    return next(candidate for candidate in candidates if candidate not in taken)
+
+
+def _generation(
+    present: Mapping[str, Any] | None, groups: Mapping[str, GroupPlacement], *, holding: bool
+) -> str:
+    """Keep the present generation of a class if it holds objects, or stays on all its systems."""
+    if present is not None and (holding or not _left(present, groups)):
+        return str(present["generation"])
     return token_hex(6)
 
 
+def _left(present: Mapping[str, Any], groups: Mapping[str, GroupPlacement]) -> set[str]:
+    """Return the systems that a class leaves."""
+    before = {placed["system"] for placed in present["groups"].values()}
+    return before - {placed.system for placed in groups.values()}
+
+
+def _times_left(present: Mapping[str, Any], groups: Mapping[str, GroupPlacement]) -> dict[str, int]:
+    """Return how often a class has left systems: it has another location when it returns."""
+    times = present.get("left", {})
+    return {**times, **{system: times.get(system, 0) + 1 for system in _left(present, groups)}}
+
+
 def _identified(route: ClassRoute, stored: StoredDatabase) -> ClassRoute:
-    generation = stored.layout[route.schema.name]["generation"]
+    layout = stored.layout[route.schema.name]
+    generation, names = layout["generation"], layout.get("names", {})
+    left = layout.get("left", {})
 
     def identified(fragment: Fragment) -> Fragment:
-        stored_as = f"{fragment.class_name}_{generation}" if generation else ""
+        times = left.get(fragment.system)
+        returned = f"_{times}" if times else ""
+        stored_as = f"{fragment.class_name}_{generation}{returned}" if generation else ""
         return replace(fragment, database_id=stored.id, stored_as=stored_as)
 
+    def named(fragment: Fragment) -> Fragment:
+        here = {name: names[name] for name in names.keys() & fragment.fields.keys()}
+        return replace(identified(fragment), stored_names=here)
+
     copy = identified(route.copy) if route.copy is not None else None
-    return replace(route, fragments=tuple(map(identified, route.fragments)), copy=copy)
+    fragments = tuple(map(named, route.fragments))
+    dropped = frozenset(layout.get("dropped", ()))
+    return replace(route, fragments=fragments, copy=copy, dropped=dropped)
 
 
 def _placed(form: Mapping[str, Any]) -> GroupPlacement:

@@ -41,13 +41,16 @@ class ChangeOptions:
     Attributes:
         unchecked: Whether constraints that are tightened are put in force without checking them.
         backfill: Whether they get the defaults of required fields, after the change.
-        drop: Classes that leave the schema with all their objects.
+        drop: What leaves the schema with all that it holds: classes (``class``) with their objects,
+            fields (``class.field``) with their values.
+        rename: New names of fields, by class and former name.
         overrides: What operators override of the placement, by node; None ends an override.
     """
 
     unchecked: bool = False
     backfill: bool = False
     drop: frozenset[str] = frozenset()
+    rename: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     overrides: Mapping[str, Override | None] = field(default_factory=dict)
 
 

@@ -41,6 +41,7 @@ from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import Moment, StoredDatabase
 from mediator.control.backfill import Backfill
 from mediator.control.changes import (
+    Before,
     SchemaPlan,
     check_dropped,
     check_unique,
@@ -76,6 +77,7 @@ from mediator.control.port import (
     SchemaChange,
 )
 from mediator.control.registry import Registry
+from mediator.control.renames import renamed
 from mediator.data_plane.executor import Executor
 from mediator.materialisation.service import ViewService
 from mediator.placement.advice import notes_on, placements_of
@@ -86,6 +88,7 @@ from mediator.schema.differences import change_counts
 from mediator.schema.errors import invalid
 from mediator.schema.overrides import in_force
 from mediator.schema.parse import parse_schema
+from mediator.schema.renames import check_renames
 from mediator.schema.tightening import Constraints
 from mediator.schema.tree import Schema
 from mediator.stores.port import Fragment, Lockable, Store, StoreError, is_claiming
@@ -191,8 +194,9 @@ class Schemas:
             plan = await self._plan(schema, version, options, candidates)
         change = await self._change(plan.new, plan.epoch, plan.decision, plan.moves, schema=schema)
         tighter, _ = await offload(True, plan.constraints, options)
-        report = await self._check.run(name, tighter.values(), plan.owned)
-        return _noted(reported(change, report), await self._dropped_by(plan))
+        report = await self._check.run(name, tighter.values(), plan.owned, plan.former_names)
+        notes = (*await self._dropped_by(plan), *await self._lost_by(plan))
+        return _noted(reported(change, report), notes)
 
     async def put(
         self,
@@ -222,9 +226,14 @@ class Schemas:
             # Without the lock, as it may take long. If the schema is changed meanwhile, what is
             # tighter than the new one is checked, too.
             left = {key: each for key, each in tighter.items() if key not in checked}
-            (await self._check.run(name, left.values(), plan.owned)).require_clean()
+            report = await self._check.run(name, left.values(), plan.owned, plan.former_names)
+            report.require_clean()
             checked = {**checked, **left}
         self._observe(_decided(name, epoch, plan.decision))
+        if plan.gives_names_anew:
+            # Before caches are invalidated: none of them gets the former names afterwards.
+            with suppress(Unavailable):  # then they have them for as long as a replica is behind
+                await self._membership.agree(epoch)
         if after is not None:
             await after(schema.classes)
         change = await self._change(plan.new, epoch, plan.decision, schema=schema)
@@ -285,24 +294,36 @@ class Schemas:
         if version is not None and version != seen:
             raise PreconditionFailed(f"The schema of {name} has version {seen} now.")
         model = self._executor.model
-        present = model.databases.get(name)
-        check_dropped(options.drop, schema, present)
-        holding = await self._holding(present) - options.drop
+        before = await self._before(schema, stored, options)
+        present, holding = before.route, set(before.holding)
         check_unique(schema, present, holding)
         if candidates is None:
             candidates = self._registry.candidates()
         names = [candidate.name for candidate in candidates]
-        overrides = changed_overrides(stored, schema, options.overrides, names, self._clock.now())
+        now = self._clock.now()
+        overrides = changed_overrides(before.renamed, schema, options.overrides, names, now)
         decision, moves = await offload(
-            True, decide_change, schema, present, holding, candidates, overrides
+            True, decide_change, schema, present, holding, candidates, overrides, options.drop
         )
         unfit = without_copies(self._systems)
-        new = await offload(True, stored_form, schema, decision, stored, overrides, unfit)
+        new = await offload(True, stored_form, schema, decision, before, overrides, unfit)
         check_view(schema, view_system_of(new), self._systems)
         route = await offload(True, route_of, new)
-        moves += left_behind(present, route, holding)
-        kept = (frozenset(holding), options.drop)
-        return SchemaPlan(schema, stored, new, present, route, *kept, decision, moves, model.epoch)
+        moves += left_behind(present, route, holding, options.drop)
+        return SchemaPlan(schema, before, new, route, options, decision, moves, model.epoch)
+
+    async def _before(
+        self, schema: Schema, stored: StoredDatabase | None, options: ChangeOptions
+    ) -> Before:
+        present = self._executor.model.databases.get(schema.database)
+        check_dropped(options.drop, schema, present)
+        check_renames(options.rename, present.schema if present else None, schema)
+        holding = frozenset(await self._holding(present) - options.drop)
+        if stored is None or not options.rename:
+            return Before(stored, stored, present, holding)
+        under_new_names = renamed(stored, options.rename)
+        route = await offload(True, route_of, under_new_names)
+        return Before(stored, under_new_names, route, holding)
 
     async def _change(
         self,
@@ -363,11 +384,21 @@ class Schemas:
     async def _dropped_by(self, plan: SchemaPlan) -> Sequence[str]:
         """Say how many objects go with the classes that a change drops."""
         notes = []
-        for name in sorted(plan.dropped):
+        for name in sorted(plan.dropped_classes):
             assert plan.present is not None
             count = await self._count(plan.present.classes[name])
             notes.append(f"The class {name} is dropped; objects: {count:,}.")
         return notes
+
+    async def _lost_by(self, plan: SchemaPlan) -> Sequence[str]:
+        """Say how many objects lose a value with the fields that a change drops."""
+        fields = plan.dropped_fields
+        report = await self._check.run(plan.schema.database, fields.values(), plan.owned)
+        found = ((each.constraint, each.count) for each in report.violations)
+        lost = {(each.class_name, each.field): count for each, count in found}
+        said = "The field {}.{} is dropped; objects that lose a value: {:,}."
+        notes = [said.format(c, name, lost.get((c, name), 0)) for c, name, _ in fields]
+        return [*notes, *report.notes()]
 
     async def _holding(self, present: DatabaseRoute | None) -> set[str]:
         classes = present.classes if present else {}
@@ -383,15 +414,19 @@ class Schemas:
         return await self._on(route.anchor, "read", lambda store: store.count(route.anchor))
 
     async def _put_in_force(self, plan: SchemaPlan, author: Author | None) -> int:
-        changing = {f.class_name for f in replaced(plan.present, plan.route, plan.holding)}
+        if plan.gives_names_anew:
+            # So no replica is two changes behind, and takes a name for that of another field.
+            await self._membership.agree(plan.epoch)
+        emptied = {f.class_name for f in replaced(plan.present, plan.route, plan.holding)}
+        changing = emptied | plan.leaving
         # No replica may delete, or refer to, what a foreign key protects by a model without it.
-        connected = plan.newly_connected - changing
-        if plan.stored is None or not (changing or connected):
+        held_classes = changing | plan.newly_connected
+        if plan.stored is None or not held_classes:
             moment, put = await self._prepare_and_put(plan, plan.new, author)
         else:
-            async with self._held(plan.stored, changing | connected) as held:
+            async with self._held(plan.stored, held_classes) as held:
                 await self.check_still_empty(plan, changing)
-                await self._check_unwritten(plan, changing | connected)
+                await self._check_unwritten(plan, held_classes)
                 new = replace(plan.new, hold=held.hold)
                 moment, put = await self._prepare_and_put(plan, new, author)
         self._follower.has_put(moment, put, with_owned_until(plan.route, put))
@@ -416,14 +451,19 @@ class Schemas:
         await self._views.retract(without(copies, copies_of(plan.present)))
         for copy in copies:
             await self._on(copy, "write", _preparing(copy, None))
-        before = plan.stored.document if plan.stored else {}
+        before = plan.before.renamed.document if plan.before.renamed else {}
         changes = await offload(True, change_counts, before, new.document)
+        if renames := plan.options.rename.values():
+            changes = {**changes, "renamed": sum(map(len, renames))}
         return await self._catalogue.put(new, author, changes)
 
     async def check_still_empty(self, plan: SchemaPlan, changing: Collection[str]) -> None:
-        """Refuse if an object was created since its class was found empty; writes are held."""
+        """Refuse if an object was created since its class was found empty; writes are held.
+
+        A class that only leaves a system need not be empty.
+        """
         assert plan.present is not None
-        for name in sorted({*changing} - plan.dropped):
+        for name in sorted({*changing} - plan.dropped_classes - plan.leaving):
             if await self._count(plan.present.classes[name]):
                 raise Conflict(f"Objects of {name} were created meanwhile; try again.")
 

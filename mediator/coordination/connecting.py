@@ -9,6 +9,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from mediator.base.clock import ServerClock, SystemClock
+from mediator.changes.naming import Naming
 from mediator.coordination.feed import SCRIPTS, RedisFeed, Retention
 from mediator.coordination.leases import Leases
 from mediator.coordination.view_state import RedisViewState
@@ -24,11 +25,16 @@ TIMEOUT_S: Final = 3.0
 
 
 class Coordination:
-    def __init__(self, url: str, retention: Retention | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        retention: Retention | None = None,
+        naming: Naming = lambda _, event: event,
+    ) -> None:
         self._clock = SystemClock()
         self.redis = connect(url)
         self._client = client_of(url)
-        self.feed = RedisFeed(self.redis, self._client, retention)
+        self.feed = RedisFeed(self.redis, self._client, retention, naming)
         self.leases = Leases(self.redis)
         self.writers = RedisWriters(self.redis)
         self.view_state = RedisViewState(self.redis)

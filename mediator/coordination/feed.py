@@ -40,6 +40,7 @@ from mediator.changes.feed import (
     by_database,
     partition_of,
 )
+from mediator.changes.naming import Naming
 from mediator.changes.position import order_of
 from mediator.coordination.errors import pairs_of, reply_of, texts_of, unavailable
 from mediator.coordination.scripts import TICKS, feed_key, script_of
@@ -82,15 +83,20 @@ class RedisFeed:
     """Implements `mediator.changes.feed.Feed` in one Redis.
 
     The client knows `SCRIPTS`. It is for the frequent calls of relays, which are short, and cost a
-    fraction of a call through the driver's pool.
+    fraction of a call through the driver's pool. `naming` is applied to what is read.
     """
 
     def __init__(
-        self, redis: Redis, client: CommandClient, retention: Retention | None = None
+        self,
+        redis: Redis,
+        client: CommandClient,
+        retention: Retention | None = None,
+        naming: Naming = lambda _, event: event,
     ) -> None:
         self._redis = redis
         self._client = client
         self._retention = retention or Retention()
+        self._naming = naming
 
     async def cursors(self, database: str, system: str) -> Mapping[str, str]:
         return await self._of_system(feed_key(database, "cursors"), system)
@@ -186,7 +192,7 @@ class RedisFeed:
             floor, entries = await reply_of(pipe.execute())
         if floor is not None and order_of(after) < order_of(floor.decode()):
             raise PositionGone("Changes after this position are no longer kept.")
-        return [_event(partition, *entry) for entry in entries]
+        return [self._naming(database, _event(partition, *entry)) for entry in entries]
 
     async def follow(
         self, database: str, after: Sequence[str], limit: int, wait_s: float
@@ -197,7 +203,7 @@ class RedisFeed:
         reply = await reply_of(self._redis.xread(streams, limit, block))
         newer = reply.items() if isinstance(reply, dict) else reply or ()
         return [
-            _event(int(stream.rpartition(b":")[2]), *entry)
+            self._naming(database, _event(int(stream.rpartition(b":")[2]), *entry))
             for stream, entries in newer
             for entry in entries
         ]

@@ -6,15 +6,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from mediator.base.clock import Clock
 from mediator.base.errors import (
     AdvisoryOnly,
     Locked,
     MediatorError,
+    NeedsScan,
     NotFound,
     OutcomeUnknown,
     PreconditionFailed,
+    TooCostly,
     TransactionAborted,
     Unavailable,
 )
@@ -46,6 +49,7 @@ from mediator.query.execution import Execution, QueryResult
 from mediator.query.joins import Joiner
 from mediator.query.planner import make_plan
 from mediator.query.reverse_joins import Found
+from mediator.query.shapes import Refusal, costly_query
 from mediator.routing.fragments import Steps, is_partial, plan_read, plan_write
 from mediator.routing.freshness import ANY, STRONG, ReadPreference
 from mediator.routing.model import EMPTY, ClassRoute, RoutingModel
@@ -55,7 +59,10 @@ from mediator.transactions.foreign_keys import is_checked
 from mediator.transactions.joint import JointWriter
 from mediator.transactions.model import CommitRequest
 
-__all__ = ["Executor"]
+__all__ = ["LONG_QUERY_S", "Executor"]
+
+LONG_QUERY_S: Final = 0.1
+"""Seconds from which on a query is reported as costly."""
 
 
 class Executor:
@@ -80,6 +87,7 @@ class Executor:
     ) -> None:
         self.limits = limits
         self._clock = clock
+        self._observe = observe
         self._calls = calls
         self._view_reads = ViewReads(calls, staleness, observe)
         self._copier = Copier(calls)
@@ -226,8 +234,32 @@ class Executor:
     async def query(
         self, query: Query, preference: ReadPreference = ANY, ceiling: Ceiling | None = None
     ) -> QueryResult:
+        started = self._clock.monotonic()
+        try:
+            answer = await self._answer(query, preference, ceiling)
+        except NeedsScan:
+            self._report(query, started, refusal="needs a scan")
+            raise
+        except TooCostly:
+            self._report(query, started, refusal="too costly")
+            raise
+        if self._clock.monotonic() - started >= LONG_QUERY_S:
+            self._report(query, started, answer.budget.rows)
+        return answer
+
+    def _report(
+        self, query: Query, started: float, rows: int | None = None, refusal: Refusal | None = None
+    ) -> None:
+        seconds = self._clock.monotonic() - started
+        route = self._find(query.database, query.class_name)
+        self._observe(costly_query(query, route, seconds, rows, refusal))
+
+    async def _answer(
+        self, query: Query, preference: ReadPreference, ceiling: Ceiling | None
+    ) -> QueryResult:
         limits = self.limits if ceiling is None else self.limits.under(ceiling)
         route = await self.route(query.database, query.class_name)
+        route.require(query.own_fields)
         freshness = await self._view_freshness(route, query, preference)
         if freshness is not None and route.view is not None:
             # If the view's system does not answer, those of the objects do.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mediator.model.filters import Filter, Path, paths_of
+from mediator.model.filters import ID, Filter, Path, paths_of
 from mediator.schema.tree import MissingType
 from mediator.schema.types import Value
 
@@ -185,3 +185,11 @@ class Query:
         """The classes whose objects are joined."""
         forward = {join.class_name for join in (*self.joins, *self.list_joins)}
         return forward | {join.class_name for join in self.reverse_joins}
+
+    @property
+    def own_fields(self) -> set[str]:
+        """The fields of its class that it names."""
+        others = {ID[0], *(join.alias for join in self.joins)}
+        computed = {} if self.aggregate is None else self.aggregate.compute
+        named = {path[0] for path in self.paths if path[0] not in computed}
+        return {*named, *(self.fields or ())} - others

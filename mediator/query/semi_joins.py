@@ -163,7 +163,9 @@ def projection_of(
     route_of: RouteOf,
 ) -> Projection | None:
     """Return the projection of a query's documents; None if the store cannot answer them."""
-    alone = len(route.fragments) == 1 and route.anchor.ttl_s is None
+    # A document is made by the store, which knows stored names only.
+    alone = len(route.fragments) == 1 and not route.anchor.stored_names
+    alone = alone and route.anchor.ttl_s is None
     lists = query.list_joins or query.reverse_joins
     if lists or not (query.as_documents and alone and is_joining(store)):
         return None
@@ -171,7 +173,7 @@ def projection_of(
     for join in query.joins:
         *outer, reference = join.reference
         fragment, there = followed.get(join.alias), route_of(join.class_name)
-        if fragment is None or there is None or len(there.fragments) > 1:
+        if fragment is None or fragment.stored_names or there is None or len(there.fragments) > 1:
             return None
         alias, names = outer[0] if outer else "", _names(join.fields, fragment)
         filter_ = bound.filters.get(join.alias)

@@ -134,7 +134,8 @@ def _systems(fragments: Iterable[Fragment]) -> tuple[str, ...]:
     return tuple(fragment.system for fragment in fragments)
 
 
-def _fragments_of(route: ClassRoute, fields: Iterable[str]) -> tuple[Fragment, ...]:
+def _fragments_of(route: ClassRoute, fields: Sequence[str]) -> tuple[Fragment, ...]:
+    route.require(fields)
     holders = {route.fragment_of[name] for name in fields}
     return tuple(f for f in route.fragments if f in holders) or (route.anchor,)
 
@@ -144,10 +145,11 @@ def changed_fragments(
     route: ClassRoute, names: tuple[str, ...]
 ) -> tuple[tuple[Fragment, tuple[str, ...]], ...]:
     """Find the fragments that hold the named fields, and the groups that change there."""
+    fragments = _fragments_of(route, names)
     groups = dict.fromkeys(route.group_of[name] for name in names)
     return tuple(
         (fragment, tuple(group for group in groups if group in fragment.groups))
-        for fragment in _fragments_of(route, names)
+        for fragment in fragments
     )
 
 
@@ -197,6 +199,8 @@ def _base(fragment: Fragment, operation: WriteOperation, kind: WriteKind, values
 
 
 def _whole(route: ClassRoute, operation: Create | Put) -> list[Write]:
+    if not operation.values.keys() <= route.fragment_of.keys():
+        route.require(operation.values)
     if len(route.fragments) == 1:
         return [_conditional(route, route.anchor, operation, operation.values)]
     writes = []

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
+from mediator.base.errors import Conflict
 from mediator.schema.foreign_keys import ForeignKey
 from mediator.schema.overrides import Overrides
 from mediator.schema.tree import ClassSchema, Generated, Schema
@@ -24,6 +25,8 @@ class ClassRoute:
         fragments: One for each system that holds fields of it; the anchor group's comes first.
         copy: The fragment of the view: copies of whole objects, maintained by the materialiser;
             None if the database has no view.
+        dropped: Stored names of fields that were dropped with their values, which no other field of
+            the class ever gets.
         foreign_keys: Those of the class.
         referenced_by: Those of all classes that refer to it.
     """
@@ -32,6 +35,7 @@ class ClassRoute:
     schema_version: int
     fragments: tuple[Fragment, ...]
     copy: Fragment | None = None
+    dropped: frozenset[str] = frozenset()
     foreign_keys: tuple[ForeignKey, ...] = ()
     referenced_by: tuple[ForeignKey, ...] = ()
 
@@ -68,6 +72,30 @@ class ClassRoute:
     @cached_property
     def group_of(self) -> Mapping[str, str]:
         return {name: group for group, names in self.groups.items() for name in names}
+
+    def require(self, names: Iterable[str]) -> None:
+        """Refuse fields that the class has no more: a request was read under a former schema.
+
+        Raises:
+            Conflict: There are such fields; nothing was done.
+        """
+        gone = sorted(set(names) - self.fragment_of.keys())
+        if gone:
+            raise Conflict(
+                f"{self.schema.name} has no field {', '.join(gone)} any more: its schema was"
+                " changed meanwhile."
+            )
+
+    @cached_property
+    def public_names(self) -> Mapping[str, str] | None:
+        """The name of each field by its stored name; None: they are the same, and none is left."""
+        if not self.dropped and not any(fragment.stored_names for fragment in self.fragments):
+            return None
+        return {
+            fragment.stored_names.get(name, name): name
+            for fragment in self.fragments
+            for name in fragment.fields
+        }
 
     @cached_property
     def fragment_of(self) -> Mapping[str, Fragment]:

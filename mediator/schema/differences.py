@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 from mediator.base.offload import throttled
 from mediator.schema.parse import parse_schema, schema_document
+from mediator.schema.renames import Renames
 
-__all__ = ["Difference", "change_counts", "differences"]
+__all__ = ["Difference", "change_counts", "differences", "renames_as_differences"]
 
 Members = dict[str, Any]
 
@@ -38,6 +39,13 @@ class Difference:
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
     """Compare two schemas as the service returns them, complete with defaults; empty is none."""
     return list(_differences(dict(_nodes(before)), dict(_nodes(after))))
+
+
+def renames_as_differences(renames: Renames) -> Iterator[Difference]:
+    """Yield renames as changes of the member ``name`` of fields, under their new names."""
+    for class_name, names in renames.items():
+        for old, new in names.items():
+            yield Difference("changed", f"{class_name}.{new}", "name", old, new)
 
 
 def change_counts(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, int]:

@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 from typing import Final
 
 from mediator.stores.port import Store, SystemConfig
+from mediator.stores.renamed import with_stored_names
 
 __all__ = ["ENTRY_POINTS", "make_store", "store_kinds"]
 
@@ -33,9 +34,7 @@ def make_store(config: SystemConfig) -> Store:
     """
     if config.kind in _OURS:
         module, name = _OURS[config.kind]
-        store: Store = getattr(import_module(module), name)(config)
-        return store
+        return with_stored_names(getattr(import_module(module), name)(config))
     for point in entry_points(group=ENTRY_POINTS, name=config.kind):
-        theirs: Store = point.load()(config)
-        return theirs
+        return with_stored_names(point.load()(config))
     raise ValueError(f"{config.kind} is not a kind of store; use one of {', '.join(store_kinds())}")

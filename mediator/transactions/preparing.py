@@ -174,8 +174,10 @@ def _reads(pending: PendingOperation) -> tuple[Read, ...]:
     if not operation.operators:
         return ()
     by_fragment: dict[Fragment, list[str]] = {}
+    route = locked.target.route
+    route.require(call.field for call in operation.operators)
     for call in operation.operators:
-        fragment = locked.target.route.fragment_of[call.field]
+        fragment = route.fragment_of[call.field]
         by_fragment.setdefault(fragment, []).append(call.field)
     return tuple(Read(f, operation.id, tuple(names)) for f, names in by_fragment.items())
 

@@ -1,4 +1,8 @@
-"""Redo records: the steps of a committed write, as JSON in the log."""
+"""Redo records: the steps of a committed write, as JSON in the log.
+
+They have the stored names of fields, so that they are right whatever a field is called by the time
+they are applied.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from mediator.routing.fragments import Steps
 from mediator.routing.model import ClassRoute
 from mediator.schema.tagged import dump, load
 from mediator.stores.port import RecordKey, Write, WriteKind
+from mediator.stores.stored_names import names_of
 from mediator.transactions.preparing import PreparedOperation
 from mediator.transactions.targets import LockTarget
 
@@ -60,6 +65,8 @@ def written_records(route: ClassRoute, document: Mapping[str, Any]) -> list[Reco
 
 
 def _dump_write(write: Write) -> dict[str, Any]:
+    if write.fragment.stored_names:
+        write = names_of(write.fragment).write(write)
     return {
         "system": write.fragment.system,
         "kind": write.kind.name,
@@ -83,8 +90,9 @@ def _load_write(
     returning = step["returning"]
     values = load(step["values"])
     assert isinstance(values, dict)
-    return Write(
-        fragment={f.system: f for f in route.fragments}[step["system"]],
+    fragment = {f.system: f for f in route.fragments}[step["system"]]
+    write = Write(
+        fragment=fragment,
         id=document["id"],
         kind=WriteKind[step["kind"]],
         operation=document["operation"],
@@ -101,6 +109,7 @@ def _load_write(
         intent=intent,
         claims=step.get("claims", {}),  # a former version knew none
     )
+    return names_of(fragment).public_write(write)
 
 
 def dump_outcome(outcome: Outcome) -> dict[str, Any]:

@@ -105,7 +105,7 @@ class ModelStore:
         """Find what another record has, by its values, of what a write claims."""
         fragment = write.fragment
         for constraint, claim in write.claims.items():
-            for id_, row in self.rows(fragment).items():
+            for id_, row in self.newest(fragment).items():
                 if claim is None or id_ == write.id:
                     continue
                 values = row.values if row.is_live else {}
@@ -148,6 +148,10 @@ class ModelStore:
     def rows(self, fragment: Fragment) -> dict[str, StoredRecord]:
         """What reads see."""
         return self.classes[fragment.database, fragment.class_name]
+
+    def newest(self, fragment: Fragment) -> dict[str, StoredRecord]:
+        """What writes see of all records."""
+        return self.rows(fragment)
 
     def row(self, fragment: Fragment, id_: str) -> StoredRecord:
         """What writes see."""

@@ -168,6 +168,10 @@ class StaleStore(ModelStore):
         rows = {key[2]: self.replicas.read(key, self.server) for key in self.keys(fragment)}
         return {id_: row for id_, row in rows.items() if row is not None}
 
+    def newest(self, fragment: Fragment) -> dict[str, StoredRecord]:
+        rows = {key[2]: self.replicas.newest(key) for key in self.keys(fragment)}
+        return {id_: row for id_, row in rows.items() if row is not None}
+
     def row(self, fragment: Fragment, id_: str) -> StoredRecord:
         key = key_of(fragment, id_)
         if self.replicas.newest(key) is None:
@@ -183,7 +187,10 @@ class StaleStore(ModelStore):
             newest, versions=dict(newest.versions), remembered=dict(newest.remembered)
         )
         result = apply_write(version, call, token, int(self.clock.now() * 1e6))
+        if result.status is Status.APPLIED and (taken := self.taken(call)):
+            return WriteResult(Status.TAKEN, taken=taken)
         if result.status is Status.APPLIED:
+            self.reserved.pop(key_of(call.fragment, call.id), None)
             self.replicas.write(key_of(call.fragment, call.id), version)
         return result
 

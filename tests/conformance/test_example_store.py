@@ -37,6 +37,7 @@ NOT_OFFERED = {
     "mirror",
     "queries",
     "query_orders",
+    "unique",
 }
 FRAGMENT = fragment_of("sqlite", "articles", [counter()])
 

@@ -78,7 +78,7 @@ async def page(browser: Browser, stage: Stage) -> AsyncIterator[Page]:
     complaints: list[str] = []
     page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("requestfailed", lambda request: complaints.append(f"failed: {request.url}"))
+    page.on("requestfailed", lambda request: complaints.append(f"{request.failure}: {request.url}"))
     page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
     yield page
     await context.close()

@@ -12,7 +12,19 @@ from playwright.async_api import Locator, Page, ViewportSize, expect
 from tests.faults.conditions import eventually
 from tests.pages.stage import HOSTILE, HOSTILE_ID, Stage
 
-PATHS = ["/", "/map", "/what-if", "/coherence", "/jobs", "/data"]
+PATHS = [
+    "/",
+    "/systems",
+    "/map",
+    "/schema",
+    "/what-if",
+    "/data",
+    "/queries",
+    "/feed",
+    "/coherence",
+    "/jobs",
+    "/keys",
+]
 PHONE: ViewportSize = {"width": 360, "height": 740}
 
 UNNAMED = """(all) => all.filter((e) => e.type !== "hidden" && !e.labels?.length)
@@ -92,7 +104,8 @@ async def test_the_overview_is_kept_up_to_date(page: Page, stage: Stage) -> None
         "before => Number(document.getElementById('requests').dataset.total) >= before + 5",
         arg=before,
     )
-    await expect(page.locator(".chart canvas")).to_be_visible()
+    drawn = page.get_by_role("img", name="Requests in a second", exact=True)
+    await expect(drawn.locator("canvas")).to_be_visible()
     await page.set_viewport_size(PHONE)
     await eventually(partial(_fits, page))
 
@@ -365,7 +378,11 @@ async def test_files_are_kept_for_good_under_the_name_of_their_content(
 
 
 @pytest.mark.parametrize(
-    "path", ["../../coherence/probe/stop", "systems/redis/calibration", "probes/staleness"]
+    "path",
+    [
+        *("../../coherence/probe/stop", "systems/redis/calibration", "probes/staleness"),
+        *("../../schema", "../../data/object", "../../systems/redis/remove", "../../keys"),
+    ],
 )
 async def test_other_sites_change_nothing(stage: Stage, path: str) -> None:
     for headers in ({"sec-fetch-site": "cross-site"}, {"origin": "https://paper.example"}):

@@ -19,9 +19,10 @@ from mediator.catalogue.schema_revisions import REVISIONS_KEPT, Author, SchemaRe
 from mediator.control.port import ChangeOptions, SchemaChange
 from mediator.schema.documents import merge_patch
 from mediator.schema.parse import SCHEMA
+from mediator.schema.renames import parse_renames
 from mediator.schema.validation import json_schema_of
 
-__all__ = ["answer_of", "router"]
+__all__ = ["By", "Version", "answer_of", "described", "router"]
 
 router = APIRouter()
 
@@ -38,10 +39,14 @@ def _options(
         bool, Query(description="Give objects that lack a required field its default.")
     ] = False,
     drop: Annotated[
-        tuple[str, ...], Query(description="Classes that are dropped with all their objects.")
+        tuple[str, ...],
+        Query(description="What is dropped with all it holds: `class` or `class.field`."),
+    ] = (),
+    rename: Annotated[
+        tuple[str, ...], Query(description="Fields that keep their values, as `class.old:new`.")
     ] = (),
 ) -> ChangeOptions:
-    return ChangeOptions(unchecked, backfill, frozenset(drop))
+    return ChangeOptions(unchecked, backfill, frozenset(drop), parse_renames(rename))
 
 
 Options = Annotated[ChangeOptions, Depends(_options)]
@@ -137,7 +142,7 @@ async def list_revisions(
     `next` goes into `before` for the next page; it is null on the last one.
     """
     found = await control.schema_revisions(database, before, limit + 1)
-    shown = [_described(each, sender(request)) for each in found[:limit]]
+    shown = [described(each, sender(request)) for each in found[:limit]]
     return {"items": shown, "next": shown[-1]["version"] if len(found) > limit else None}
 
 
@@ -147,8 +152,7 @@ async def get_revision(
 ) -> Response:
     """Read a schema as it was."""
     revision, document = await control.schema_revision(database, version)
-    described = _described(revision, sender(request))
-    members = {"schema": document, "database": database, **described}
+    members = {"schema": document, "database": database, **described(revision, sender(request))}
     return Response(await offload(True, orjson.dumps, members), media_type=JSON)
 
 
@@ -160,7 +164,7 @@ async def drop_database(
     return await control.delete_schema(database, dry_run=dry_run)
 
 
-def _described(revision: SchemaRevision, reader: Principal | None) -> dict[str, Any]:
+def described(revision: SchemaRevision, reader: Principal | None) -> dict[str, Any]:
     """Describe a revision; a tenant learns nothing of others that owned the database before."""
     author = revision.author
     if author is not None and reader is not None and not reader.operates:

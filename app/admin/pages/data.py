@@ -2,21 +2,63 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+from urllib.parse import urlencode
 
 from fastapi import Query, Request, Response
 
 from app.admin.api.responses import OfDatabase
-from app.admin.pages.data_client import DataApiRefused, chosen_database, send
-from app.admin.pages.page import Page, page_router, render
+from app.admin.pages.data_client import DataApiRefused, Pairs, chosen_database, send
+from app.admin.pages.objects import ClassName, Shown, router, shown_class
+from app.admin.pages.page import Page, redirect, render
+from app.http.paths import parse_pairs
+from mediator.base.errors import Invalid, Location
 
-__all__ = ["PAGE"]
+__all__ = ["OPERATORS", "PAGE", "Condition"]
 
-router = page_router()
+OPERATORS: Final[Mapping[str, str]] = {
+    "eq": "=",
+    "ne": "≠",
+    "lt": "<",
+    "le": "≤",
+    "gt": ">",
+    "ge": "≥",
+    "in": "is one of (a,b)",
+    "between": "between (a,b)",
+    "like": "matches (%, _)",
+    "contains": "contains",
+    "exists": "exists (true, false)",
+}
+"""Suffixes of conditions in the address of a query, and how people read them."""
 
-ClassName = Annotated[str | None, Query(alias="class", pattern=r"^([a-z][a-z0-9_]{0,62})?$")]
+_OF_PAGE: Final = frozenset({"database", "class", "filter", "order", "limit", "after"})
+_NOT_CONDITIONS: Final = frozenset({"aggregate", "count", "explain", "fields", "ids", "join"})
+"""Parameters of a query that the page has no table for."""
+
+_OF_BUILDER: Final = frozenset({"field", "operator", "value"})
+
 Text = Annotated[str, Query(max_length=4000)]
 Limit = Annotated[int, Query(ge=1, le=100)]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition as a parameter of an address: ``hits.ge=99``."""
+
+    path: str
+    operator: str
+    value: str
+
+    @classmethod
+    def read(cls, name: str, value: str) -> Condition:
+        path, _, operator = name.rpartition(".")
+        return cls(path, operator, value) if operator in OPERATORS else cls(name, "eq", value)
+
+    @property
+    def parameter(self) -> tuple[str, str]:
+        return f"{self.path}.{self.operator}", self.value
 
 
 @router.get("/data")
@@ -29,18 +71,27 @@ async def show(
     limit: Limit = 20,
     after: Text = "",
 ) -> Response:
+    """Show objects; parameters that are not those of the page are conditions of the query."""
+    pairs = parse_pairs(request.scope["query_string"])
+    if any(name in _OF_BUILDER for name, _ in pairs):
+        return redirect(f"/data?{urlencode(_readable(pairs))}")
     databases, name = await chosen_database(request, database)
     classes: list[str] = next((d["classes"] for d in databases if d["name"] == name), [])
     chosen = class_name or next(iter(classes), "")
+    if not chosen:
+        return render(request, "data.html", databases=databases, database=name, classes=classes)
+    further = [pair for pair in pairs if pair[0] not in _OF_PAGE]
+    if refused := [Location(n, "is no condition") for n, _ in further if n in _NOT_CONDITIONS]:
+        raise Invalid("The page shows objects that meet conditions.", locations=refused)
+    given = {"filter": filter, "order": order, "limit": str(limit), "after": after}
+    parameters = [*further, *((key, text) for key, text in given.items() if text)]
     answer, problem = None, None
-    if chosen:
-        given = {"filter": filter, "order": order, "after": after}
-        parameters = {key: text for key, text in given.items() if text}
-        parameters |= {"limit": str(limit), "explain": "true"}
-        try:
-            answer = await send(request, "GET", f"{name}/{chosen}", parameters)
-        except DataApiRefused as refused:
-            problem = refused.problem
+    try:
+        answer = await send(request, "GET", f"{name}/{chosen}", [*parameters, ("explain", "true")])
+    except DataApiRefused as error:
+        problem = error.problem
+    shown = await shown_class(request, name, chosen)
+    conditions = [Condition.read(*pair) for pair in further if pair[0] != "allow_scan"]
     return render(
         request,
         "data.html",
@@ -48,16 +99,62 @@ async def show(
         database=name,
         classes=classes,
         chosen=chosen,
+        shown=shown,
         query={"filter": filter, "order": order, "limit": limit},
+        conditions=conditions,
+        operators=OPERATORS,
+        scans=("allow_scan", "true") in further,
+        sent=f"/v1/{name}/{chosen}?{urlencode(parameters, safe=_READABLE)}",
+        address=_Address([("database", name), ("class", chosen), *parameters]),
         answer=answer,
-        columns=_columns(answer["items"]) if answer else [],
+        columns=_columns(shown, answer["items"]) if answer else [],
         problem=problem,
+        lacking=_without_index(shown, conditions, order),
+        ascends=order if order in shown.sortable else "",
     )
 
 
-def _columns(items: list[dict[str, Any]]) -> list[str]:
-    """Name the members of all objects, the id first."""
-    return list(dict.fromkeys(["id", *(name for item in items for name in item)]))
+_READABLE: Final = ',:{}[]"-'
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """The address of the page, with some parameters replaced."""
+
+    _pairs: Pairs
+
+    def __call__(self, **replaced: str) -> str:
+        kept = [pair for pair in self._pairs if pair[0] not in ("after", *replaced)]
+        added = [pair for pair in replaced.items() if pair[1]]
+        return f"/data?{urlencode([*kept, *added])}"
+
+    def ordered(self, name: str, order: str) -> str:
+        """Return the address that orders by a field: descending first, which indexes serve."""
+        return self(order=name if order == f"-{name}" else f"-{name}")
+
+
+def _readable(pairs: Pairs) -> Pairs:
+    """Turn the rows of the builder into parameters that are conditions; rows without field go."""
+    rows = zip(*(_all(pairs, name) for name in ("field", "operator", "value")), strict=False)
+    conditions = [Condition(*row).parameter for row in rows if row[0]]
+    kept = [(name, value) for name, value in pairs if name not in _OF_BUILDER and value]
+    return [*kept, *conditions]
+
+
+def _all(pairs: Pairs, wanted: str) -> list[str]:
+    return [value for name, value in pairs if name == wanted]
+
+
+def _columns(shown: Shown, items: list[dict[str, Any]]) -> list[str]:
+    """Name the members of all objects, the id first; fields in the order of the schema."""
+    return list(dict.fromkeys(["id", *shown.fields, *(name for item in items for name in item)]))
+
+
+def _without_index(shown: Shown, conditions: list[Condition], order: str) -> list[str]:
+    """Name the fields of a query that could have an index, and have none."""
+    levels = [level.strip().removeprefix("-") for level in order.split(",")]
+    paths = dict.fromkeys([*(condition.path for condition in conditions), *levels])
+    return [path for path in paths if path in shown.sortable and not shown.fields[path]["index"]]
 
 
 PAGE = Page("Data", "/data", "The objects of a class, and how a query finds them.", router)

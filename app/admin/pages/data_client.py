@@ -5,8 +5,8 @@ So a page shows what a client would get: the same checks, the same values, the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import httpx
 import orjson
@@ -15,7 +15,10 @@ from fastapi import Request
 from app.security.authentication import as_bearer
 from mediator.base.errors import NotFound, Unavailable
 
-__all__ = ["DataApiRefused", "chosen_database", "send"]
+__all__ = ["DataApiRefused", "Pairs", "chosen_database", "exchange", "send"]
+
+Pairs: TypeAlias = Sequence[tuple[str, str]]
+"""Parameters of an address, in their order; names may come twice."""
 
 
 class DataApiRefused(Exception):
@@ -30,10 +33,24 @@ async def send(
     request: Request,
     method: str,
     path: str,
-    parameters: Mapping[str, str] | None = None,
+    parameters: Mapping[str, str] | Pairs | None = None,
     body: bytes | None = None,
 ) -> dict[str, Any]:
-    """Send a request to the data API; return its document.
+    """Send a request to the data API; return its document. See `exchange`."""
+    answer = await exchange(request, method, path, parameters, body)
+    document: dict[str, Any] = orjson.loads(answer.content)
+    return document
+
+
+async def exchange(
+    request: Request,
+    method: str,
+    path: str,
+    parameters: Mapping[str, str] | Pairs | None = None,
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> httpx.Response:
+    """Send a request to the data API; return its answer.
 
     `path` is below ``/v1/``, percent-encoded; `body` is JSON as it was typed, which the data API
     checks.
@@ -45,20 +62,24 @@ async def send(
     data = request.app.state.data
     if data is None:
         raise Unavailable("This process serves no data.", system="data", retry_after_s=60)
-    headers = {}
+    sent = dict(headers or {})
     if "authorization" in request.headers:  # browsers know Basic only, and the data port does not
-        headers["authorization"] = as_bearer(request.headers["authorization"])
+        sent["authorization"] = as_bearer(request.headers["authorization"])
     if body is not None:
-        headers["content-type"] = "application/json"
+        sent["content-type"] = "application/json"
     transport = httpx.ASGITransport(data)
     async with httpx.AsyncClient(transport=transport, base_url="http://portolan/v1/") as client:
-        answer = await client.request(
-            method, path, params=parameters, headers=headers, content=body
-        )
-    document: dict[str, Any] = orjson.loads(answer.content)
+        pairs = _pairs(parameters)
+        answer = await client.request(method, path, params=pairs, headers=sent, content=body)
     if answer.is_error:
-        raise DataApiRefused(document)
-    return document
+        raise DataApiRefused(orjson.loads(answer.content))
+    return answer
+
+
+def _pairs(parameters: Mapping[str, str] | Pairs | None) -> httpx.QueryParams | None:
+    if parameters is None or isinstance(parameters, Mapping):
+        return httpx.QueryParams(parameters) if parameters else None
+    return httpx.QueryParams(list(parameters))
 
 
 async def chosen_database(request: Request, name: str | None) -> tuple[list[dict[str, Any]], str]:

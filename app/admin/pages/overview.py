@@ -8,7 +8,7 @@ from fastapi import Request, Response
 
 from app.admin.pages.page import Page, page_router, render
 from app.admin.pages.schema_map import colours_of
-from app.admin.pages.series import requests
+from app.admin.pages.series import requests, runs
 from app.telemetry.recent_events import RecordedEvent
 from mediator.base.observation import (
     CircuitChanged,
@@ -29,7 +29,10 @@ _SHOWN: Final = 12
 async def show(request: Request) -> Response:
     state = request.app.state
     recent = [] if state.recent_events is None else state.recent_events.events
-    systems = await state.control.systems()
+    systems, databases = await state.control.systems(), await state.control.databases()
+    classes = [f"{d['name']}.{c}" for d in databases for c in d["classes"]]
+    if state.refresh is not None:
+        await state.refresh()
     return render(
         request,
         "overview.html",
@@ -38,7 +41,10 @@ async def show(request: Request) -> Response:
         loads={system["name"]: _load(system["traffic"]) for system in systems},
         colours=colours_of(systems),
         scaling=await state.control.scaling(),
-        databases=await state.control.databases(),
+        databases=databases,
+        sizes=await state.sizes.of(request, classes),
+        runs=runs(state.metrics),
+        history=[] if state.request_history is None else state.request_history.intervals,
         requests=requests(state.metrics),
         violations=(await state.control.violations())[:_SHOWN],
         proposals=(await state.control.proposals())[:_SHOWN],

@@ -86,4 +86,4 @@ async def read_form(
     request: Request, allowed: frozenset[str], largest: int = _LARGEST
 ) -> dict[str, str]:
     """Raises HttpError if the form is too large, or has an unknown or a duplicate field."""
-    return parse_query(await read_limited(request, largest), allowed)
+    return parse_query(await read_limited(request, largest), allowed, largest)

@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-__all__ = ["purges", "requests", "ttls"]
+__all__ = ["of_tenant", "purges", "requests", "runs", "ttls"]
 
 
 def requests(registry: CollectorRegistry) -> dict[str, float]:
@@ -16,6 +16,14 @@ def requests(registry: CollectorRegistry) -> dict[str, float]:
     for labels, value in _samples(registry, "http_server_request_duration_seconds_count"):
         counted[f"{labels['http_response_status_code'][:1]}xx"] += value
     return dict(sorted(counted.items()))
+
+
+def runs(registry: CollectorRegistry) -> dict[str, float]:
+    """Return how many runs of jobs there are by their state."""
+    counted: dict[str, float] = defaultdict(float)
+    for labels, value in _samples(registry, "portolan_runs"):
+        counted[labels["state"]] += value
+    return {state: count for state, count in counted.items() if count}
 
 
 def ttls(registry: CollectorRegistry) -> dict[str, list[tuple[str, float]]]:
@@ -32,6 +40,21 @@ def purges(registry: CollectorRegistry) -> dict[str, dict[str, float]]:
     for labels, value in _samples(registry, "portolan_purges_total"):
         counted[labels["purger"]][labels["outcome"]] = value
     return dict(counted)
+
+
+def of_tenant(registry: CollectorRegistry, tenant: str) -> dict[str, Any]:
+    """Return how many objects a tenant keeps (None: not known), and its refusals by limit."""
+    objects = [
+        value
+        for labels, value in _samples(registry, "portolan_tenant_objects")
+        if labels["tenant"] == tenant
+    ]
+    refusals = {
+        labels["limit"]: value
+        for labels, value in _samples(registry, "portolan_tenant_refusals_total")
+        if labels["tenant"] == tenant
+    }
+    return {"objects": next(iter(objects), None), "refusals": refusals}
 
 
 def _each(buckets: list[tuple[str, float]]) -> list[tuple[str, float]]:

@@ -12,8 +12,21 @@ import orjson
 from fastapi import APIRouter, FastAPI, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from app.admin.pages import coherence, data, jobs, overview, schema_map, what_if
+from app.admin.pages import (
+    coherence,
+    data,
+    feed,
+    jobs,
+    keys,
+    overview,
+    queries,
+    schema_editor,
+    schema_map,
+    systems,
+    what_if,
+)
 from app.admin.pages.page import Page
+from app.admin.pages.sizes import Sizes
 from app.http.problems import ROUTE_NOT_FOUND, HttpError
 from mediator.placement.figures import NONE, metric, name_of, number, seconds, share
 
@@ -21,18 +34,23 @@ __all__ = ["FILTERS", "LONGEST", "PAGES", "Assets", "mount_pages"]
 
 PAGES: Final[tuple[Page, ...]] = (
     overview.PAGE,
+    systems.PAGE,
     schema_map.PAGE,
+    schema_editor.PAGE,
     what_if.PAGE,
+    data.PAGE,
+    queries.PAGE,
+    feed.PAGE,
     coherence.PAGE,
     jobs.PAGE,
-    data.PAGE,
+    keys.PAGE,
 )
 """Every page, in the order of the menu; a further one is added here."""
 
 
 def mount_pages(app: FastAPI, pages: Sequence[Page] = PAGES) -> None:
     site = _Site(pages)
-    app.state.site = site
+    app.state.site, app.state.sizes = site, Sizes()
     app.include_router(site.assets.router())
     for page in pages:
         app.include_router(page.router)
@@ -121,9 +139,13 @@ def moment(value: str | float | None) -> str:
     return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def json(value: Any) -> str:
+    return orjson.dumps(value, default=str).decode()
+
+
 def cut(value: Any) -> str:
     """Write a JSON value, the beginning if it is long."""
-    text = value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
+    text = value if isinstance(value, str) else json(value)
     if len(text) <= LONGEST:
         return text
     return f"{text[:LONGEST]}… ({len(text):,} characters)"
@@ -137,4 +159,5 @@ FILTERS: Final[dict[str, Callable[..., str]]] = {
     "metric": metric,
     "moment": moment,
     "cut": cut,
+    "json": json,
 }

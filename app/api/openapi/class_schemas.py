@@ -77,11 +77,15 @@ def class_schemas(schema: ClassSchema, shown: Container[str]) -> dict[str, Any]:
     fields = [*throttled(schema.fields.values())]
     written = [field for field in fields if not field.updated]
     values = {field.name: _value(field, shown) for field in fields}
+    if schema.owner_field is not None:
+        owner = values[schema.owner_field]
+        values[schema.owner_field] = _noted(owner, "Unless given, the subject of the creator.")
     object_ = {f.name: _stored(f, values[f.name]) for f in fields}
     new = {f.name: object_[f.name] for f in written}
     patch = {f.name: _patched(f, values[f.name]) for f in written}
     operators = {f.name: _operators_of(f) for f in written}
-    required = [f.name for f in written if f.required and not f.has_default]
+    given = {f.name for f in written if f.has_default} | {schema.owner_field}
+    required = [f.name for f in written if f.required and f.name not in given]
     return {
         "": _object(f"An object of {schema.name}.", {"id": ID_SCHEMA, **object_}, ["id"]),
         ".new": _closed("An object to be put or created.", {"id": ID_SCHEMA, **new}, required),

@@ -19,6 +19,7 @@ __all__ = [
     "Location",
     "Locked",
     "NotFound",
+    "NotUnique",
     "OutcomeUnknown",
     "PortolanError",
     "PreconditionFailed",
@@ -114,6 +115,10 @@ class AlreadyExists(Conflict):
     """A create names an object that exists."""
 
 
+class NotUnique(Conflict):
+    """Another object has values that no two objects of the class may share."""
+
+
 class ConstraintViolated(Conflict):
     """A change of a schema adds constraints that existing objects break."""
 
@@ -203,6 +208,7 @@ _OF_KIND: Final[Mapping[str, type[Problem]]] = {
     "constraint-violated": ConstraintViolated,
     "idempotency-key-in-use": IdempotencyKeyInUse,
     "locked": Locked,
+    "not-unique": NotUnique,
     "outcome-unknown": OutcomeUnknown,
     "transaction-aborted": TransactionAborted,
 }

@@ -22,6 +22,16 @@
 {{- if and $v.worker.enabled (not $v.worker.jobs.existingClaim) (not $v.worker.jobs.size) }}
 - worker.jobs: name an existingClaim, or give the size of one; API and workers share it.
 {{- end }}
+{{- $schemas := $v.schemas }}
+{{- if and $schemas.databases $schemas.existingConfigMap }}
+- schemas: name databases, or an existingConfigMap, not both.
+{{- end }}
+{{- if and (include "portolan.hasSchemas" .) (not $schemas.existingSecret) (ne (get $v.settings "PORTOLAN_AUTHENTICATION") "off") }}
+- schemas.existingSecret: name the Secret that holds a key with the scope schema; install without schemas, create the key, upgrade with both.
+{{- end }}
+{{- if ge (int $schemas.waitSeconds) (int $schemas.deadlineSeconds) }}
+- schemas.deadlineSeconds: more than waitSeconds.
+{{- end }}
 {{- if and $v.ingress.enabled (not $v.ingress.hosts) }}
 - ingress.hosts: name a host.
 {{- end }}

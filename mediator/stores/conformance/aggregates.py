@@ -66,7 +66,7 @@ _VALUES: Final[Mapping[FieldType, Sequence[Any]]] = {
 
 
 def _fields() -> list[Field]:
-    scalars = [plain(type_, type_.value) for type_ in _VALUES]
+    scalars = [plain(type_, type_.value, index=True) for type_ in _VALUES]
     groups = [plain(FieldType.STRING, "g"), plain(FieldType.INTEGER, "h", index=True)]
     return [*scalars, *groups, collection(FieldType.LIST, FieldType.STRING, "l")]
 
@@ -233,6 +233,8 @@ async def filters_choose_what_is_computed(scratch: Scratch) -> None:
     }
     filters: list[Filter] = [
         Compare(Comparison.GE, ("h",), 1),
+        Compare(Comparison.EQ, ("h",), None),
+        In(("h",), (2, None, 7)),
         Not(Compare(Comparison.EQ, ("g",), "x")),
         Not(Exists(("h",))),
         Like(("g",), "_"),
@@ -241,6 +243,7 @@ async def filters_choose_what_is_computed(scratch: Scratch) -> None:
     ]
     for filter_, group in product(filters, _GROUPS):
         await _check(rows, filter_, Aggregate(group, compute))
+        await _check(rows, filter_, Aggregate(group, {"n": compute["n"]}))
 
 
 @THEME.proves("contract")
@@ -290,7 +293,8 @@ async def groups_are_limited(scratch: Scratch) -> None:
     """No more groups are returned than the limit."""
     rows = await _prepared(scratch)
     store, fragment = _aggregating(rows.subject.store), rows.subject.fragment
-    by_g = Aggregate((("g",),), {"n": Computation(Function.COUNT)})
-    if store.aggregates(fragment, None, by_g):
-        groups = await store.aggregate(fragment, None, by_g, limit=2, deadline_s=_WAIT_S)
-        same(len(groups), 2, "groups of at most two")
+    for field in ("g", "h"):
+        grouped = Aggregate(((field,),), {"n": Computation(Function.COUNT)})
+        if store.aggregates(fragment, None, grouped):
+            groups = await store.aggregate(fragment, None, grouped, limit=2, deadline_s=_WAIT_S)
+            same(len(groups), 2, "groups of at most two")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType, Value
@@ -290,11 +290,13 @@ async def reservations_end_with_their_intent(scratch: Scratch) -> None:
         await store.unlock(keys, OTHER, joint=joint)
         _taken(await subject.create("y", {"email": "new"}), "x", INTENT)
         await store.unlock(keys, INTENT, joint=joint)
+        await store.lock(keys, OTHER)  # the next write finds nothing of the former one
         await subject.apply_all(
             [subject.creation("y", {"email": "new"}), subject.creation("z", {"email": "made"})]
         )
         _taken(await subject.create("w", {"email": "old"}), "x")
         await subject.apply_all([subject.deletion("y"), subject.deletion("z")])
+        await store.unlock(keys, OTHER)
 
 
 @THEME.proves("contract")
@@ -335,7 +337,9 @@ async def without_its_intent_a_record_reserves_nothing(scratch: Scratch) -> None
     await subject.create("x", {"email": "a"})
     store = await _locked(scratch, subject, "x", "absent")
     await store.unlock([(subject.fragment, "x"), (subject.fragment, "absent")], INTENT)
-    late: list[Any] = [_wanting(subject, "x", "b"), _wanting(subject, "absent", "c")]
+    late = [_wanting(subject, "x", "b"), _wanting(subject, "absent", "c")]
+    await _reserve(scratch, *late)
+    await _locked(scratch, subject, "x", "absent", intent=OTHER)
     await _reserve(scratch, *late)
     await subject.apply_all(
         [subject.creation("y", {"email": "b"}), subject.creation("z", {"email": "c"})]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pymongo import AsyncMongoClient
@@ -10,12 +10,14 @@ from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import OperationFailure
 
 from mediator.schema.unique import constraint_name
+from mediator.stores.mongo.codec import path_key
 from mediator.stores.mongo.layout import Document, Layout, has_intent, layout_of
 from mediator.stores.mongo.outbox.pending import WAITING
+from mediator.stores.mongo.read.spans import span_after
 from mediator.stores.mongo.session import STAND_IN, MongoSession, is_stand_in
 from mediator.stores.port import Fragment, ServerFacts, SystemConfig
 
-__all__ = ["observe", "prepare"]
+__all__ = ["erase", "observe", "prepare"]
 
 _NAMESPACE_EXISTS: Final = 48
 _CLAIMS: Final = "unique "
@@ -68,6 +70,18 @@ async def _match_claims(
             await collection.update_many(query, {"$unset": {path: ""}})
         name = f"{_CLAIMS}{constraint}"
         await collection.create_index({path: 1}, name=name, unique=True, sparse=True)
+
+
+async def erase(
+    session: MongoSession, layout: Layout, names: Sequence[str], after: str | None, limit: int
+) -> str | None:
+    """Remove fields from up to `limit` records; return the stored id of the last of them."""
+    collection = session.collection(layout)
+    span, end = await span_after(collection, after, limit)
+    paths = [f"values.{path_key(name)}" for name in names]
+    held = {"$or": [{path: {"$exists": True}} for path in paths]}
+    await collection.update_many(span | held, {"$unset": dict.fromkeys(paths, "")})
+    return end
 
 
 async def observe(client: Client, config: SystemConfig) -> ServerFacts:

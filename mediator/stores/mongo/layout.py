@@ -142,6 +142,10 @@ class Layout:
         """Return a field's value as BSON."""
         return None if value is None else self._codecs[name].encode(value)
 
+    def decode(self, name: str, stored: Any) -> Any:
+        """Return the value of a field that BSON stands for."""
+        return None if stored is None else self._codecs[name].decode(stored)
+
     def encode_all(self, values: Mapping[str, Any]) -> Document:
         return {self._fields[name]: self.encode(name, value) for name, value in values.items()}
 
@@ -157,6 +161,11 @@ class Layout:
                 value = stored[key]
                 values[name] = None if value is None else self._codecs[name].decode(value)
         return values
+
+    def stored_values(self, document: Mapping[str, Any]) -> Document:
+        """Return the fields that a document has, as BSON, by their names."""
+        stored = document.get("values", {})
+        return {name: stored[key] for name, key in self._fields.items() if key in stored}
 
     def encode_versions(self, versions: Mapping[str, int]) -> Document:
         return {self._groups[group]: Int64(version) for group, version in versions.items()}

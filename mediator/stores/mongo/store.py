@@ -13,8 +13,8 @@ from mediator.model.filters import Filter
 from mediator.model.operators import APPLICABLE, Operator
 from mediator.model.query import Aggregate, OrderBy
 from mediator.schema.types import FieldType
-from mediator.stores.mongo import reservations, transactions
-from mediator.stores.mongo.admin import observe, prepare
+from mediator.stores.mongo import claims, transactions
+from mediator.stores.mongo.admin import erase, observe, prepare
 from mediator.stores.mongo.errors import guarded, translated
 from mediator.stores.mongo.fencing import fence
 from mediator.stores.mongo.layout import layout_of
@@ -29,7 +29,8 @@ from mediator.stores.mongo.outbox.pending import (
 )
 from mediator.stores.mongo.read.reader import Reader
 from mediator.stores.mongo.retention import REAP_WITHIN_S, Reaper
-from mediator.stores.mongo.search.searcher import counted, counts, found, pushdown
+from mediator.stores.mongo.search.aggregates import aggregated, computes
+from mediator.stores.mongo.search.searcher import found, pushdown, selection_of, selects
 from mediator.stores.mongo.session import MongoSession
 from mediator.stores.mongo.write.writer import Writer
 from mediator.stores.port import (
@@ -145,6 +146,14 @@ class MongoStore:
     async def drop(self, fragment: Fragment) -> None:
         await self._guarded(self.link.session.collection(layout_of(fragment)).drop())
 
+    async def erase(
+        self, fragment: Fragment, names: Sequence[str], after: str | None, limit: int
+    ) -> str | None:
+        """Remove fields from records; see `Erasing`."""
+        return await self._guarded(
+            erase(self.link.session, layout_of(fragment), names, after, limit)
+        )
+
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         """Read records; None for those that are not there."""
         return await self._guarded(self.link.reader.read(calls))
@@ -179,7 +188,7 @@ class MongoStore:
         """Reserve what writes claim; see `Claiming`."""
         session = self.link.session
         # One after the other: of two that claim the same, the first gets it.
-        return [await self._guarded(reservations.reserve(session, write)) for write in writes]
+        return [await self._guarded(claims.reserve(session, write)) for write in writes]
 
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
         """Return the states of records; see `Lockable`."""
@@ -220,9 +229,8 @@ class MongoStore:
         return await self._searched(work, find.deadline_s)
 
     def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
-        """Whether it only counts, and the whole filter is applied."""
-        is_stand_in = self._is_stand_in
-        return aggregate.only_counts and counts(fragment, filter_, is_stand_in=is_stand_in)
+        is_selected = selects(fragment, filter_, is_stand_in=self._is_stand_in)
+        return is_selected and computes(fragment, aggregate)
 
     async def aggregate(
         self,
@@ -233,9 +241,13 @@ class MongoStore:
         limit: int,
         deadline_s: float,
     ) -> list[ComputedGroup]:
-        reader, is_stand_in = self.link.reader, self._is_stand_in
-        work = counted(reader, fragment, filter_, deadline_s, is_stand_in=is_stand_in)
-        return group_of_all(aggregate, await self._searched(work, deadline_s))[:limit]
+        selection = selection_of(fragment, filter_, deadline_s, is_stand_in=self._is_stand_in)
+        if aggregate.only_counts:
+            work = self.link.reader.count(fragment, selection)
+            return group_of_all(aggregate, await self._searched(work, deadline_s))[:limit]
+        layout, session = layout_of(fragment), self.link.session
+        groups = aggregated(session, layout, selection, aggregate, limit)
+        return await self._searched(groups, deadline_s)
 
     def estimates(self, fragment: Fragment, filter_: Filter | None) -> bool:  # noqa: ARG002 - the server knows the size of every collection
         return filter_ is None

@@ -15,7 +15,7 @@ from typing import Final
 from bson.int64 import Int64
 from pymongo.errors import DuplicateKeyError
 
-from mediator.stores.mongo import reservations
+from mediator.stores.mongo import claims
 from mediator.stores.mongo.codec import ordered_text
 from mediator.stores.mongo.layout import (
     BOOKKEEPING,
@@ -93,7 +93,7 @@ async def unlock(
         steps.insert(0, (query | LIVE, {"$set": {"_joint": intent}, **removal}))
     await session.change(layout, steps)
     # Those left have reservations, or had some until now.
-    release = partial(reservations.release, session, layout, ids, intent, joint=joint)
+    release = partial(claims.release, session, layout, ids, intent, joint=joint)
     while layout.claim_paths and await release():
         await session.change(layout, steps)
 

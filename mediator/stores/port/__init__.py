@@ -14,6 +14,7 @@ from __future__ import annotations
 from mediator.stores.port.optional import (
     ChangeLog,
     Claiming,
+    Erasing,
     FragmentOf,
     Lockable,
     LogEntry,
@@ -75,6 +76,7 @@ __all__ = [
     "Claims",
     "ComputedGroup",
     "DocumentPage",
+    "Erasing",
     "Estimating",
     "Fragment",
     "FragmentOf",

@@ -14,6 +14,7 @@ from mediator.stores.port.write import Taken, Write
 __all__ = [
     "ChangeLog",
     "Claiming",
+    "Erasing",
     "FragmentOf",
     "Lockable",
     "LogEntry",
@@ -269,6 +270,20 @@ def by_fragment(keys: Sequence[RecordKey]) -> dict[Fragment, list[str]]:
     for fragment, id_ in keys:
         ids.setdefault(fragment, []).append(id_)
     return ids
+
+
+@runtime_checkable
+class Erasing(Protocol):
+    """A store that removes what records hold of fields that their fragment has no more."""
+
+    async def erase(
+        self, fragment: Fragment, names: Sequence[str], after: str | None, limit: int
+    ) -> str | None:
+        """Remove fields, given by stored names, from up to `limit` records.
+
+        It is no write: it makes no version and no outbox entry. Returns what leads to the next
+        step as `after`; None: all is removed.
+        """
 
 
 @runtime_checkable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mediator.base.immutable import immutable
 from mediator.schema.tree import Field
@@ -32,6 +32,8 @@ class Fragment:
             whenever the class is made or placed anew, so that data of the old one is never
             read, and a late drop does no harm. Empty: the name of the class.
         unique: The fields of each unique constraint that is decided here. Empty for copies.
+        stored_names: What stores name fields by, where that is not their name: a field that is
+            renamed keeps its stored name for good (`mediator.stores.renamed`).
     """
 
     system: str
@@ -46,6 +48,7 @@ class Fragment:
     database_id: str = ""
     stored_as: str = ""
     unique: tuple[tuple[str, ...], ...] = ()
+    stored_names: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "database_id", self.database_id or self.database)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import asyncpg
@@ -21,7 +22,7 @@ from mediator.stores.postgres.layout import (
 )
 from mediator.stores.postgres.sql import DIALECT, qualified, quoted
 
-__all__ = ["drop_class", "observe", "prepare_class", "prepare_namespace"]
+__all__ = ["drop_class", "erase", "observe", "prepare_class", "prepare_namespace"]
 
 _NAMESPACE_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('portolan ' || $1, 0))"
 _LONG_TIMEOUT: Final = "SET LOCAL statement_timeout = '300s'"
@@ -207,6 +208,15 @@ async def drop_class(
             fragment.database,
             fragment.stored_as,
         )
+
+
+async def erase(connection: Any, records: RecordTable, names: Sequence[str]) -> None:
+    """Drop the columns of fields, which takes no longer for a long table; `_nulls` keeps them."""
+    table = records.table
+    dropped = ", ".join(f"DROP COLUMN IF EXISTS {quoted(column_name(name))}" for name in names)
+    async with transaction(connection):
+        await connection.fetch(_NAMESPACE_LOCK, str(table.schema))
+        await connection.execute(f"ALTER TABLE IF EXISTS {qualified(table)} {dropped}")
 
 
 _SETTINGS: Final = ("server_version", "fsync", "synchronous_commit", "full_page_writes")

@@ -22,7 +22,7 @@ from mediator.stores.postgres.sql import qualified, quoted
 
 __all__ = ["ClaimStatements", "reservation_ids"]
 
-_MARK: Final = "\x01"
+_SEPARATOR: Final = "\x01"
 
 _HOLDER: Final = "SELECT id, _intent FROM {table} WHERE {column} = $1"
 _RESERVE: Final = """
@@ -46,7 +46,7 @@ def reservation_ids(records: RecordTable, ids: Iterable[str]) -> list[str]:
 
 
 def _reservation_id(constraint: str, id_: str) -> str:
-    return f"{_MARK}{constraint}{_MARK}{id_}"
+    return f"{_SEPARATOR}{constraint}{_SEPARATOR}{id_}"
 
 
 class ClaimStatements:
@@ -68,9 +68,9 @@ class ClaimStatements:
         if row is None:
             return None
         id_, intent = row
-        if not id_.startswith(_MARK):
+        if not id_.startswith(_SEPARATOR):
             return Taken(constraint, id_)
-        return Taken(constraint, id_.rpartition(_MARK)[2], intent)
+        return Taken(constraint, id_.rpartition(_SEPARATOR)[2], intent)
 
     async def reserve(self, connection: Any, constraint: str, writes: Sequence[Write]) -> None:
         """Reserve what writes of one intent claim; raises `UniqueViolationError`: nothing was."""

@@ -122,6 +122,18 @@ class PostgresStore:
         tables = self.statements.namespace_tables
         await self.use(lambda c: admin.drop_class(c, tables, fragment), _DDL_S)
 
+    async def erase(
+        self,
+        fragment: Fragment,
+        names: Sequence[str],
+        after: str | None,  # noqa: ARG002 - one step does it
+        limit: int,  # noqa: ARG002
+    ) -> str | None:
+        """Drop the columns of fields; see `Erasing`."""
+        records = self.statements.records(fragment)
+        await self.use(lambda c: admin.erase(c, records, names), _DDL_S)
+        return None
+
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         """Read records; None for those that are not there."""
         return await self._bounded(self._reader.read(calls))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
 from mediator.stores.port import ServerFacts, StoreRefused
 from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.layout import Layout
-from mediator.stores.redis.scripts import DROP, FILL
+from mediator.stores.redis.scripts import DROP, ERASE, FILL
 from redis_connection.commands import command
 
 __all__ = [
     "drop_class",
+    "erase",
     "facts_of",
     "fill_indexes",
     "refuse_unfit",
@@ -139,6 +140,19 @@ async def drop_class(client: CommandClient, layout: Layout) -> None:
         await _unlink_indexes(client, prefix, set(active))
         await _execute(client, "UNLINK", f"{prefix}indexed", f"{prefix}filled")
     await _execute(client, "UNLINK", layout.claims_key)
+
+
+async def erase(
+    client: CommandClient, layout: Layout, names: Sequence[str], after: str | None, limit: int
+) -> str | None:
+    """Remove fields from up to `limit` records; where the next call goes on: partition and id."""
+    number, _, last = (after or "0:").partition(":")
+    partition = int(number)
+    call = ERASE.call((layout.prefixes[partition],), last, limit, *names)
+    (reached,) = await client.execute([call], writes=True)
+    if reached is not None:
+        return f"{partition}:{reached.decode()}"
+    return f"{partition + 1}:" if partition + 1 < len(layout.prefixes) else None
 
 
 async def _unlink_indexes(client: CommandClient, prefix: str, names: set[bytes]) -> None:

@@ -36,12 +36,14 @@ from mediator.stores.port import (
 from mediator.stores.redis import fencing
 from mediator.stores.redis.admin import (
     drop_class,
+    erase,
     facts_of,
     fill_indexes,
     refuse_unfit,
     request_durability,
     settings_of,
 )
+from mediator.stores.redis.claims import reserve
 from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.errors import refuse_unstorable
 from mediator.stores.redis.layout import layouts
@@ -51,8 +53,15 @@ from mediator.stores.redis.retention import trim_stream
 from mediator.stores.redis.scripts import ALL
 from mediator.stores.redis.search.intervals import EVERYTHING, beyond, past
 from mediator.stores.redis.search.listing import IndexListing
-from mediator.stores.redis.search.search import choose, count, counts, found
-from mediator.stores.redis.transactions import change_intents, reserve
+from mediator.stores.redis.search.search import (
+    choose,
+    count,
+    counts,
+    found,
+    groups,
+    groups_counted,
+)
+from mediator.stores.redis.transactions import change_intents
 from mediator.stores.redis.write.arguments import supports
 from mediator.stores.redis.write.batches import Batch, batches_of
 from mediator.stores.redis.write.coalescer import Coalescer
@@ -111,6 +120,11 @@ class RedisStore:
 
     async def drop(self, fragment: Fragment) -> None:
         await drop_class(self._bulk_client, self._layout_of(fragment))
+
+    async def erase(
+        self, fragment: Fragment, names: Sequence[str], after: str | None, limit: int
+    ) -> str | None:
+        return await erase(self._bulk_client, self._layout_of(fragment), names, after, limit)
 
     async def read(self, calls: Sequence[Read]) -> list[Record | None]:
         if not calls:
@@ -206,7 +220,10 @@ class RedisStore:
         return await self._searched(work, find.deadline_s)
 
     def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
-        return aggregate.only_counts and counts(self._layout_of(fragment), filter_)
+        layout = self._layout_of(fragment)
+        if aggregate.only_counts:
+            return counts(layout, filter_)
+        return groups_counted(layout, filter_, aggregate) is not None
 
     async def aggregate(
         self,
@@ -217,8 +234,12 @@ class RedisStore:
         limit: int,
         deadline_s: float,
     ) -> list[ComputedGroup]:
-        counted = await self.estimate(fragment, filter_, deadline_s=deadline_s)
-        return group_of_all(aggregate, counted)[:limit]
+        if aggregate.only_counts:
+            counted = await self.estimate(fragment, filter_, deadline_s=deadline_s)
+            return group_of_all(aggregate, counted)[:limit]
+        layout = self._layout_of(fragment)
+        work = groups(self._bulk_client, layout, filter_, aggregate, limit)
+        return await self._searched(work, deadline_s)
 
     def estimates(self, fragment: Fragment, filter_: Filter | None) -> bool:
         """Whether an index counts, and not exactly: it has objects that have expired."""

@@ -1,21 +1,18 @@
-"""Write intents on many records (`Lockable`): one call of a script for those of a partition.
-
-And reservations under them (`Claiming`).
-"""
+"""Write intents on many records (`Lockable`): one call of a script for those of a partition."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mediator.stores.port import RecordKey, RecordState, Taken, Write
+from mediator.stores.port import RecordKey, RecordState
 from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.errors import refuse_unstorable
 from mediator.stores.redis.layout import TOMBSTONE_MS, Layout, LayoutOf
-from mediator.stores.redis.scripts import INTENT, RESERVE
+from mediator.stores.redis.scripts import INTENT
 from mediator.stores.redis.write.arguments import listed
 from mediator.stores.redis.write.batches import MOST_WRITES
 
-__all__ = ["change_intents", "reserve"]
+__all__ = ["change_intents"]
 
 
 async def change_intents(
@@ -52,26 +49,6 @@ def _command(layout: Layout, partition: int, ids: Sequence[str], action: str, in
     names = (*listed(layout.head[1:]), *listed(layout.constraints))
     keys = (layout.prefixes[partition], layout.claims_key)
     return INTENT.call(keys, action, intent, TOMBSTONE_MS, *names, *ids)
-
-
-async def reserve(
-    client: CommandClient, layout_of: LayoutOf, writes: Sequence[Write]
-) -> list[Taken | None]:
-    """Reserve what writes claim, one after the other (see ``reserve.lua``)."""
-    layouts = [layout_of(write.fragment) for write in writes]
-    with refuse_unstorable:
-        commands = [_reservation(*pair) for pair in zip(layouts, writes, strict=True)]
-    replies = await client.execute(commands, writes=True) if commands else []
-    return [
-        layout.taken(*reply) if reply else None
-        for layout, reply in zip(layouts, replies, strict=True)
-    ]
-
-
-def _reservation(layout: Layout, write: Write) -> bytes:
-    wanted = [text for name, claim in write.claims.items() if claim for text in (name, claim)]
-    keys = (layout.prefix(write.id), layout.claims_key)
-    return RESERVE.call(keys, write.id, write.intent, *wanted)
 
 
 def _state(layout: Layout, texts: Sequence[bytes | None]) -> RecordState:

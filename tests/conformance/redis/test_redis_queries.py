@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from uuid import uuid4
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mediator.model.evaluate import holds, lookup_of
 from mediator.model.filters import (
     ID,
     And,
@@ -23,7 +25,9 @@ from mediator.model.filters import (
     Not,
     Or,
 )
-from mediator.model.query import OrderBy
+from mediator.model.query import Aggregate, Computation, Function, OrderBy
+from mediator.schema.tree import MISSING, MissingType
+from mediator.schema.types import Value
 from mediator.stores.port import (
     AccessPath,
     Queryable,
@@ -33,8 +37,10 @@ from mediator.stores.port import (
     SystemConfig,
 )
 from mediator.stores.redis import RedisStore
+from mediator.stores.redis.search import listing
 from mediator.stores.redis.search.listing import MOST_INTERVALS
 from tests.conformance.drawn_queries import (
+    FIELDS,
     FILTERS,
     INDEXED,
     LEAVES,
@@ -44,6 +50,12 @@ from tests.conformance.drawn_queries import (
     check,
     populated,
 )
+
+
+def key_of(value: Value | MissingType) -> object:
+    """Tell values apart as groups are: by their type and what they equal."""
+    return type(value).__name__, value
+
 
 MANY = settings(
     max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -154,6 +166,35 @@ async def test_more_values_than_one_script_looks_for(population: Population) -> 
     filter_ = In(("n",), values)
     await check(population, filter_, BY_N_DOWN, limit=3, after=5)
     assert population.store.pushdown(population.fragment, filter_, BY_N).residual is None
+
+
+@pytest.mark.parametrize("most", [1, 3, 500])
+@pytest.mark.parametrize("name", [name for name, field in FIELDS.items() if field.index])
+async def test_groups_are_counted_by_an_index_from_value_to_value(
+    population: Population, monkeypatch: pytest.MonkeyPatch, name: str, most: int
+) -> None:
+    monkeypatch.setattr(listing, "MOST_GROUPS", most)
+    store, fragment = population.store, population.fragment
+    assert isinstance(store, RedisStore)
+    aggregate = Aggregate(((name,),), {"n": Computation(Function.COUNT)})
+    some = next(v for r in population.records.values() if (v := r.get(name)) is not None)
+    for filter_ in (
+        None,
+        Exists((name,)),
+        Not(Exists((name,))),
+        Compare(Comparison.EQ, (name,), some),
+        In((name,), (None, some)),
+        Compare(Comparison.GT, (name,), some),
+    ):
+        assert store.aggregates(fragment, filter_, aggregate)
+        groups = await store.aggregate(fragment, filter_, aggregate, limit=1000, deadline_s=20.0)
+        found = Counter({key_of(value): computed["n"] for (value,), computed in groups})
+        assert len(found) == len(groups)
+        expected: Counter[object] = Counter()
+        for id_, values in population.records.items():
+            if filter_ is None or holds(filter_, lookup_of(id_, values)):
+                expected[key_of(values.get(name, MISSING))] += 1
+        assert found == expected
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -13,6 +13,7 @@ import orjson
 
 from tests.faults.caching.http_client import Connection
 from tests.process.commands.shop import SHOP, Shop
+from tests.process.service import unique
 
 
 def changed(**fields: Any) -> dict[str, Any]:
@@ -152,6 +153,54 @@ async def test_a_schema_is_read_and_written_as_yaml(shop: Shop) -> None:
     assert "line 1, column 10: anchors" in " ".join(refused.stderr.split())
 
 
+async def test_the_schemas_of_a_directory_are_applied_and_again(shop: Shop) -> None:
+    other = unique("news")
+    folder = shop.scratch / "schemas"
+    folder.mkdir()
+    (folder / f"{shop.database}.json").write_bytes(orjson.dumps(SHOP))
+    (folder / f"{other}.yaml").write_text("classes: {articles: {}}")
+    (folder / "..data").mkdir()  # Kubernetes mounts such links
+    apply = ("schema", "deploy", str(folder), "--yes")
+    first = await shop.done(*apply)
+    for database in (shop.database, other):
+        assert f"{database} has version 1 of its schema now." in first.stderr
+    again = await shop.done(*apply)
+    assert sorted(again.lines) == sorted(
+        f"{database} has this schema already, in version 1." for database in (shop.database, other)
+    )
+    (folder / f"{other}.json").write_bytes(b"{}")
+    assert "has two files" in (await shop.call(*apply)).stderr
+    (folder / f"{other}.json").write_bytes(b"[]")
+    (folder / f"{other}.yaml").unlink()
+    assert (await shop.call(*apply)).exit_code == 2
+    (folder / f"{other}.json").write_bytes(orjson.dumps({"classes": {"articles": {"no": 1}}}))
+    refused = await shop.call(*apply)
+    assert refused.exit_code == 1
+    assert "/classes/articles/no" in refused.stderr
+
+
+async def test_a_service_that_does_not_answer_yet_is_waited_for(shop: Shop) -> None:
+    """It has a port that nobody listens at, and then a proxy's; a refusal is not waited for."""
+    answers = [b"HTTP/1.1 503 Busy", b"HTTP/1.1 401 Unauthorized"]
+    requests: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        requests.append(await reader.readuntil(b"\r\n\r\n"))
+        head = answers[min(len(requests), len(answers)) - 1]
+        writer.write(head + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    folder = Path(shop.file("shop.json", SHOP)).parent
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        words = ("schema", "deploy", str(folder), "--yes", "--url", url)
+        assert (await shop.call(*words)).stderr == "That was not done: The service answered 503.\n"
+        requests.clear()
+        waited = await shop.call(*words, "--wait", "60")
+    assert waited.stderr == "That was not done: The service answered 401.\n"
+    assert len(requests) == 2
+
+
 async def test_a_schema_in_several_files_is_one(shop: Shop) -> None:
     files = [
         shop.file(f"{name}.json", {"classes": {name: class_}})
@@ -261,6 +310,29 @@ async def test_a_class_is_dropped_with_its_objects_if_that_is_said(opened: Shop)
     assert (await opened.call("query", opened.database, "orders")).exit_code == 1
     again = await opened.call(*apply)
     assert "drop: there is no class orders." in again.stderr
+
+
+async def test_a_field_is_renamed_and_another_one_dropped(opened: Shop) -> None:
+    await opened.put("products", "lamp", {"name": "Lamp", "price": "1", "stock": 3})
+    schema = changed()
+    products = schema["classes"]["products"]["fields"]
+    products["unit_price"] = products.pop("price")
+    del products["stock"]
+    file = opened.file("renamed.json", schema)
+    refused = await opened.call("schema", "diff", opened.database, file)
+    assert refused.exit_code == 1
+    assert "to rename it, pass rename=products.price:unit_price" in refused.stdout
+    said = ("--rename", "products.price:unit_price", "--drop", "products.stock")
+    shown = await opened.done("schema", "diff", opened.database, file, *said)
+    assert shown.lines[0] == '~ products.unit_price  name: "price" → "unit_price"'
+    assert shown.lines[1].startswith("- products.stock")
+    lost = "Note: The field products.stock is dropped; objects that lose a value: 1."
+    assert lost in shown.lines
+    await opened.done("schema", "apply", opened.database, file, "--yes", *said)
+    lamp = await opened.done("query", opened.database, "products")
+    assert lamp.objects == [{"id": "lamp", "name": "Lamp", "unit_price": "1"}]
+    history = await opened.done("schema", "history", opened.database)
+    assert "-1 →1" in history.lines[0]
 
 
 async def test_mistakes_are_reported_with_their_locations(opened: Shop) -> None:

@@ -15,6 +15,7 @@ from mediator.schema.types import FieldType
 from tests.process.caching.newspaper import NEWS, OPTIONS, Newspaper, assert_problem, newspaper
 from tests.process.data.loop_steps import counted
 from tests.process.data.memory_plane import routing_model
+from tests.process.operation.asgi_driver import send_raw
 
 MOST_CALLS = 2_000
 """In one step of the event loop, of a request that builds a document of 5,000 fields."""
@@ -96,6 +97,14 @@ async def test_a_document_has_a_bound_and_does_not_hold_the_event_loop(paper: Ne
     with counted() as steps:
         answer = await paper.client.get(path, params={"class": names})
     assert answer.status_code == 200
+    assert steps.longest < MOST_CALLS
+
+
+async def test_many_names_are_not_looked_up_one_by_one(paper: Newspaper) -> None:
+    names = ",".join(f"c{i}" for i in range(8_000)).encode()
+    with counted() as steps:
+        answer = await send_raw(paper.app, "GET", b"/v1/news/openapi.json", query=b"class=" + names)
+    assert (answer.status, answer.json()["type"]) == (404, "/problems/not-found")
     assert steps.longest < MOST_CALLS
 
 

@@ -24,6 +24,7 @@ UNIQUE = (("a",), ("b", "c"))
 IDS = ("x", "y", "z")
 TEXTS = st.sampled_from(["p", "q", None])
 
+Texts: TypeAlias = dict[str, str | None]
 Action: TypeAlias = WriteKind | Literal["lock", "reserve", "unlock"]
 
 
@@ -33,11 +34,11 @@ class Step:
 
     id: str
     action: Action
-    values: Values
+    values: Texts
     under_intent: bool
 
 
-def _fitting(action: Action, drawn: Values) -> Values:
+def _fitting(action: Action, drawn: Texts) -> Texts:
     """Leave out what an update may not name: one of the fields of a constraint alone."""
     if action is WriteKind.UPDATE and ("b" in drawn) != ("c" in drawn):
         return {name: value for name, value in drawn.items() if name == "a"}

@@ -83,7 +83,7 @@ async def data(
     """Executes queries on classes of which all but one are in PostgreSQL."""
     clock, systems = SystemClock(), Systems()
     calls, unused = StoreCalls(systems, NullGuard(), clock), None
-    executor = Executor(calls, unused, unused, Limits(), clock, unused)  # type: ignore[arg-type]
+    executor = Executor(calls, unused, unused, Limits(), clock, lambda _: None)  # type: ignore[arg-type]
     routes = {
         NEAR: route_of(NEAR, FIELDS, "postgres", None),
         AWAY: route_of(AWAY, FIELDS, "redis", None),

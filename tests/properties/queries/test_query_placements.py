@@ -68,7 +68,7 @@ async def data(
     clock, systems, configs = SystemClock(), Systems(), (redis_config, postgresql_config)
     calls = StoreCalls(systems, NullGuard(), clock)
     unused: Any = None
-    executor = Executor(calls, unused, unused, Limits(), clock, unused)
+    executor = Executor(calls, unused, unused, Limits(), clock, lambda _: None)
     routes = {"_".join(names): route_of(names) for names in PLACEMENTS}
     classes = {name: route.schema for name, route in routes.items()}
     database = DatabaseRoute(Schema(DATABASE, classes), routes)

@@ -80,7 +80,7 @@ async def shown(plane: Plane, *pages: Page, path: str) -> httpx.Response:
     app = FastAPI()
     app.state.control = plane
     app.state.metrics = CollectorRegistry()
-    app.state.recent_events = None
+    app.state.recent_events = app.state.request_history = app.state.refresh = None
     mount_pages(app, (*PAGES, *pages))
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:

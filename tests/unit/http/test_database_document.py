@@ -101,6 +101,15 @@ def test_what_is_written_is_described_as_it_has_to_be() -> None:
     assert operators == {"set.string": {"set", "unset", "remove", "add_to_set"}}
 
 
+def test_the_owner_of_a_new_object_need_not_be_named() -> None:
+    fields = {"by": {"type": "string", "required": True, "index": True}}
+    schema = parse_schema("shop", {"classes": {"notes": {"owner_field": "by", "fields": fields}}})
+    schemas = database_document("shop", [schema.classes["notes"]])["components"]["schemas"]
+    assert "required" not in schemas["notes.new"]
+    described = schemas["notes.new"]["properties"]["by"]
+    assert described["description"] == "Unless given, the subject of the creator."
+
+
 def test_conditions_on_indexed_fields_are_parameters() -> None:
     conditions = DOCUMENT["components"]["parameters"]["products.conditions"]["schema"]["properties"]
     ranges = {"lt", "le", "gt", "ge", "in", "between"}

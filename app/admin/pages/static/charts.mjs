@@ -1,4 +1,5 @@
-// Charts: bars from the table that says the same, and a line of what a live figure adds in a second.
+// Charts: bars and lines from the table that says the same, and a line of what a live figure adds in
+// a second.
 const { uPlot } = globalThis;
 const HEIGHT = 220;
 const drawn = new Map();
@@ -25,13 +26,21 @@ function bars(element) {
   }, data, element);
 }
 
-function line(element, [times, rates]) {
+function lines(element, data) {
+  const first = { stroke: colour("--accent"), width: 2, fill: colour("--line") };
   return new uPlot({
     width: width(element), height: HEIGHT, legend: { show: false }, cursor: { show: false },
     scales: { y: { range: (_, __, most) => [0, most || 1] } },
     axes: [axis(), axis()],
-    series: [{}, { stroke: colour("--accent"), width: 2, fill: colour("--line") }],
-  }, [times, rates], element);
+    series: [{}, first, { stroke: colour("--bad"), width: 2 }].slice(0, data.length),
+  }, data, element);
+}
+
+/** The columns of a table whose rows have times; an empty cell is a gap. */
+function columns({ dataset }) {
+  const rows = [...document.querySelectorAll(`#${dataset.series} tbody tr[data-at]`)];
+  const of = (column) => rows.map(({ cells }) => (cells[column].textContent ? Number(cells[column].textContent) : null));
+  return [rows.map((row) => Number(row.dataset.at)), ...dataset.columns.split(" ").map(of)];
 }
 
 /** Rates of a total that is renewed, from one look to the next. */
@@ -50,17 +59,20 @@ function follow(element) {
   };
   look();
   addEventListener("portolan:renewed", () => { look(); drawn.get(element)?.setData(seen); });
-  return () => line(element, seen);
+  return () => lines(element, seen);
 }
 
 addEventListener("portolan:renewed", () => {
-  for (const [element, chart] of drawn) if (element.dataset.bars) chart.setData(counted(element).data);
+  for (const [element, chart] of drawn) {
+    if (element.dataset.bars) chart.setData(counted(element).data);
+    if (element.dataset.series) chart.setData(columns(element));
+  }
 });
-
 
 const makers = new Map();
 for (const element of document.querySelectorAll(".chart")) {
-  makers.set(element, element.dataset.rate ? follow(element) : () => bars(element));
+  const { rate, series } = element.dataset;
+  makers.set(element, rate ? follow(element) : () => (series ? lines(element, columns(element)) : bars(element)));
 }
 
 function draw() {

@@ -40,7 +40,7 @@ from mediator.stores.port import (
 )
 from mediator.stores.port.search import only_level
 
-__all__ = ["counted", "counts", "found", "pushdown"]
+__all__ = ["found", "pushdown", "selection_of", "selects"]
 
 _SORTED: Final = SCALARS - {FieldType.BINARY}
 """Types of which all values are stored in one form, which the server sorts as we do."""
@@ -56,7 +56,7 @@ async def found(reader: Reader, find: SearchRequest, *, is_stand_in: bool) -> Se
     sort = _sort_level(find.fragment, find.order)
     if sort is None:
         raise StoreRefused("the order is not one that was offered")
-    selection = _selection(find.fragment, find.filter, find.deadline_s, is_stand_in)
+    selection = selection_of(find.fragment, find.filter, find.deadline_s, is_stand_in=is_stand_in)
     after: Position | None = find.resume
     if after is None and find.after is not None:
         value = MISSING if sort.path == ID else find.after.values[0]
@@ -69,28 +69,16 @@ async def found(reader: Reader, find: SearchRequest, *, is_stand_in: bool) -> Se
     return SearchPage(trimmed(records, find.fields), position)
 
 
-def counts(fragment: Fragment, filter_: Filter | None, *, is_stand_in: bool) -> bool:
-    """Whether the server does all of a filter, and so counts what it finds."""
+def selects(fragment: Fragment, filter_: Filter | None, *, is_stand_in: bool) -> bool:
+    """Whether the server does all of a filter."""
     conditions = Conditions(layout_of(fragment), is_stand_in=is_stand_in)
     return filter_ is None or conditions.of(filter_) is not None
 
 
-async def counted(
-    reader: Reader,
-    fragment: Fragment,
-    filter_: Filter | None,
-    deadline_s: float,
-    *,
-    is_stand_in: bool,
-) -> int:
-    """Count what a filter finds; raises `StoreRefused` if it is not one that `counts` offered."""
-    selection = _selection(fragment, filter_, deadline_s, is_stand_in)
-    return await reader.count(fragment, selection)
-
-
-def _selection(
-    fragment: Fragment, filter_: Filter | None, deadline_s: float, is_stand_in: bool
+def selection_of(
+    fragment: Fragment, filter_: Filter | None, deadline_s: float, *, is_stand_in: bool
 ) -> RecordSelection:
+    """Return what a filter selects; raises `StoreRefused` if the server does not do all of it."""
     until_s = get_running_loop().time() + deadline_s
     if filter_ is None:
         return RecordSelection(None, until_s)

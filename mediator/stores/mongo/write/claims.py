@@ -1,4 +1,4 @@
-"""What a write says of the claims of its record (`reservations`)."""
+"""What a write says of the claims of its record (`mongo.claims`)."""
 
 from __future__ import annotations
 

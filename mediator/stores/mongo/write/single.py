@@ -10,9 +10,9 @@ from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from mediator.base.clock import Clock
 from mediator.base.offload import is_large, offload
+from mediator.stores.mongo.claims import holder
 from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout
 from mediator.stores.mongo.outbox.entries import FULL
-from mediator.stores.mongo.reservations import holder
 from mediator.stores.mongo.session import MongoSession
 from mediator.stores.mongo.write.attempt import UpdateAttempt, attempt_of
 from mediator.stores.mongo.write.decision import Decision, decide

@@ -10,8 +10,10 @@ __all__ = [
     "ALL",
     "COUNT",
     "DROP",
+    "ERASE",
     "FENCE",
     "FILL",
+    "GROUPS",
     "INTENT",
     "PAGE",
     "READ",
@@ -33,8 +35,10 @@ def _script(name: str, *modules: str) -> Script:
 READ: Final = _script("read", "records")
 PAGE: Final = _script("page", "records", "sortable", "ranges")
 COUNT: Final = _script("count", "sortable", "ranges")
+GROUPS: Final = _script("groups", "sortable", "ranges")
 FILL: Final = _script("fill", "records", "sortable")
 DROP: Final = _script("drop", "records")
+ERASE: Final = _script("erase", "records")
 WRITE: Final = _script(
     "write", "int64", "records", "sortable", "operators", "lifecycle", "memory", "claims"
 )
@@ -42,4 +46,7 @@ UPDATE: Final = _script("update", "int64", "sortable")
 FENCE: Final = _script("fence")
 INTENT: Final = _script("intent", "claims")
 RESERVE: Final = _script("reserve", "claims")
-ALL: Final = (READ, PAGE, COUNT, FILL, DROP, WRITE, UPDATE, FENCE, INTENT, RESERVE)
+ALL: Final = (
+    *(READ, PAGE, COUNT, GROUPS, FILL, DROP, ERASE),
+    *(WRITE, UPDATE, FENCE, INTENT, RESERVE),
+)

@@ -296,7 +296,8 @@ local function apply(shape, row, held, after)
   local created = (row.is_live and not held[1]) and 1 or 0
   local before = images(shape, row, held, shape.first)
   if shape.has_collections or row.all then alter_collections(shape, row, held) end
-  if shape.claims then claims().release(shape.claims, row.key) end
+  -- A record that is absent claims nothing, and has reserved something under an intent only.
+  if shape.claims and (held[1] or row.intent) then claims().release(shape.claims, row.key) end
   local creation_version = put(shape, row, held, after)
   if shape.claims then claims().take(shape.claims, row.claims, row.key) end
   if next(indexed) then reindex(shape, row, held, after) end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
@@ -9,18 +10,23 @@ from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from mediator.base.offload import offload
+from mediator.schema.tree import MISSING, MissingType
+from mediator.schema.types import Value
 from mediator.stores.port import Record
 from mediator.stores.redis.client import CommandClient
-from mediator.stores.redis.codec import Text, encode
+from mediator.stores.redis.codec import Text, decode, encode
 from mediator.stores.redis.layout import Layout
 from mediator.stores.redis.read import are_large, record_of
-from mediator.stores.redis.scripts import COUNT, PAGE
+from mediator.stores.redis.scripts import COUNT, GROUPS, PAGE
 from mediator.stores.redis.search.intervals import Cut, Interval
 
 __all__ = ["IndexListing", "Resume"]
 
 MOST_RECORDS: Final = 500
 """Records that one script reads at most, so that the server is not held up."""
+
+MOST_GROUPS: Final = 500
+"""Values that one script counts at most, likewise."""
 
 MOST_INTERVALS: Final = 500
 """Intervals that one script looks into at most, for the same reason."""
@@ -82,6 +88,39 @@ class IndexListing:
                 )
             )
         return counted
+
+    async def groups(self, client: CommandClient, limit: int) -> Counter[Value | MissingType]:
+        """Count the records of each value of the index, of `limit` values or some more."""
+        counted: Counter[Value | MissingType] = Counter()
+        for prefix in self.layout.prefixes:
+            resume: Resume | None = (0, None)
+            left = limit
+            while resume is not None and left > 0:
+                groups, resume = await self._groups(client, prefix, resume, left)
+                counted.update(groups)
+                left -= len(groups)
+        return counted
+
+    async def _groups(
+        self, client: CommandClient, prefix: str, resume: Resume, limit: int
+    ) -> tuple[dict[Value | MissingType, int], Resume | None]:
+        """Count some values in one partition; return where to go on, if there may be more."""
+        first, value = resume
+        most = min(limit, MOST_GROUPS)
+        ends = [self._ends(low, high) for low, high in self.intervals[first:][:MOST_INTERVALS]]
+        if value is not None:
+            ends[0] = (("bytes", value + _BEHIND, ""), ends[0][1])
+        arguments = (self.index or "", most, len(ends), *_texts(ends))
+        [reply] = await client.execute([GROUPS.call((prefix,), *arguments)])
+        items = iter(reply)
+        groups: dict[Value | MissingType, int] = {}
+        for number, value, count, text in zip(items, items, items, items, strict=True):
+            groups[MISSING if text is None else decode(text)] = count
+            resume = (first + number - 1, value)
+        if len(groups) == most:
+            return groups, resume
+        following = first + MOST_INTERVALS
+        return groups, (following, None) if following < len(self.intervals) else None
 
     async def _page(
         self, client: CommandClient, resume: Resume, limit: int

@@ -10,12 +10,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
+from itertools import islice
 from typing import Final
 
 from mediator.model.filters import ID, Filter, Path, all_of, conjuncts
-from mediator.model.query import OrderBy, Position
+from mediator.model.query import Aggregate, Computation, Function, OrderBy, Position
 from mediator.stores.port import (
     AccessPath,
+    ComputedGroup,
     Pushdown,
     Read,
     SearchPage,
@@ -42,7 +44,10 @@ from mediator.stores.redis.search.intervals import (
 )
 from mediator.stores.redis.search.listing import IndexListing
 
-__all__ = ["SearchPlan", "choose", "count", "counts", "found"]
+__all__ = ["SearchPlan", "choose", "count", "counts", "found", "groups", "groups_counted"]
+
+
+_OBJECTS: Final = Computation(Function.COUNT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +159,43 @@ async def count(client: CommandClient, layout: Layout, filter_: Filter | None) -
     if choice.pushdown.residual is not None:
         raise StoreRefused("the filter is not one that was offered")
     return await IndexListing(layout, choice.index, choice.intervals, False, ()).count(client)
+
+
+def groups_counted(layout: Layout, filter_: Filter | None, aggregate: Aggregate) -> str | None:
+    """Return the index by which groups are counted, without reading objects; None: by none.
+
+    They are those of one indexed field, and no condition is about any other.
+    """
+    if len(aggregate.group) != 1 or not _has_index(layout, aggregate.group[0]):
+        return None
+    [path] = aggregate.group
+    counted = all(each == _OBJECTS for each in aggregate.compute.values())
+    if path == ID or not counted:
+        return None
+    choice = choose(layout, filter_, ())
+    if filter_ is None:
+        return path[0]
+    fits = choice.index == path[0] and choice.pushdown.residual is None
+    return path[0] if fits else None
+
+
+async def groups(
+    client: CommandClient,
+    layout: Layout,
+    filter_: Filter | None,
+    aggregate: Aggregate,
+    limit: int,
+) -> list[ComputedGroup]:
+    """Count groups; raises `StoreRefused` if they are not those that `groups_counted` offered."""
+    index = groups_counted(layout, filter_, aggregate)
+    if index is None:
+        raise StoreRefused("the aggregate is not one that was offered")
+    intervals = [EVERYTHING] if filter_ is None else choose(layout, filter_, ()).intervals
+    counted = await IndexListing(layout, index, intervals, False, ()).groups(client, limit)
+    return [
+        ((value,), dict.fromkeys(aggregate.compute, count))
+        for value, count in islice(counted.items(), limit)
+    ]
 
 
 async def found(client: CommandClient, layout: Layout, find: SearchRequest) -> SearchPage:

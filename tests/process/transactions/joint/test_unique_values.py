@@ -94,15 +94,15 @@ async def test_killed_at_any_step_it_has_the_new_value_or_the_old_one(
 ) -> None:
     step, crash = 0, CrashPoint(0, after)
     while not step or crash.is_over:
-        crash, id_, rival, old, new = CrashPoint(step, after), *(unique() for _ in range(4))
+        crash, id_, other, old, new = CrashPoint(step, after), *(unique() for _ in range(4))
         await mediator.mediator.data.write(put(users, id_, old))
         update = Update(users, "users", id_, unique(), values={"email": new, "title": "t"})
         acknowledged = await attempt(mediator, update, crash)
         await expire(mediator)
         [owned] = [e for e in (old, new) if await holders(mediator, users, [id_], e)]
         assert owned == new or not acknowledged, crash.taken
-        assert isinstance(await refused(mediator, put(users, rival, owned)), NotUnique), crash.taken
-        assert await refused(mediator, put(users, rival, old if owned == new else new)) is None
+        assert isinstance(await refused(mediator, put(users, other, owned)), NotUnique), crash.taken
+        assert await refused(mediator, put(users, other, old if owned == new else new)) is None
         step += 1
     assert "reserve" in crash.taken
 

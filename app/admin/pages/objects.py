@@ -1,0 +1,220 @@
+"""Objects on the data page: one of them, edited under the ETag that was seen; and new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+from urllib.parse import quote, urlencode
+
+import httpx
+import orjson
+from fastapi import Query, Request, Response
+
+from app.admin.api.responses import NAME
+from app.admin.pages.data_client import DataApiRefused, exchange
+from app.admin.pages.page import page_router, read_form, redirect, render
+from app.admin.pages.schema_map import colours_of
+from mediator.base.errors import Invalid, Location, NotFound
+from mediator.control.plane import ControlPlane
+from mediator.schema.limits import ID_BYTES
+from mediator.schema.types import SCALARS
+
+__all__ = ["ClassName", "Shown", "router", "shown_class"]
+
+router = page_router()
+_LARGEST: Final = 2**20
+"""Bytes of a form with an object in it."""
+
+_FIELDS: Final = frozenset({"database", "class", "id", "etag", "object", "do"})
+_EXAMPLES: Final[Mapping[str, Any]] = {
+    "string": "",
+    "integer": 0,
+    "float": 0.0,
+    "decimal": "0",
+    "boolean": False,
+    "timestamp": "2026-01-31T12:00:00Z",
+    "binary": "",
+    "reference": "",
+    "set": [],
+    "list": [],
+    "map": {},
+    "document": {},
+}
+_NOT_INVENTED: Final = frozenset({"timestamp", "binary", "reference"})
+"""Types that have no neutral value: an example has them only where they are required."""
+
+ClassName = Annotated[str | None, Query(alias="class", pattern=r"^([a-z][a-z0-9_]{0,62})?$")]
+Database = Annotated[str, Query(pattern=NAME)]
+Class = Annotated[str, Query(alias="class", pattern=NAME)]
+Id = Annotated[str, Query(alias="id", min_length=1, max_length=ID_BYTES)]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A class as pages show it.
+
+    Attributes:
+        fields: Its fields as the schema has them, by name.
+        systems: The system of each field.
+        sortable: The fields that objects may be ordered by.
+        colours: The number of each system's colour.
+    """
+
+    fields: Mapping[str, dict[str, Any]]
+    systems: Mapping[str, str]
+    sortable: frozenset[str]
+    colours: Mapping[str, int]
+
+
+async def shown_class(request: Request, database: str, class_name: str) -> Shown:
+    """Return what pages show of a class; one that does not exist has no fields."""
+    control: ControlPlane = request.app.state.control
+    document, _ = await control.stored_schema(database)
+    fields = document["classes"].get(class_name, {"fields": {}})["fields"]
+    groups = (await control.summary(database))["groups"].get(class_name, {})
+    systems = {name: each["system"] for each in groups.values() for name in each["fields"]}
+    sortable = frozenset(name for name, field in fields.items() if field["type"] in SCALARS)
+    return Shown(fields, systems, sortable, colours_of(await control.systems()))
+
+
+@router.get("/data/object")
+async def show(request: Request, database: Database, class_name: Class, id_: Id) -> Response:
+    return await _object(request, database, class_name, id_)
+
+
+@router.post("/data/object")
+async def write(request: Request) -> Response:
+    """Replace, patch or delete an object, unless it was changed since it was read."""
+    form = await read_form(request, _FIELDS, _LARGEST)
+    database, class_name, id_ = (_required(form, name) for name in ("database", "class", "id"))
+    headers = {"if-match": form.get("etag", "")}
+    typed = form.get("object", "")
+    body: bytes | None = typed.encode()
+    match form.get("do"):
+        case "replace":
+            method = "PUT"
+        case "merge":
+            method = "PATCH"
+        case "delete":
+            method, body = "DELETE", None
+        case _:
+            raise Invalid("It is not said what to do.", locations=[Location("do", "is missing")])
+    try:
+        path = _path(database, class_name, id_)
+        await exchange(request, method, path, body=body, headers=headers)
+    except DataApiRefused as refused:
+        return await _object(request, database, class_name, id_, refused.problem, form)
+    if method == "DELETE":
+        return redirect(f"/data?{urlencode({'database': database, 'class': class_name})}")
+    return redirect(_address(database, class_name, id_))
+
+
+async def _object(
+    request: Request,
+    database: str,
+    class_name: str,
+    id_: str,
+    problem: dict[str, Any] | None = None,
+    form: Mapping[str, str] | None = None,
+) -> Response:
+    """Show an object as it is; beside a problem, with what was typed and the ETag it was for."""
+    answer = await exchange(request, "GET", _path(database, class_name, id_))
+    present: dict[str, Any] = orjson.loads(answer.content)
+    shown = await shown_class(request, database, class_name)
+    return render(
+        request,
+        "object.html",
+        database=database,
+        chosen=class_name,
+        id=id_,
+        shown=shown,
+        present=present,
+        etag=form["etag"] if form else _etag(answer),
+        typed=form["object"] if form and "object" in form else _text(_editable(shown, present)),
+        problem=problem,
+    )
+
+
+@router.get("/data/new")
+async def begin(request: Request, database: Database, class_name: Class) -> Response:
+    shown = await shown_class(request, database, class_name)
+    if not shown.fields:
+        raise NotFound("There is no such class.")
+    return _new(request, database, class_name, shown, _text(_example(shown)))
+
+
+@router.post("/data/new")
+async def create(request: Request) -> Response:
+    form = await read_form(request, _FIELDS, _LARGEST)
+    database, class_name = (_required(form, name) for name in ("database", "class"))
+    id_, typed = form.get("id", ""), form.get("object", "")
+    try:
+        if id_:
+            path, method, headers = _path(database, class_name, id_), "PUT", {"if-none-match": "*"}
+        else:
+            path, method, headers = f"{quote(database)}/{quote(class_name)}", "POST", {}
+        answer = await exchange(request, method, path, body=typed.encode(), headers=headers)
+    except DataApiRefused as refused:
+        shown = await shown_class(request, database, class_name)
+        return _new(request, database, class_name, shown, typed, id_, refused.problem)
+    return redirect(_address(database, class_name, orjson.loads(answer.content)["id"]))
+
+
+def _new(
+    request: Request,
+    database: str,
+    class_name: str,
+    shown: Shown,
+    typed: str,
+    id_: str = "",
+    problem: dict[str, Any] | None = None,
+) -> Response:
+    return render(
+        request,
+        "new_object.html",
+        database=database,
+        chosen=class_name,
+        shown=shown,
+        typed=typed,
+        id=id_,
+        problem=problem,
+    )
+
+
+def _editable(shown: Shown, present: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out the id, and what the service sets at every write."""
+    set_by_us = {name for name, field in shown.fields.items() if field.get("updated")}
+    return {name: value for name, value in present.items() if name not in {"id", *set_by_us}}
+
+
+def _example(shown: Shown) -> dict[str, Any]:
+    """Return an object with neutral values, without fields that get theirs from the service."""
+    return {
+        name: _EXAMPLES.get(field["type"])
+        for name, field in shown.fields.items()
+        if field.get("required") or field["type"] not in _NOT_INVENTED
+        if not field.get("updated") and "default" not in field
+    }
+
+
+def _text(value: Any) -> str:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+
+
+def _etag(answer: httpx.Response) -> str:
+    return str(answer.headers["etag"])
+
+
+def _path(database: str, class_name: str, id_: str) -> str:
+    return "/".join(quote(segment, safe="") for segment in (database, class_name, id_))
+
+
+def _address(database: str, class_name: str, id_: str) -> str:
+    return f"/data/object?{urlencode({'database': database, 'class': class_name, 'id': id_})}"
+
+
+def _required(form: Mapping[str, str], name: str) -> str:
+    if not form.get(name):
+        raise Invalid(f"The form has no {name}.", locations=[Location(name, "is missing")])
+    return form[name]

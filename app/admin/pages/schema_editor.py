@@ -1,0 +1,279 @@
+"""The schema page: an editor, a dry run of a change, and former versions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Annotated, Any, Final
+
+import orjson
+from fastapi import Query, Request, Response
+
+from app.admin.api.responses import NAME, OfDatabase
+from app.admin.api.schemas import By, described
+from app.admin.pages.data_client import chosen_database
+from app.admin.pages.page import Page, page_router, read_form, redirect, render
+from app.admin.pages.schema_map import colours_of
+from app.admin.pages.schema_text import lines_of, schema_text
+from app.http.jsonbody import parse_json
+from app.http.paths import parse_integer
+from app.http.problems import HttpError, problem_of
+from app.security.admin_port import sender
+from mediator.base.errors import Invalid, Location, MediatorError, NotFound
+from mediator.base.offload import offload
+from mediator.catalogue.schema_revisions import Author
+from mediator.control.plane import ControlPlane
+from mediator.control.port import ChangeOptions, SchemaChange
+from mediator.schema.differences import Difference, differences
+from mediator.schema.documents import merge_patch
+
+__all__ = ["PAGE"]
+
+router = page_router()
+_LARGEST: Final = 2**20
+"""Bytes of a form with a schema in it."""
+
+_REVISIONS: Final = 20
+_NODE: Final = r"^[a-z][a-z0-9_]{0,62}\.[A-Za-z][A-Za-z0-9_]{0,62}$"
+_FIELDS: Final = frozenset(
+    {"database", "version", "schema", "unchecked", "backfill", "drop", "tried", "apply"}
+)
+_EXAMPLE: Final[dict[str, Any]] = {
+    "classes": {
+        "products": {
+            "fields": {
+                "name": {"type": "string", "required": True, "max_length": 200},
+                "price": {"type": "decimal", "index": True, "minimum": "0"},
+                "stock": {
+                    "type": "integer",
+                    "default": 0,
+                    "annotations": [{"metric": "write_throughput", "goal": 5000}],
+                },
+            }
+        }
+    }
+}
+
+_MOST_VERSIONS: Final = 2**63 - 1
+
+Revision = Annotated[int | None, Query(ge=1, le=_MOST_VERSIONS)]
+Older = Annotated[int | None, Query(alias="from", ge=1, le=_MOST_VERSIONS)]
+Newer = Annotated[int | None, Query(alias="to", ge=1, le=_MOST_VERSIONS)]
+Index = Annotated[str | None, Query(pattern=_NODE)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A schema as it was typed.
+
+    Attributes:
+        version: The version in force when it was begun; 0: there was none.
+        drop: Classes that leave the schema with their objects, separated by commas.
+        tried: Digest of the draft that a dry run was made of; empty: of none.
+    """
+
+    database: str
+    version: int
+    text: str
+    unchecked: bool = False
+    backfill: bool = False
+    drop: str = ""
+    tried: str = field(default="", compare=False)
+
+    @property
+    def digest(self) -> str:
+        """What names the draft; see docs/decisions.md, 170."""
+        options = [self.unchecked, self.backfill, self.drop]
+        members = [self.database, self.version, self.text, *options]
+        return blake2b(orjson.dumps(members), digest_size=16).hexdigest()
+
+    @property
+    def options(self) -> ChangeOptions:
+        dropped = frozenset(filter(None, re.split(r"[\s,]+", self.drop)))
+        return ChangeOptions(self.unchecked, self.backfill, dropped)
+
+
+@router.get("/schema")
+async def show(
+    request: Request,
+    database: OfDatabase = None,
+    revision: Revision = None,
+    index: Index = None,
+    new: bool = False,
+    older: Older = None,
+    newer: Newer = None,
+) -> Response:
+    """Show a schema in the editor: the one in force, a former one, or an example.
+
+    With `index` (``class.field``) the draft gives that field an index.
+    """
+    control: ControlPlane = request.app.state.control
+    _, name = await chosen_database(request, database)
+    if new or not name:
+        return await _page(request, _Draft("", 0, _example()))
+    document, version = await control.stored_schema(name)
+    compared = None
+    if older and newer:
+        first, second = [(await control.schema_revision(name, v))[1] for v in (older, newer)]
+        compared = (older, newer, await offload(True, differences, first, second))
+    if revision:
+        document = (await control.schema_revision(name, revision))[1]
+    if index:
+        document = _with_index(document, index)
+    text = await offload(True, schema_text, document)
+    return await _page(request, _Draft(name, version, text), compared=compared)
+
+
+@router.post("/schema")
+async def change(request: Request, author: By) -> Response:
+    """Try a schema, or put it in force if it is the one that was tried."""
+    draft = _read(await read_form(request, _FIELDS, _LARGEST))
+    if draft.tried == draft.digest:
+        return await _apply(request, draft, author)
+    return await _try(request, draft)
+
+
+async def _try(request: Request, draft: _Draft) -> Response:
+    control: ControlPlane = request.app.state.control
+    try:
+        document = await offload(True, parse_json, draft.text.encode())
+        before = await _present(control, draft.database)
+        after = await control.set_schema(
+            draft.database, document, dry_run=True, version=draft.version, options=draft.options
+        )
+    except (MediatorError, HttpError) as error:
+        return await _refused(request, draft, error)
+    found = await offload(True, differences, before.document if before else {}, after.document)
+    tried = _Tried(found, _moved(before, after), after)
+    return await _page(request, draft, tried=tried)
+
+
+async def _apply(request: Request, draft: _Draft, author: Author | None) -> Response:
+    control: ControlPlane = request.app.state.control
+    try:
+        document = await offload(True, parse_json, draft.text.encode())
+        await control.set_schema(
+            draft.database,
+            document,
+            version=draft.version,
+            options=draft.options,
+            author=author,
+        )
+    except (MediatorError, HttpError) as error:
+        return await _refused(request, draft, error)
+    return redirect(f"/schema?database={draft.database}#revisions")
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """What a dry run found.
+
+    Attributes:
+        placed: Nodes that are new, or get another system: the one they have (None), the new one.
+    """
+
+    differences: list[Difference]
+    placed: list[tuple[str, str | None, str, str]]
+    change: SchemaChange
+
+    @property
+    def gone(self) -> list[str]:
+        """Name the classes that the schema would not have any more."""
+        removed = (each for each in self.differences if each.kind == "removed")
+        return [each.node for each in removed if each.member is None and "." not in each.node]
+
+
+async def _refused(request: Request, draft: _Draft, error: MediatorError | HttpError) -> Response:
+    problem = problem_of(error).document()
+    pointers = [each["pointer"] for each in problem.get("errors", ())]
+    if "position" in problem:
+        lines = dict.fromkeys(pointers, problem["position"]["line"])
+    else:
+        lines = await offload(True, _lines, draft.text, pointers)
+    return await _page(request, draft, problem=problem, lines=lines)
+
+
+def _lines(text: str, pointers: list[str]) -> dict[str, int]:
+    # Some errors name a parameter or a header field, which no line of the schema has.
+    return lines_of(text, [pointer for pointer in pointers if pointer[:1] in ("", "/")])
+
+
+async def _page(
+    request: Request,
+    draft: _Draft,
+    *,
+    problem: dict[str, Any] | None = None,
+    lines: dict[str, int] | None = None,
+    tried: _Tried | None = None,
+    compared: tuple[int, int, list[Difference]] | None = None,
+) -> Response:
+    control: ControlPlane = request.app.state.control
+    databases = await control.databases()
+    known = any(each["name"] == draft.database for each in databases)
+    revisions = await control.schema_revisions(draft.database, None, _REVISIONS) if known else ()
+    return render(
+        request,
+        "schema.html",
+        databases=databases,
+        known=known,
+        draft=draft,
+        problem=problem,
+        lines=lines or {},
+        tried=tried,
+        compared=compared,
+        revisions=[described(each, sender(request)) for each in revisions],
+        colours=colours_of(await control.systems()),
+    )
+
+
+async def _present(control: ControlPlane, database: str) -> SchemaChange | None:
+    try:
+        return await control.schema(database)
+    except NotFound:
+        return None
+
+
+def _moved(
+    before: SchemaChange | None, after: SchemaChange
+) -> list[tuple[str, str | None, str, str]]:
+    present = {n: placed["system"] for n, placed in (before.placements if before else {}).items()}
+    return [
+        (node, present.get(node), placed["system"], placed["why"])
+        for node, placed in after.placements.items()
+        if present.get(node) != placed["system"]
+    ]
+
+
+def _with_index(document: dict[str, Any], node: str) -> dict[str, Any]:
+    class_name, _, name = node.partition(".")
+    if name not in document["classes"].get(class_name, {"fields": {}})["fields"]:
+        raise NotFound("There is no such field.")
+    indexed: dict[str, Any] = merge_patch(
+        document, {"classes": {class_name: {"fields": {name: {"index": True}}}}}
+    )
+    return indexed
+
+
+def _read(form: dict[str, str]) -> _Draft:
+    database = form.get("database", "")
+    if not re.fullmatch(NAME, database):
+        expected = "a small letter, then small letters, digits and _, up to 63, are expected"
+        raise Invalid("This is no name of a database.", locations=[Location("database", expected)])
+    return _Draft(
+        database,
+        parse_integer(form.get("version", ""), "version", least=0),
+        form.get("schema", "").replace("\r\n", "\n"),
+        "unchecked" in form,
+        "backfill" in form,
+        form.get("drop", ""),
+        form.get("tried", "") if "apply" in form else "",
+    )
+
+
+def _example() -> str:
+    """Return the schema with which the editor begins where there is none."""
+    return orjson.dumps(_EXAMPLE, option=orjson.OPT_INDENT_2).decode()
+
+
+PAGE = Page("Schema", "/schema", "Edit a schema, see what a change would do, apply it.", router)

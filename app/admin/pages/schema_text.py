@@ -1,0 +1,104 @@
+"""A schema as text that people edit: without its defaults, and the line of each mistake."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from typing import Any, Final
+
+import orjson
+
+from mediator.schema.parse import parse_schema, schema_document
+
+__all__ = ["lines_of", "schema_text"]
+
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:\n]|[^\s"{}\[\],:]+')
+
+Members = dict[str, Any]
+
+
+def schema_text(document: Mapping[str, Any]) -> str:
+    """Write a schema that is complete with defaults as what it states beyond them."""
+    return orjson.dumps(_stated(document), option=orjson.OPT_INDENT_2).decode()
+
+
+def _stated(document: Mapping[str, Any]) -> Members:
+    of_database, of_class, of_field = _defaults()
+    classes = {
+        name: {
+            **_beyond(class_, of_class),
+            "fields": {n: _beyond(field, of_field) for n, field in class_["fields"].items()},
+        }
+        for name, class_ in document["classes"].items()
+    }
+    return {**_beyond(document, of_database), "classes": classes}
+
+
+@cache
+def _defaults() -> tuple[Members, Members, Members]:
+    """Return the members of a database, a class and a field that state no more than they must."""
+    least = {"classes": {"c": {"fields": {"f": {"type": "string"}}}}}
+    database = schema_document(parse_schema("d", least))
+    class_ = database["classes"].pop("c")
+    field = class_["fields"].pop("f")
+    del field["type"]
+    return database, class_, field
+
+
+def _beyond(members: Mapping[str, Any], defaults: Mapping[str, Any]) -> Members:
+    stated = {}
+    for name, value in members.items():
+        default = defaults.get(name, ...)
+        if name in ("classes", "fields") or value == default:
+            continue
+        nested = isinstance(value, dict) and isinstance(default, dict) and value
+        stated[name] = _beyond(value, default) if nested else value
+    return stated
+
+
+def lines_of(text: str, pointers: Collection[str]) -> dict[str, int]:
+    """Return the line of each JSON pointer in a JSON text, counted from 1.
+
+    One that leads to nothing gets the line of what it would be in.
+    """
+    wanted = {above for pointer in pointers for above in _upwards(pointer)}
+    lines = {"": 1, **{pointer: line for pointer, line in _walk(text) if pointer in wanted}}
+    return {
+        pointer: next(lines[above] for above in _upwards(pointer) if above in lines)
+        for pointer in pointers
+    }
+
+
+def _upwards(pointer: str) -> Iterator[str]:
+    while pointer:
+        yield pointer
+        pointer = pointer.rpartition("/")[0]
+    yield ""
+
+
+def _walk(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the pointer and the line of each member and element of a JSON text."""
+    line, path = 1, list[str | int | None]()  # None: the name of a member follows
+    for match in _TOKEN.finditer(text):
+        symbol = match[0]
+        if symbol == "\n":
+            line += 1
+        elif symbol in "}]":
+            path.pop()
+        elif symbol == ",":
+            last = path[-1]
+            path[-1] = last + 1 if isinstance(last, int) else None
+        elif symbol != ":":
+            if path and path[-1] is None:
+                path[-1] = orjson.loads(symbol)
+                yield _pointer(path), line
+                continue
+            if path and isinstance(path[-1], int):
+                yield _pointer(path), line
+            if symbol in "{[":
+                path.append(None if symbol == "{" else 0)
+
+
+def _pointer(path: list[str | int | None]) -> str:
+    return "".join("/" + str(name).replace("~", "~0").replace("/", "~1") for name in path)

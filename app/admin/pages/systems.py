@@ -1,0 +1,122 @@
+"""The systems page: what each system can do, what it was measured at, and what is on it."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated, Any, Final
+
+from fastapi import Query, Request, Response
+from pydantic import ValidationError
+
+from app.admin.api.responses import NAME, Control, Name
+from app.admin.api.systems import NewSystem
+from app.admin.pages.page import Page, page_router, read_form, redirect, render
+from app.admin.pages.schema_map import colours_of
+from mediator.base.errors import Invalid, Location, NotFound
+from mediator.schema.annotations import Capability, Metric
+from mediator.stores.kinds import store_kinds
+
+__all__ = ["PAGE"]
+
+router = page_router()
+_NEW: Final = frozenset({"name", "kind", "url"})
+_METRIC: Final = frozenset({"metric", "value"})
+
+Chosen = Annotated[str | None, Query(pattern=NAME)]
+
+
+@router.get("/systems")
+async def show(request: Request, control: Control, system: Chosen = None) -> Response:
+    return await _page(request, control, system)
+
+
+@router.post("/systems")
+async def register(request: Request, control: Control) -> Response:
+    """Register a system; its URL is not shown again, as it may hold a password."""
+    form = await read_form(request, _NEW)
+    try:
+        registration = NewSystem.model_validate(form).registration()
+    except ValidationError as error:
+        locations = [Location("/".join(map(str, e["loc"])), e["msg"]) for e in error.errors()]
+        raise Invalid("The system cannot be registered.", locations=locations) from None
+    await control.register(registration)
+    return _back(registration.config.name)
+
+
+@router.post("/systems/{name}/calibrate")
+async def calibrate(control: Control, name: Name) -> Response:
+    await control.calibrate(name)
+    return _back(name)
+
+
+@router.post("/systems/{name}/metrics")
+async def state_metric(request: Request, control: Control, name: Name) -> Response:
+    """State a metric of a system; without a value, the measured one counts again."""
+    form = await read_form(request, _METRIC)
+    value = _figure(form.get("value", ""))
+    await control.amend(name, metrics={form.get("metric", ""): value})
+    return _back(name)
+
+
+@router.post("/systems/{name}/declared")
+async def declare(request: Request, control: Control, name: Name) -> Response:
+    form = await read_form(request, frozenset({"declared"}))
+    declared = list(filter(None, re.split(r"[\s,]+", form.get("declared", ""))))
+    await control.amend(name, declared=declared)
+    return _back(name)
+
+
+@router.post("/systems/{name}/remove")
+async def remove(control: Control, name: Name) -> Response:
+    await control.unregister(name)
+    return redirect("/systems")
+
+
+async def _page(request: Request, control: Control, name: str | None) -> Response:
+    systems = await control.systems()
+    serves = (await control.readiness())["systems"]
+    chosen = _chosen(systems, name)
+    classes = serves[chosen["name"]]["serves"] if chosen else []
+    return render(
+        request,
+        "systems.html",
+        systems=systems,
+        serves=serves,
+        chosen=chosen,
+        classes=classes,
+        sizes=await request.app.state.sizes.of(request, classes),
+        colours=colours_of(systems),
+        kinds=store_kinds(),
+        metrics=list(Metric),
+        capabilities=list(Capability),
+    )
+
+
+def _chosen(systems: list[dict[str, Any]], name: str | None) -> dict[str, Any] | None:
+    if name is None:
+        return systems[0] if systems else None
+    for each in systems:
+        if each["name"] == name:
+            return each
+    raise NotFound("There is no such system.")
+
+
+def _figure(text: str) -> float | None:
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        locations = [Location("value", "a number from 0 on is expected, or nothing")]
+        raise Invalid("A metric has no such value.", locations=locations)
+    return value
+
+
+def _back(name: str) -> Response:
+    return redirect(f"/systems?system={name}")
+
+
+PAGE = Page("Systems", "/systems", "What each system can do, and what is placed on it.", router)

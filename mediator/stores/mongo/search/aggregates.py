@@ -1,0 +1,260 @@
+"""Aggregation by the server: numbers of objects and values, exact sums of integers, and extremes.
+
+If a sum may have been beyond 64 bits, all is aggregated once more, each object by itself, and put
+together here. So it always is on the stand-in, which does one command at a time, and looks at all
+documents for each that groups: there the values are found range by range.
+
+Sums of floats are not exact on a server, and decimals are texts there: both are left to others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+from mediator.base.offload import offload, throttled
+from mediator.model.evaluate import average
+from mediator.model.filters import ID, Path
+from mediator.model.query import Aggregate, Computation, Function
+from mediator.schema.limits import INTEGER_MAX
+from mediator.schema.tree import MISSING, Field, MissingType
+from mediator.schema.types import SCALARS, FieldType, Value
+from mediator.stores.mongo.codec import plain_text
+from mediator.stores.mongo.layout import LIVE, Document, Layout
+from mediator.stores.mongo.read.reader import RecordSelection
+from mediator.stores.mongo.read.spans import spans
+from mediator.stores.mongo.session import MongoSession
+from mediator.stores.port import ComputedGroup, Fragment
+
+__all__ = ["aggregated", "computes"]
+
+_ORDERED: Final = SCALARS - {FieldType.BINARY}
+"""Types whose stored forms the server orders as we do."""
+
+_SUMMED: Final = (Function.SUM, Function.AVG)
+
+_MANY: Final = 100
+"""Rows from which on to put them together may take more than about a millisecond."""
+
+_Key: TypeAlias = tuple[Value | MissingType, ...]
+
+
+def computes(fragment: Fragment, aggregate: Aggregate) -> bool:
+    """Whether all this is grouped and computed exactly."""
+    fields = [_field(fragment, path) for path in aggregate.group]
+    grouped = all(field is not None and field.type in SCALARS for field in fields)
+    return grouped and all(_is_exact(fragment, each) for each in aggregate.compute.values())
+
+
+def _is_exact(fragment: Fragment, computation: Computation) -> bool:
+    function, path = computation.function, computation.path
+    if path is None:
+        return function is Function.COUNT
+    field = _field(fragment, path)
+    if field is None:
+        return False
+    if function in _SUMMED:
+        return field.type is FieldType.INTEGER
+    return function is Function.COUNT or field.type in _ORDERED
+
+
+def _field(fragment: Fragment, path: Path) -> Field | None:
+    """Return the field that a path is, the id included; None: it leads into one."""
+    if path == ID:
+        return Field(ID[0], FieldType.STRING)
+    return fragment.fields.get(path[0]) if len(path) == 1 else None
+
+
+async def aggregated(
+    session: MongoSession,
+    layout: Layout,
+    selection: RecordSelection,
+    aggregate: Aggregate,
+    limit: int,
+) -> list[ComputedGroup]:
+    """Return up to `limit` groups of what is selected; see `port.Aggregating`."""
+    grouping = _Grouping(layout, aggregate)
+    groups = _Groups(grouping)
+    rows = _found if session.is_stand_in else _grouped
+    async for some in rows(session, layout, selection, grouping):
+        await offload(len(some) > _MANY, groups.add, some)
+        if len(groups) > limit:
+            break
+    return groups.first(limit)
+
+
+async def _grouped(
+    session: MongoSession, layout: Layout, selection: RecordSelection, grouping: _Grouping
+) -> AsyncIterator[Sequence[Document]]:
+    """Yield a row for each group, or, if sums may be wrong, for each object."""
+    query, collection = selection.within(LIVE), session.collection(layout)
+    rows: Sequence[Document] = ()
+    for stage in (grouping.stage(), grouping.stage(each=True)):
+        left_ms = selection.left_ms()
+        options: dict[str, Any] = {} if left_ms is None else {"maxTimeMS": left_ms}
+        found = await collection.aggregate([{"$match": query}, {"$group": stage}], **options)
+        rows = await found.to_list()
+        if not any(map(grouping.may_be_beyond, rows)):
+            break
+    yield rows
+
+
+async def _found(
+    session: MongoSession, layout: Layout, selection: RecordSelection, grouping: _Grouping
+) -> AsyncIterator[Sequence[Document]]:
+    """Yield a row for each object, range by range."""
+    collection = session.collection(layout)
+    async for span in spans(session, layout):
+        query, left_ms = selection.within(span | LIVE), selection.left_ms()
+        found = collection.find(query, grouping.projection, max_time_ms=left_ms)
+        yield [grouping.row_of(document) for document in await found.to_list()]
+
+
+class _Grouping:
+    """One aggregate, as a stage of a pipeline.
+
+    A row has the key of its group in ``_id``: ``k0`` and so on, without those that are missing. Of
+    each computation it has ``n``, the number of values, and ``v``, their sum or extreme; of sums
+    also ``a`` and ``b``, the least and the greatest value.
+    """
+
+    def __init__(self, layout: Layout, aggregate: Aggregate) -> None:
+        self._layout = layout
+        self.group = [path[0] for path in aggregate.group]
+        self.compute = aggregate.compute
+
+    def stage(self, *, each: bool = False) -> Document:
+        """Return the stage; with `each`, every object is a group."""
+        key = {f"k{i}": self._expression(name) for i, name in enumerate(self.group)}
+        stage: Document = {"_id": key | ({"id": "$_id"} if each else {})}
+        for i, computation in enumerate(self.compute.values()):
+            stage |= self._accumulators(i, computation)
+        return stage
+
+    def _accumulators(self, i: int, computation: Computation) -> Document:
+        function, path = computation.function, computation.path
+        if path is None:
+            return {f"n{i}": {"$sum": 1}}
+        value = self._expression(path[0])
+        # Missing and null come before everything else in the order of BSON.
+        number = {f"n{i}": {"$sum": {"$cond": [{"$gt": [value, None]}, 1, 0]}}}
+        if function is Function.COUNT:
+            return number
+        if function in _SUMMED:
+            ends = {f"a{i}": {"$min": value}, f"b{i}": {"$max": value}}
+            return number | ends | {f"v{i}": {"$sum": value}}
+        return number | {f"v{i}": {f"${function}": value}}
+
+    def _expression(self, name: str) -> str:
+        return "$_id" if name == ID[0] else f"${self._layout.paths[name]}"
+
+    def may_be_beyond(self, row: Mapping[str, Any]) -> bool:
+        """Whether a sum in a row of `stage` may have been beyond 64 bits on the way."""
+        return any(
+            row[f"n{i}"] > 1 and row[f"n{i}"] * max(-row[f"a{i}"], row[f"b{i}"]) > INTEGER_MAX
+            for i, computation in enumerate(self.compute.values())
+            if computation.function in _SUMMED and row[f"n{i}"]
+        )
+
+    @property
+    def projection(self) -> Document:
+        """What `row_of` needs of a document."""
+        paths = [c.path[0] for c in self.compute.values() if c.path is not None]
+        names = {*self.group, *paths} - {ID[0]}
+        return {"_id": 1} | {self._layout.paths[name]: 1 for name in names}
+
+    def row_of(self, document: Mapping[str, Any]) -> Document:
+        """Return the row of an object that is a group by itself."""
+        values = self._layout.stored_values(document) | {ID[0]: document["_id"]}
+        key = {f"k{i}": values[name] for i, name in enumerate(self.group) if name in values}
+        row: Document = {"_id": key}
+        for i, computation in enumerate(self.compute.values()):
+            value = 1 if computation.path is None else values.get(computation.path[0])
+            row |= {f"n{i}": int(value is not None), f"v{i}": value}
+        return row
+
+    def key_of(self, row: Mapping[str, Any]) -> _Key:
+        stored = row["_id"]
+        return tuple(
+            [
+                self._value(name, stored[f"k{i}"]) if f"k{i}" in stored else MISSING
+                for i, name in enumerate(self.group)
+            ]
+        )
+
+    def value_of(self, computation: Computation, stored: Any) -> Any:
+        if computation.path is None or computation.function is Function.COUNT:
+            return None
+        if computation.function in _SUMMED:
+            return int(stored)
+        return self._value(computation.path[0], stored)
+
+    def _value(self, name: str, stored: Any) -> Any:
+        return plain_text(stored) if name == ID[0] else self._layout.decode(name, stored)
+
+
+@dataclass(slots=True)
+class _State:
+    """What was computed so far of one group: `number` values, and their sum or their extreme."""
+
+    function: Function
+    number: int = 0
+    value: Any = None
+
+    def add(self, number: int, value: Any) -> None:
+        self.number += number
+        if value is not None:
+            self.value = value if self.value is None else _JOINED[self.function](self.value, value)
+
+    def result(self) -> Any:
+        if self.function is Function.COUNT:
+            return self.number
+        if self.function is Function.AVG and self.number:
+            return average(self.value, self.number)
+        return self.value
+
+
+_JOINED: Final[Mapping[Function, Callable[[Any, Any], Any]]] = {
+    Function.SUM: lambda one, other: one + other,
+    Function.AVG: lambda one, other: one + other,
+    Function.MIN: min,
+    Function.MAX: max,
+}
+
+
+class _Groups:
+    """The groups of all rows so far; one of all objects is there even if there are none."""
+
+    def __init__(self, grouping: _Grouping) -> None:
+        self._grouping = grouping
+        self._compute = list(grouping.compute.values())
+        self._states: dict[_Key, list[_State]] = {}
+        if not grouping.group:
+            self._states[()] = self._new()
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def _new(self) -> list[_State]:
+        return [_State(computation.function) for computation in self._compute]
+
+    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        for row in throttled(rows):
+            key = self._grouping.key_of(row)
+            states = self._states.get(key)
+            if states is None:
+                states = self._states[key] = self._new()
+            for i, (state, computation) in enumerate(zip(states, self._compute, strict=True)):
+                number = int(row[f"n{i}"])
+                if number:
+                    value = self._grouping.value_of(computation, row.get(f"v{i}"))
+                    state.add(number, value)
+
+    def first(self, limit: int) -> list[ComputedGroup]:
+        names = list(self._grouping.compute)
+        return [
+            (key, {name: state.result() for name, state in zip(names, states, strict=True)})
+            for key, states in islice(self._states.items(), limit)
+        ]

@@ -1,0 +1,26 @@
+-- Counts the members of each value of an index, from one value to the next, without looking at the
+-- others. KEYS: class prefix. ARGV: index, groups at most, number of ranges; both ends of each range
+-- (see ranges.lua), which no value lies on both sides of.
+-- Returns for each group the number of its range, where it begins, how many members it has, and the
+-- text of its value (false: missing).
+
+local index, left, words = ARGV[1], tonumber(ARGV[2]), ranges().words
+local key = prefix .. 'i.' .. index
+local groups = {}
+
+for range = 1, tonumber(ARGV[3]) do
+  local low, high = ranges().bounds(4 + words * (range - 1))
+  while left > 0 do
+    local member = redis.call('ZRANGEBYLEX', key, low, high, 'LIMIT', 0, 1)[1]
+    if not member then break end
+    local id = sortable().id_of(member)
+    local value = string.sub(member, 1, -#id - 4)
+    local behind = value .. '\255' -- an id follows, and UTF-8 has no such byte
+    groups[#groups + 1] = range
+    groups[#groups + 1] = value
+    groups[#groups + 1] = redis.call('ZLEXCOUNT', key, '[' .. value, '(' .. behind)
+    groups[#groups + 1] = redis.call('HGET', prefix .. 'r:' .. id, index)
+    low, left = '[' .. behind, left - 1
+  end
+end
+return groups

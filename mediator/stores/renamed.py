@@ -1,0 +1,298 @@
+"""A decorator of stores, for fields that are not stored under their names.
+
+A renamed field keeps its *stored name*: no record is touched, no index is built, and a process that
+does not know of the new name yet writes to the same place as one that does. Nobody but this
+decorator knows of stored names: below it a fragment, and all that is said of it, has those, above
+it the names of the schema. Calls of other fragments are passed on as they are.
+
+Changes are the exception: they are passed on with stored names, which they keep in the feed, and
+get the names of the schema when they are read there (`mediator.changes.naming`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping, Sequence
+from functools import cache
+from typing import Any, Protocol, cast
+
+from mediator.model.filters import Filter
+from mediator.model.query import Aggregate, OrderBy
+from mediator.stores.port import (
+    Aggregating,
+    ChangeLog,
+    Claiming,
+    ComputedGroup,
+    Erasing,
+    Estimating,
+    Fragment,
+    FragmentOf,
+    Joining,
+    Lockable,
+    LogEntry,
+    PendingChanges,
+    Pushdown,
+    Read,
+    Record,
+    RecordKey,
+    RecordState,
+    RememberedOperation,
+    SearchPage,
+    SearchRequest,
+    Store,
+    Taken,
+    UnrelayedChanges,
+    Write,
+    WriteResult,
+)
+from mediator.stores.stored_names import names_of, stored_fragment
+
+__all__ = ["with_stored_names"]
+
+
+def with_stored_names(store: Store) -> Store:
+    """Return a store that offers the same protocols, for fragments with names of the schema."""
+    return cast("Store", _decorated(type(store))(cast("_Whole", store)))
+
+
+class _Whole(
+    Store,
+    Joining,
+    Aggregating,
+    Estimating,
+    Lockable,
+    Claiming,
+    ChangeLog,
+    PendingChanges,
+    Erasing,
+    Protocol,
+):
+    """A store of all protocols; which of them it offers, `_decorated` knows."""
+
+
+class _Decorator:
+    def __init__(self, store: _Whole) -> None:
+        self.store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+
+class _Renaming(_Decorator):
+    """The calls that name fields or fragments, of all protocols of the port.
+
+    A call whose result needs no translation makes no coroutine of its own: as a rule nothing is
+    renamed, and then this must cost nothing.
+    """
+
+    def prepare(
+        self, fragment: Fragment, previous: Fragment | None = None
+    ) -> Coroutine[Any, Any, None]:
+        before = None if previous is None else stored_fragment(previous)
+        return self.store.prepare(stored_fragment(fragment), before)
+
+    def drop(self, fragment: Fragment) -> Coroutine[Any, Any, None]:
+        return self.store.drop(stored_fragment(fragment))
+
+    def erase(
+        self, fragment: Fragment, names: Sequence[str], after: str | None, limit: int
+    ) -> Coroutine[Any, Any, str | None]:
+        return self.store.erase(stored_fragment(fragment), names, after, limit)
+
+    def read(self, calls: Sequence[Read]) -> Coroutine[Any, Any, list[Record | None]]:
+        for call in calls:
+            if call.fragment.stored_names:
+                return self._read(calls)
+        return self.store.read(calls)
+
+    async def _read(self, calls: Sequence[Read]) -> list[Record | None]:
+        names = [names_of(call.fragment) for call in calls]
+        found = await self.store.read([n.read(c) for n, c in zip(names, calls, strict=True)])
+        pairs = zip(names, found, strict=True)
+        return [None if record is None else n.record(record) for n, record in pairs]
+
+    def write(
+        self, calls: Sequence[Write], token: str = ""
+    ) -> Coroutine[Any, Any, list[WriteResult]]:
+        for call in calls:
+            if call.fragment.stored_names:
+                return self._write(calls, token)
+        return self.store.write(calls, token)
+
+    async def _write(self, calls: Sequence[Write], token: str) -> list[WriteResult]:
+        names = [names_of(call.fragment) for call in calls]
+        writes = [n.write(call) for n, call in zip(names, calls, strict=True)]
+        results = await self.store.write(writes, token)
+        return [n.result(result) for n, result in zip(names, results, strict=True)]
+
+    def fence(
+        self, fragment: Fragment, id_: str, token: str
+    ) -> Coroutine[Any, Any, Mapping[str, int]]:
+        return self.store.fence(stored_fragment(fragment), id_, token)
+
+    async def recall(
+        self, fragment: Fragment, id_: str, operation: str
+    ) -> RememberedOperation | None:
+        remembered = await self.store.recall(stored_fragment(fragment), id_, operation)
+        if remembered is None or not fragment.stored_names:
+            return remembered
+        result = names_of(fragment).result(remembered.result)
+        return RememberedOperation(remembered.fingerprint, result)
+
+    async def scan(
+        self,
+        fragment: Fragment,
+        after: str | None,
+        limit: int,
+        fields: tuple[str, ...] | None = None,
+    ) -> list[Record]:
+        if not fragment.stored_names:
+            return await self.store.scan(fragment, after, limit, fields)
+        names = names_of(fragment)
+        stored_fields = names.read(Read(fragment, "", fields)).fields
+        found = await self.store.scan(names.fragment, after, limit, stored_fields)
+        return [names.record(record) for record in found]
+
+    def count(self, fragment: Fragment) -> Coroutine[Any, Any, int]:
+        return self.store.count(stored_fragment(fragment))
+
+    def lock(
+        self, keys: Sequence[RecordKey], intent: str
+    ) -> Coroutine[Any, Any, list[RecordState]]:
+        return self.store.lock(_stored_keys(keys), intent)
+
+    def unlock(
+        self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False
+    ) -> Coroutine[Any, Any, None]:
+        return self.store.unlock(_stored_keys(keys), intent, joint=joint)
+
+    async def reserve(self, writes: Sequence[Write]) -> list[Taken | None]:
+        names = [names_of(write.fragment) for write in writes]
+        stored = [
+            n.write(write) if write.fragment.stored_names else write
+            for n, write in zip(names, writes, strict=True)
+        ]
+        reserved = await self.store.reserve(stored)
+        return [n.taken(taken) for n, taken in zip(names, reserved, strict=True)]
+
+    def record_states(self, keys: Sequence[RecordKey]) -> Coroutine[Any, Any, list[RecordState]]:
+        return self.store.record_states(_stored_keys(keys))
+
+    def pushdown(
+        self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]
+    ) -> Pushdown:
+        if not fragment.stored_names:
+            return self.store.pushdown(fragment, filter_, order)
+        names = names_of(fragment)
+        plan = self.store.pushdown(names.fragment, names.filter(filter_), names.order(order))
+        return names.pushdown(plan)
+
+    async def find(self, find: SearchRequest) -> SearchPage:
+        if not _is_renamed(find):
+            return await self.store.find(find)
+        names = names_of(find.fragment)
+        page = await self.store.find(names.search(find))
+        return SearchPage([names.record(record) for record in page.records], page.resume)
+
+    def follows(self, fragment: Fragment) -> bool:
+        return self.store.follows(stored_fragment(fragment))
+
+    def aggregates(self, fragment: Fragment, filter_: Filter | None, aggregate: Aggregate) -> bool:
+        return self.store.aggregates(*_aggregated(fragment, filter_, aggregate))
+
+    def aggregate(
+        self,
+        fragment: Fragment,
+        filter_: Filter | None,
+        aggregate: Aggregate,
+        *,
+        limit: int,
+        deadline_s: float,
+    ) -> Coroutine[Any, Any, list[ComputedGroup]]:
+        what = _aggregated(fragment, filter_, aggregate)
+        return self.store.aggregate(*what, limit=limit, deadline_s=deadline_s)
+
+    def estimates(self, fragment: Fragment, filter_: Filter | None) -> bool:
+        return self.store.estimates(*_filtered(fragment, filter_))
+
+    def estimate(
+        self, fragment: Fragment, filter_: Filter | None, *, deadline_s: float
+    ) -> Coroutine[Any, Any, int]:
+        return self.store.estimate(*_filtered(fragment, filter_), deadline_s=deadline_s)
+
+    def changes(
+        self, log: str, after: str | None, limit: int, fragment_of: FragmentOf
+    ) -> Coroutine[Any, Any, list[LogEntry]]:
+        def stored_fragment_of(database: str, class_name: str) -> Fragment | None:
+            fragment = fragment_of(database, class_name)
+            return None if fragment is None else stored_fragment(fragment)
+
+        return self.store.changes(log, after, limit, stored_fragment_of)
+
+    def pending(
+        self, fragment: Fragment, ids: Sequence[str]
+    ) -> Coroutine[Any, Any, list[UnrelayedChanges]]:
+        return self.store.pending(stored_fragment(fragment), ids)
+
+    def sweep(
+        self, fragment: Fragment, after: str | None, limit: int
+    ) -> Coroutine[Any, Any, list[str]]:
+        return self.store.sweep(stored_fragment(fragment), after, limit)
+
+
+@cache
+def _decorated(kind: type) -> type[_Decorator]:
+    """Return a class with what a store's has, and no more: it is asked which protocols it offers.
+
+    Copies of views (`Mirror`) have no stored names: a class whose fields are renamed is copied
+    anew.
+    """
+    offered = {name: _PassedOn(name) for name in dir(kind) if not name.startswith("_")}
+    renaming = {
+        name: call
+        for name, call in vars(_Renaming).items()
+        if name in offered or name in ("_read", "_write")
+    }
+    return type(kind.__name__, (_Decorator,), {**offered, **renaming})
+
+
+class _PassedOn:
+    """A member of the store that is decorated, as it is."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, decorator: _Decorator | None, kind: type) -> Any:
+        return self if decorator is None else getattr(decorator.store, self._name)
+
+
+def _stored_keys(keys: Sequence[RecordKey]) -> list[RecordKey]:
+    return [(stored_fragment(fragment), id_) for fragment, id_ in keys]
+
+
+def _is_renamed(find: SearchRequest) -> bool:
+    if find.fragment.stored_names:
+        return True
+    joins = list(find.semi_joins)
+    while joins:
+        join = joins.pop()
+        if join.fragment.stored_names:
+            return True
+        joins += join.inner
+    return False
+
+
+def _filtered(fragment: Fragment, filter_: Filter | None) -> tuple[Fragment, Filter | None]:
+    if not fragment.stored_names:
+        return fragment, filter_
+    names = names_of(fragment)
+    return names.fragment, names.filter(filter_)
+
+
+def _aggregated(
+    fragment: Fragment, filter_: Filter | None, aggregate: Aggregate
+) -> tuple[Fragment, Filter | None, Aggregate]:
+    if not fragment.stored_names:
+        return fragment, filter_, aggregate
+    return *_filtered(fragment, filter_), names_of(fragment).aggregate(aggregate)

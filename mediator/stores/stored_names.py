@@ -1,0 +1,210 @@
+"""Stored names: values of the port by the names of fields that a store keeps, and back.
+
+A field has its stored name for good, whatever it is called in the schema. Only names change:
+values, versions and groups are the very same objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Final
+
+from mediator.model.filters import And, Filter, Not, Or, Path
+from mediator.model.query import Aggregate, OrderBy
+from mediator.schema.unique import constraint_fields, constraint_name
+from mediator.stores.port import (
+    Claims,
+    Fragment,
+    Pushdown,
+    Read,
+    Record,
+    SearchRequest,
+    SemiJoin,
+    Taken,
+    Write,
+    WriteResult,
+)
+
+__all__ = ["StoredNames", "names_of", "stored_fragment"]
+
+_KEPT: Final = 4096
+
+
+class StoredNames:
+    """The names of one fragment's fields, both ways.
+
+    Attributes:
+        fragment: The fragment as its store has it; it has no stored names of its own.
+    """
+
+    __slots__ = ("_public", "_stored", "fragment")
+
+    def __init__(self, fragment: Fragment) -> None:
+        self._stored = fragment.stored_names
+        self._public = {stored: name for name, stored in self._stored.items()}
+        fields = {
+            (stored := self._stored.get(name, name)): replace(field, name=stored)
+            for name, field in fragment.fields.items()
+        }
+        groups = {group: self._all(names) for group, names in fragment.groups.items()}
+        unique = tuple([self._all(names) for names in fragment.unique])
+        self.fragment = replace(
+            fragment, fields=fields, groups=groups, unique=unique, stored_names={}
+        )
+
+    def _all(self, names: Iterable[str]) -> tuple[str, ...]:
+        return tuple([self._stored.get(name, name) for name in names])
+
+    def _some(self, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        return None if names is None else self._all(names)
+
+    def stored_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        return {self._stored.get(name, name): value for name, value in values.items()}
+
+    def public_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return values by their names; what is stored and has no name is left out."""
+        known = self.fragment.fields
+        return {
+            self._public.get(stored, stored): value
+            for stored, value in values.items()
+            if stored in known
+        }
+
+    def read(self, call: Read) -> Read:
+        return Read(self.fragment, call.id, self._some(call.fields))
+
+    def record(self, record: Record) -> Record:
+        return Record(
+            record.id,
+            record.creation_version,
+            record.versions,
+            self.public_values(record.values),
+            record.intent,
+            record.joint,
+        )
+
+    def write(self, call: Write) -> Write:
+        return replace(
+            call,
+            fragment=self.fragment,
+            values=self.stored_values(call.values),
+            unset=self._all(call.unset),
+            operators=tuple([replace(c, field=self._name(c.field)) for c in call.operators]),
+            returning=self._some(call.returning),
+            claims=_claims(call.claims, self._stored),
+        )
+
+    def public_write(self, call: Write) -> Write:
+        """Return a write on `fragment` by public names, without the fields that have none."""
+        known, public = self.fragment.fields, self._public
+        operators = [c for c in call.operators if c.field in known]
+        returning = call.returning
+        if returning:  # an empty one is of all fields
+            returning = tuple([public.get(n, n) for n in returning if n in known]) or None
+        return replace(
+            call,
+            values=self.public_values(call.values),
+            unset=tuple([public.get(n, n) for n in call.unset if n in known]),
+            operators=tuple([replace(c, field=public.get(c.field, c.field)) for c in operators]),
+            returning=returning,
+            claims=_claims(call.claims, public),
+        )
+
+    def result(self, result: WriteResult) -> WriteResult:
+        failure = result.failure
+        if failure is not None:
+            failure = replace(failure, field=self._public.get(failure.field, failure.field))
+        values, taken = self.public_values(result.values), self.taken(result.taken)
+        return replace(result, values=values, failure=failure, taken=taken)
+
+    def taken(self, taken: Taken | None) -> Taken | None:
+        if taken is None:
+            return None
+        return replace(taken, constraint=_constraint(taken.constraint, self._public))
+
+    def filter(self, filter_: Filter | None) -> Filter | None:
+        return None if filter_ is None else _renamed(filter_, self._stored)
+
+    def public_filter(self, filter_: Filter | None) -> Filter | None:
+        return None if filter_ is None else _renamed(filter_, self._public)
+
+    def order(self, order: tuple[OrderBy, ...]) -> tuple[OrderBy, ...]:
+        return tuple(
+            [OrderBy(_path(level.path, self._stored), level.descending) for level in order]
+        )
+
+    def pushdown(self, plan: Pushdown) -> Pushdown:
+        return replace(
+            plan,
+            pushed=self.public_filter(plan.pushed),
+            residual=self.public_filter(plan.residual),
+        )
+
+    def aggregate(self, aggregate: Aggregate) -> Aggregate:
+        """Return what is computed; what groups must meet (`having`) is none of a store's."""
+        compute = {
+            result: each if each.path is None else replace(each, path=self._path(each.path))
+            for result, each in aggregate.compute.items()
+        }
+        return Aggregate(tuple([self._path(path) for path in aggregate.group]), compute)
+
+    def search(self, find: SearchRequest) -> SearchRequest:
+        return replace(
+            find,
+            fragment=self.fragment,
+            filter=self.filter(find.filter),
+            order=self.order(find.order),
+            fields=self._some(find.fields),
+            semi_joins=tuple([self.semi_join(each) for each in find.semi_joins]),
+        )
+
+    def semi_join(self, join: SemiJoin) -> SemiJoin:
+        there = names_of(join.fragment)
+        return SemiJoin(
+            self._name(join.reference),
+            there.fragment,
+            there.filter(join.filter),
+            tuple([there.semi_join(inner) for inner in join.inner]),
+        )
+
+    def _name(self, name: str) -> str:
+        return self._stored.get(name, name)
+
+    def _path(self, path: Path) -> Path:
+        return _path(path, self._stored)
+
+
+names_of = lru_cache(maxsize=_KEPT)(StoredNames)
+"""The names of a fragment; fragments are the same if they are one object."""
+
+
+def stored_fragment(fragment: Fragment) -> Fragment:
+    """Return a fragment as its store has it; the same object, as a rule."""
+    return names_of(fragment).fragment if fragment.stored_names else fragment
+
+
+def _claims(claims: Claims, names: Mapping[str, str]) -> Claims:
+    return {_constraint(name, names): claim for name, claim in claims.items()} if claims else claims
+
+
+def _constraint(constraint: str, names: Mapping[str, str]) -> str:
+    return constraint_name([names.get(name, name) for name in constraint_fields(constraint)])
+
+
+def _path(path: Path, names: Mapping[str, str]) -> Path:
+    head = names.get(path[0])
+    return path if head is None else (head, *path[1:])
+
+
+def _renamed(filter_: Filter, names: Mapping[str, str]) -> Filter:
+    match filter_:
+        case And(operands):
+            return And(tuple([_renamed(operand, names) for operand in operands]))
+        case Or(operands):
+            return Or(tuple([_renamed(operand, names) for operand in operands]))
+        case Not(operand):
+            return Not(_renamed(operand, names))
+        case _:
+            return replace(filter_, path=_path(filter_.path, names))

@@ -1,0 +1,203 @@
+"""The pages of systems, keys, costly queries and the feed, in Chromium."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+from playwright.async_api import Page, expect
+
+from tests.pages.stage import HOSTILE, Stage
+from tests.process.service import unique
+
+
+async def test_a_system_shows_what_is_placed_on_it_and_what_it_can_do(
+    page: Page, stage: Stage
+) -> None:
+    await page.goto("/systems?system=redis")
+    system = page.locator("#system")
+    placed = system.get_by_role("listitem").filter(has_text=f"{stage.database}.articles")
+    await expect(placed).to_contain_text("about 32 objects")
+    metrics = page.get_by_role("region", name="Metrics")
+    await expect(metrics.get_by_role("row", name="write throughput")).to_contain_text(
+        re.compile(r"40,000/s\s*statement")
+    )
+    await page.get_by_text("How each was found").click()
+    row = page.get_by_role("region", name="Capabilities").get_by_role("row", name="atomic updates")
+    await expect(row).to_contain_text(re.compile(r"yes\s*probed"))
+
+
+async def test_a_metric_is_stated_and_taken_back(page: Page, stage: Stage) -> None:
+    await page.goto("/systems?system=mongo")
+    await page.get_by_role("combobox", name="Metric").select_option("read_throughput")
+    await page.get_by_label("Value, in").fill("1234")
+    await page.get_by_role("button", name="State it").click()
+    row = page.get_by_role("region", name="Metrics").get_by_role("row", name="read throughput")
+    await expect(row).to_contain_text(re.compile(r"1,234/s\s*statement"))
+    await page.get_by_role("combobox", name="Metric").select_option("read_throughput")
+    await page.get_by_role("button", name="State it").click()
+    await expect(row).not_to_contain_text("statement")
+    stated = (await stage.admin.get("systems/mongo")).json()["stated_metrics"]
+    assert "read_throughput" not in stated
+
+
+async def test_a_system_is_calibrated_again(page: Page, stage: Stage) -> None:
+    before = (await stage.admin.get("systems/mongo")).json()["findings"]["calibrated"]
+    await page.goto("/systems?system=mongo")
+    await page.get_by_role("button", name="Probe and calibrate again").click()
+    await page.wait_for_url(re.compile("system=mongo"))
+    after = (await stage.admin.get("systems/mongo")).json()["findings"]["calibrated"]
+    assert after != before
+
+
+async def test_a_system_in_use_is_not_removed(stage: Stage) -> None:
+    address = stage.admin.base_url.join("/systems/redis/remove")
+    answer = await stage.admin.post(address)
+    assert answer.status_code == 409
+    assert f"{stage.database}.articles" in answer.text
+
+
+async def test_a_system_is_refused_without_showing_its_url(stage: Stage) -> None:
+    base = stage.admin.base_url.join("/systems")
+    form = {"name": "other", "kind": "nothing", "url": "redis://:planted-secret@127.0.0.1:1"}
+    for kind in ("nothing", "redis"):
+        answer = await stage.admin.post(base, data={**form, "kind": kind})
+        assert answer.status_code in (400, 503)
+        assert "planted-secret" not in answer.text
+
+
+async def test_a_key_is_shown_once_and_works_until_it_is_revoked(page: Page, stage: Stage) -> None:
+    tenant = unique("acme")
+    await page.goto("/keys")
+    await page.get_by_label("Name", exact=True).fill(tenant)
+    await page.get_by_role("button", name="Create the tenant").click()
+    await page.get_by_label("Subject").fill(HOSTILE[:60])
+    await page.get_by_label("Grants").fill("read:shop write:shop/orders")
+    await page.get_by_label("Ends on").fill("2999-12-31")
+    await page.get_by_role("button", name="Create", exact=True).click()
+    secret = await page.locator("#secret").inner_text()
+    await page.goto(f"/keys?tenant={tenant}")
+    assert secret not in await page.content()
+    row = page.get_by_role("region", name="Keys").get_by_role("row").nth(1)
+    await expect(row).to_contain_text(HOSTILE[:60])
+    await expect(row).to_contain_text("2999-12-31")
+    (key,) = (await stage.admin.get(f"tenants/{tenant}/keys")).json()["items"]
+    assert key["grants"] == ["read:shop", "write:shop/orders"]
+    await row.get_by_text("Revoke", exact=True).click()
+    await row.get_by_role("button", name="Revoke for good").click()
+    await expect(page.get_by_text("It has none.")).to_be_visible()
+    assert (await stage.admin.get(f"tenants/{tenant}/keys")).json()["items"] == []
+
+
+async def test_a_tenant_gets_limits_and_databases(page: Page, stage: Stage) -> None:
+    tenant, database = unique("acme"), unique("owned")
+    await stage.admin.put(f"tenants/{tenant}", json={})
+    await page.goto(f"/keys?tenant={tenant}")
+    await page.get_by_label("Requests in a second.").fill("50")
+    await page.get_by_label("Objects that its databases").fill("1000")
+    await page.get_by_role("button", name="Set limits").click()
+    await page.get_by_role("textbox", name="Database", exact=True).fill(database)
+    await page.get_by_role("button", name="Make it the owner").click()
+    await expect(page.get_by_role("link", name=database)).to_be_visible()
+    described = (await stage.admin.get(f"tenants/{tenant}")).json()
+    assert described == {
+        "name": tenant,
+        "databases": [database],
+        "limits": {"rate": 50.0, "objects": 1000},
+    }
+    await page.get_by_role("button", name="Take it away").click()
+    await page.get_by_text("Remove this tenant").click()
+    await page.get_by_role("button", name=f"Remove {tenant}").click()
+    await expect(page.get_by_role("link", name=tenant)).to_have_count(0)
+
+
+async def test_wrong_forms_are_refused_with_their_locations(stage: Stage) -> None:
+    pages = httpx.AsyncClient(base_url=stage.admin.base_url.join("/"), timeout=60)
+    await stage.admin.put("tenants/acme", json={})
+    async with pages:
+        for path, form, pointer in (
+            ("keys", {"tenant": "Acme!"}, "tenant"),
+            ("keys/acme/keys", {"subject": "x", "grants": "everything"}, "/grants/0"),
+            ("keys/acme/keys", {"subject": "x", "grants": "read", "expires": "soon"}, "expires"),
+            ("keys/acme/limits", {"rate": "-1"}, "rate"),
+            ("keys/acme/limits", {"speed": "1"}, "speed"),
+            ("keys/acme/revoke", {"key": "../.."}, "key"),
+            ("systems/redis/metrics", {"metric": "read_latency", "value": "nan"}, "value"),
+            ("systems/redis/metrics", {"metric": "taste", "value": "1"}, "/metrics/taste"),
+            ("systems/redis/declared", {"declared": "magic"}, "/declared/0"),
+        ):
+            answer = await pages.post(path, data=form)
+            assert answer.status_code == 400, path
+            assert pointer in answer.text, path
+            assert "default-src 'self'" in answer.headers["content-security-policy"]
+        assert (await pages.post("keys", data={"tenant": "acme"})).status_code == 409
+
+
+async def test_a_refused_query_is_listed_with_the_index_that_helps(
+    page: Page, stage: Stage
+) -> None:
+    schema = {"classes": {"notes": {"system": "redis", "fields": {"rank": {"type": "integer"}}}}}
+    database = unique("slow")
+    await stage.admin.put(f"schemas/{database}", json=schema)
+    answer = await stage.data.get(f"{database}/notes?rank.ge=12345")
+    assert answer.status_code == 422
+    items = (await stage.admin.get("costly-queries")).json()["items"]
+    (found,) = [each for each in items if each["database"] == database]
+    assert (found["refused"], found["refusal"]) == (1, "needs a scan")
+    assert found["without_index"] == ["rank"]
+    await page.goto("/queries")
+    row = page.get_by_role("row", name=f"{database}.notes")
+    await expect(row).to_contain_text('{"filter":{"ge":["rank","?"]}}')
+    await expect(row).to_contain_text("needs a scan")
+    await expect(row).not_to_contain_text("12345")
+    await row.get_by_role("link", name="an index on rank").click()
+    await page.get_by_role("button", name="Dry run").click()
+    await page.get_by_role("button", name="Apply").click()
+    await expect(page.get_by_role("row", name="2 20")).to_be_visible()
+    assert (await stage.data.get(f"{database}/notes?rank.ge=12345")).status_code == 200
+
+
+async def test_the_feed_is_followed_paused_and_continued(page: Page, stage: Stage) -> None:
+    await page.goto("/feed?class=people")
+    changes = page.locator("#changes li")
+    await expect(changes).to_have_count(0)
+    address = f"{stage.database}/people/followed"
+    await stage.data.put(address, json={"name": HOSTILE})
+    await expect(changes).to_have_count(1)
+    await expect(changes.first).to_contain_text("create")
+    await expect(changes.first).to_contain_text("<script>document.title")
+    await stage.data.put(f"{stage.database}/comments/other", json={"text": "of another class"})
+    await page.get_by_role("button", name="Pause").click()
+    await stage.data.put(address, json={"name": "While it was paused"})
+    await page.get_by_role("button", name="Continue").click()
+    await expect(changes.first).to_contain_text('→ "While it was paused"')
+    await expect(changes).to_have_count(2)
+    assert await page.title() == "Feed · Portolan"
+
+
+async def test_the_feed_is_read_from_its_beginning_without_scripts(
+    page: Page, stage: Stage
+) -> None:
+    await page.goto("/feed")
+    await page.get_by_label("Class").select_option("articles")
+    await page.get_by_role("button", name="From the beginning").click()
+    await expect(page.locator("#changes li")).to_have_count(50)
+    await page.get_by_role("link", name="Further changes").click()
+    await expect(page.locator("#changes li").first).to_be_visible()
+    await expect(page.get_by_role("button", name="Pause")).to_be_hidden()
+
+
+async def test_the_last_hour_is_drawn_and_listed(page: Page, stage: Stage) -> None:
+    await page.goto("/")
+    drawn = page.get_by_role("img", name="Requests and failures in a second, last hour")
+    await expect(drawn.locator("canvas")).to_be_visible()
+    await page.get_by_text("The last hour as a table").click()
+    row = page.locator("#history tr[data-at]").first
+    await expect(row).to_be_visible(timeout=60_000)  # a sample is taken every half minute
+    await expect(row.locator("td").first).to_have_text(re.compile(r"\d+\.\d\d"))
+
+
+async def test_the_overview_counts_objects_and_runs(page: Page, stage: Stage) -> None:
+    await page.goto("/")
+    database = page.locator(".cards > li", has_text=stage.database)
+    await expect(database.locator("li", has_text="articles")).to_contain_text("about 32 objects")

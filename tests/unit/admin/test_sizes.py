@@ -1,0 +1,59 @@
+"""Sizes of classes on the pages: estimated once for a while, and never an error of the page."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import orjson
+
+from app.admin.pages.sizes import MOST, Sizes
+
+PROBLEM = {"type": "/problems/advisory-only", "detail": "It holds no data."}
+
+
+class DataApi:
+    """Answers estimates; of a class named `gone` with a problem."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        self.at_once = self.most_at_once = 0
+
+    async def __call__(self, scope: Any, _: Any, send: Any) -> None:
+        self.paths.append(scope["path"])
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(0)
+        self.at_once -= 1
+        gone = scope["path"].endswith("gone")
+        body = orjson.dumps(PROBLEM if gone else {"items": [], "total": len(self.paths)})
+        headers = [(b"content-length", str(len(body)).encode())]
+        status = 409 if gone else 200
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def request(data: DataApi) -> Any:
+    return SimpleNamespace(app=SimpleNamespace(state=SimpleNamespace(data=data)), headers={})
+
+
+async def test_a_class_is_counted_once_for_a_while() -> None:
+    data, sizes = DataApi(), Sizes()
+    assert await sizes.of(request(data), ["news.articles"]) == {"news.articles": 1}
+    shown = await sizes.of(request(data), ["news.articles", "news.gone"])
+    assert shown == {"news.articles": 1, "news.gone": None}
+    await sizes.of(request(data), ["news.gone"])
+    assert data.paths == ["/v1/news/articles", "/v1/news/gone"]
+
+
+async def test_queries_are_bounded_in_number_and_at_once() -> None:
+    data, sizes = DataApi(), Sizes()
+    shown = await sizes.of(request(data), [f"news.c{n}" for n in range(MOST + 50)])
+    assert len(shown) == len(data.paths) == MOST
+    assert data.most_at_once <= 4
+
+
+async def test_without_a_data_api_nothing_is_known() -> None:
+    none: Any = None
+    assert await Sizes().of(request(none), ["news.articles"]) == {"news.articles": None}

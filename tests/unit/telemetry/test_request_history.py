@@ -1,0 +1,65 @@
+"""The last hour of requests: what samples of cumulative metrics say of the time between them."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.telemetry.metrics import Metrics
+from app.telemetry.request_history import RequestHistory
+from mediator.base.observation import RequestFinished
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def answered(metrics: Metrics, count: int, seconds: float, status: int = 200) -> None:
+    for _ in range(count):
+        metrics.observe(RequestFinished("GET", "/v1/{database}/{class}", status, seconds))
+
+
+async def test_an_interval_has_what_happened_in_it_alone() -> None:
+    metrics, clock = Metrics(), Clock()
+    answered(metrics, 7, 9.0)
+    history = RequestHistory(metrics.registry, metrics.count_waiting, clock)
+    answered(metrics, 99, 0.02)
+    answered(metrics, 1, 3.0, status=503)
+    clock.now += 10
+    await history.sample()
+    answered(metrics, 1, 0.001)
+    clock.now += 5
+    await history.sample()
+    clock.now += 5
+    await history.sample()
+    first, second, third = history.intervals
+    assert (first.at_s, first.rate, first.failures) == (1_010.0, 10.0, 0.1)
+    assert first.p99_s == pytest.approx(0.025)  # the upper bound of the bucket of 20 ms
+    assert (second.rate, second.failures) == (0.2, 0.0)
+    assert second.p99_s is not None
+    assert 0 < second.p99_s <= 0.005
+    assert (third.rate, third.p99_s) == (0.0, None)
+
+
+async def test_an_hour_is_kept() -> None:
+    metrics, clock = Metrics(), Clock()
+    history = RequestHistory(metrics.registry, metrics.count_waiting, clock)
+    for _ in range(130):
+        clock.now += 30
+        await history.sample()
+    assert len(history.intervals) == 120
+    assert history.intervals[-1].at_s == clock.now
+
+
+async def test_a_clock_that_is_set_back_makes_no_interval() -> None:
+    metrics, clock = Metrics(), Clock()
+    history = RequestHistory(metrics.registry, metrics.count_waiting, clock)
+    clock.now -= 100
+    await history.sample()
+    assert history.intervals == []
+    clock.now += 1
+    await history.sample()
+    assert len(history.intervals) == 1
