@@ -44,13 +44,13 @@ async def library(mediator: Service, request: pytest.FixtureRequest) -> str:
     return name
 
 
-async def book(mediator: Service, library: str, id_: str, **values: Any) -> None:
+async def volume(mediator: Service, library: str, id_: str, **values: Any) -> None:
     await mediator.create(library, "books", id_, main="ada", **values)
 
 
 async def test_references_in_lists_are_removed_one_by_one(mediator: Service, library: str) -> None:
-    await book(mediator, library, "l1", others=["ada", "x", "ada", "y"])
-    await book(mediator, library, "l2", others=["ada"])
+    await volume(mediator, library, "l1", others=["ada", "x", "ada", "y"])
+    await volume(mediator, library, "l2", others=["ada"])
     check = check_of(mediator).check
     found = await check(library, "books", "others")
     assert (found.dangling, found.repaired, found.next) == (1, 0, None)
@@ -63,7 +63,7 @@ async def test_references_in_lists_are_removed_one_by_one(mediator: Service, lib
 async def test_an_object_that_was_written_meanwhile_is_left(
     mediator: Service, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await book(mediator, library, "w1", author="x")
+    await volume(mediator, library, "w1", author="x")
     look = references.missing_targets
 
     async def overtaken(*arguments: Any) -> set[str]:
@@ -85,7 +85,7 @@ def bound_to(seen: Outcome, update: Update) -> Update:
 
 
 async def test_what_foreign_keys_forbid_is_reported(mediator: Service, library: str) -> None:
-    await book(mediator, library, "f1", author="x")
+    await volume(mediator, library, "f1", author="x")
     await mediator.create(library, "notes", "n", on="f1")
     found = await check_of(mediator).check(library, "books", "author", repair=Repair.DELETE)
     assert (found.repaired, found.failed) == (0, 1)
