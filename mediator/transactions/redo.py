@@ -11,6 +11,7 @@ from mediator.model.operators import Operator, OperatorCall
 from mediator.routing.fragments import Steps
 from mediator.routing.model import ClassRoute
 from mediator.schema.tagged import dump, load
+from mediator.schema.unique import constraint_name
 from mediator.stores.port import RecordKey, Write, WriteKind
 from mediator.transactions.preparing import PreparedOperation
 from mediator.transactions.targets import LockTarget
@@ -83,8 +84,11 @@ def _load_write(
     returning = step["returning"]
     values = load(step["values"])
     assert isinstance(values, dict)
+    fragment = {f.system: f for f in route.fragments}[step["system"]]
+    # A constraint may have left the schema since; a former version of the service knew none.
+    claims, known = step.get("claims", {}), set(map(constraint_name, fragment.unique))
     return Write(
-        fragment={f.system: f for f in route.fragments}[step["system"]],
+        fragment=fragment,
         id=document["id"],
         kind=WriteKind[step["kind"]],
         operation=document["operation"],
@@ -99,7 +103,7 @@ def _load_write(
         remember=step["remember"],
         returning=None if returning is None else tuple(returning),
         intent=intent,
-        claims=step.get("claims", {}),  # a former version knew none
+        claims={name: claim for name, claim in claims.items() if name in known},
     )
 
 
