@@ -12,9 +12,9 @@ import orjson
 from fastapi import Query, Request, Response
 
 from app.admin.api.responses import NAME
+from app.admin.pages.colours import colours_of
 from app.admin.pages.data_client import DataApiRefused, exchange
 from app.admin.pages.page import page_router, read_form, redirect, render
-from app.admin.pages.schema_map import colours_of
 from mediator.base.errors import Invalid, Location, NotFound
 from mediator.control.plane import ControlPlane
 from mediator.schema.limits import ID_BYTES

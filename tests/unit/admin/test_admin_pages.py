@@ -168,6 +168,9 @@ class Placed(Plane):
             }
         )
 
+    async def overrides(self, _: str) -> list[dict[str, Any]]:
+        return []
+
     async def summary(self, _: str) -> dict[str, Any]:
         return summarise(decided())
 
