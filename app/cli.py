@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "demo": "app.commands.demo.command:demo",
     "verify": "app.commands.views:verify",
     "rebuild-view": "app.commands.views:rebuild_view",
+    "verify-references": "app.commands.references:verify_references",
     "bench": "benchmarks.command:bench",
     "backup": "app.commands.archive:backup",
     "restore": "app.commands.archive:restore",

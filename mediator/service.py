@@ -50,6 +50,7 @@ from mediator.coordination.feed import Retention
 from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.data_plane.executor import Executor
 from mediator.integrity.check import Integrity
+from mediator.integrity.references import ReferenceCheck
 from mediator.materialisation.context import ViewContext
 from mediator.materialisation.service import ViewService
 from mediator.materialisation.state import Watermarks
@@ -178,7 +179,9 @@ class Mediator:
         clock = EarliestTime(self.systems, self._clock)
         self.transactions = Transactions(self.data, calls, log, clock, self._observe)
         calls.intents, self.data.joint = self.transactions.resolver, self.transactions.joint
+        self.data.transact = self.transactions.run
         self.integrity = Integrity(self.data, self._feed, self._clock)
+        self.reference_check = ReferenceCheck(self.data, self._clock)
 
     def _follow_changes(self, events: CatalogueEvents) -> None:
         """Build what takes changes to the feed, and from there to views."""

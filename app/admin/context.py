@@ -15,6 +15,7 @@ from app.telemetry.recent_events import RecentEvents
 from app.telemetry.request_history import RequestHistory
 from mediator.control.tenancy import Tenancy
 from mediator.integrity.check import Integrity
+from mediator.integrity.references import ReferenceCheck
 from mediator.materialisation.service import ViewService
 from mediator.staleness_probes.service import StalenessProbes
 
@@ -37,6 +38,7 @@ class AdminContext:
         costly_queries: Queries that took long or were refused; None: none are kept.
         request_history: Requests of the last hour; None: they are not sampled.
         integrity: Finds writes that bypassed us.
+        reference_check: Finds references to objects that do not exist.
         only_loopback: Whether requests must be addressed to this machine by a name of its own.
         compresses: Whether answers are compressed for clients that accept it.
     """
@@ -53,5 +55,6 @@ class AdminContext:
     costly_queries: CostlyQueries | None = None
     request_history: RequestHistory | None = None
     integrity: Integrity | None = None
+    reference_check: ReferenceCheck | None = None
     only_loopback: bool = False
     compresses: bool = True

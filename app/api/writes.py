@@ -101,10 +101,13 @@ def build_put(target: WriteTarget, body: Any) -> PlannedOperation:
 
 
 def build_import(target: WriteTarget, body: Any) -> PlannedOperation:
-    """Put an object as an export has it: with the time of its last write, if it has one."""
+    """Put an object as an export has it: with the time of its last write, if it has one.
+
+    What it refers to may come later, so that is not checked.
+    """
     members = _owned(_without_id(body, target), target)
     values = target.resource.route.import_codec.decode_object(members, target.pointer)
-    return _plan(target, Put(*_head(target), values))
+    return _plan(target, Put(*_head(target), values, unchecked=True))
 
 
 def build_delete(target: WriteTarget, body: Any) -> PlannedOperation:  # noqa: ARG001 - the shape of a Builder

@@ -84,6 +84,8 @@ _OF_ERROR: dict[type[MediatorError], ProblemType] = {
     errors.Conflict: ProblemType("conflict", 409, "Conflict"),
     errors.AlreadyExists: ProblemType("already-exists", 409, "Already exists"),
     errors.NotUnique: ProblemType("not-unique", 409, "Unique violation"),
+    errors.DanglingReference: ProblemType("dangling-reference", 409, "Dangling reference"),
+    errors.StillReferenced: ProblemType("still-referenced", 409, "Still referenced"),
     errors.Locked: ProblemType("locked", 409, "Locked"),
     errors.TransactionAborted: ProblemType("transaction-aborted", 409, "Transaction aborted"),
     errors.DataWouldMove: ProblemType("data-would-move", 409, "Data migration required"),

@@ -207,6 +207,7 @@ def _admin_context(
         costly_queries=recent.queries,
         request_history=recent.requests,
         integrity=mediator.integrity,
+        reference_check=mediator.reference_check,
         only_loopback=security is None,
         compresses=data.compresses,
     )

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from mediator.access.cache import AccessCache
 from mediator.access.decision import AccessDecision, AccessTarget, decide
 from mediator.access.former_owners import changes_open_at, had_owners_until
+from mediator.access.hidden_references import hiding_references
 from mediator.access.metered_plane import MeteredPlane, Transact, metered
 from mediator.access.metering import UNLIMITED, Meter, RunBound
 from mediator.access.model import Principal, Scope
@@ -184,7 +185,7 @@ class Access:
     def narrow(self, plane: DataPlane) -> DataPlane:
         if self.meter.bounds_operations:
             plane = MeteredPlane(plane, self.meter)
-        return OwnedPlane(plane, self.owner_of)
+        return OwnedPlane(plane, self.owner_of, self.may_read_all)
 
     @contextmanager
     def submitting(self) -> Iterator[RunBound | None]:
@@ -199,6 +200,7 @@ class Access:
             yield RunBound(databases, most, pending)
 
     def transact(self, transact: Transact) -> Transact:
+        transact = hiding_references(transact, self.may_read_all)
         if not self.meter.bounds_operations:
             return transact
         return metered(transact, self.meter, self._model())

@@ -196,7 +196,7 @@ def _bound(model: RoutingModel, operation: Operation) -> Operation:
     has_to_match = route is not None and route.schema.require_if_match
     replaces = isinstance(operation, Put) and operation.condition == ANYTHING and not has_to_match
     head = (*operation.head[:4], _PRESENT if replaces else _NEVER, operation.fingerprint)
-    return Put(*head, operation.values)
+    return Put(*head, operation.values, isinstance(operation, Put) and operation.unchecked)
 
 
 def _growth(operations: Sequence[Operation], answers: Sequence[Outcome | MediatorError]) -> int:

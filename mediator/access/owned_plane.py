@@ -16,7 +16,8 @@ owner's, the versions are compared under the intents of the write (`docs/transac
 comes between that and the write.
 
 That an id is taken cannot be hidden from a creator: a creation, or a put that would have
-to create, is refused.
+to create, is refused. Nor can that something refers to an object from one who deletes it: but what
+that is, is (`mediator.access.hidden_references`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
+from mediator.access.hidden_references import MayReadAll, shown_error
 from mediator.access.metered_plane import NarrowedPlane
 from mediator.access.ownership import (
     ADMIN,
@@ -40,7 +42,14 @@ from mediator.access.ownership import (
     with_owner,
 )
 from mediator.base.concurrency import result_or_error
-from mediator.base.errors import Conflict, Forbidden, MediatorError, NotFound, PreconditionFailed
+from mediator.base.errors import (
+    Conflict,
+    Forbidden,
+    MediatorError,
+    NotFound,
+    PreconditionFailed,
+    StillReferenced,
+)
 from mediator.data_plane.port import DataPlane
 from mediator.model.filters import And, Compare, Comparison
 from mediator.model.operations import (
@@ -71,9 +80,15 @@ _CONCURRENCY: Final = 16
 class OwnedPlane(NarrowedPlane):
     """Implements `mediator.data_plane.port.DataPlane` for one subject."""
 
-    def __init__(self, plane: DataPlane, owner_of: OwnerOf) -> None:
+    def __init__(
+        self,
+        plane: DataPlane,
+        owner_of: OwnerOf,
+        may_read_all: MayReadAll = lambda _database, _class: False,
+    ) -> None:
         super().__init__(plane)
         self._owner_of = owner_of
+        self._may_read_all = may_read_all
 
     async def read(self, operation: Get, preference: ReadPreference = ANY) -> Outcome:
         """Raises `NotFound` for another subject's object, too."""
@@ -85,9 +100,12 @@ class OwnedPlane(NarrowedPlane):
 
     async def write(self, operation: WriteOperation) -> Outcome:
         route, owner = await self._owner(operation.database, operation.class_name)
-        if owner is None:
-            return await self._plane.write(operation)
-        return await self._write(route, owner, operation)
+        try:
+            if owner is None:
+                return await self._plane.write(operation)
+            return await self._write(route, owner, operation)
+        except StillReferenced as error:
+            raise shown_error(error, operation.database, self._may_read_all) from None
 
     async def batch(
         self, operations: Sequence[Operation], *, whole: bool = False
@@ -127,6 +145,10 @@ class OwnedPlane(NarrowedPlane):
             answers.update(zip(indices, results, strict=True))
         for index, request in restricted.items():
             answers[index] = checked(*request, answers[index])
+        for index, answer in answers.items():
+            if isinstance(answer, StillReferenced):
+                database = operations[index].database
+                answers[index] = shown_error(answer, database, self._may_read_all)
         return [answers[index] for index in range(len(operations))]
 
     async def query(

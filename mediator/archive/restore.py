@@ -229,7 +229,14 @@ class _ClassTarget:
         decode = self._codec.decode_fields
         conditions = await self._conditions([line.id for line in chunk])
         puts = [
-            Put(*self._address, line.id, _operation(), condition, values=decode(line.values))
+            Put(
+                *self._address,
+                line.id,
+                _operation(),
+                condition,
+                values=decode(line.values),
+                unchecked=True,  # what it refers to may come later
+            )
             for line, condition in zip(chunk, conditions, strict=True)
         ]
         outcomes = results_or_raise(await self._carry_out(puts))
@@ -287,7 +294,7 @@ class _ClassTarget:
 
     async def _delete(self, ids: Sequence[str]) -> None:
         there = Condition(present=True)
-        deletes = [Delete(*self._address, id_, _operation(), there) for id_ in ids]
+        deletes = [Delete(*self._address, id_, _operation(), there, unchecked=True) for id_ in ids]
         for answer in await self._carry_out(deletes):
             # Else another client has deleted it meanwhile.
             if not isinstance(answer, NotFound | PreconditionFailed):

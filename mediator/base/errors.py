@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ __all__ = [
     "AlreadyExists",
     "Conflict",
     "ConstraintViolated",
+    "DanglingReference",
     "DataWouldMove",
     "Forbidden",
     "IdempotencyReused",
@@ -28,6 +29,7 @@ __all__ = [
     "PreconditionRequired",
     "ResultGone",
     "SchemaInvalid",
+    "StillReferenced",
     "StorageFull",
     "TooCostly",
     "TooManyRequests",
@@ -104,6 +106,23 @@ class AlreadyExists(Conflict):
 
 class NotUnique(Conflict):
     """Another object has the values of a unique constraint; `locations` name the fields."""
+
+
+class DanglingReference(Conflict):
+    """The object that a foreign key names does not exist; `locations` name the fields."""
+
+
+class StillReferenced(Conflict):
+    """Foreign keys forbid to delete an object; `extra["references"]` says which, and for whom."""
+
+    def shown_to(self, may_read_all: Callable[[str], bool]) -> StillReferenced:
+        """Return the error for one who may read all objects of some classes, and no others."""
+        references = self.extra.get("references", ())
+        shown = [each for each in references if may_read_all(each["class"])]
+        if len(shown) == len(references):
+            return self
+        detail = "Objects refer to what is to be deleted; nothing was done."
+        return StillReferenced(detail, extra={"references": shown} if shown else None)
 
 
 class Locked(Conflict):

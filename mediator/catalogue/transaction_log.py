@@ -68,6 +68,13 @@ WHERE intent = $1 AND state = 'committed' AND {relaxed} = 'off'
 _REMOVE: Final = _sql("DELETE FROM {log} WHERE intent = ANY ($1::text[]) AND {relaxed} = 'off'")
 _FIND: Final = _sql("SELECT {columns} FROM {log} WHERE intent = ANY ($1::text[])")
 _FIND_OPERATION: Final = _sql("SELECT {columns} FROM {log} WHERE operation = $1")
+_FIND_OPEN: Final = _sql("""
+SELECT {columns} FROM {log} WHERE database = $1 AND state IN ('preparing', 'staged', 'committed')
+AND EXISTS (
+    SELECT FROM jsonb_array_elements(records) AS record
+    WHERE record IN (SELECT jsonb_array_elements($2::jsonb))
+)
+""")
 _TAKE: Final = _sql("""
 UPDATE {log} SET leased_until = now() + make_interval(secs => $2) WHERE intent IN (
     SELECT intent FROM {log} WHERE leased_until < now() AND state <> 'done'
@@ -123,6 +130,12 @@ class CatalogueTransactions:
     async def find_operation(self, operation: str) -> TransactionEntry | None:
         rows = await self._catalogue.fetch(_FIND_OPERATION, operation, retry=True)
         return _entry(rows[0]) if rows else None
+
+    async def find_open(
+        self, database: str, records: Sequence[Sequence[str]]
+    ) -> dict[str, TransactionEntry]:
+        rows = await self._catalogue.fetch(_FIND_OPEN, database, _json(records), retry=True)
+        return {row["intent"]: _entry(row) for row in rows}
 
     async def take(self, limit: int, lease_s: float) -> list[TransactionEntry]:
         return [_entry(row) for row in await self._catalogue.fetch(_TAKE, limit, lease_s)]

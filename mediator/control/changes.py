@@ -23,6 +23,7 @@ from mediator.materialisation.service import ViewService
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, pins_of, view_system
 from mediator.routing.model import DatabaseRoute
+from mediator.schema.foreign_keys import added_foreign_keys
 from mediator.schema.limits import MAX_ERRORS
 from mediator.schema.overrides import Overrides
 from mediator.schema.parse import schema_document
@@ -320,6 +321,15 @@ class SchemaPlan:
             return {}, filled
         tighter = tightened(self.present.schema, self.schema, self.holding)
         return {key: each for key, each in tighter.items() if key not in filled}, filled
+
+    @property
+    def newly_connected(self) -> set[str]:
+        """The classes that are there, and that foreign keys connect from this change on."""
+        if self.present is None:
+            return set()
+        added = added_foreign_keys(self.present.schema, self.schema)
+        connected = {name for key in added for name in (key.class_name, key.to)}
+        return connected & self.present.classes.keys()
 
     @property
     def former_names(self) -> dict[str, dict[str, str]]:

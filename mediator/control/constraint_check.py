@@ -17,6 +17,7 @@ from mediator.base.errors import Conflict, ConstraintViolated, Location
 from mediator.base.offload import offload, throttled
 from mediator.control.port import SchemaChange
 from mediator.data_plane.port import DataPlane, pages
+from mediator.integrity.references import missing_targets, references_in
 from mediator.model.operations import Outcome
 from mediator.schema.limits import MAX_ERRORS
 from mediator.schema.tightening import TightenedConstraint
@@ -144,18 +145,34 @@ class ConstraintCheck:
         async for page in pages(self._plane, database, class_name, fields=fields):
             if self._clock.monotonic() >= until:
                 return False
-            await offload(True, _check, found, page, most, names)
+            own = [await self._looked_up(database, each, page, names) for each in found]
+            await offload(True, _check, found, own, page, most, names)
         return True
+
+    async def _looked_up(
+        self,
+        database: str,
+        violation: ConstraintViolation,
+        page: Sequence[Outcome],
+        names: Mapping[str, str],
+    ) -> TightenedConstraint:
+        """Return a constraint of which every value of a page can be decided."""
+        constraint = violation.constraint
+        if constraint.to is None:
+            return constraint
+        ids = references_in(page, names.get(constraint.field, constraint.field))
+        missing = await missing_targets(self._plane, database, constraint.to, ids)
+        return replace(constraint, holds=lambda value: value not in missing)
 
 
 def _check(
     found: Sequence[ConstraintViolation],
+    constraints: Sequence[TightenedConstraint],
     page: Sequence[Outcome],
     most: int,
     names: Mapping[str, str],
 ) -> None:
-    for violation in found:
-        constraint = violation.constraint
+    for violation, constraint in zip(found, constraints, strict=True):
         name = names.get(constraint.field, constraint.field)
         for outcome in throttled(page):
             violation.checked += 1

@@ -424,11 +424,14 @@ class Schemas:
             await self._membership.agree(plan.epoch)
         emptied = {f.class_name for f in replaced(plan.present, plan.route, plan.holding)}
         changing = emptied | plan.leaving
-        if plan.stored is None or not changing:
+        # No replica may delete, or refer to, what a foreign key protects by a model without it.
+        held_classes = changing | plan.newly_connected
+        if plan.stored is None or not held_classes:
             moment, put = await self._prepare_and_put(plan, plan.new, author)
         else:
-            async with self._held(plan.stored, changing) as held:
+            async with self._held(plan.stored, held_classes) as held:
                 await self.check_still_empty(plan, changing)
+                await self._check_unwritten(plan, held_classes)
                 new = replace(plan.new, hold=held.hold)
                 moment, put = await self._prepare_and_put(plan, new, author)
         self._follower.has_put(moment, put, with_owned_until(plan.route, put))
@@ -468,13 +471,16 @@ class Schemas:
         for name in sorted({*changing} - plan.dropped_classes - plan.leaving):
             if await self._count(plan.present.classes[name]):
                 raise Conflict(f"Objects of {name} were created meanwhile; try again.")
+
+    async def _check_unwritten(self, plan: SchemaPlan, held: Collection[str]) -> None:
+        """Refuse if writes to classes that are held are under way, and do not end."""
         # A joint write may be logged, and have reached no record that is counted. One that has
         # ended is still logged for a moment.
         for _ in range(_LOOKS):
-            if not await self._catalogue.are_written(plan.new.name, changing):
+            if not await self._catalogue.are_written(plan.new.name, held):
                 return
             await asyncio.sleep(_LOOK_S)
-        raise Conflict(f"Writes to {', '.join(sorted(changing))} are under way; try again.")
+        raise Conflict(f"Writes to {', '.join(sorted(held))} are under way; try again.")
 
     async def _on(
         self,

@@ -3,7 +3,8 @@
 Operations on one object keep their order; operations on different objects need none. So a batch
 runs in rounds: each round takes, for every object, the longest run at the head of its queue that
 one call can carry (reads, or writes of the same record). Joint writes go through their phases
-together, one of each object. What else takes more than one call (read-modify-write) goes alone.
+together, one of each object. What else takes more than one call (read-modify-write), or a
+transaction because of foreign keys, goes alone.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from mediator.operations.torn_reads import TornReads
 from mediator.routing.fragments import Steps, is_partial, plan_read
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import Fragment, Read, Record, WriteResult
+from mediator.transactions.foreign_keys import is_checked
 
 if TYPE_CHECKING:
     from mediator.data_plane.executor import Executor
@@ -128,6 +130,8 @@ class BatchExecution:
     def _plan(self, route: ClassRoute, index: int, operation: Operation) -> _Planned:
         if isinstance(operation, Get):
             return _Planned(index, operation, route, reads=plan_read(route, operation))
+        if (route.foreign_keys or route.referenced_by) and is_checked(route, operation):
+            return _Planned(index, operation, route)
         if is_joint(route, operation):
             return _Planned(index, operation, route, joint=True)
         steps = None if _takes_more(route, operation) else self._plane.plan_single(route, operation)

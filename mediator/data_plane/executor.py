@@ -11,12 +11,14 @@ from typing import Final
 from mediator.base.clock import Clock
 from mediator.base.errors import (
     AdvisoryOnly,
+    Locked,
     MediatorError,
     NeedsScan,
     NotFound,
     OutcomeUnknown,
     PreconditionFailed,
     TooCostly,
+    TransactionAborted,
     Unavailable,
 )
 from mediator.base.observation import Observer
@@ -24,6 +26,7 @@ from mediator.data_plane.batch import BatchExecution
 from mediator.materialisation.copier import Copier
 from mediator.materialisation.reads import ViewReads
 from mediator.materialisation.state import Watermarks
+from mediator.model.filters import In
 from mediator.model.operations import (
     Delete,
     Freshness,
@@ -48,10 +51,13 @@ from mediator.query.planner import make_plan
 from mediator.query.reverse_joins import Found
 from mediator.query.shapes import Refusal, costly_query
 from mediator.routing.fragments import Steps, is_partial, plan_read, plan_write
-from mediator.routing.freshness import ANY, ReadPreference
+from mediator.routing.freshness import ANY, STRONG, ReadPreference
 from mediator.routing.model import EMPTY, ClassRoute, RoutingModel
+from mediator.schema.foreign_keys import ForeignKey
 from mediator.schema.tree import Mode
+from mediator.transactions.foreign_keys import is_checked
 from mediator.transactions.joint import JointWriter
+from mediator.transactions.model import CommitRequest
 
 __all__ = ["LONG_QUERY_S", "Executor"]
 
@@ -63,10 +69,12 @@ class Executor:
     """Implements `mediator.data_plane.port.DataPlane` over opened systems.
 
     `refresh` looks for a newer routing model, before a class is reported missing; only `adopt`
-    puts one in force. `joint` carries out writes over several systems, and is set later.
+    puts one in force. `joint` carries out writes over several systems, `transact` transactions;
+    both are set later.
     """
 
     joint: JointWriter
+    transact: Callable[[CommitRequest], Awaitable[list[Outcome]]]
 
     def __init__(
         self,
@@ -123,6 +131,8 @@ class Executor:
 
     async def write(self, operation: WriteOperation) -> Outcome:
         route = await self._route_of(operation)
+        if (route.foreign_keys or route.referenced_by) and is_checked(route, operation):
+            return await self._write_checked(operation)
         if is_joint(route, operation):
             return await self.joint.write(route, operation)
         if isinstance(operation, ReadModifyWrite):
@@ -133,6 +143,21 @@ class Executor:
         if isinstance(operation, Update) and is_partial(route, operation):
             return await self._read_modify_write(route, operation)
         return await self._write_single(route, operation)
+
+    async def _write_checked(self, operation: WriteOperation) -> Outcome:
+        """Carry out a write, with what its foreign keys require, as a transaction of its own.
+
+        Raises:
+            Locked: Others were writing the objects concerned all the time; nothing was done.
+        """
+        key = (operation.operation, (), (operation,), operation.fingerprint)
+        try:
+            [outcome] = await self.transact(CommitRequest(operation.database, *key))
+        except TransactionAborted:
+            name = f"{operation.class_name}/{operation.id}"
+            detail = f"Others are at work on {name}, or on what it is connected with; try again."
+            raise Locked(detail) from None
+        return outcome
 
     async def _write_single(self, route: ClassRoute, operation: WriteOperation) -> Outcome:
         steps = self.plan_single(route, operation)
@@ -272,6 +297,16 @@ class Executor:
             return None
         bound_s = self.model.databases[query.database].schema.materialised_view.staleness_s
         return await self._view_reads.fresh_for_all(route, bound_s, preference)
+
+    async def find_referencing(
+        self, database: str, key: ForeignKey, ids: Sequence[str], most: int
+    ) -> Sequence[str]:
+        """Return the ids of up to `most` objects that refer to any of some objects."""
+        refers = In((key.field,), tuple(ids))
+        query = Query(database, key.class_name, refers, limit=most, fields=(key.field,))
+        route = await self.route(database, key.class_name)
+        answer = await self._execute(query, route, self.limits, STRONG)
+        return [item.outcome.id for item in answer.items]
 
     async def newest_model(self) -> RoutingModel:
         """Return a routing model that is not older than this call."""

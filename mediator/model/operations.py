@@ -91,9 +91,13 @@ class Create(_Write):
 
 @immutable
 class Put(_Write):
-    """Make an object exactly `values`, there before or not."""
+    """Make an object exactly `values`, there before or not.
+
+    `unchecked`: it may refer to objects that are not there, as one that is imported.
+    """
 
     values: Values = field(default_factory=dict)
+    unchecked: bool = False
 
 
 @immutable
@@ -131,7 +135,12 @@ class ReadModifyWrite(_Write):
 
 @immutable
 class Delete(_Write):
-    """Delete an object."""
+    """Delete an object.
+
+    `unchecked`: whatever refers to it stays as it is.
+    """
+
+    unchecked: bool = False
 
 
 WriteOperation: TypeAlias = Create | Put | Update | ReadModifyWrite | Delete

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from mediator.placement.scores import SystemChoice, SystemOrder, node_scores
 from mediator.placement.sentence import Sentences
 from mediator.routing.model import ClassRoute, DatabaseRoute
 from mediator.schema.annotations import Capability
+from mediator.schema.foreign_keys import ForeignKey, foreign_keys_of
 from mediator.schema.overrides import Overrides
 from mediator.schema.tree import ClassSchema, Mode, Schema
 from mediator.stores.port import Fragment
@@ -268,8 +270,16 @@ def build_routes(
     """Build the routes of a database; one in advisory mode has none."""
     if schema.mode is Mode.ADVISORY:
         return DatabaseRoute(schema, {})
+    keys = {name: foreign_keys_of(class_) for name, class_ in schema.classes.items()}
+    referenced_by: dict[str, list[ForeignKey]] = {}
+    for key in chain.from_iterable(keys.values()):
+        referenced_by.setdefault(key.to, []).append(key)
     routes = {
-        name: _class_route(schema.database, class_, groups[name], versions[name], view)
+        name: replace(
+            _class_route(schema.database, class_, groups[name], versions[name], view),
+            foreign_keys=keys[name],
+            referenced_by=tuple(referenced_by.get(name, ())),
+        )
         for name, class_ in schema.classes.items()
     }
     return DatabaseRoute(schema, routes)

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import cached_property
 
 from mediator.base.errors import Conflict
+from mediator.schema.foreign_keys import ForeignKey
 from mediator.schema.overrides import Overrides
 from mediator.schema.tree import ClassSchema, Generated, Schema
 from mediator.schema.values import Codec
@@ -26,6 +27,8 @@ class ClassRoute:
             None if the database has no view.
         dropped: Stored names of fields that were dropped with their values, which no other field of
             the class ever gets.
+        foreign_keys: Those of the class.
+        referenced_by: Those of all classes that refer to it.
     """
 
     schema: ClassSchema
@@ -33,6 +36,8 @@ class ClassRoute:
     fragments: tuple[Fragment, ...]
     copy: Fragment | None = None
     dropped: frozenset[str] = frozenset()
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    referenced_by: tuple[ForeignKey, ...] = ()
 
     @property
     def anchor(self) -> Fragment:

@@ -14,6 +14,7 @@ from mediator.base.suggestions import did_you_mean
 from mediator.schema.annotations import Annotation, BinaryRequirement, Sigmoid, Utility
 from mediator.schema.constraints import searcher
 from mediator.schema.errors import InvalidValue, invalid, locations_below
+from mediator.schema.foreign_keys import mistakes_of_on_delete
 from mediator.schema.ids import NAME
 from mediator.schema.limits import MAX_ERRORS, UNIQUE_CONSTRAINTS
 from mediator.schema.scalars import SCALAR_DECODERS, text_error
@@ -25,6 +26,7 @@ from mediator.schema.tree import (
     Field,
     Generated,
     MissingType,
+    OnDelete,
     Schema,
 )
 from mediator.schema.types import SCALARS, FieldType
@@ -92,7 +94,9 @@ def parse_schema(database: str, document: Any) -> Schema:
     return replace(schema, classes=classes)
 
 
-def _class(class_: ClassSchema, classes: Collection[str], mistakes: list[Location]) -> ClassSchema:
+def _class(
+    class_: ClassSchema, classes: Mapping[str, ClassSchema], mistakes: list[Location]
+) -> ClassSchema:
     at = f"/classes/{class_.name}"
     if class_.name in RESERVED_CLASSES:
         mistakes.append(Location(at, f"{class_.name} is a reserved name"))
@@ -111,7 +115,7 @@ def _class(class_: ClassSchema, classes: Collection[str], mistakes: list[Locatio
     return normal
 
 
-def _mistakes(field: Field, classes: Collection[str], at: str) -> Iterator[Location]:
+def _mistakes(field: Field, classes: Mapping[str, ClassSchema], at: str) -> Iterator[Location]:
     """Yield what does not go together with the name and the type of a field."""
     if field.name == "id":
         yield Location(at, "id is a reserved name")
@@ -123,6 +127,7 @@ def _mistakes(field: Field, classes: Collection[str], at: str) -> Iterator[Locat
         yield Location(f"{at}/items", f"must be one of {known} for type {field.type}")
     if error := _mistake_in_reference(field, classes):
         yield Location(f"{at}/to", error)
+    yield from mistakes_of_on_delete(field, classes, at)
     yield from _mistakes_of_flags(field, at)
     yield from _mistakes_of_lengths_and_enum(field, at)
 
@@ -198,7 +203,12 @@ def _normal(field: Field, at: str, mistakes: list[Location]) -> Field:
     meaningless: dict[str, Any] = {
         m: None for m, types in _TYPES_OF.items() if field.type not in types
     }
-    field = replace(field, group=None if field.group == MAIN_GROUP else field.group, **meaningless)
+    field = replace(
+        field,
+        group=None if field.group == MAIN_GROUP else field.group,
+        on_delete=None if field.on_delete is OnDelete.IGNORE else field.on_delete,
+        **meaningless,
+    )
     field = _searchable(_bounded(field, at, mistakes), at, mistakes)
     default = field.default
     if isinstance(default, str) and (generated := _GENERATED.get((field.type, default))):
@@ -282,8 +292,8 @@ def schema_document(schema: Schema) -> dict[str, Any]:
     """Write a schema as JSON, ready for orjson.
 
     Every member that has a default is written. Left out is only what a field has none of: `items`,
-    `to`, `default`, `updated`, `unique`, `system` and constraints; and `statistic` and `violation`
-    of an annotation.
+    `to`, `on_delete`, `default`, `updated`, `unique`, `system` and constraints; and `statistic` and
+    `violation` of an annotation.
     """
     return {
         "mode": schema.mode.value,
@@ -334,6 +344,8 @@ def _field_document(field: Field) -> dict[str, Any]:
     elif not isinstance(default, MissingType):
         document["default"] = written(default)
     document |= {flag: True for flag in ("updated", "unique") if getattr(field, flag)}
+    if field.on_delete is not None:
+        document["on_delete"] = field.on_delete.value
     return document | {
         "required": field.required,
         "index": field.index,

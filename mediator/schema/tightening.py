@@ -1,7 +1,8 @@
 """Constraints that a schema change tightens: those that stored objects may break.
 
 Each constraint is compared with itself as it was. Whether another pattern is tighter is not
-decided: every new pattern counts, as does an enumeration that lacks a former member.
+decided: every new pattern counts, as does an enumeration that lacks a former member. A foreign key
+is a constraint on the objects that there are: which these are is looked up by who checks it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Final, TypeAlias
 from mediator.base.offload import throttled
 from mediator.schema.constraints import Check, checks_of
 from mediator.schema.errors import token
+from mediator.schema.foreign_keys import added_foreign_keys
 from mediator.schema.tree import Field, Schema
 
 __all__ = ["Constraints", "TightenedConstraint", "backfillable", "tightened", "tightened_of"]
@@ -23,12 +25,16 @@ ConstraintKey: TypeAlias = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class TightenedConstraint:
-    """One constraint of a field; `holds` is of values that are neither missing nor null."""
+    """One constraint of a field; `holds` is of values that are neither missing nor null.
+
+    `to`: of a foreign key, the class whose objects have to exist.
+    """
 
     class_name: str
     field: str
     constraint: str
     holds: Check
+    to: str | None = None
 
     @property
     def location(self) -> str:
@@ -43,6 +49,7 @@ class TightenedConstraint:
 Constraints: TypeAlias = Mapping[ConstraintKey, TightenedConstraint]
 
 _REQUIRED: Final = "required"
+_ON_DELETE: Final = "on_delete"
 
 _TIGHTER: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "minimum": lambda before, after: after > before,
@@ -60,12 +67,18 @@ def tightened(before: Schema, after: Schema, classes: Collection[str]) -> Constr
 
     A field whose type changes is left out: its values cannot be kept, let alone be compared.
     """
-    return {
+    found = {
         (class_name, name, constraint): TightenedConstraint(class_name, name, constraint, holds)
         for class_name in sorted(classes & after.classes.keys() & before.classes.keys())
         for name, field in throttled(after.classes[class_name].fields.items())
         for constraint, holds in tightened_of(before.classes[class_name].fields.get(name), field)
     }
+    for key in added_foreign_keys(before, after):
+        # A field that is new has no values yet.
+        if key.class_name in classes and key.field in before.classes[key.class_name].fields:
+            at = (key.class_name, key.field, _ON_DELETE)
+            found[at] = TightenedConstraint(*at, lambda _: True, key.to)
+    return dict(sorted(found.items()))
 
 
 def backfillable(schema: Schema, classes: Collection[str]) -> Constraints:

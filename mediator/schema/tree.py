@@ -54,6 +54,7 @@ __all__ = [
     "MaterialisedView",
     "MissingType",
     "Mode",
+    "OnDelete",
     "Schema",
 ]
 
@@ -138,6 +139,15 @@ class Generated(StrEnum):
     UUID = "uuid"
 
 
+class OnDelete(StrEnum):
+    """What becomes of the objects that refer to one which is deleted."""
+
+    IGNORE = "ignore"
+    REFUSE = "refuse"
+    CASCADE = "cascade"
+    NULLIFY = "nullify"
+
+
 @document
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -146,6 +156,7 @@ class Field:
     `minimum` and `maximum` are of the field's type, as is `default` unless it is generated.
     `updated`: it is the time of the object's last write, which the service sets.
     `unique`: no two objects of the class have the same value.
+    `on_delete`: of a reference that is a foreign key; None stands for `OnDelete.IGNORE`.
     """
 
     name: Key
@@ -166,6 +177,7 @@ class Field:
     system: Omissible[Name] = None
     updated: Flag = False
     unique: Flag = False
+    on_delete: Omissible[OnDelete] = None
 
     @property
     def has_default(self) -> bool:

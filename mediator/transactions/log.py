@@ -33,7 +33,8 @@ class TransactionEntry:
 
     Attributes:
         intent: Identifies this attempt at it, and no other; stands in the records.
-        records: The objects on which it sets intents: class and id.
+        records: The objects on which it sets intents, and those to which foreign keys that it sets
+            refer: class and id. An id that is empty stands for any object of the class.
         operation: The transaction's own id, if its answer is to be remembered.
         fingerprint: Of the request; with `operation`.
         redo: Once staged or committed: what is to be applied, as JSON.
@@ -85,6 +86,11 @@ class TransactionLog(Protocol):
 
     async def find_operation(self, operation: str) -> TransactionEntry | None:
         """Return the entry of an operation."""
+
+    async def find_open(
+        self, database: str, records: Sequence[Sequence[str]]
+    ) -> dict[str, TransactionEntry]:
+        """Return the entries that name one of these records, and are not over, by their intents."""
 
     async def take(self, limit: int, lease_s: float) -> list[TransactionEntry]:
         """Take over entries whose lease has passed; two replicas never take the same."""

@@ -19,6 +19,7 @@ from mediator.operations.backoff import MAX_PAUSE_S
 from mediator.operations.calls import StoreCalls
 from mediator.operations.intents import ForeignIntents, IntentStore
 from mediator.routing.model import ClassRoute, RoutingModel
+from mediator.schema.foreign_keys import ForeignKey
 from mediator.stores.port import RecordKey
 from mediator.transactions.applying import Answer, Applier
 from mediator.transactions.log import State, TransactionEntry, TransactionLog
@@ -62,6 +63,14 @@ class OperationPlane(Protocol):
 
     async def newest_model(self) -> RoutingModel:
         """Look for a newer routing model."""
+
+    async def find_referencing(
+        self, database: str, key: ForeignKey, ids: Sequence[str], most: int
+    ) -> Sequence[str]:
+        """Return the ids of up to `most` objects that refer to any of some objects.
+
+        It finds all that is acknowledged. Raises `MediatorError`.
+        """
 
     async def stored_outcome(self, route: ClassRoute, operation: WriteOperation) -> Outcome | None:
         """Return the answer that the stores remember of an operation."""
@@ -110,9 +119,10 @@ class TransactionResolver:
             await self._log.refuse(unknown, REFUSED_S)
             entries |= await self._log.find(unknown)
         known = ((entries[intent], keys) for intent, keys in met.items() if intent in entries)
-        await concurrently(self._resolve(entry, keys) for entry, keys in known)
+        await concurrently(self.resolve_found(entry, keys) for entry, keys in known)
 
-    async def _resolve(self, entry: TransactionEntry, keys: Sequence[RecordKey]) -> None:
+    async def resolve_found(self, entry: TransactionEntry, keys: Sequence[RecordKey]) -> None:
+        """Resolve a write of the log as far as that is possible; `keys` have its intents."""
         decided = entry.state is State.COMMITTED or entry.intent in self._applying
         if decided or await self._commit_staged(entry):
             # Rolled forward once for all who meet it here; they back off further if it takes long.
@@ -249,6 +259,10 @@ class TransactionResolver:
         with suppress(Unavailable):
             done = [dump_outcome(answer) for answer in answers if isinstance(answer, Outcome)]
             await self._log.finish(entry.intent, done)
+
+    def is_over(self, intent: str) -> bool:
+        """Whether a write of this process has ended, although the log may still have it."""
+        return intent in self._finished
 
     def forget(self, intent: str) -> None:
         """Remove a write whose intents are gone from the log: soon, with many others."""

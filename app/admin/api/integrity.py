@@ -1,4 +1,4 @@
-"""Integrity: whether systems hold what was written through Portolan."""
+"""Integrity: whether systems hold what was written through Portolan, and references lead to it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query
 
-from app.admin.api.responses import Name, part
+from app.admin.api.responses import FieldName, Name, part
 from app.http.framework import SmallBodies
 from mediator.integrity.check import Integrity
+from mediator.integrity.references import ReferenceCheck, Repair
+from mediator.schema.ids import check_id
 
 __all__ = ["router"]
 
@@ -30,3 +32,31 @@ async def check_integrity(
     It reads all changes that the feed keeps, and up to so many objects of each class.
     """
     return (await integrity.check(database, objects)).to_json()
+
+
+After = Annotated[str | None, Query(description="Only objects whose ids come after this one.")]
+RepairBy = Annotated[
+    Repair | None, Query(alias="repair", description="What becomes of them; nothing by default.")
+]
+
+
+@router.post("/integrity/{database}/{class_name}/{field}")
+async def check_references(
+    database: Name,
+    class_name: Name,
+    field: FieldName,
+    reference_check: Annotated[
+        ReferenceCheck, part("reference_check", "This process checks no references.")
+    ],
+    after: After = None,
+    repair: RepairBy = None,
+) -> dict[str, Any]:
+    """Find references of a field to objects that do not exist.
+
+    It works for some seconds and answers with the last id that it came to, as `next`: go on there.
+    With `repair` a reference becomes null (in a list or a set it is removed), or the object that
+    has it is deleted, unless others have written the object meanwhile.
+    """
+    begin = None if after is None else check_id(after, "after")
+    report = await reference_check.check(database, class_name, field, after=begin, repair=repair)
+    return report.to_json()

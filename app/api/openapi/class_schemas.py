@@ -14,7 +14,7 @@ from mediator.base.offload import throttled
 from mediator.model.operators import APPLICABLE, Operator
 from mediator.query.parameters import RESERVED
 from mediator.schema.limits import DECIMAL_TEXT_LENGTH
-from mediator.schema.tree import ClassSchema, Field, Generated, MissingType
+from mediator.schema.tree import ClassSchema, Field, Generated, MissingType, OnDelete
 from mediator.schema.types import SCALARS, FieldType
 from mediator.schema.values import encoder
 
@@ -51,6 +51,11 @@ _SHARED_PATTERN: Final = re.compile(
 )
 """What RE2 and ECMAScript, whose patterns JSON Schema takes (2020-12, core, 6.4), read alike."""
 
+_ON_DELETE: Final[Mapping[OnDelete, str]] = {
+    OnDelete.REFUSE: "It is not deleted as long as this refers to it.",
+    OnDelete.CASCADE: "If it is deleted, so is the object that refers to it.",
+    OnDelete.NULLIFY: "If it is deleted, this becomes null.",
+}
 _PARAMETERS: Final = RESERVED | {"ids", "all", "dry_run"}
 """Names of parameters that are no conditions; a field of such a name is written with ``.eq``."""
 
@@ -179,6 +184,8 @@ def _base64_length(size: int) -> int:
 def _notes(field: Field, shown: Container[str]) -> Iterator[str]:
     if field.type is FieldType.REFERENCE:
         yield f"The id of an object of {field.to}." if field.to in shown else "The id of an object."
+    if field.on_delete is not None:
+        yield f"It has to exist. {_ON_DELETE[field.on_delete]}"
     if field.type is FieldType.DECIMAL:
         encode = encoder(field)
         assert encode is not None

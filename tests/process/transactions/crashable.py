@@ -13,7 +13,7 @@ from mediator.service import Mediator
 
 __all__ = ["CRASH_POINT", "CrashPoint", "Killed", "make_crashable"]
 
-LOG = ("begin", "commit", "finish", "remove", "abort", "postpone", "find", "refuse")
+LOG = ("begin", "commit", "finish", "remove", "abort", "postpone", "find", "find_open", "refuse")
 INTENTS = ("unlock", "record_states")
 STORE = ("lock", "reserve", "write", "fence")
 

@@ -1,0 +1,67 @@
+"""Foreign keys: references whose objects must exist, and what happens to them on a deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from mediator.base.errors import Location
+from mediator.schema.tree import ClassSchema, Field, OnDelete, Schema
+from mediator.schema.types import FieldType
+
+__all__ = ["ForeignKey", "added_foreign_keys", "foreign_keys_of", "mistakes_of_on_delete"]
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """A field of `class_name` that refers to objects of the class `to`."""
+
+    class_name: str
+    field: str
+    to: str
+    on_delete: OnDelete
+
+
+def foreign_keys_of(class_: ClassSchema) -> tuple[ForeignKey, ...]:
+    return tuple(
+        ForeignKey(class_.name, name, field.to, field.on_delete)
+        for name, field in class_.fields.items()
+        if field.on_delete is not None and field.to is not None
+    )
+
+
+def added_foreign_keys(before: Schema, after: Schema) -> tuple[ForeignKey, ...]:
+    """Return the foreign keys that a change of a schema adds; another action makes no other key."""
+    known = {(k.class_name, k.field, k.to) for k in _all_of(before)}
+    return tuple(k for k in _all_of(after) if (k.class_name, k.field, k.to) not in known)
+
+
+def _all_of(schema: Schema) -> Iterator[ForeignKey]:
+    return (key for class_ in schema.classes.values() for key in foreign_keys_of(class_))
+
+
+def mistakes_of_on_delete(
+    field: Field, classes: Mapping[str, ClassSchema], at: str
+) -> Iterator[Location]:
+    """Yield what keeps a reference from being a foreign key."""
+    action, below = field.on_delete, f"{at}/on_delete"
+    if action is None:
+        return
+    if FieldType.REFERENCE not in {field.type, field.items}:
+        yield Location(below, f"has no meaning for type {field.type}")
+        return
+    if action is OnDelete.IGNORE:
+        return
+    if field.type is not FieldType.REFERENCE:
+        detail = (
+            f"no system finds what a {field.type} refers to without a scan: only ignore is allowed"
+        )
+        yield Location(below, detail)
+    elif not field.index:
+        yield Location(f"{at}/index", "must be true, because a deletion searches by it")
+    if action is OnDelete.NULLIFY and field.required:
+        yield Location(below, "must not be nullify, because the field is required")
+    target = classes.get(field.to or "")
+    if target is not None and target.ttl_s is not None:
+        detail = f"only ignore is allowed, because objects of {target.name} expire (ttl_s)"
+        yield Location(below, detail)

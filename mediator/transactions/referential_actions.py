@@ -1,0 +1,198 @@
+"""Referential actions: what has to happen to the objects that refer to one that is deleted.
+
+They are found by searches along foreign keys, from the objects that a transaction deletes to those
+that go with them, and so on. Nothing of it may grow beyond what one transaction writes.
+
+Constraints are those of the end of the transaction (SQL calls that NO ACTION): an object that is
+deleted as well forbids nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Final, TypeAlias
+from uuid import uuid4
+
+from mediator.base.concurrency import concurrently
+from mediator.base.errors import StillReferenced
+from mediator.model.operations import Delete, Update, WriteOperation
+from mediator.routing.model import ClassRoute
+from mediator.schema.foreign_keys import ForeignKey
+from mediator.schema.tree import OnDelete
+from mediator.transactions.model import MOST_WRITES
+
+__all__ = ["Actions", "FindReferencing", "ObjectKey", "find_actions", "still_referenced"]
+
+ObjectKey: TypeAlias = tuple[str, str]
+"""Class and id."""
+
+FindReferencing: TypeAlias = Callable[
+    [str, ForeignKey, Sequence[str], int], Awaitable[Sequence[str]]
+]
+"""See `OperationPlane.find_referencing`."""
+
+SAMPLE: Final = 5
+"""Ids of objects that are named of each foreign key."""
+
+
+@dataclass(slots=True)
+class Actions:
+    """What follows from the deletions of a transaction.
+
+    Attributes:
+        deleted: All objects that are deleted, those that the transaction names first.
+        nullified: The fields that become null, of objects that are not deleted.
+        forbidding: The objects that forbid it, by the foreign key by which they do.
+        rewritten: Objects that the transaction itself writes, and that refer to what is deleted
+            unless it changes that, each with the foreign key.
+    """
+
+    deleted: dict[ObjectKey, None]
+    nullified: dict[ObjectKey, dict[str, None]] = field(default_factory=dict)
+    forbidding: dict[ForeignKey, dict[str, None]] = field(default_factory=dict)
+    rewritten: list[tuple[ForeignKey, str]] = field(default_factory=list)
+
+    @property
+    def written(self) -> list[ObjectKey]:
+        return [*self.deleted, *self.nullified]
+
+    def require_allowed(self, others: int) -> None:
+        """Check that they may happen, in a transaction that writes `others` as well.
+
+        Raises:
+            StillReferenced: An object forbids it, or too many would be written.
+        """
+        if self.forbidding:
+            raise still_referenced({key: [*ids] for key, ids in self.forbidding.items()})
+        if others + len(self.written) > MOST_WRITES:
+            raise _too_many()
+
+    def operations(
+        self, database: str, routes: Mapping[str, ClassRoute], named: Iterable[ObjectKey]
+    ) -> list[WriteOperation]:
+        """Return the writes that the transaction needs beside those of the objects it names."""
+        own = frozenset(named)
+        deletions = [
+            Delete(database, class_name, id_, uuid4().hex)
+            for class_name, id_ in self.deleted
+            if (class_name, id_) not in own
+        ]
+        updates = [
+            Update(
+                database,
+                class_name,
+                id_,
+                uuid4().hex,
+                values=routes[class_name].codec.stamped(dict.fromkeys(names)),
+            )
+            for (class_name, id_), names in self.nullified.items()
+        ]
+        return [*deletions, *updates]
+
+
+async def find_actions(
+    find: FindReferencing,
+    database: str,
+    routes: Mapping[str, ClassRoute],
+    deleted: Sequence[ObjectKey],
+    rewritten: frozenset[ObjectKey],
+) -> Actions:
+    """Follow the foreign keys from objects that are deleted.
+
+    Args:
+        find: Searches for the objects that refer to others.
+        database: Of all of them.
+        routes: Of all classes that can be reached.
+        deleted: The objects that the transaction names.
+        rewritten: Other objects that it writes.
+
+    Raises:
+        StillReferenced: More objects go with them than a transaction writes.
+        MediatorError: A search fails.
+    """
+    actions, level = Actions(dict.fromkeys(deleted)), list(deleted)
+    while level:
+        searches = list(_searches(level, routes))
+        found = await concurrently(_search(find, database, *search) for search in searches)
+        level = []
+        for (key, _), referring_ids in zip(searches, found, strict=True):
+            for id_ in referring_ids:
+                referring = (key.class_name, id_)
+                if referring in rewritten:
+                    actions.rewritten.append((key, id_))
+                elif key.on_delete is OnDelete.REFUSE:
+                    actions.forbidding.setdefault(key, {})[id_] = None
+                elif key.on_delete is OnDelete.NULLIFY:
+                    actions.nullified.setdefault(referring, {})[key.field] = None
+                elif referring not in actions.deleted:
+                    actions.deleted[referring] = None
+                    level.append(referring)
+        if len(actions.written) > MOST_WRITES + len(actions.nullified.keys() & actions.deleted):
+            raise _too_many()
+    _leave_out_deleted(actions)
+    return actions
+
+
+def _searches(
+    level: Iterable[ObjectKey], routes: Mapping[str, ClassRoute]
+) -> Iterable[tuple[ForeignKey, list[str]]]:
+    ids: dict[str, list[str]] = {}
+    for class_name, id_ in level:
+        ids.setdefault(class_name, []).append(id_)
+    return chain.from_iterable(
+        ((key, own) for key in routes[class_name].referenced_by) for class_name, own in ids.items()
+    )
+
+
+async def _search(
+    find: FindReferencing, database: str, key: ForeignKey, ids: Sequence[str]
+) -> Sequence[str]:
+    # One more than can be written: so it shows that there are too many, and of those that are
+    # found at least one is not deleted itself.
+    return await find(database, key, ids, MOST_WRITES + 1)
+
+
+def _leave_out_deleted(actions: Actions) -> None:
+    for referring in actions.nullified.keys() & actions.deleted.keys():
+        del actions.nullified[referring]
+    for key, ids in list(actions.forbidding.items()):
+        left = {id_: None for id_ in ids if (key.class_name, id_) not in actions.deleted}
+        actions.forbidding[key] = left
+        if not left:
+            del actions.forbidding[key]
+
+
+def still_referenced(forbidding: Mapping[ForeignKey, Sequence[str]]) -> StillReferenced:
+    """Return the error of a deletion that objects forbid, with some of them for each key."""
+    named = "; ".join(_named(key, ids) for key, ids in forbidding.items())
+    return StillReferenced(
+        f"Objects refer to what is to be deleted: {named}. Nothing was done.",
+        extra={"references": [_document(key, ids) for key, ids in forbidding.items()]},
+    )
+
+
+def _document(key: ForeignKey, ids: Sequence[str]) -> dict[str, Any]:
+    return {
+        "class": key.class_name,
+        "field": key.field,
+        "count": min(len(ids), MOST_WRITES),
+        "more": len(ids) > MOST_WRITES,
+        "sample": list(ids[:SAMPLE]),
+    }
+
+
+def _named(key: ForeignKey, ids: Sequence[str]) -> str:
+    count = f"more than {MOST_WRITES}" if len(ids) > MOST_WRITES else str(len(ids))
+    sample = ", ".join(ids[:SAMPLE])
+    return f"{key.class_name}.{key.field} of {count} objects, such as {sample}"
+
+
+def _too_many() -> StillReferenced:
+    detail = (
+        f"Because of foreign keys more than {MOST_WRITES} objects would be written with this"
+        " deletion; nothing was done. Delete those that refer to it first, by a condition: DELETE"
+        " on the address of their class."
+    )
+    return StillReferenced(detail)

@@ -1,0 +1,42 @@
+"""`portolan verify-references`: what refers to nothing, and its repair."""
+
+from __future__ import annotations
+
+import orjson
+
+from tests.process.commands.shop import Shop
+
+
+async def test_dangling_references_are_found_and_repaired(opened: Shop) -> None:
+    await opened.put("customers", "ada", {"name": "Ada"})
+    await opened.put("orders", "fine", {"customer": "ada"})
+    await opened.put("orders", "none", {})
+    for n in range(7):
+        await opened.put("orders", f"lost{n}", {"customer": "nobody"})
+    of = ("verify-references", opened.database)
+    found = await opened.call(*of)
+    assert found.exit_code == 1
+    [line] = found.lines
+    assert line.startswith("orders.customer: objects 9; dangling 7: lost0 (to nobody), lost1")
+
+    after = await opened.call(*of, "orders.customer", "--after", "lost4", "--json")
+    [counts] = orjson.loads(after.stdout)
+    assert counts.pop("sample") == [{"id": f"lost{n}", "to": "nobody"} for n in (5, 6)]
+    assert counts == {
+        "field": "orders.customer",
+        "objects": 3,
+        "dangling": 2,
+        "repaired": 0,
+        "failed": 0,
+    }
+    some = await opened.done(*of, "orders.customer", "--after", "lost4", "--repair", "delete")
+    assert some.stdout.startswith("orders.customer: objects 3; dangling 2; repaired 2: lost5")
+    rest = await opened.done(*of, "--repair", "nullify")
+    assert rest.stdout.startswith("orders.customer: objects 7; dangling 5; repaired 5: lost0")
+    assert (await opened.done(*of)).stdout == "orders.customer: objects 7; dangling 0\n"
+
+    careless = await opened.call(*of, "--after", "a")
+    assert careless.exit_code == 2
+    wrong = await opened.call(*of, "products.name")
+    assert wrong.exit_code == 1
+    assert "products.name refers to no objects" in wrong.stderr

@@ -1,0 +1,142 @@
+"""Foreign keys that are added over data: dangling references are found, and no replica is late."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mediator.base.errors import (
+    ConstraintViolated,
+    DanglingReference,
+    MediatorError,
+    StillReferenced,
+    Unavailable,
+)
+from mediator.control.port import ChangeOptions
+from mediator.model.operations import Create, Delete, WriteOperation
+from tests.process.control.test_placing_anew import follows, late, paused, waits
+from tests.process.service import Service, field_on, unique
+
+__all__ = ["late"]  # a fixture
+
+UNCHECKED = ChangeOptions(unchecked=True)
+ADDED = {"location": "/classes/books/fields/author", "constraint": "on_delete"}
+
+
+def schema(on_delete: str, **more: Any) -> dict[str, Any]:
+    author = field_on("postgres", "reference", to="authors", on_delete=on_delete, index=True)
+    books = {"fields": {"author": author}}
+    return {"classes": {"authors": {"fields": {"n": field_on("redis")}}, "books": books, **more}}
+
+
+async def library(mediator: Service) -> str:
+    """Return a database whose books refer to authors, without a foreign key."""
+    name = unique("db")
+    await mediator.mediator.control.set_schema(name, schema("ignore"))
+    await mediator.create(name, "authors", "ada")
+    await mediator.create(name, "books", "fine", author="ada")
+    await mediator.create(name, "books", "none")
+    return name
+
+
+async def error_of(of: Service, operation: WriteOperation) -> MediatorError | None:
+    try:
+        await of.mediator.data.write(operation)
+    except MediatorError as error:
+        return error
+    return None
+
+
+async def test_dangling_references_refuse_the_change(mediator: Service) -> None:
+    name, control = await library(mediator), mediator.mediator.control
+    for n in range(7):
+        await mediator.create(name, "books", f"lost{n}", author=f"nobody{n % 2}")
+    dry = await control.set_schema(name, schema("refuse"), dry_run=True)
+    [violation] = dry.violations
+    sample = violation.pop("sample")
+    assert violation == {**ADDED, "count": 7, "checked": 9}
+    assert len(sample) == 5
+    with pytest.raises(ConstraintViolated) as refused:
+        await control.set_schema(name, schema("refuse"))
+    [location] = refused.value.locations
+    assert location.pointer == "/classes/books/fields/author/on_delete"
+    done = await control.set_schema(name, schema("refuse"), options=UNCHECKED)
+    assert done.document["classes"]["books"]["fields"]["author"]["on_delete"] == "refuse"
+    assert isinstance(
+        await error_of(mediator, Delete(name, "authors", "ada", unique())), StillReferenced
+    )
+    # Another action makes no other key, and reads nothing.
+    again = await control.set_schema(name, schema("cascade"))
+    assert again.violations == ()
+    assert await error_of(mediator, Delete(name, "authors", "ada", unique())) is None
+    assert (await mediator.get(name, "books", "lost0")).values == {"author": "nobody0"}
+
+
+async def test_a_replica_that_is_late_neither_deletes_nor_refers(
+    mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds its writes to both classes until it has the foreign key."""
+    name = await library(mediator)
+    await late.get(name, "books", "fine")
+    control, schemas = mediator.mediator.control, mediator.mediator.schemas
+    pause = paused(monkeypatch, schemas, "_check_unwritten", after=True)
+    change = asyncio.create_task(control.set_schema(name, schema("refuse")))
+    await waits(mediator, late)
+    assert await error_of(late, Create(name, "authors", "bob", unique())) is None
+    await follows(late)
+    await pause.reached.wait()
+    refer = Create(name, "books", "lost", unique(), values={"author": "nobody"})
+    delete = Delete(name, "authors", "ada", unique())
+    for of in (mediator, late):
+        for operation in (refer, delete):
+            assert isinstance(await error_of(of, operation), Unavailable)
+    pause.open.set()
+    # By the model of before, as it has not looked since: the write finds the new one.
+    assert isinstance(await error_of(late, refer), Unavailable | DanglingReference)
+    while not change.done():
+        await follows(late)
+        await asyncio.wait([change], timeout=0.05)
+    assert (await change).violations == ()
+    assert isinstance(await error_of(late, refer), DanglingReference)
+    assert isinstance(await error_of(late, delete), StillReferenced)
+
+
+async def test_a_write_that_is_late_is_refused_or_found(
+    mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that has its route from before is stopped on its way to the system."""
+    name = await library(mediator)
+    await late.get(name, "books", "fine")
+    refer = Create(name, "books", "lost", unique(), values={"author": "nobody"})
+    pause = paused(monkeypatch, late.mediator.calls, "write")
+    writing = asyncio.create_task(error_of(late, refer))
+    await pause.reached.wait()
+    change = asyncio.create_task(mediator.mediator.control.set_schema(name, schema("refuse")))
+    while not change.done():
+        await follows(late)
+        await asyncio.wait([change], timeout=0.05)
+    assert (await change).violations == ()
+    pause.open.set()
+    assert isinstance(await writing, Unavailable)
+
+
+async def test_a_class_that_is_added_protects_one_that_is_there(
+    mediator: Service, late: Service
+) -> None:
+    name = await library(mediator)
+    more = {"papers": schema("refuse")["classes"]["books"]}
+    await late.get(name, "authors", "ada")
+    change = asyncio.create_task(
+        mediator.mediator.control.set_schema(name, schema("ignore", **more))
+    )
+    await waits(mediator, late)
+    while not change.done():
+        await follows(late)
+        await asyncio.wait([change], timeout=0.05)
+    await change
+    await mediator.create(name, "papers", "p", author="ada")
+    assert isinstance(
+        await error_of(late, Delete(name, "authors", "ada", unique())), StillReferenced
+    )

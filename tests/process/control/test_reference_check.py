@@ -1,0 +1,125 @@
+"""The check of references, on every store: lists too, objects that were written, and refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mediator.base.errors import Invalid, NotFound
+from mediator.data_plane.port import PAGE
+from mediator.integrity import references
+from mediator.integrity.references import ReferenceCheck, Repair
+from mediator.model.operations import Condition, Create, Delete, Outcome, Update
+from tests.process.service import Service, field_on, unique
+
+SYSTEMS = ("redis", "postgres", "mongo")
+
+
+def check_of(mediator: Service) -> ReferenceCheck:
+    return mediator.mediator.reference_check
+
+
+@pytest.fixture(scope="module", params=SYSTEMS)
+async def library(mediator: Service, request: pytest.FixtureRequest) -> str:
+    system = request.param
+    refers = {"to": "authors"}
+    fields = {
+        "author": field_on(system, "reference", **refers),
+        "others": field_on(system, "list", items="reference", **refers),
+        "main": field_on(system, "reference", required=True, **refers),
+    }
+    strict = {"author": field_on(system, "reference", index=True, on_delete="refuse", **refers)}
+    notes = {"on": field_on(system, "reference", to="books", on_delete="refuse", index=True)}
+    name = await mediator.put_schema(
+        {
+            "authors": {},
+            "books": {"fields": fields, "require_if_match": True},
+            "strict": {"fields": strict},
+            "notes": {"fields": notes},
+        }
+    )
+    await mediator.create(name, "authors", "ada")
+    return name
+
+
+async def book(mediator: Service, library: str, id_: str, **values: Any) -> None:
+    await mediator.create(library, "books", id_, main="ada", **values)
+
+
+async def test_references_in_lists_are_removed_one_by_one(mediator: Service, library: str) -> None:
+    await book(mediator, library, "l1", others=["ada", "x", "ada", "y"])
+    await book(mediator, library, "l2", others=["ada"])
+    check = check_of(mediator).check
+    found = await check(library, "books", "others")
+    assert (found.dangling, found.repaired, found.next) == (1, 0, None)
+    assert found.sample == [{"id": "l1", "to": "x"}]
+    assert (await check(library, "books", "others", repair=Repair.NULLIFY)).repaired == 1
+    assert (await mediator.values(library, "books", "l1") or {})["others"] == ["ada", "ada"]
+    assert (await check(library, "books", "others")).dangling == 0
+
+
+async def test_an_object_that_was_written_meanwhile_is_left(
+    mediator: Service, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await book(mediator, library, "w1", author="x")
+    look = references.missing_targets
+
+    async def overtaken(*arguments: Any) -> set[str]:
+        missing = await look(*arguments)
+        seen = await mediator.get(library, "books", "w1")
+        update = Update(library, "books", "w1", unique(), values={"author": "ada"})
+        await mediator.mediator.data.write(bound_to(seen, update))
+        return missing
+
+    monkeypatch.setattr(references, "missing_targets", overtaken)
+    found = await check_of(mediator).check(library, "books", "author", repair=Repair.NULLIFY)
+    assert (found.dangling, found.repaired, found.failed) == (1, 0, 1)
+    assert found.problems[0]["id"] == "w1"
+    assert (await mediator.values(library, "books", "w1") or {})["author"] == "ada"
+
+
+def bound_to(seen: Outcome, update: Update) -> Update:
+    return replace(update, condition=Condition(versions=(seen.versions,)))
+
+
+async def test_what_foreign_keys_forbid_is_reported(mediator: Service, library: str) -> None:
+    await book(mediator, library, "f1", author="x")
+    await mediator.create(library, "notes", "n", on="f1")
+    found = await check_of(mediator).check(library, "books", "author", repair=Repair.DELETE)
+    assert (found.repaired, found.failed) == (0, 1)
+    assert "notes.on" in found.problems[0]["detail"]
+    await mediator.mediator.data.write(Delete(library, "notes", "n", unique()))
+    assert (
+        await check_of(mediator).check(library, "books", "author", repair=Repair.DELETE)
+    ).repaired
+    with pytest.raises(NotFound):
+        await mediator.get(library, "books", "f1")
+
+
+async def test_a_long_check_goes_on_where_it_stopped(
+    mediator: Service, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(references, "WORK_S", 0.0)
+    count = PAGE + 3
+    creates = [
+        Create(library, "strict", f"s{n:04}", unique(), values={"author": None})
+        for n in range(count)
+    ]
+    await mediator.mediator.data.batch(creates)
+    first = await check_of(mediator).check(library, "strict", "author")
+    assert (first.objects, first.next) == (PAGE, f"s{PAGE - 1:04}")
+    second = await check_of(mediator).check(library, "strict", "author", after=first.next)
+    assert second.objects == 3
+
+
+async def test_what_cannot_be_checked_is_refused(mediator: Service, library: str) -> None:
+    check = check_of(mediator).check
+    for name in ("nothing", "id"):
+        with pytest.raises(Invalid):
+            await check(library, "books", name)
+    with pytest.raises(Invalid, match="required"):
+        await check(library, "books", "main", repair=Repair.NULLIFY)
+    with pytest.raises(NotFound):
+        await check(library, "nothing", "author")
