@@ -74,8 +74,9 @@ def tightened(before: Schema, after: Schema, classes: Collection[str]) -> Constr
         for constraint, holds in tightened_of(before.classes[class_name].fields.get(name), field)
     }
     for key in added_foreign_keys(before, after):
+        former = before.classes.get(key.class_name)
         # A field that is new has no values yet.
-        if key.class_name in classes and key.field in before.classes[key.class_name].fields:
+        if former is not None and key.class_name in classes and key.field in former.fields:
             at = (key.class_name, key.field, _ON_DELETE)
             found[at] = TightenedConstraint(*at, lambda _: True, key.to)
     return dict(sorted(found.items()))

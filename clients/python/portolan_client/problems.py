@@ -12,6 +12,7 @@ __all__ = [
     "BrokenReply",
     "Conflict",
     "ConstraintViolated",
+    "DanglingReference",
     "Forbidden",
     "Gone",
     "IdempotencyKeyInUse",
@@ -27,6 +28,7 @@ __all__ = [
     "Problem",
     "RateLimited",
     "ServerError",
+    "StillReferenced",
     "StorageFull",
     "TooLarge",
     "TransactionAborted",
@@ -119,6 +121,19 @@ class NotUnique(Conflict):
     """Another object has values that no two objects of the class may share."""
 
 
+class DanglingReference(Conflict):
+    """A foreign key would refer to an object that does not exist; nothing was written."""
+
+
+class StillReferenced(Conflict):
+    """Foreign keys forbid to delete an object; nothing was written."""
+
+    @property
+    def references(self) -> Sequence[Mapping[str, Any]]:
+        """Each with `class`, `field`, `count`, `more` and a `sample` of ids, as far as readable."""
+        return _objects(self.members.get("references"))
+
+
 class ConstraintViolated(Conflict):
     """A change of a schema adds constraints that existing objects break."""
 
@@ -206,10 +221,12 @@ _OF_STATUS: Final[Mapping[int, type[Problem]]] = {
 _OF_KIND: Final[Mapping[str, type[Problem]]] = {
     "already-exists": AlreadyExists,
     "constraint-violated": ConstraintViolated,
+    "dangling-reference": DanglingReference,
     "idempotency-key-in-use": IdempotencyKeyInUse,
     "locked": Locked,
     "not-unique": NotUnique,
     "outcome-unknown": OutcomeUnknown,
+    "still-referenced": StillReferenced,
     "transaction-aborted": TransactionAborted,
 }
 

@@ -25,6 +25,7 @@ FIELDS: dict[str, Any] = {
     "tags": {"type": "set", "items": "string", "max_length": 3},
     "names": {"type": "map", "items": "decimal"},
     "maker": {"type": "reference", "to": "makers"},
+    "kin": {"type": "reference", "to": "makers", "index": True, "on_delete": "nullify"},
     "order": {"type": "integer", "index": True},
     "updated": {"type": "timestamp", "updated": True, "required": True},
 }
@@ -85,6 +86,9 @@ def test_a_field_is_described_with_its_constraints() -> None:
     assert fields["image"]["maxLength"] == len("AAAAAA==")
     assert fields["tags"]["maxItems"] == 3
     assert fields["maker"]["description"] == "The id of an object of makers."
+    assert fields["kin"]["description"] == (
+        "The id of an object of makers. It has to exist. If it is deleted, this becomes null."
+    )
     assert fields["updated"]["readOnly"] is True
 
 
@@ -113,7 +117,8 @@ def test_the_owner_of_a_new_object_need_not_be_named() -> None:
 def test_conditions_on_indexed_fields_are_parameters() -> None:
     conditions = DOCUMENT["components"]["parameters"]["products.conditions"]["schema"]["properties"]
     ranges = {"lt", "le", "gt", "ge", "in", "between"}
-    names = {"name", *(f"name.{operator}" for operator in ranges)}
+    both = ("name", "kin")
+    names = {*both, *(f"{name}.{operator}" for name in both for operator in ranges)}
     # A parameter of this name is none: the condition is spelled out.
     named = {"order.eq", *(f"order.{operator}" for operator in ranges)}
     assert set(conditions) == names | named

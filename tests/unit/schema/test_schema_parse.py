@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -20,11 +20,23 @@ from mediator.schema.annotations import (
     Metric,
     ViolationRule,
 )
+from mediator.schema.differences import differences
+from mediator.schema.foreign_keys import ForeignKey, foreign_keys_of
 from mediator.schema.limits import CLASSES_PER_DATABASE, MAX_ERRORS
 from mediator.schema.parse import RESERVED_CLASSES, parse_schema, schema_document
-from mediator.schema.tree import MISSING, CachePolicy, DefaultSystem, Field, MaterialisedView, Mode
+from mediator.schema.tree import (
+    MISSING,
+    CachePolicy,
+    DefaultSystem,
+    Field,
+    MaterialisedView,
+    Mode,
+    OnDelete,
+)
 from mediator.schema.types import FieldType
 
+REFERENCE: Final = {"type": "reference", "to": "c", "index": True}
+REFERENCES: Final = {"type": "list", "items": "reference", "to": "c"}
 NEWSPAPER: dict[str, Any] = {
     "mode": "microbatched",
     "materialised_view": {"system": None, "staleness_s": 5},
@@ -241,12 +253,51 @@ def test_a_mistake_is_located(pointer: str, value: Any) -> None:
         ({"type": "string", "updated": True}, "/updated"),
         ({"type": "timestamp", "updated": 1}, "/updated"),
         ({"type": "timestamp", "updated": True, "default": "now"}, "/default"),
+        ({"type": "string", "on_delete": "ignore"}, "/on_delete"),
+        ({"type": "list", "items": "string", "on_delete": "refuse"}, "/on_delete"),
+        ({**REFERENCE, "on_delete": "restrict"}, "/on_delete"),
+        ({**REFERENCE, "on_delete": None}, "/on_delete"),
+        ({**REFERENCE, "index": False, "on_delete": "refuse"}, "/index"),
+        ({**REFERENCE, "required": True, "on_delete": "nullify"}, "/on_delete"),
+        ({**REFERENCES, "on_delete": "cascade"}, "/on_delete"),
+        ({**REFERENCES, "type": "set", "on_delete": "nullify"}, "/on_delete"),
     ],
 )
 def test_members_that_a_type_needs_are_required(field: Any, location: str) -> None:
     with pytest.raises(SchemaInvalid) as caught:
         parse_schema("news", {"classes": {"c": {"fields": {"f": field}}}})
     assert [p.pointer for p in caught.value.locations] == [f"/classes/c/fields/f{location}"]
+
+
+def test_foreign_keys_are_read_and_written() -> None:
+    fields = {
+        "ignored": {**REFERENCE, "on_delete": "ignore"},
+        "listed": {**REFERENCES, "on_delete": "ignore"},
+        "kept": {**REFERENCE, "required": True, "on_delete": "cascade"},
+    }
+    schema = parse_schema("news", {"classes": {"c": {"fields": fields}}})
+    keys = foreign_keys_of(schema.classes["c"])
+    assert keys == (ForeignKey("c", "kept", "c", OnDelete.CASCADE),)
+    document = schema_document(schema)
+    written = document["classes"]["c"]["fields"]
+    assert [name for name, field in written.items() if "on_delete" in field] == ["kept"]
+    assert parse_schema("news", document) == schema
+    former = deepcopy(document)
+    del former["classes"]["c"]["fields"]["kept"]["on_delete"]
+    [difference] = differences(former, document)
+    assert (difference.node, difference.member, difference.after) == (
+        "c.kept",
+        "on_delete",
+        "cascade",
+    )
+
+
+def test_what_expires_has_no_foreign_keys_to_it() -> None:
+    fields = {"f": {**REFERENCE, "on_delete": "nullify"}}
+    classes = {"c": {"ttl_s": 60, "fields": fields}}
+    with pytest.raises(SchemaInvalid, match="ttl_s") as caught:
+        parse_schema("news", {"classes": classes})
+    assert [p.pointer for p in caught.value.locations] == ["/classes/c/fields/f/on_delete"]
 
 
 @pytest.mark.parametrize(

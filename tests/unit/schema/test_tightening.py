@@ -92,3 +92,18 @@ def test_only_the_named_classes_are_looked_at() -> None:
     assert tightened(before, after, set()) == {}
     assert tightened(before, parse_schema("shop", {}), {"things"}) == {}
     assert tightened(parse_schema("shop", {}), after, {"things"}) == {}
+
+
+def test_a_foreign_key_that_is_added_is_one_constraint() -> None:
+    plain = {"type": "reference", "to": "things", "index": True}
+    for before, after, found in (
+        ("ignore", "refuse", {("things", "f", "on_delete")}),
+        ("refuse", "cascade", set()),
+        ("cascade", "ignore", set()),
+        (None, "refuse", set()),
+    ):
+        former = {} if before is None else {"f": {**plain, "on_delete": before}}
+        now = schema_of(f={**plain, "on_delete": after})
+        constraints = tightened(schema_of(**former), now, {"things"})
+        assert constraints.keys() == found
+        assert all(each.to == "things" for each in constraints.values())
