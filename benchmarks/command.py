@@ -24,7 +24,9 @@ def bench(
     minutes: Annotated[
         float | None, typer.Option(min=0.5, max=1440, help="How long `soak` runs.")
     ] = None,
-    objects: Annotated[int | None, typer.Option(min=1, help="How many `count` counts.")] = None,
+    objects: Annotated[
+        int | None, typer.Option(min=1, help="How many `count` and `evolve` have.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Where random numbers begin.")] = 1,
     json: Annotated[Path | None, typer.Option(help="Write the report here as well.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="Say which there are.")] = False,

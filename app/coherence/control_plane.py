@@ -76,9 +76,7 @@ class CoherentControlPlane:
         async def adopt(names: Iterable[str]) -> None:
             # Not at the end: objects may be checked and backfilled for minutes before.
             classes = list(names)
-            # Copies of objects have fields that were renamed or dropped by what they were.
-            changed = {*options.rename, *(name.partition(".")[0] for name in options.drop)}
-            await self._invalidate_classes(database, present - set(classes) | changed)
+            await self._invalidate_classes(database, present - set(classes))
             await self._adopt_schemas(database, classes)
 
         return await self._control.set_schema(

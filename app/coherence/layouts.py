@@ -30,8 +30,12 @@ def schema_of(route: ClassRoute) -> str:
 
 
 def layout_of(route: ClassRoute) -> dict[str, Any]:
-    """Return the layout of a class: `groups` by field, and the groups that whole objects have."""
+    """Return the layout of a class: `groups` by field, and the groups that whole objects have.
+
+    `names` has the name of each field by its stored name; null: it was dropped.
+    """
     return {
+        "names": {**dict.fromkeys(route.dropped), **route.public_names},
         "groups": dict(route.group_of),
         "object_groups": sorted(route.groups),
         "visibility": route.schema.cache.visibility,
@@ -44,13 +48,17 @@ def adoption(known: dict[str, Any], wanted: dict[str, Any]) -> tuple[dict[str, A
 
     A copy is missed if a write announces a key of the new layout that the copy was not reported by
     under the old one: a field has changed its group, or there is a group that whole objects did not
-    have. Groups of fields that are no more are remembered, for they may come back elsewhere before
-    the last copy ends; groups that are no more are not, for whole objects are not reported by them.
+    have. A copy is wrong if a field of it was renamed, or dropped with its values.
+
+    Groups of fields that are no more are remembered, for they may come back elsewhere before the
+    last copy ends; groups that are no more are not, for whole objects are not reported by them.
     """
     before, after = known["groups"], wanted["groups"]
     moved = any(before.get(name, group) != group for name, group in after.items())
     added = not set(wanted["object_groups"]) <= set(known["object_groups"])
-    if moved or added or known["visibility"] != wanted["visibility"]:
+    names = wanted["names"]
+    renamed = any(names.get(stored, name) != name for stored, name in known["names"].items())
+    if moved or added or renamed or known["visibility"] != wanted["visibility"]:
         return wanted, True
     return {**wanted, "groups": {**before, **after}}, False
 

@@ -35,6 +35,7 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/systems/{name}/declared": {"POST": _OPERATOR},
     "/systems/{name}/remove": {"POST": _OPERATOR},
     "/map": {"GET": _READ_ALL},
+    "/map/override": {"POST": _OPERATOR},
     "/schema": {"GET": _READ_ALL, "POST": _OPERATOR},
     "/what-if": {"GET": _READ_ALL},
     "/coherence": {"GET": _READ_ALL},

@@ -21,7 +21,7 @@ class Options:
         quick: Whether it is to end within a minute.
         full: Whether it may take as long as its strongest claim needs; most know no difference.
         minutes: For how long `soak` runs; None: its default.
-        objects: How many `count` counts; None: its default.
+        objects: How many `count` and `evolve` have; None: their defaults.
     """
 
     quick: bool = False

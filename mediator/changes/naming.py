@@ -30,8 +30,9 @@ def naming_by(model: Callable[[], RoutingModel]) -> Naming:
     def named(database: str, event: Event) -> Event:
         schema = model().by_id.get(database)
         route = None if schema is None else schema.classes.get(event.class_name)
-        names = None if route is None else route.public_names
-        return event if names is None else replace(event, data=_named(event.data, names))
+        if route is None or not route.has_other_names:
+            return event
+        return replace(event, data=_named(event.data, route.public_names))
 
     return named
 

@@ -153,7 +153,7 @@ def _reinterpreted(
 
 
 def _meant(field: Field, before: ClassSchema, after: ClassSchema) -> str:
-    """Ask whether a field that is gone was meant to be renamed, if one of its type is new."""
+    """Say what to pass for a field that is gone: it was renamed, if one of its type is new."""
     alike = (
         name
         for name, new in after.fields.items()
@@ -161,7 +161,9 @@ def _meant(field: Field, before: ClassSchema, after: ClassSchema) -> str:
     )
     name = next(alike, None)
     node = f"{before.name}.{field.name}"
-    return "" if name is None else f"; to rename it, pass rename={node}:{name}"
+    if name is None:
+        return f"; to drop it with its values, pass drop={node}"
+    return f"; to rename it, pass rename={node}:{name}"
 
 
 def without(fragments: Sequence[Fragment], others: Sequence[Fragment]) -> list[Fragment]:

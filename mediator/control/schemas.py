@@ -402,7 +402,12 @@ class Schemas:
 
     async def _holding(self, present: DatabaseRoute | None) -> set[str]:
         classes = present.classes if present else {}
-        return {name for name, route in classes.items() if await self._count(route)}
+        return {name for name, route in classes.items() if await self._has_objects(route)}
+
+    async def _has_objects(self, route: ClassRoute) -> bool:
+        """Whether there is an object: counting them takes as long as there are many."""
+        anchor = route.anchor
+        return bool(await self._on(anchor, "read", lambda store: store.scan(anchor, None, 1, ())))
 
     async def count(self, name: str) -> int:
         """Count the objects of a database, 0 if it does not exist; raises `Unavailable`."""

@@ -300,5 +300,5 @@ def _reply(call: Write, result: WriteReply) -> WriteResult | MediatorError:
         return Locked(f"A write over several systems is at work on {name}; try again.")
     if isinstance(result, WriteResult) and result.taken is not None and result.taken.intent:
         name = f"{call.fragment.class_name}/{call.id}"
-        return Locked(f"A write under way may get values that {name} has to be alone with.")
+        return Locked(f"A write under way has reserved values that {name} is to have; try again.")
     return result

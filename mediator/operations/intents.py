@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from mediator.base.concurrency import by_system, results_or_raise
 from mediator.base.errors import Conflict, MediatorError
 from mediator.model.operations import Update, WriteOperation
-from mediator.routing.fragments import changed_fragments
+from mediator.routing.fragments import changed_fragments, is_partial
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import (
     Lockable,
@@ -113,7 +113,7 @@ def is_joint(route: ClassRoute, operation: WriteOperation) -> bool:
     """Whether a write, or its condition, concerns several fragments of its object."""
     if len(route.fragments) == 1:
         return False
-    if not isinstance(operation, Update) or operation.is_empty:
+    if not isinstance(operation, Update) or operation.is_empty or is_partial(route, operation):
         return True
     (changed, _), *others = changed_fragments(route, operation.touched)
     if others or not operation.condition.versions:

@@ -87,15 +87,18 @@ class ClassRoute:
             )
 
     @cached_property
-    def public_names(self) -> Mapping[str, str] | None:
-        """The name of each field by its stored name; None: they are the same, and none is left."""
-        if not self.dropped and not any(fragment.stored_names for fragment in self.fragments):
-            return None
+    def public_names(self) -> Mapping[str, str]:
+        """The name of each field by its stored name."""
         return {
             fragment.stored_names.get(name, name): name
             for fragment in self.fragments
             for name in fragment.fields
         }
+
+    @cached_property
+    def has_other_names(self) -> bool:
+        """Whether changes may have stored names that are no names of fields."""
+        return bool(self.dropped) or any(fragment.stored_names for fragment in self.fragments)
 
     @cached_property
     def fragment_of(self) -> Mapping[str, Fragment]:

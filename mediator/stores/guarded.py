@@ -34,6 +34,7 @@ from mediator.stores.port import (
     Write,
     WriteResult,
 )
+from mediator.stores.renamed import with_stored_names
 
 __all__ = ["Breaker", "CircuitOpen", "GuardedStore"]
 
@@ -108,11 +109,12 @@ class GuardedStore:
     """Reads and writes of one store, observed and guarded by a breaker.
 
     Attributes:
+        store: The store, which takes fields by their names in the schema.
         time: Its clock, which versions are taken from, as far as it is known here.
     """
 
     def __init__(self, store: Store, observe: Observer, clock: Clock) -> None:
-        self.store = store
+        self.store = with_stored_names(store)
         self.name = store.config.name
         self.breaker = Breaker(self.name, observe, clock)
         self.time = ServerClock(clock)

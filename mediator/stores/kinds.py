@@ -7,7 +7,6 @@ from importlib.metadata import entry_points
 from typing import Final
 
 from mediator.stores.port import Store, SystemConfig
-from mediator.stores.renamed import with_stored_names
 
 __all__ = ["ENTRY_POINTS", "make_store", "store_kinds"]
 
@@ -34,7 +33,9 @@ def make_store(config: SystemConfig) -> Store:
     """
     if config.kind in _OURS:
         module, name = _OURS[config.kind]
-        return with_stored_names(getattr(import_module(module), name)(config))
+        store: Store = getattr(import_module(module), name)(config)
+        return store
     for point in entry_points(group=ENTRY_POINTS, name=config.kind):
-        return with_stored_names(point.load()(config))
+        theirs: Store = point.load()(config)
+        return theirs
     raise ValueError(f"{config.kind} is not a kind of store; use one of {', '.join(store_kinds())}")

@@ -31,6 +31,7 @@ from mediator.stores.port import (
     LogEntry,
     PendingChanges,
     Pushdown,
+    Queryable,
     Read,
     Record,
     RecordKey,
@@ -101,28 +102,16 @@ class _Renaming(_Decorator):
     def read(self, calls: Sequence[Read]) -> Coroutine[Any, Any, list[Record | None]]:
         for call in calls:
             if call.fragment.stored_names:
-                return self._read(calls)
+                return _read(self.store, calls)
         return self.store.read(calls)
-
-    async def _read(self, calls: Sequence[Read]) -> list[Record | None]:
-        names = [names_of(call.fragment) for call in calls]
-        found = await self.store.read([n.read(c) for n, c in zip(names, calls, strict=True)])
-        pairs = zip(names, found, strict=True)
-        return [None if record is None else n.record(record) for n, record in pairs]
 
     def write(
         self, calls: Sequence[Write], token: str = ""
     ) -> Coroutine[Any, Any, list[WriteResult]]:
         for call in calls:
             if call.fragment.stored_names:
-                return self._write(calls, token)
+                return _write(self.store, calls, token)
         return self.store.write(calls, token)
-
-    async def _write(self, calls: Sequence[Write], token: str) -> list[WriteResult]:
-        names = [names_of(call.fragment) for call in calls]
-        writes = [n.write(call) for n, call in zip(names, calls, strict=True)]
-        results = await self.store.write(writes, token)
-        return [n.result(result) for n, result in zip(names, results, strict=True)]
 
     def fence(
         self, fragment: Fragment, id_: str, token: str
@@ -186,12 +175,8 @@ class _Renaming(_Decorator):
         plan = self.store.pushdown(names.fragment, names.filter(filter_), names.order(order))
         return names.pushdown(plan)
 
-    async def find(self, find: SearchRequest) -> SearchPage:
-        if not _is_renamed(find):
-            return await self.store.find(find)
-        names = names_of(find.fragment)
-        page = await self.store.find(names.search(find))
-        return SearchPage([names.record(record) for record in page.records], page.resume)
+    def find(self, find: SearchRequest) -> Coroutine[Any, Any, SearchPage]:
+        return _find(self.store, find) if _is_renamed(find) else self.store.find(find)
 
     def follows(self, fragment: Fragment) -> bool:
         return self.store.follows(stored_fragment(fragment))
@@ -247,11 +232,7 @@ def _decorated(kind: type) -> type[_Decorator]:
     anew.
     """
     offered = {name: _PassedOn(name) for name in dir(kind) if not name.startswith("_")}
-    renaming = {
-        name: call
-        for name, call in vars(_Renaming).items()
-        if name in offered or name in ("_read", "_write")
-    }
+    renaming = {name: call for name, call in vars(_Renaming).items() if name in offered}
     return type(kind.__name__, (_Decorator,), {**offered, **renaming})
 
 
@@ -265,6 +246,26 @@ class _PassedOn:
 
     def __get__(self, decorator: _Decorator | None, kind: type) -> Any:
         return self if decorator is None else getattr(decorator.store, self._name)
+
+
+async def _read(store: Store, calls: Sequence[Read]) -> list[Record | None]:
+    names = [names_of(call.fragment) for call in calls]
+    found = await store.read([n.read(call) for n, call in zip(names, calls, strict=True)])
+    pairs = zip(names, found, strict=True)
+    return [None if record is None else n.record(record) for n, record in pairs]
+
+
+async def _write(store: Store, calls: Sequence[Write], token: str) -> list[WriteResult]:
+    names = [names_of(call.fragment) for call in calls]
+    writes = [n.write(call) for n, call in zip(names, calls, strict=True)]
+    results = await store.write(writes, token)
+    return [n.result(result) for n, result in zip(names, results, strict=True)]
+
+
+async def _find(store: Queryable, find: SearchRequest) -> SearchPage:
+    names = names_of(find.fragment)
+    page = await store.find(names.search(find))
+    return SearchPage([names.record(record) for record in page.records], page.resume)
 
 
 def _stored_keys(keys: Sequence[RecordKey]) -> list[RecordKey]:

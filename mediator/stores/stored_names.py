@@ -44,18 +44,19 @@ class StoredNames:
     def __init__(self, fragment: Fragment) -> None:
         self._stored = fragment.stored_names
         self._public = {stored: name for name, stored in self._stored.items()}
+        self.fragment = self._as_stored(fragment) if self._stored else fragment
+
+    def _as_stored(self, fragment: Fragment) -> Fragment:
         fields = {
-            (stored := self._stored.get(name, name)): replace(field, name=stored)
+            (stored := self._name(name)): replace(field, name=stored)
             for name, field in fragment.fields.items()
         }
         groups = {group: self._all(names) for group, names in fragment.groups.items()}
         unique = tuple([self._all(names) for names in fragment.unique])
-        self.fragment = replace(
-            fragment, fields=fields, groups=groups, unique=unique, stored_names={}
-        )
+        return replace(fragment, fields=fields, groups=groups, unique=unique, stored_names={})
 
     def _all(self, names: Iterable[str]) -> tuple[str, ...]:
-        return tuple([self._stored.get(name, name) for name in names])
+        return tuple([self._name(name) for name in names])
 
     def _some(self, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
         return None if names is None else self._all(names)

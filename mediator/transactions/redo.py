@@ -15,8 +15,9 @@ from mediator.model.operators import Operator, OperatorCall
 from mediator.routing.fragments import Steps
 from mediator.routing.model import ClassRoute
 from mediator.schema.tagged import dump, load
+from mediator.schema.unique import constraint_name
 from mediator.stores.port import RecordKey, Write, WriteKind
-from mediator.stores.stored_names import names_of
+from mediator.stores.stored_names import names_of, stored_fragment
 from mediator.transactions.preparing import PreparedOperation
 from mediator.transactions.targets import LockTarget
 
@@ -91,6 +92,9 @@ def _load_write(
     values = load(step["values"])
     assert isinstance(values, dict)
     fragment = {f.system: f for f in route.fragments}[step["system"]]
+    # A constraint may have left the schema since; a former version of the service knew none.
+    claims, unique = step.get("claims", {}), stored_fragment(fragment).unique
+    known = set(map(constraint_name, unique))
     write = Write(
         fragment=fragment,
         id=document["id"],
@@ -107,7 +111,7 @@ def _load_write(
         remember=step["remember"],
         returning=None if returning is None else tuple(returning),
         intent=intent,
-        claims=step.get("claims", {}),  # a former version knew none
+        claims={name: claim for name, claim in claims.items() if name in known},
     )
     return names_of(fragment).public_write(write)
 

@@ -147,6 +147,23 @@ async def test_parameters_that_are_no_conditions_are_refused(stage: Stage) -> No
         assert (answer.status_code, name in answer.text) == (400, True)
 
 
+async def test_hostile_forms_write_nothing(stage: Stage) -> None:
+    await stage.data.put(f"{stage.database}/people/kept", json={"name": "Kept"})
+    base = stage.admin.base_url
+    good = {"database": stage.database, "class": "people", "id": "kept", "etag": '"x"'}
+    good |= {"object": '{"name": "Other"}', "do": "replace"}
+    for wrong in (
+        *({"etag": ""}, {"etag": '"ä"'}, {"etag": '"a"\r\nX-Y: z'}, {"do": ""}),
+        *({"id": ".."}, {"id": "a/b"}, {"id": ""}, {"class": "../jobs"}, {"database": "A"}),
+        {"more": "1"},
+    ):
+        answer = await stage.admin.post(base.join("/data/object"), data=good | wrong)
+        assert answer.status_code == 400, wrong
+    assert (await stage.admin.post(base.join("/data/object"), data=good)).status_code == 200
+    assert (await stage.admin.post(base.join("/data/new"), data={})).status_code == 400
+    assert (await read(stage, "kept"))["name"] == "Kept"
+
+
 async def test_objects_are_cards_on_a_phone(page: Page) -> None:
     await page.set_viewport_size(PHONE)
     await page.goto("/data?class=articles&order=-hits")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
 import httpx
 from playwright.async_api import Page, expect
 
 from tests.pages.stage import HOSTILE, Stage
 from tests.process.service import unique
+
+TOMORROW = (datetime.now(UTC) + timedelta(days=1)).strftime("%Y-%m-%dT%H:%M")
 
 
 async def test_a_system_shows_what_is_placed_on_it_and_what_it_can_do(
@@ -64,6 +67,42 @@ async def test_a_system_is_refused_without_showing_its_url(stage: Stage) -> None
         answer = await stage.admin.post(base, data={**form, "kind": kind})
         assert answer.status_code in (400, 503)
         assert "planted-secret" not in answer.text
+
+
+async def test_a_placement_is_overridden_for_a_while(page: Page, stage: Stage) -> None:
+    schema = {"classes": {"notes": {"fields": {"title": {"type": "string"}}}}}
+    database = unique("placed")
+    placed = (await stage.admin.put(f"schemas/{database}", json=schema)).json()["placements"]
+    other = "redis" if placed["notes"]["system"] != "redis" else "mongo"
+    await page.goto(f"/map?database={database}&node=notes")
+    await page.get_by_text("Choose a system for a while").click()
+    await page.get_by_role("combobox", name="System").select_option(other)
+    await page.get_by_label("Reason").fill(HOSTILE)
+    await page.get_by_label("Until").fill(TOMORROW)
+    await page.get_by_role("button", name="Dry run").click()
+    row = page.get_by_role("region", name="Placements").get_by_role("row", name="notes").first
+    await expect(row).to_contain_text(other)
+    assert (await stage.admin.get(f"overrides/{database}")).json()["items"] == []
+    await page.get_by_role("button", name="Override it").click()
+    await expect(page.locator("#why")).to_contain_text(
+        f"overridden until {TOMORROW.replace('T', ' ')}:00"
+    )
+    await expect(page.locator("#why h2 .system")).to_have_text(other)
+    await page.get_by_role("button", name="End the override").click()
+    await page.get_by_role("button", name="End it").click()
+    await expect(page.locator("#why h2 .system")).to_have_text(placed["notes"]["system"])
+    assert (await stage.admin.get(f"overrides/{database}")).json()["items"] == []
+
+
+async def test_an_override_that_would_move_data_is_refused(page: Page, stage: Stage) -> None:
+    await page.goto(f"/map?database={stage.database}&node=articles.hits")
+    await page.get_by_text("Choose a system for a while").click()
+    await page.get_by_role("combobox", name="System").select_option("postgres")
+    await page.get_by_label("Reason").fill("maintenance")
+    await page.get_by_label("Until").fill(TOMORROW)
+    await page.get_by_role("button", name="Dry run").click()
+    await expect(page.get_by_text("Data that would move")).to_be_visible()
+    await expect(page.get_by_role("button", name="Override it")).to_have_count(0)
 
 
 async def test_a_key_is_shown_once_and_works_until_it_is_revoked(page: Page, stage: Stage) -> None:
@@ -125,6 +164,8 @@ async def test_wrong_forms_are_refused_with_their_locations(stage: Stage) -> Non
             ("systems/redis/metrics", {"metric": "read_latency", "value": "nan"}, "value"),
             ("systems/redis/metrics", {"metric": "taste", "value": "1"}, "/metrics/taste"),
             ("systems/redis/declared", {"declared": "magic"}, "/declared/0"),
+            ("map/override", {"database": "news", "node": "*"}, "node"),
+            ("map/override", {"database": "news", "node": "a", "until": "x"}, "until"),
         ):
             answer = await pages.post(path, data=form)
             assert answer.status_code == 400, path
@@ -158,7 +199,7 @@ async def test_a_refused_query_is_listed_with_the_index_that_helps(
 
 
 async def test_the_feed_is_followed_paused_and_continued(page: Page, stage: Stage) -> None:
-    await page.goto("/feed?class=people")
+    await page.goto(f"/feed?database={stage.database}&class=people")
     changes = page.locator("#changes li")
     await expect(changes).to_have_count(0)
     address = f"{stage.database}/people/followed"
@@ -178,7 +219,7 @@ async def test_the_feed_is_followed_paused_and_continued(page: Page, stage: Stag
 async def test_the_feed_is_read_from_its_beginning_without_scripts(
     page: Page, stage: Stage
 ) -> None:
-    await page.goto("/feed")
+    await page.goto(f"/feed?database={stage.database}")
     await page.get_by_label("Class").select_option("articles")
     await page.get_by_role("button", name="From the beginning").click()
     await expect(page.locator("#changes li")).to_have_count(50)

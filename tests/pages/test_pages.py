@@ -54,6 +54,12 @@ CONTRASTS = """() => {
 """What is written with a contrast of less than 4.5 (WCAG 2.2, 1.4.3), and with which."""
 
 
+TALL = """() => [...document.querySelectorAll("table:not(.stack) tbody tr")]
+  .map((row) => [row.outerHTML.slice(0, 80), row.getBoundingClientRect().height])
+  .filter(([, height]) => height > 160)"""
+"""Rows that narrow columns make tall, on a phone: such a table has to become cards."""
+
+
 def system_of(row: Locator) -> Locator:
     return row.locator(".system")
 
@@ -75,6 +81,7 @@ async def test_every_page_is_whole(page: Page, path: str) -> None:
     await page.set_viewport_size(PHONE)
 
     await eventually(partial(_fits, page))  # charts follow when they are notified
+    assert await page.evaluate(TALL) == []
 
 
 def assert_strict(policy: str, text: str) -> None:

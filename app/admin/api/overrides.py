@@ -13,10 +13,10 @@ from app.http.framework import SmallBodies
 from mediator.base.offload import offload
 from mediator.catalogue.schema_revisions import Author
 from mediator.control.plane import ControlPlane
-from mediator.control.port import ChangeOptions
+from mediator.control.port import ChangeOptions, SchemaChange
 from mediator.schema.overrides import Override
 
-__all__ = ["router"]
+__all__ = ["OverrideDocument", "change_override", "router"]
 
 router = APIRouter(route_class=SmallBodies)
 
@@ -102,10 +102,26 @@ async def _change(
     *,
     dry_run: bool,
 ) -> Response:
+    change = await change_override(control, database, node, document, author, dry_run=dry_run)
+    return await offload(True, answer_of, change)
+
+
+async def change_override(
+    control: ControlPlane,
+    database: str,
+    node: str,
+    document: OverrideDocument | None,
+    author: Author | None,
+    *,
+    dry_run: bool,
+) -> SchemaChange:
+    """Override the placement of a node, or (without a document) end that; raises as `set_schema`.
+
+    It is a change of the schema that leaves it as it is: decided, checked and followed like others.
+    """
     override = Override(document.system, document.reason, document.until) if document else None
-    # A change of the schema that leaves it as it is: decided, checked and followed like others.
     schema, version = await control.stored_schema(database)
-    change = await control.set_schema(
+    return await control.set_schema(
         database,
         schema,
         dry_run=dry_run,
@@ -113,4 +129,3 @@ async def _change(
         options=ChangeOptions(unchecked=True, overrides={node: override}),
         author=author,
     )
-    return await offload(True, answer_of, change)

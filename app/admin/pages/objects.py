@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 from urllib.parse import quote, urlencode
 
-import httpx
 import orjson
 from fastapi import Query, Request, Response
 
 from app.admin.api.responses import NAME
+from app.admin.pages.colours import colours_of
 from app.admin.pages.data_client import DataApiRefused, exchange
 from app.admin.pages.page import page_router, read_form, redirect, render
-from app.admin.pages.schema_map import colours_of
 from mediator.base.errors import Invalid, Location, NotFound
 from mediator.control.plane import ControlPlane
+from mediator.schema.ids import check_id
 from mediator.schema.limits import ID_BYTES
 from mediator.schema.types import SCALARS
 
@@ -26,6 +27,7 @@ router = page_router()
 _LARGEST: Final = 2**20
 """Bytes of a form with an object in it."""
 
+_VISIBLE: Final = re.compile(r"[\x21-\x7e]{1,4000}")
 _FIELDS: Final = frozenset({"database", "class", "id", "etag", "object", "do"})
 _EXAMPLES: Final[Mapping[str, Any]] = {
     "string": "",
@@ -87,10 +89,9 @@ async def show(request: Request, database: Database, class_name: Class, id_: Id)
 async def write(request: Request) -> Response:
     """Replace, patch or delete an object, unless it was changed since it was read."""
     form = await read_form(request, _FIELDS, _LARGEST)
-    database, class_name, id_ = (_required(form, name) for name in ("database", "class", "id"))
-    headers = {"if-match": form.get("etag", "")}
-    typed = form.get("object", "")
-    body: bytes | None = typed.encode()
+    database, class_name = _class_of(form)
+    id_, headers = form.get("id", ""), {"if-match": _etag_of(form)}
+    body: bytes | None = form.get("object", "").encode()
     match form.get("do"):
         case "replace":
             method = "PUT"
@@ -100,8 +101,8 @@ async def write(request: Request) -> Response:
             method, body = "DELETE", None
         case _:
             raise Invalid("It is not said what to do.", locations=[Location("do", "is missing")])
+    path = _path(database, class_name, id_)
     try:
-        path = _path(database, class_name, id_)
         await exchange(request, method, path, body=body, headers=headers)
     except DataApiRefused as refused:
         return await _object(request, database, class_name, id_, refused.problem, form)
@@ -130,7 +131,7 @@ async def _object(
         id=id_,
         shown=shown,
         present=present,
-        etag=form["etag"] if form else _etag(answer),
+        etag=form["etag"] if form else answer.headers["etag"],
         typed=form["object"] if form and "object" in form else _text(_editable(shown, present)),
         problem=problem,
     )
@@ -147,13 +148,13 @@ async def begin(request: Request, database: Database, class_name: Class) -> Resp
 @router.post("/data/new")
 async def create(request: Request) -> Response:
     form = await read_form(request, _FIELDS, _LARGEST)
-    database, class_name = (_required(form, name) for name in ("database", "class"))
+    database, class_name = _class_of(form)
     id_, typed = form.get("id", ""), form.get("object", "")
     try:
         if id_:
             path, method, headers = _path(database, class_name, id_), "PUT", {"if-none-match": "*"}
         else:
-            path, method, headers = f"{quote(database)}/{quote(class_name)}", "POST", {}
+            path, method, headers = f"{database}/{class_name}", "POST", {}
         answer = await exchange(request, method, path, body=typed.encode(), headers=headers)
     except DataApiRefused as refused:
         shown = await shown_class(request, database, class_name)
@@ -202,19 +203,25 @@ def _text(value: Any) -> str:
     return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
 
 
-def _etag(answer: httpx.Response) -> str:
-    return str(answer.headers["etag"])
-
-
 def _path(database: str, class_name: str, id_: str) -> str:
-    return "/".join(quote(segment, safe="") for segment in (database, class_name, id_))
+    """Raises `Invalid` for what is no id: `..` would be another address."""
+    return f"{database}/{class_name}/{quote(check_id(id_), safe='')}"
 
 
 def _address(database: str, class_name: str, id_: str) -> str:
     return f"/data/object?{urlencode({'database': database, 'class': class_name, 'id': id_})}"
 
 
-def _required(form: Mapping[str, str], name: str) -> str:
-    if not form.get(name):
-        raise Invalid(f"The form has no {name}.", locations=[Location(name, "is missing")])
-    return form[name]
+def _class_of(form: Mapping[str, str]) -> tuple[str, str]:
+    for name in ("database", "class"):
+        if not re.fullmatch(NAME, form.get(name, "")):
+            raise Invalid("The form is malformed.", locations=[Location(name, "is no name")])
+    return form["database"], form["class"]
+
+
+def _etag_of(form: Mapping[str, str]) -> str:
+    """Return the ETag that was seen; without one, nothing is written."""
+    etag = form.get("etag", "")
+    if not _VISIBLE.fullmatch(etag):
+        raise Invalid("The form is malformed.", locations=[Location("etag", "is no ETag")])
+    return etag

@@ -12,9 +12,9 @@ from fastapi import Query, Request, Response
 
 from app.admin.api.responses import NAME, OfDatabase
 from app.admin.api.schemas import By, described
+from app.admin.pages.colours import colours_of
 from app.admin.pages.data_client import chosen_database
 from app.admin.pages.page import Page, page_router, read_form, redirect, render
-from app.admin.pages.schema_map import colours_of
 from app.admin.pages.schema_text import lines_of, schema_text
 from app.http.jsonbody import parse_json
 from app.http.paths import parse_integer
@@ -28,7 +28,7 @@ from mediator.control.port import ChangeOptions, SchemaChange
 from mediator.schema.differences import Difference, differences
 from mediator.schema.documents import merge_patch
 
-__all__ = ["PAGE"]
+__all__ = ["PAGE", "moved"]
 
 router = page_router()
 _LARGEST: Final = 2**20
@@ -145,7 +145,7 @@ async def _try(request: Request, draft: _Draft) -> Response:
     except (MediatorError, HttpError) as error:
         return await _refused(request, draft, error)
     found = await offload(True, differences, before.document if before else {}, after.document)
-    tried = _Tried(found, _moved(before, after), after)
+    tried = _Tried(found, moved(before, after), after)
     return await _page(request, draft, tried=tried)
 
 
@@ -234,9 +234,10 @@ async def _present(control: ControlPlane, database: str) -> SchemaChange | None:
         return None
 
 
-def _moved(
+def moved(
     before: SchemaChange | None, after: SchemaChange
 ) -> list[tuple[str, str | None, str, str]]:
+    """List the nodes that are new or get another system: node, system, new system, why."""
     present = {n: placed["system"] for n, placed in (before.placements if before else {}).items()}
     return [
         (node, present.get(node), placed["system"], placed["why"])

@@ -8,14 +8,15 @@ from typing import Annotated, Any, Final
 from fastapi import Query, Request, Response
 
 from app.admin.api.responses import OfDatabase
+from app.admin.pages.colours import colours_of
 from app.admin.pages.data_client import chosen_database
-from app.admin.pages.page import Page, page_router, render
+from app.admin.pages.overrides import router
+from app.admin.pages.page import Page, render
 from mediator.control.plane import ControlPlane
 from mediator.placement.figures import metric, name_of, share
 
-__all__ = ["PAGE", "colours_of", "flips", "margin", "reasons"]
+__all__ = ["PAGE", "flips", "margin", "reasons"]
 
-router = page_router()
 _ROOT: Final = "*"
 _LONGEST: Final = 127
 
@@ -31,21 +32,18 @@ async def show(request: Request, database: OfDatabase = None, node: NodeName = N
         summary = await control.summary(name)
         chosen = node or _first_node(summary["nodes"])
         explained = await control.explain(name, *_path(chosen))
+        overrides = await control.overrides(name)
         context |= {
             "summary": summary,
             "classes": _tree(summary),
             "colours": colours_of(await control.systems()),
             "explained": explained,
+            "override": next((o for o in overrides if o["node"] == explained["node"]), None),
             "reasons": reasons(explained),
             "margin": margin(explained),
             "flips": flips(explained),
         }
     return render(request, "map.html", **context)
-
-
-def colours_of(systems: list[dict[str, Any]]) -> dict[str, int]:
-    """Return the colour of each system by its number, the same on all pages."""
-    return {system["name"]: index for index, system in enumerate(systems)}
 
 
 def _path(node: str) -> tuple[str, ...]:

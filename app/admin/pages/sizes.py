@@ -10,6 +10,7 @@ from typing import Final
 from fastapi import Request
 
 from app.admin.pages.data_client import DataApiRefused, send
+from mediator.base.concurrency import end
 from mediator.base.errors import MediatorError
 
 __all__ = ["MOST", "Sizes"]
@@ -19,6 +20,8 @@ MOST: Final = 100
 
 _KEPT_S: Final = 30.0
 _AT_ONCE: Final = 4
+_WITHIN_S: Final = 1.0
+"""A page does not wait longer for systems that are away."""
 
 
 class Sizes:
@@ -37,11 +40,18 @@ class Sizes:
         # A copy: another page may be shown during the await.
         sizes = {name: size for name, (_, size) in self._kept.items()}
         due = [name for name in wanted if name not in sizes]
-        limit = asyncio.Semaphore(_AT_ONCE)
-        found = await asyncio.gather(*(_estimate(request, name, limit) for name in due))
-        sizes |= zip(due, found, strict=True)
+        sizes |= await _estimates(request, due)
         self._kept |= {name: (now + _KEPT_S, sizes[name]) for name in due}
         return {name: sizes[name] for name in wanted}
+
+
+async def _estimates(request: Request, names: Sequence[str]) -> dict[str, int | None]:
+    limit = asyncio.Semaphore(_AT_ONCE)
+    tasks = {name: asyncio.create_task(_estimate(request, name, limit)) for name in names}
+    if tasks:
+        _, late = await asyncio.wait(tasks.values(), timeout=_WITHIN_S)
+        await end(late)
+    return {name: None if task.cancelled() else task.result() for name, task in tasks.items()}
 
 
 async def _estimate(request: Request, name: str, limit: asyncio.Semaphore) -> int | None:

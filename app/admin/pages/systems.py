@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from app.admin.api.responses import NAME, Control, Name
 from app.admin.api.systems import NewSystem
+from app.admin.pages.colours import colours_of
 from app.admin.pages.page import Page, page_router, read_form, redirect, render
-from app.admin.pages.schema_map import colours_of
 from mediator.base.errors import Invalid, Location, NotFound
 from mediator.schema.annotations import Capability, Metric
 from mediator.stores.kinds import store_kinds

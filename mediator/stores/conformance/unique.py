@@ -117,7 +117,7 @@ async def each_write_of_a_call_is_refused_by_itself(scratch: Scratch) -> None:
     expect_statuses(results, expected, "creations")
     again = [subject.creation(f"again {i}", {"email": i}) for i in ids]
     expect_statuses(await subject.write_all(again), [Status.TAKEN] * 20, "the same values")
-    twins = [subject.creation(f"twin {i}", {"email": "twin"}) for i in range(12)]
+    twins = [subject.creation(f"twin {i}", {"email": "twin"}) for i in range(200)]
     statuses = [result.status for result in await subject.write_all(twins)]
     same(statuses.count(Status.APPLIED), 1, "one value in one call")
 

@@ -6,6 +6,7 @@ index is sparse and no list is empty: an empty one would be indexed, and be ther
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -15,23 +16,34 @@ from mediator.stores.mongo.session import Lookup, MongoSession
 from mediator.stores.mongo.write.claims import merged_into
 from mediator.stores.port import StoreUnavailable, Taken, Write
 
-__all__ = ["holder", "release", "reserve"]
+__all__ = ["holders", "release", "reserve"]
 
 _ATTEMPTS: Final = 32
 _NEEDED: Final[Document] = {"_claims": 1, "_reserved": 1, "_intent": 1, "tombstone": 1}
 
 
-async def holder(session: MongoSession, layout: Layout, write: Write) -> Taken | None:
-    """Return another record that has something of what a write claims, or has it reserved."""
-    for name, claim in write.claims.items():
-        if claim is None:
-            continue
-        query = {layout.claim_paths[name]: claim, "_id": {"$ne": ordered_text(write.id)}}
-        for document in await session.find_each(layout, Lookup(query, _NEEDED, 1)):
-            is_reserved = document.get("_reserved", {}).get(name) == claim
-            intent = document.get("_intent", "") if is_reserved else ""
-            return Taken(name, plain_text(document["_id"]), intent)
-    return None
+async def holders(
+    session: MongoSession, layout: Layout, writes: Sequence[Write]
+) -> dict[str, Taken]:
+    """Return by id which of the writes claim what another record has, or has reserved."""
+    taken: dict[str, Taken] = {}
+    for name, path in layout.claim_paths.items():
+        wanted: defaultdict[str, list[Write]] = defaultdict(list)
+        for write in writes:
+            if claim := write.claims.get(name):
+                wanted[claim].append(write)
+        lookup = Lookup({path: {"$in": list(wanted)}}, _NEEDED, len(wanted))
+        for document in await session.find_each(layout, lookup) if wanted else ():
+            for claim in wanted.keys() & document["_claims"][name]:
+                others = [w.id for w in wanted[claim] if ordered_text(w.id) != document["_id"]]
+                taken |= dict.fromkeys(others, _taken(name, claim, document))
+    return taken
+
+
+def _taken(name: str, claim: str, document: Document) -> Taken:
+    is_reserved = document.get("_reserved", {}).get(name) == claim
+    intent = document.get("_intent", "") if is_reserved else ""
+    return Taken(name, plain_text(document["_id"]), intent)
 
 
 async def reserve(session: MongoSession, write: Write) -> Taken | None:
@@ -49,9 +61,9 @@ async def reserve(session: MongoSession, write: Write) -> Taken | None:
         step = {"q": key, "u": {"$addToSet": added, "$set": noted}}
         found = await session.change_and_find(layout, [step], own)
         if found and _unclaimed(write, found[0]):
-            taken = await holder(session, layout, write)
-            if taken is not None:
-                return taken
+            taken = await holders(session, layout, [write])
+            if taken:
+                return taken[write.id]
     raise StoreUnavailable("too many writers claim one value; nothing was done")
 
 

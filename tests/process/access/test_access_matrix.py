@@ -95,6 +95,7 @@ PAGES: Final = {
     "POST /systems/{name}/declared": ("admin", OPERATORS, NOTHING),
     "POST /systems/{name}/remove": ("admin", OPERATORS, NOTHING),
     "GET /map": ("read", OPERATORS, NOTHING),
+    "POST /map/override": ("admin", OPERATORS, NOTHING),
     "GET /schema": ("read", OPERATORS, NOTHING),
     "POST /schema": ("admin", OPERATORS, NOTHING),
     "GET /what-if": ("read", OPERATORS, NOTHING),

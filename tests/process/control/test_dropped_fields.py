@@ -16,11 +16,12 @@ from mediator.base.errors import Conflict, DataWouldMove, Invalid, Unavailable
 from mediator.control import erasure, membership
 from mediator.control.port import ChangeOptions, SchemaChange
 from mediator.model.operations import Update
-from mediator.stores.port import SystemConfig
+from mediator.stores.port import Fragment, SystemConfig
 from tests.process.service import Service, field_on, service, unique
 
 SYSTEMS: Final = ("redis", "postgres", "mongo")
 DROP: Final = ChangeOptions(drop=frozenset({"products.price", "products.tags"}))
+LAST: Final = ChangeOptions(drop=frozenset({"products.price"}))
 WHOLE: Final = {"name": "n", "price": 777123, "tags": ["xyzzy"]}
 
 
@@ -59,8 +60,10 @@ async def test_values_of_dropped_fields_are_gone_at_once_and_for_good(
 ) -> None:
     database = await filled(mediator, system)
     less = classes(system, "price", "tags")
-    with pytest.raises(DataWouldMove):
+    with pytest.raises(DataWouldMove) as refused:
         await put(mediator, database, less)
+    reasons = {each["node"]: each["reason"] for each in refused.value.extra["plan"]}
+    assert reasons["products.price"].endswith("pass drop=products.price")
     change = await put(mediator, database, less, options=DROP, dry_run=True)
     assert "The field products.price is dropped; objects that lose a value: 3." in change.notes
     assert "The field products.tags is dropped; objects that lose a value: 3." in change.notes
@@ -181,9 +184,8 @@ async def test_the_last_field_on_a_system_is_dropped(mediator: Service, system: 
     """The class leaves the system, and finds nothing of its past when it returns, ever so often."""
     database = await mediator.put_schema(split(price=system))
     await mediator.create(database, "products", "a", name="n", price="1")
-    options = ChangeOptions(drop=frozenset({"products.price"}))
     for value in ("2", "3"):
-        await put(mediator, database, split(), options=options)
+        await put(mediator, database, split(), options=LAST)
         assert mediator.systems_of(database, "products") == ("postgres",)
         assert await mediator.values(database, "products", "a") == {"name": "n"}
         await mediator.mediator.data.write(
@@ -216,6 +218,48 @@ async def late(mediator: Service, system_configs: Sequence[SystemConfig]) -> Asy
         started = await stack.enter_async_context(service(system_configs, mediator.catalogue_url))
         await started.mediator.scheduler.stop()
         yield started
+
+
+async def test_a_system_is_not_left_while_a_replica_may_write_there(
+    mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could acknowledge a joint write that has a part on the system."""
+    monkeypatch.setattr(membership, "TIMEOUT_S", 0.2)
+    database = await mediator.put_schema(split(price="mongo"))
+    await mediator.create(database, "products", "a", name="n", price="1")
+    await late.mediator.membership.renew()
+    with pytest.raises(Unavailable):
+        await put(mediator, database, split(), options=LAST)
+    await late.mediator.data.write(
+        Update(database, "products", "a", unique("op"), values={"name": "m", "price": "2"})
+    )
+    assert await mediator.values(database, "products", "a") == {"name": "m", "price": "2"}
+
+
+async def test_a_late_drop_removes_nothing_that_came_back(
+    mediator: Service, replica: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = await mediator.put_schema(split(price="mongo"))
+    await mediator.create(database, "products", "a", name="n", price="1")
+    store = mediator.mediator.systems.get("mongo").store
+    reached, go_on, drop = asyncio.Event(), asyncio.Event(), store.drop
+
+    async def stalled(fragment: Fragment) -> None:
+        reached.set()
+        await go_on.wait()
+        await drop(fragment)
+
+    monkeypatch.setattr(store, "drop", stalled)
+    change = asyncio.create_task(put(mediator, database, split(), options=LAST))
+    await reached.wait()
+    await put(replica, database, split(price="mongo"))
+    await replica.mediator.data.write(
+        Update(database, "products", "a", unique("op"), values={"price": "2"})
+    )
+    go_on.set()
+    await change
+    for of in (mediator, replica):
+        assert await of.values(database, "products", "a") == {"name": "n", "price": "2"}
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pytest
@@ -18,6 +19,7 @@ from mediator.model.operations import Delete, Put, ReadModifyWrite, Update
 from mediator.model.operators import Operator, OperatorCall
 from mediator.model.query import Aggregate, Computation, Function, Join, OrderBy, Query
 from mediator.routing.freshness import STRONG
+from mediator.schema.overrides import Override
 from mediator.schema.types import Values
 from mediator.stores.port import SystemConfig
 from tests.process.service import (
@@ -299,6 +301,18 @@ async def test_constraints_of_a_renamed_field_are_checked(mediator: Service) -> 
         "/classes/products/fields/unit_price",
         1,
     )
+
+
+async def test_a_renamed_field_keeps_its_override(mediator: Service) -> None:
+    database = await filled(mediator, "redis")
+    until = datetime.now(UTC) + timedelta(days=1)
+    override = Override("redis", "until the audit", until)
+    options = ChangeOptions(overrides={"products.price": override})
+    control = mediator.mediator.control
+    await control.set_schema(database, {"classes": classes("redis")}, options=options)
+    change = await renamed(mediator, database, "redis")
+    assert change.overrides.keys() == {"products.unit_price"}
+    assert change.placements["products.unit_price"]["kind"] == "overridden"
 
 
 async def test_the_history_says_what_was_renamed(mediator: Service) -> None:

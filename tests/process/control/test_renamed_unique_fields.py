@@ -9,6 +9,7 @@ import pytest
 from mediator.base.errors import AlreadyExists, Conflict
 from mediator.control.port import ChangeOptions
 from mediator.model.operations import Delete, Put, Update
+from mediator.schema.types import Values
 from tests.process.service import Service, field_on, unique
 
 RENAME: Final = ChangeOptions(
@@ -49,10 +50,12 @@ async def test_values_stay_unique(mediator: Service, system: str, elsewhere: str
         await put("ben", country="UK", surname="Ada")
     assert [each.pointer for each in refused.value.locations] == ["/country", "/surname"]
     await put("ben", mail="ben@x", country="UK", surname="Ben", remarks="second")
-    update = {"mail": "ada@x", "remarks": "third"}
+    update: Values = {"mail": "ada@x", "remarks": "third"}
     with pytest.raises(Conflict):
         await data.write(Update(database, "people", "ben", unique("op"), values=update))
-    assert (await mediator.get(database, "people", "ben")).values["mail"] == "ben@x"
+    ben = await mediator.get(database, "people", "ben")
+    assert ben.values is not None
+    assert ben.values["mail"] == "ben@x"
 
     await put("ada", mail="countess@x", country="UK", surname="Lovelace")
     await put("eve", mail="ada@x", country="UK", surname="Ada")

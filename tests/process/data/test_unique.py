@@ -13,7 +13,7 @@ import pytest
 from app.api.options import DataOptions
 from app.api.router import DataApi
 from mediator.base.errors import Conflict, MediatorError, NotUnique
-from mediator.model.operations import Create, Delete
+from mediator.model.operations import Create, Delete, Update
 from mediator.stores.port import SystemConfig
 from tests.process.caching.newspaper import JSON_PATCH, MERGE, UPDATE, assert_problem
 from tests.process.service import Service, field_on, service, unique
@@ -176,7 +176,7 @@ async def test_replicas_agree(
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-async def test_constraints_are_added_to_classes_without_objects(
+async def test_constraints_are_added_to_empty_classes_and_with_new_fields(
     mediator: Service, system: str
 ) -> None:
     plain: dict[str, Any] = {"users": {"fields": {"email": field_on(system)}}}
@@ -194,3 +194,11 @@ async def test_constraints_are_added_to_classes_without_objects(
         await mediator.create(database, "users", "a", email="a@x")
     await control.set_schema(database, {"classes": plain})
     await mediator.create(database, "users", "a", email="a@x")
+    with pytest.raises(Conflict):
+        await control.set_schema(database, {"classes": bound})
+    plain["users"]["fields"]["login"] = field_on(system, unique=True)
+    await control.set_schema(database, {"classes": plain})
+    await mediator.create(database, "users", "c", login="ada")
+    update = Update(database, "users", "a", unique("op"), values={"login": "ada"})
+    with pytest.raises(NotUnique):
+        await mediator.mediator.data.write(update)

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from jinja2 import UndefinedError
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from app.admin.application import create_admin_app
 from app.admin.pages import schema_map, series, site
@@ -168,6 +168,9 @@ class Placed(Plane):
             }
         )
 
+    async def overrides(self, _: str) -> list[dict[str, Any]]:
+        return []
+
     async def summary(self, _: str) -> dict[str, Any]:
         return summarise(decided())
 
@@ -253,6 +256,21 @@ def test_series_are_those_of_prometheus() -> None:
     purges.labels("edge", "sent").inc(3)
     assert series.ttls(registry) == {"news/articles": [("1.0", 1), ("2.0", 2), ("+Inf", 1)]}
     assert series.purges(registry) == {"edge": {"sent": 3}}
+
+
+def test_series_of_tenants_and_runs() -> None:
+    registry = CollectorRegistry()
+    objects = Gauge("portolan_tenant_objects", "", ["tenant"], registry=registry)
+    objects.labels("acme").set(7)
+    refusals = Counter("portolan_tenant_refusals", "", ["tenant", "limit"], registry=registry)
+    refusals.labels("acme", "rate").inc(2)
+    refusals.labels("other", "rate").inc(9)
+    runs = Gauge("portolan_runs", "", ["database", "state"], registry=registry)
+    for database, state, count in (("news", "done", 2), ("shop", "done", 1), ("shop", "failed", 0)):
+        runs.labels(database, state).set(count)
+    assert series.of_tenant(registry, "acme") == {"objects": 7, "refusals": {"rate": 2}}
+    assert series.of_tenant(registry, "new") == {"objects": None, "refusals": {}}
+    assert series.runs(registry) == {"done": 3}
 
 
 def test_frequent_events_are_not_kept_among_the_latest() -> None:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import orjson
+import pytest
 
 from app.admin.pages.sizes import MOST, Sizes
 
@@ -14,7 +15,7 @@ PROBLEM = {"type": "/problems/advisory-only", "detail": "It holds no data."}
 
 
 class DataApi:
-    """Answers estimates; of a class named `gone` with a problem."""
+    """Answers estimates; of a class named `gone` with a problem, of one named `away` never."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
@@ -25,6 +26,8 @@ class DataApi:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         await asyncio.sleep(0)
+        if scope["path"].endswith("away"):
+            await asyncio.Event().wait()
         self.at_once -= 1
         gone = scope["path"].endswith("gone")
         body = orjson.dumps(PROBLEM if gone else {"items": [], "total": len(self.paths)})
@@ -45,6 +48,13 @@ async def test_a_class_is_counted_once_for_a_while() -> None:
     assert shown == {"news.articles": 1, "news.gone": None}
     await sizes.of(request(data), ["news.gone"])
     assert data.paths == ["/v1/news/articles", "/v1/news/gone"]
+
+
+async def test_a_page_does_not_wait_for_a_system_that_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("app.admin.pages.sizes._WITHIN_S", 0.05)
+    assert await Sizes().of(request(DataApi()), ["news.away"]) == {"news.away": None}
 
 
 async def test_queries_are_bounded_in_number_and_at_once() -> None:

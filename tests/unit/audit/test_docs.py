@@ -104,6 +104,13 @@ def test_printed_queries_are_queries() -> None:
     classes = {
         "players": {"fields": {**texts, **numbers, **employer}},
         "companies": {"fields": {"name": {"type": "string"}}},
+        "matches": {
+            "fields": {
+                "player": {"type": "reference", "to": "players"},
+                "goals": {"type": "integer"},
+                "year": {"type": "integer"},
+            }
+        },
     }
     schema = parse_schema("club", {"classes": classes})
     for block in blocks(page("queries.md"), "json"):

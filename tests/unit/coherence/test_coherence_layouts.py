@@ -14,9 +14,13 @@ Groups = dict[str, str]
 layouts = st.dictionaries(st.sampled_from("abcd"), st.sampled_from("uvw"))
 
 
-def layout(groups: Groups, visibility: str = "public", schema: str = "1") -> dict[str, Any]:
+def layout(
+    groups: Groups, visibility: str = "public", schema: str = "1", **stored: str | None
+) -> dict[str, Any]:
+    """Return a layout whose fields have their names, but for those that are `stored` by others."""
     names = sorted({"main", *groups.values()})
-    return {"groups": groups, "object_groups": names, "visibility": visibility, "schema": schema}
+    shown = {"groups": groups, "object_groups": names, "visibility": visibility, "schema": schema}
+    return {**shown, "names": stored or {name: name for name in groups}}
 
 
 def keys(groups: Groups, shown: str | None) -> set[str]:
@@ -34,6 +38,10 @@ def keys(groups: Groups, shown: str | None) -> set[str]:
         (layout({"a": "main", "b": "u"}), layout({"a": "u", "b": "u"}), True),
         (layout({"a": "main"}), layout({"a": "main", "b": "u"}), True),
         (layout({"a": "main"}), layout({"a": "main"}, "private"), True),
+        (layout({"a": "main"}), layout({"b": "main"}, a="b"), True),
+        (layout({"a": "main", "b": "main"}), layout({"a": "main"}, a="a", b=None), True),
+        (layout({"b": "main"}, a="b"), layout({"b": "main", "c": "main"}, a="b", c="c"), False),
+        (layout({"b": "main"}, a=None, b="b"), layout({"b": "main"}, a=None, b="b"), False),
     ],
 )
 def test_a_class_is_invalidated_only_where_copies_could_be_missed(

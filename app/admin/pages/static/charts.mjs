@@ -4,6 +4,7 @@ const { uPlot } = globalThis;
 const HEIGHT = 220;
 const drawn = new Map();
 const MOST = 400;
+const SOON_S = 1;
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const axis = (more = {}) => ({ stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ...more });
@@ -50,6 +51,7 @@ function follow(element) {
   const look = () => {
     const total = Number(document.getElementById(element.dataset.rate).dataset.total);
     const now = Date.now() / 1000;
+    if (before && now - before.now < SOON_S) return; // another region was renewed
     if (before) {
       seen[0].push(now);
       seen[1].push(Math.max(0, (total - before.total) / (now - before.now)));

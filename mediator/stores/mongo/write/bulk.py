@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 from pymongo.errors import DocumentTooLarge
 
+from mediator.stores.mongo.claims import holders
 from mediator.stores.mongo.codec import ordered_text
 from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout, among
 from mediator.stores.mongo.outbox.entries import acknowledged_count, has_applied
@@ -17,7 +18,7 @@ from mediator.stores.mongo.session import Lookup, MongoSession
 from mediator.stores.mongo.write.attempt import UpdateAttempt
 from mediator.stores.mongo.write.decision import ConditionalUpdate, Insertion
 from mediator.stores.mongo.write.single import ENTIRE, SingleWriter
-from mediator.stores.port import StoreTimeout, Write, WriteResult
+from mediator.stores.port import Status, StoreTimeout, Write, WriteResult
 
 __all__ = ["BulkWrite", "Call"]
 
@@ -125,6 +126,7 @@ class BulkWrite:
                 self.results[call[0]] = decision
             else:
                 steps.append((call, decision))
+        steps = await self._unclaimed(steps)
         try:
             if not steps or await self.session.apply_all(self.layout, [step for _, step in steps]):
                 self.results.update((call[0], step.result) for call, step in steps)
@@ -133,6 +135,17 @@ class BulkWrite:
         finally:
             for (_, write), _ in steps:
                 self.recent_writes.note(write)
+
+    async def _unclaimed(
+        self, steps: Sequence[tuple[Call, Insertion | ConditionalUpdate]]
+    ) -> list[tuple[Call, Insertion | ConditionalUpdate]]:
+        """Return the steps that claim nothing of other records; the others are refused."""
+        writes = [write for (_, write), _ in steps if write.claims]
+        taken = await holders(self.session, self.layout, writes) if writes else {}
+        for (position, write), _ in steps:
+            if write.id in taken:
+                self.results[position] = WriteResult(Status.TAKEN, taken=taken[write.id])
+        return [step for step in steps if step[0][1].id not in taken]
 
     async def _resolve_each(
         self,

@@ -10,7 +10,7 @@ from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from mediator.base.clock import Clock
 from mediator.base.offload import is_large, offload
-from mediator.stores.mongo.claims import holder
+from mediator.stores.mongo.claims import holders
 from mediator.stores.mongo.layout import BOOKKEEPING, Document, Layout
 from mediator.stores.mongo.outbox.entries import FULL
 from mediator.stores.mongo.session import MongoSession
@@ -88,8 +88,8 @@ class SingleWriter:
             result = await self._apply(layout, decision)
             if result is not None:
                 return result
-            if taken := await holder(self._session, layout, write):
-                return WriteResult(Status.TAKEN, taken=taken)
+            if taken := await holders(self._session, layout, [write]):
+                return WriteResult(Status.TAKEN, taken=taken[write.id])
             if attempts >= _ATTEMPTS_ON_FULL and await self._session.find(
                 layout, write.id, _ID, FULL
             ):

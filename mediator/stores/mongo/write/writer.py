@@ -16,7 +16,7 @@ from mediator.stores.mongo.outbox.pending import RecentWrites
 from mediator.stores.mongo.session import MongoSession
 from mediator.stores.mongo.write.bulk import BulkWrite, Call
 from mediator.stores.mongo.write.single import SingleWriter
-from mediator.stores.port import Status, Write, WriteResult
+from mediator.stores.port import Fragment, Status, Write, WriteResult
 
 __all__ = ["Writer"]
 
@@ -54,14 +54,10 @@ class Writer:
             classes[layout_of(call[1].fragment)].append(call)
         work: list[Coroutine[Any, Any, None]] = []
         for layout, members in classes.items():
-            # Of a bulk write nothing says which of them found their claims taken.
-            together = [call for call in members if not call[1].claims]
-            alone = [call for call in members if call[1].claims]
-            if len(together) >= _WORTH_A_BULK:
-                work.append(self._together(layout, together, token, results))
+            if len(members) >= _WORTH_A_BULK:
+                work.append(self._together(layout, members, token, results))
             else:
-                alone = members
-            work += [self._alone(call, token, results) for call in alone]
+                work += [self._alone(call, token, results) for call in members]
         await concurrently(work)
 
     async def _alone(self, call: Call, token: str, results: dict[int, WriteResult]) -> None:
@@ -105,12 +101,20 @@ def _key(write: Write) -> Key:
 
 
 def _waves(calls: Sequence[Write]) -> list[list[Call]]:
-    """Split calls so that each wave has a record at most once, in the order of its calls."""
+    """Split calls so that each wave has a record at most once, in the order of its calls.
+
+    Those that claim what an earlier one does come in the wave after it, which finds it taken.
+    """
     waves: list[list[Call]] = []
     counts: defaultdict[Key, int] = defaultdict(int)
+    claimed: dict[tuple[Fragment, str, str], int] = {}
     for position, write in enumerate(calls):
         wave = counts[_key(write)]
-        counts[_key(write)] += 1
+        made = [(write.fragment, name, claim) for name, claim in write.claims.items() if claim]
+        wave = max([wave, *(claimed[each] + 1 for each in made if each in claimed)])
+        for each in made:
+            claimed.setdefault(each, wave)
+        counts[_key(write)] = wave + 1
         if wave == len(waves):
             waves.append([])
         waves[wave].append((position, write))

@@ -33,8 +33,7 @@ async def reserve(
         if left:
             taken |= await _together(claims, pool, constraint, left)
     for i in taken:
-        claims, write = statements.claims(writes[i].fragment), writes[i]
-        await pool.use(lambda c, s=claims, w=write: s.release(c, [w.id], w.intent))  # type: ignore[misc]  # defaults bind
+        await _release(statements.claims(writes[i].fragment), pool, writes[i])
     return [taken.get(i) for i in range(len(writes))]
 
 
@@ -64,16 +63,20 @@ async def _together(
 async def _alone(
     claims: ClaimStatements, pool: Pool, constraint: str, write: Write
 ) -> Taken | None:
+    claim = write.claims[constraint]
     for _ in range(_ATTEMPTS):
         try:
             await pool.use(lambda c: claims.reserve(c, constraint, [write]))
         except TRANSIENT:
             continue
         except asyncpg.UniqueViolationError:
-            claim = write.claims[constraint]
-            holder = await pool.use(lambda c: claims.holder(c, constraint, claim))  # noqa: B023 - awaited here
+            holder = await pool.use(lambda c: claims.holder(c, constraint, claim))
             if holder is not None:
                 return holder
         else:
             return None
     raise StoreUnavailable("too many writers claim one value; nothing was done")
+
+
+async def _release(claims: ClaimStatements, pool: Pool, write: Write) -> None:
+    await pool.use(lambda c: claims.release(c, [write.id], write.intent))

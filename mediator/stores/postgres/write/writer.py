@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import asyncpg
 
+from mediator.base.concurrency import concurrently
 from mediator.base.offload import is_large, offload
 from mediator.model.apply import OperatorFailed, apply_operator
 from mediator.model.operators import Operator, OperatorCall
@@ -40,6 +41,9 @@ __all__ = ["Writer", "batches"]
 
 _TOGETHER: Final = 128
 """Writes in one transaction: each holds a lock, of which a server has 6,400 as it comes."""
+
+_AT_ONCE: Final = 8
+"""Writes by themselves at a time, each of another record: of many values, all may be taken."""
 
 _ATTEMPTS: Final = 32
 """Each lost attempt means that another write to the record got through."""
@@ -127,18 +131,27 @@ class Writer:
 
     async def _batch(self, batch: Batch, token: str) -> dict[int, WriteResult]:
         prepared, results = self._statements.write(batch.shape), dict[int, WriteResult]()
+        at_once = _AT_ONCE if batch.shape.claims else 1
         for chunk in batch.chunks():
             rows: Sequence[Any] = [None] * len(chunk)
             # If one rolls back all, each is run by itself.
             if len(chunk) > 1:
                 with suppress(*_ROLLED_BACK):
                     rows = await self._pipeline(prepared, [call for _, call in chunk], token)
-            for (position, call), row in zip(chunk, rows, strict=True):
-                result = None if row is None else prepared.result(row, call)
-                results[position] = await self._check_replay(call, result) or await self._one(
-                    call, token
+            for start in range(0, len(chunk), at_once):
+                numbered = range(start, min(start + at_once, len(chunk)))
+                written = await concurrently(
+                    self._finish(prepared, chunk[i][1], rows[i], token) for i in numbered
                 )
+                results |= {chunk[i][0]: each for i, each in zip(numbered, written, strict=True)}
         return results
+
+    async def _finish(
+        self, prepared: PreparedWrite, call: Write, row: Any, token: str
+    ) -> WriteResult:
+        """Return the result of a write that the pipeline has done; else do it by itself."""
+        result = None if row is None else prepared.result(row, call)
+        return await self._check_replay(call, result) or await self._one(call, token)
 
     async def _pipeline(
         self, prepared: PreparedWrite, calls: Sequence[Write], token: str
@@ -192,15 +205,15 @@ def batches(calls: Sequence[Write], token: str = "") -> list[Batch]:
     """Divide calls into batches which, run one after the other, keep the order of each record.
 
     A call joins the last batch of its shape, unless a later batch holds a call on its record.
-    Writes that insert are at most one to a record in a batch: one that must be tried again, because
-    a concurrent insert was faster, must not be overtaken.
+    Writes that insert or claim something are at most one to a record in a batch: one that must be
+    tried again, because a concurrent one was faster, must not be overtaken.
     """
     divided: list[Batch] = []
     open_: dict[WriteShape, int] = {}
     last: dict[Hashable, int] = {}
     for position, call in enumerate(calls):
         shape, key = shape_of(call, token), (call.fragment, call.id)
-        earliest = last.get(key, -1) + (1 if shape.whole else 0)
+        earliest = last.get(key, -1) + (1 if shape.whole or shape.claims else 0)
         at = open_.get(shape, -1)
         if at < max(earliest, 0):
             at = open_[shape] = len(divided)

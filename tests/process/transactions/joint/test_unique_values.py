@@ -9,6 +9,7 @@ import pytest
 
 from mediator.base.errors import MediatorError, NotUnique
 from mediator.model.operations import Create, Delete, Get, Outcome, Put, Update, WriteOperation
+from mediator.schema.types import Values
 from mediator.transactions.model import CommitRequest
 from tests.process.service import Service, field_on, unique
 from tests.process.transactions.crashable import CrashPoint
@@ -26,10 +27,13 @@ async def users(mediator: Service, request: pytest.FixtureRequest) -> str:
     system = request.param
     fields = {
         "email": field_on(system, unique=True, group="email"),
+        "tenant": field_on(system, group="email"),
+        "login": field_on(system, group="email"),
         "title": field_on(OTHER[system]),
     }
     single = {"fields": {"email": field_on(system, unique=True)}}
-    database = await mediator.put_schema({"users": {"fields": fields}, "single": single})
+    both = {"fields": fields, "unique": [["tenant", "login"]]}
+    database = await mediator.put_schema({"users": both, "single": single})
     assert set(mediator.systems_of(database, "users")) == {system, OTHER[system]}
     return database
 
@@ -122,6 +126,42 @@ async def test_what_is_reserved_is_waited_for(
             continue
         # It gave up before the lease ended.
         assert isinstance(await refused(mediator, put(users, unique(), email)), outcome)
+
+
+async def test_a_part_of_a_constraint_is_changed_with_the_rest_as_it_is(
+    mediator: Service, users: str
+) -> None:
+    a, b, tenant = (unique() for _ in range(3))
+    values: tuple[Values, Values] = (
+        {"tenant": tenant, "login": "ada"},
+        {"tenant": tenant, "login": "bob"},
+    )
+    for id_, own in zip((a, b), values, strict=True):
+        await mediator.mediator.data.write(Put(users, "users", id_, unique(), values=own))
+    taking = Update(users, "users", b, unique(), values={"login": "ada"})
+    titled = Update(users, "users", b, unique(), values={"login": "ada", "title": "t"})
+    for update in (taking, titled):
+        error = await refused(mediator, update)
+        assert isinstance(error, NotUnique)
+        assert [each.pointer for each in error.locations] == ["/tenant", "/login"]
+        assert await mediator.values(users, "users", b) == values[1]
+    await mediator.mediator.data.write(Update(users, "users", a, unique(), unset=("login",)))
+    assert await refused(mediator, titled) is None
+    assert await mediator.values(users, "users", b) == {**values[0], "title": "t"}
+    await all_over(mediator)
+
+
+async def test_what_is_committed_is_applied_without_a_constraint_that_went(
+    mediator: Service, crashable: None
+) -> None:
+    fields = {"email": field_on("postgres", unique=True, group="email"), "n": field_on("redis")}
+    database, id_ = await mediator.put_schema({"users": {"fields": fields}}), unique()
+    await mediator.mediator.data.write(put(database, id_, "old"))
+    await attempt(mediator, put(database, id_, "new"), CrashAt("commit", after=True))
+    fields["email"] = field_on("postgres", group="email")
+    await mediator.mediator.control.set_schema(database, {"classes": {"users": {"fields": fields}}})
+    await expire(mediator)
+    assert await holders(mediator, database, [id_], "new") == [id_]
 
 
 async def test_transactions_keep_values_unique(mediator: Service, users: str) -> None:

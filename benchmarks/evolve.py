@@ -1,0 +1,261 @@
+"""Renaming a field of objects that are in use, against statements that rename what is stored.
+
+While the field is renamed, to and fro, others read and update the objects in process, as the
+service does. Then every object is looked at. The statements are those that somebody would write by
+hand, for a copy of the same objects: PostgreSQL renames a column, MongoDB and Redis rewrite each
+object. `--objects` says how many objects there are (100,000 by default; quick: 5,000).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from statistics import median
+from time import perf_counter
+from typing import Any, Final, Protocol
+
+import asyncpg
+import redis.asyncio
+from pymongo import AsyncMongoClient
+
+from app.commands.demo.failed import Failed
+from app.commands.demo.service import succeed
+from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.shared_servers import (
+    SharedService,
+    field_on,
+    shared_service,
+    state_metrics,
+)
+from mediator.data_plane.port import pages
+from mediator.embedded.port import Kind
+from mediator.model.operations import Get, Update
+from mediator.model.operators import Operator, OperatorCall
+
+__all__ = ["run"]
+
+_THROUGHPUT_BAR: Final = 0.8
+_TIME_BAR: Final = 3.0
+_OBJECTS: Final = 100_000
+_FEW: Final = 5_000
+_AT_ONCE: Final = 5_000
+_CLASS: Final = "things"
+_NAMES: Final = ("price", "unit_price")
+_CLIENTS: Final = 4
+
+_MOVE: Final = """
+for _, key in ipairs(KEYS) do
+  local text = redis.call('HGET', key, ARGV[1])
+  if text then
+    redis.call('HSET', key, ARGV[2], text)
+    redis.call('HDEL', key, ARGV[1])
+  end
+end
+"""
+"""Renames a field of hashes."""
+
+
+class _Statement(Protocol):
+    """A driver with its own copy of the objects, and the statement that renames their field."""
+
+    async def open(self, url: str) -> None: ...
+
+    async def load(self, objects: range) -> None: ...
+
+    async def rename(self, former: str, new: str) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class _Postgres:
+    async def open(self, url: str) -> None:
+        self._connection = await asyncpg.connect(url)
+        await self._connection.execute(
+            'CREATE TABLE bare (id text COLLATE "C" PRIMARY KEY, price bigint, hits bigint)'
+        )
+
+    async def load(self, objects: range) -> None:
+        rows = [(f"t{number}", number, 0) for number in objects]
+        await self._connection.copy_records_to_table("bare", records=rows)
+
+    async def rename(self, former: str, new: str) -> None:
+        await self._connection.execute(f"ALTER TABLE bare RENAME COLUMN {former} TO {new}")
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+class _Mongo:
+    async def open(self, url: str) -> None:
+        self._client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(url, w=1)
+        self._things = self._client["native"]["bare"]
+
+    async def load(self, objects: range) -> None:
+        rows = [{"_id": f"t{number}", _NAMES[0]: number, "hits": 0} for number in objects]
+        await self._things.insert_many(rows)
+
+    async def rename(self, former: str, new: str) -> None:
+        await self._things.update_many({}, {"$rename": {former: new}})
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+class _Redis:
+    async def open(self, url: str) -> None:
+        self._client: Any = redis.asyncio.Redis.from_url(url)
+        self._keys: list[str] = []
+
+    async def load(self, objects: range) -> None:
+        async with self._client.pipeline(transaction=False) as pipe:
+            for number in objects:
+                pipe.hset(f"bare:t{number}", mapping={_NAMES[0]: number, "hits": 0})
+            await pipe.execute()
+        self._keys += [f"bare:t{number}" for number in objects]
+
+    async def rename(self, former: str, new: str) -> None:
+        for first in range(0, len(self._keys), 1_000):
+            some = self._keys[first : first + 1_000]
+            await self._client.eval(_MOVE, len(some), *some, former, new)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+_STATEMENTS: Final[Mapping[Kind, Callable[[], _Statement]]] = {
+    "redis": _Redis,
+    "postgresql": _Postgres,
+    "mongodb": _Mongo,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Store:
+    """A database that is wholly on one kind of system, and the statement that it is compared with.
+
+    `seconds` is how long throughput is measured.
+    """
+
+    running: SharedService
+    kind: Kind
+    objects: int
+    seconds: float
+    random: Random
+
+    @property
+    def database(self) -> str:
+        return f"evolved_{self.kind}"
+
+    def _schema(self, name: str) -> dict[str, Any]:
+        on = field_on(self.kind)
+        fields = {name: {"type": "integer", **on}, "hits": {"type": "float", "default": 0, **on}}
+        return {"mode": "mixed", "classes": {_CLASS: {"fields": fields}}}
+
+    async def fill(self, statement: _Statement) -> None:
+        service = self.running.service
+        await service.set_schema(self.database, self._schema(_NAMES[0]))
+        for first in range(0, self.objects, _AT_ONCE):
+            numbers = range(first, min(first + _AT_ONCE, self.objects))
+            some = {f"t{number}": {_NAMES[0]: number} for number in numbers}
+            await service.create(self.database, {_CLASS: some})
+            await statement.load(numbers)
+        await service.caught_up()
+
+    async def rename(self, former: str, new: str) -> None:
+        """Rename the field, as an operator does."""
+        await succeed(
+            self.running.service.admin.put(
+                f"schemas/{self.database}",
+                params={"rename": f"{_CLASS}.{former}:{new}"},
+                json=self._schema(new),
+            )
+        )
+
+    async def throughput(self, meanwhile: Callable[[], Awaitable[object]] | None = None) -> float:
+        """Return how many reads and updates a second others make; `meanwhile` is done by then."""
+        ended = asyncio.Event()
+        clients = [asyncio.create_task(self._client(ended)) for _ in range(_CLIENTS)]
+        started = perf_counter()
+        if meanwhile is not None:
+            await meanwhile()
+        await asyncio.sleep(max(0.0, self.seconds - (perf_counter() - started)))
+        ended.set()
+        done = sum(await asyncio.gather(*clients))
+        return done / (perf_counter() - started)
+
+    async def _client(self, ended: asyncio.Event) -> int:
+        plane, done = self.running.plane, 0
+        inc = OperatorCall("hits", Operator.INC, 1.0)
+        while not ended.is_set():
+            id_ = f"t{self.random.randrange(self.objects)}"
+            await plane.read(Get(self.database, _CLASS, id_))
+            operation = f"evolve-{self.random.getrandbits(64):x}"
+            await plane.write(Update(self.database, _CLASS, id_, operation, operators=(inc,)))
+            done += 2
+        return done
+
+    async def check(self, name: str) -> None:
+        """Look at the field of every object; raises `Failed` if one has lost its value."""
+        seen = 0
+        async for page in pages(self.running.plane, self.database, _CLASS, fields=(name,)):
+            for outcome in page:
+                seen += (outcome.values or {}).get(name) == int(outcome.id[1:])
+        if seen != self.objects:
+            raise Failed(f"{self.objects - seen} objects on {self.kind} have lost their value")
+
+
+async def run(options: Options) -> Measured:
+    objects = options.objects or (_FEW if options.quick else _OBJECTS)
+    seconds, random = (1.0 if options.quick else 10.0), Random(options.seed)
+    async with shared_service() as running:
+        await state_metrics(running.service)
+        results: list[Result] = []
+        for kind in running.servers:
+            store = _Store(running, kind, objects, seconds, random)
+            statement = _STATEMENTS[kind]()
+            await statement.open(running.servers[kind].url)
+            try:
+                await store.fill(statement)
+                results += await _measure(options, store, statement)
+            finally:
+                await statement.close()
+        return Measured(results, await running.service.versions())
+
+
+async def _measure(options: Options, store: _Store, statement: _Statement) -> list[Result]:
+    sides: dict[str, list[float]] = {"alone": [], "meanwhile": [], "ours": [], "by hand": []}
+    former, new = _NAMES
+    for _ in range(3 if options.quick else 7):
+
+        async def rename(names: tuple[str, str] = (former, new)) -> None:
+            sides["ours"].append(await _timed_ms(partial(store.rename, *names)))
+
+        sides["alone"].append(await store.throughput())
+        sides["meanwhile"].append(await store.throughput(rename))
+        sides["by hand"].append(await _timed_ms(partial(statement.rename, former, new)))
+        await store.check(new)
+        former, new = new, former
+    of = {name: median(figures) for name, figures in sides.items()}
+    kind = store.kind
+    options.note(f"{kind}: {of['meanwhile']:,.0f}/s during a rename, {of['alone']:,.0f}/s before")
+    options.note(f"{kind}: {of['ours']:.1f} ms under load, {of['by hand']:.1f} ms by hand")
+    # PostgreSQL renames a column without touching a row, too, and has no replicas to agree with.
+    bar = None if kind == "postgresql" else _TIME_BAR
+    during = Result(
+        f"reads and updates during a rename, {kind}",
+        "operations/s",
+        of["meanwhile"],
+        of["alone"],
+        _THROUGHPUT_BAR,
+    )
+    took = Result(f"a rename, {kind}", "ms", of["ours"], of["by hand"], bar, small_is_good=True)
+    return [during, took]
+
+
+async def _timed_ms(execute: Callable[[], Awaitable[object]]) -> float:
+    started = perf_counter()
+    await execute()
+    return (perf_counter() - started) * 1e3
