@@ -37,12 +37,12 @@ export class Client {
     return this.#write("POST", pathOf(className), value, how);
   }
 
-  patch(className, id, changes, how) {
-    return this.#write("PATCH", pathOf(className, id), changes, how);
+  patch(className, id, changes, { upsert, ...how } = {}) {
+    return this.#write("PATCH", patched(className, id, upsert), changes, how);
   }
 
-  update(className, id, operators, how) {
-    return this.#write("PATCH", pathOf(className, id), operators, how, UPDATE);
+  update(className, id, operators, { upsert, ...how } = {}) {
+    return this.#write("PATCH", patched(className, id, upsert), operators, how, UPDATE);
   }
 
   delete(className, id, { fields, ...how } = {}) {
@@ -125,6 +125,10 @@ function united(summary, { matched, written, failed, sample, problems }) {
     sample: summary.sample.length > 0 ? summary.sample : sample,
     problems: [...summary.problems, ...problems].slice(0, MOST_PROBLEMS),
   };
+}
+
+function patched(className, id, upsert) {
+  return withParameters(pathOf(className, id), { upsert: upsert ? "true" : undefined });
 }
 
 function resource(className, id, fields) {

@@ -151,19 +151,19 @@ export class Client<D extends { [C in keyof D]: ClassTypes } = Untyped> {
     value: Member<D, C, "new">,
     how?: WriteOptions,
   ): Promise<Written<Member<D, C, "object">>>;
-  /** Changes an object by a merge patch (RFC 7396), or an array by JSON Patch (RFC 6902). */
+  /** Changes an object by a merge patch (RFC 7396), or an array by JSON Patch (RFC 6902); with `upsert` it may be new. */
   patch<C extends Name<D>>(
     className: C,
     id: string,
     changes: Member<D, C, "patch"> | JsonPatch,
-    how?: WriteOptions,
+    how?: WriteOptions & { upsert?: boolean },
   ): Promise<Written<Partial<Member<D, C, "object">>>>;
-  /** Changes an object by operators that its store applies: `{ stock: { inc: -1 } }`. */
+  /** Changes an object by operators that its store applies: `{ stock: { inc: -1 } }`; with `upsert` it may be new. */
   update<C extends Name<D>>(
     className: C,
     id: string,
     operators: Member<D, C, "operators">,
-    how?: WriteOptions,
+    how?: WriteOptions & { upsert?: boolean },
   ): Promise<Written<Partial<Member<D, C, "object">>>>;
   delete<C extends Name<D>>(
     className: C,

@@ -27,6 +27,16 @@ test("an object is put, read, changed and deleted", async () => {
   await assert.rejects(shop.get("products", "chair"), refused("not-found"));
 });
 
+test("a patch creates what does not exist", async () => {
+  await assert.rejects(shop.update("products", "fresh", { stock: { inc: 1 } }), refused("not-found"));
+  for (const stock of [2, 4]) {
+    await shop.update("products", "fresh", { name: { set: "Fresh" }, stock: { inc: 2 } }, { upsert: true });
+    assert.equal((await shop.get("products", "fresh")).value.stock, stock);
+  }
+  await shop.patch("customers", "fresh", { name: "Fresh" }, { upsert: true, idempotencyKey: "fresh" });
+  for (const [name, id] of [["products", "fresh"], ["customers", "fresh"]]) await shop.delete(name, id);
+});
+
 test("every id has an address", async () => {
   for (const id of ["query", "a:b", "50%", "ä,ö", "+ ?&=#"]) {
     await shop.put("customers", id, { name: id });
