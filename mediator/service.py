@@ -36,9 +36,11 @@ from mediator.changes.writers import LeasedAcknowledging, Writers
 from mediator.control.backfill import Backfill
 from mediator.control.clearing import Clearing
 from mediator.control.constraint_check import ConstraintCheck
+from mediator.control.cutover import Cutover
 from mediator.control.erasure import Erasure
 from mediator.control.evaluation import PlacementEvaluation
 from mediator.control.follower import Follower
+from mediator.control.fragment_calls import FragmentCalls
 from mediator.control.membership import Membership
 from mediator.control.plane import ControlPlane
 from mediator.control.port import SystemRegistration
@@ -220,6 +222,10 @@ class Mediator:
         self.erasure = Erasure(
             stored, self.systems, self.data, follower, self.membership, self._clock
         )
+        fragments = FragmentCalls(self.systems)
+        self.cutover = Cutover(
+            stored, self.data, follower, self.membership, self.views, self.clearing, fragments
+        )
         self.schemas = Schemas(
             stored,
             self.registry,
@@ -228,7 +234,8 @@ class Mediator:
             follower,
             self.membership,
             self.views,
-            self.clearing,
+            fragments,
+            self.cutover,
             ConstraintCheck(self.data, self._clock),
             Backfill(self.data, self._clock),
             self._observe,

@@ -1,33 +1,15 @@
-"""Setting schemas: validate, place, prepare the stores, keep, put in force.
-
-Order of events, with what a crash in between leaves behind:
-
-1. the new layout is decided, under a lock of this replica;     nothing
-2. writes to empty classes that are about to change are held,   the hold, which ends by itself
-   by all replicas;
-3. those classes are found to be empty still;                   the hold
-4. the stores are prepared (tables, indexes), idempotently;     unused tables, and the hold
-5. the catalogue is changed, if its version is the one seen     the next start serves the new model
-   and the hold still stands;
-6. the new routing model is put in force;
-7. fragments that nothing uses any more are dropped.            unused tables
-
-A write that is held is refused (503); a retry finds the new location. Why nothing
-that was acknowledged is lost, whichever replica stalls at whichever step: docs/replicas.md.
-"""
+"""Schemas: what a change of one does, as a dry run or in force (`mediator.control.cutover`)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain
-from typing import Any, Final, Literal, TypeVar
+from typing import Any
 
 from mediator.base.clock import Clock
 from mediator.base.errors import (
-    Conflict,
     MediatorError,
     NotFound,
     PreconditionFailed,
@@ -38,7 +20,7 @@ from mediator.base.observation import Observer, PlacementDecided
 from mediator.base.offload import offload
 from mediator.catalogue.schema_revisions import Author, SchemaRevision
 from mediator.catalogue.schemas import CatalogueSchemas
-from mediator.catalogue.stored_databases import Moment, StoredDatabase
+from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.control.backfill import Backfill
 from mediator.control.changes import (
     Before,
@@ -49,23 +31,18 @@ from mediator.control.changes import (
     decide_change,
     left_behind,
     notes_on_view,
-    replaced,
     stored_form,
-    without,
     without_copies,
     would_move,
 )
-from mediator.control.clearing import Clearing
 from mediator.control.constraint_check import ConstraintCheck, reported
+from mediator.control.cutover import Cutover
 from mediator.control.follower import Follower
+from mediator.control.fragment_calls import FragmentCalls
 from mediator.control.layout import (
-    copies_of,
-    fragments_of,
     overrides_of,
     route_of,
-    same_place,
     view_system_of,
-    with_owned_until,
 )
 from mediator.control.membership import Membership
 from mediator.control.overrides import changed_overrides, documents
@@ -83,23 +60,16 @@ from mediator.materialisation.service import ViewService
 from mediator.placement.advice import notes_on, placements_of
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, named_mistakes, pins_of
-from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
-from mediator.schema.differences import change_counts
+from mediator.routing.model import DatabaseRoute, RoutingModel
 from mediator.schema.errors import invalid
 from mediator.schema.overrides import in_force
 from mediator.schema.parse import parse_schema
 from mediator.schema.renames import check_renames
 from mediator.schema.tightening import Constraints
 from mediator.schema.tree import Schema
-from mediator.stores.port import Fragment, Lockable, Store, StoreError, is_claiming
-from mediator.stores.systems import Systems, unavailable
+from mediator.stores.systems import Systems
 
 __all__ = ["Schemas"]
-
-_LOOKS: Final = 20
-_LOOK_S: Final = 0.1
-
-_T = TypeVar("_T")
 
 
 @dataclass(eq=False)
@@ -111,7 +81,8 @@ class Schemas:
     _follower: Follower
     _membership: Membership
     _views: ViewService
-    _clearing: Clearing
+    _calls: FragmentCalls
+    _cutover: Cutover
     _check: ConstraintCheck
     _backfill: Backfill
     _observe: Observer
@@ -221,7 +192,7 @@ class Schemas:
                     dropped = await self._dropped_by(plan)
                     if before is not None:
                         await before(schema.classes)
-                    epoch = await self._put_in_force(plan, author)
+                    epoch = await self._cutover.put_in_force(plan, author)
                     break
             # Without the lock, as it may take long. If the schema is changed meanwhile, what is
             # tighter than the new one is checked, too.
@@ -266,9 +237,9 @@ class Schemas:
             await self._follower.catch_up()
             stored = self._expect(name)
             route = self._executor.model.databases[name]
-            counts = {c: await self._count(r) for c, r in route.classes.items()}
+            counts = {c: await self._calls.count(r) for c, r in route.classes.items()}
             if not dry_run:
-                await self._drop(stored, route)
+                await self._cutover.drop(stored, route)
         return {"database": name, "objects": counts, "dropped": not dry_run}
 
     async def _parse(
@@ -354,39 +325,12 @@ class Schemas:
             raise NotFound(f"There is no database {name}.")
         return stored
 
-    @asynccontextmanager
-    async def _held(
-        self, stored: StoredDatabase, classes: Collection[str]
-    ) -> AsyncIterator[StoredDatabase]:
-        """Hold writes to classes, on all replicas, while the block runs; yields the database."""
-        route = self._executor.model.databases[stored.name]
-        moment, held = await self._catalogue.hold(stored, classes)
-        self._follower.has_put(moment, held, route)
-        try:
-            await self._membership.agree(moment.epoch)
-            yield held
-        except BaseException:
-            # A block that succeeds has ended the hold by its change. If only the reply was lost,
-            # there is nothing to release, and the change is read from the catalogue.
-            with suppress(Unavailable):  # then it ends by itself
-                assert held.hold is not None
-                await self._catalogue.release(held.hold)
-                await self._follower.catch_up()
-            raise
-
-    async def _drop(self, stored: StoredDatabase, route: DatabaseRoute) -> None:
-        async with self._held(stored, route.classes.keys()) as held:
-            moment = await self._catalogue.remove(held)
-        self._follower.has_removed(moment, stored.name)
-        with suppress(Unavailable):  # then it is done later
-            await self._clearing.run()
-
     async def _dropped_by(self, plan: SchemaPlan) -> Sequence[str]:
         """Say how many objects go with the classes that a change drops."""
         notes = []
         for name in sorted(plan.dropped_classes):
             assert plan.present is not None
-            count = await self._count(plan.present.classes[name])
+            count = await self._calls.count(plan.present.classes[name])
             notes.append(f"The class {name} is dropped; objects: {count:,}.")
         return notes
 
@@ -402,125 +346,17 @@ class Schemas:
 
     async def _holding(self, present: DatabaseRoute | None) -> set[str]:
         classes = present.classes if present else {}
-        return {name for name, route in classes.items() if await self._has_objects(route)}
-
-    async def _has_objects(self, route: ClassRoute) -> bool:
-        """Whether there is an object: counting them takes as long as there are many."""
-        anchor = route.anchor
-        return bool(await self._on(anchor, "read", lambda store: store.scan(anchor, None, 1, ())))
+        return {name for name, route in classes.items() if await self._calls.has_objects(route)}
 
     async def count(self, name: str) -> int:
         """Count the objects of a database, 0 if it does not exist; raises `Unavailable`."""
         present = self._executor.model.databases.get(name)
         routes = present.classes.values() if present else ()
-        return sum([await self._count(route) for route in routes])
-
-    async def _count(self, route: ClassRoute) -> int:
-        return await self._on(route.anchor, "read", lambda store: store.count(route.anchor))
-
-    async def _put_in_force(self, plan: SchemaPlan, author: Author | None) -> int:
-        if plan.gives_names_anew:
-            # So no replica is two changes behind, and takes a name for that of another field.
-            await self._membership.agree(plan.epoch)
-        emptied = {f.class_name for f in replaced(plan.present, plan.route, plan.holding)}
-        changing = emptied | plan.leaving
-        # No replica may delete, or refer to, what a foreign key protects by a model without it.
-        held_classes = changing | plan.newly_connected
-        if plan.stored is None or not held_classes:
-            moment, put = await self._prepare_and_put(plan, plan.new, author)
-        else:
-            async with self._held(plan.stored, held_classes) as held:
-                await self.check_still_empty(plan, changing)
-                await self._check_unwritten(plan, held_classes)
-                new = replace(plan.new, hold=held.hold)
-                moment, put = await self._prepare_and_put(plan, new, author)
-        self._follower.has_put(moment, put, with_owned_until(plan.route, put))
-        before = (fragments_of(plan.present), copies_of(plan.present))
-        after = (fragments_of(plan.route), copies_of(plan.route))
-        for fragment in chain.from_iterable(map(without, before, after)):
-            # The change is in force. What may stay behind is of a generation that is never used
-            # again: an empty table, or one of a class that is dropped.
-            with suppress(Unavailable):
-                await self._on(fragment, "write", _dropping(fragment))
-        return moment.epoch
-
-    async def _prepare_and_put(
-        self, plan: SchemaPlan, new: StoredDatabase, author: Author | None
-    ) -> tuple[Moment, StoredDatabase]:
-        # Before the catalogue is changed: replicas that read the new layout write there at once.
-        for fragment in fragments_of(plan.route):
-            previous = same_place(plan.present, fragment)
-            await self._on(fragment, "write", _preparing(fragment, previous))
-        # The state of a former copy of this name does not describe the new one.
-        copies = copies_of(plan.route)
-        await self._views.retract(without(copies, copies_of(plan.present)))
-        for copy in copies:
-            await self._on(copy, "write", _preparing(copy, None))
-        before = plan.before.renamed.document if plan.before.renamed else {}
-        changes = await offload(True, change_counts, before, new.document)
-        if renames := plan.options.rename.values():
-            changes = {**changes, "renamed": sum(map(len, renames))}
-        return await self._catalogue.put(new, author, changes)
-
-    async def check_still_empty(self, plan: SchemaPlan, changing: Collection[str]) -> None:
-        """Refuse if an object was created since its class was found empty; writes are held.
-
-        A class that only leaves a system need not be empty.
-        """
-        assert plan.present is not None
-        for name in sorted({*changing} - plan.dropped_classes - plan.leaving):
-            if await self._count(plan.present.classes[name]):
-                raise Conflict(f"Objects of {name} were created meanwhile; try again.")
-
-    async def _check_unwritten(self, plan: SchemaPlan, held: Collection[str]) -> None:
-        """Refuse if writes to classes that are held are under way, and do not end."""
-        # A joint write may be logged, and have reached no record that is counted. One that has
-        # ended is still logged for a moment.
-        for _ in range(_LOOKS):
-            if not await self._catalogue.are_written(plan.new.name, held):
-                return
-            await asyncio.sleep(_LOOK_S)
-        raise Conflict(f"Writes to {', '.join(sorted(held))} are under way; try again.")
-
-    async def _on(
-        self,
-        fragment: Fragment,
-        operation: Literal["read", "write"],
-        call: Callable[[Store], Coroutine[Any, Any, _T]],
-    ) -> _T:
-        guarded = self._systems.get(fragment.system)
-        try:
-            return await guarded.guarded(lambda: call(guarded.store))
-        except StoreError as error:
-            raise unavailable(guarded, error, operation) from error
+        return sum([await self._calls.count(route) for route in routes])
 
 
 def _noted(change: SchemaChange, notes: Sequence[str]) -> SchemaChange:
     return replace(change, notes=(*change.notes, *notes))
-
-
-def _dropping(fragment: Fragment) -> Callable[[Store], Coroutine[Any, Any, None]]:
-    return lambda store: store.drop(fragment)
-
-
-def _preparing(
-    fragment: Fragment, previous: Fragment | None
-) -> Callable[[Store], Coroutine[Any, Any, None]]:
-    async def prepare(store: Store) -> None:
-        if fragment.joint and not isinstance(store, Lockable):
-            raise Conflict(
-                f"The system {fragment.system} takes no part in writes over several systems, so it"
-                f" can only hold {fragment.class_name} as a whole: bind all of the class to it, or"
-                " to other systems."
-            )
-        if fragment.unique and not is_claiming(store):
-            raise Conflict(
-                f"The system {fragment.system} keeps no values unique, as {fragment.class_name} has"
-                " them: bind the fields to another system."
-            )
-        await store.prepare(fragment, previous)
-
-    return prepare
 
 
 def _decided(database: str, epoch: int, decision: Decision) -> PlacementDecided:

@@ -80,8 +80,8 @@ async def test_a_replica_that_is_late_neither_deletes_nor_refers(
     """It holds its writes to both classes until it has the foreign key."""
     name = await library(mediator)
     await late.get(name, "books", "fine")
-    control, schemas = mediator.mediator.control, mediator.mediator.schemas
-    pause = paused(monkeypatch, schemas, "_check_unwritten", after=True)
+    control, cutover = mediator.mediator.control, mediator.mediator.cutover
+    pause = paused(monkeypatch, cutover, "check_unwritten", after=True)
     change = asyncio.create_task(control.set_schema(name, schema("refuse")))
     await waits(mediator, late)
     assert await error_of(late, Create(name, "authors", "bob", unique())) is None

@@ -139,7 +139,7 @@ async def test_writes_use_the_new_system_once_all_replicas_have_followed(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = await known(mediator, late)
-    pause = paused(monkeypatch, mediator.mediator.schemas, "check_still_empty")
+    pause = paused(monkeypatch, mediator.mediator.cutover, "check_still_empty")
     change = placing(mediator, name, "mongo")
     await waits(mediator, late)
     await follows(late)
@@ -238,7 +238,7 @@ async def test_a_replica_stalled_during_its_hold_changes_nothing_afterwards(
 ) -> None:
     name = await known(mediator, late)
     monkeypatch.setattr(catalogue_schemas, "HOLD_S", 0.0)
-    pause = paused(monkeypatch, mediator.mediator.schemas, "check_still_empty", after=True)
+    pause = paused(monkeypatch, mediator.mediator.cutover, "check_still_empty", after=True)
     change = placing(mediator, name, "mongo")
     await eventually(lambda: _following(late, pause))
     await follows(late)  # ends the hold, which is overdue

@@ -1,0 +1,176 @@
+"""Putting a plan of a schema in force: prepare the stores, keep it, and follow it on every replica.
+
+Order of events, with what a crash in between leaves behind:
+
+1. the new layout is decided, under a lock of this replica;     nothing
+2. writes to empty classes that are about to change are held,   the hold, which ends by itself
+   by all replicas;
+3. those classes are found to be empty still;                   the hold
+4. the stores are prepared (tables, indexes), idempotently;     unused tables, and the hold
+5. the catalogue is changed, if its version is the one seen     the next start serves the new model
+   and the hold still stands;
+6. the new routing model is put in force;
+7. fragments that nothing uses any more are dropped.            unused tables
+
+A write that is held is refused (503); a retry finds the new location. Why nothing
+that was acknowledged is lost, whichever replica stalls at whichever step: docs/replicas.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, Final
+
+from mediator.base.errors import Conflict, Unavailable
+from mediator.base.offload import offload
+from mediator.catalogue.schema_revisions import Author
+from mediator.catalogue.schemas import CatalogueSchemas
+from mediator.catalogue.stored_databases import Moment, StoredDatabase
+from mediator.control.changes import SchemaPlan, replaced, without
+from mediator.control.clearing import Clearing
+from mediator.control.follower import Follower
+from mediator.control.fragment_calls import FragmentCalls
+from mediator.control.layout import copies_of, fragments_of, same_place, with_owned_until
+from mediator.control.membership import Membership
+from mediator.data_plane.executor import Executor
+from mediator.materialisation.service import ViewService
+from mediator.routing.model import DatabaseRoute
+from mediator.schema.differences import change_counts
+from mediator.stores.port import Fragment, Lockable, Store, is_claiming
+
+__all__ = ["Cutover"]
+
+_LOOKS: Final = 20
+_LOOK_S: Final = 0.1
+
+
+@dataclass(eq=False)
+class Cutover:
+    """Puts plans in force, one at a time on each replica."""
+
+    _catalogue: CatalogueSchemas
+    _executor: Executor
+    _follower: Follower
+    _membership: Membership
+    _views: ViewService
+    _clearing: Clearing
+    _calls: FragmentCalls
+
+    async def put_in_force(self, plan: SchemaPlan, author: Author | None) -> int:
+        if plan.gives_names_anew:
+            # So no replica is two changes behind, and takes a name for that of another field.
+            await self._membership.agree(plan.epoch)
+        emptied = {f.class_name for f in replaced(plan.present, plan.route, plan.holding)}
+        changing = emptied | plan.leaving
+        # No replica may delete, or refer to, what a foreign key protects by a model without it.
+        held_classes = changing | plan.newly_connected
+        if plan.stored is None or not held_classes:
+            moment, put = await self._prepare_and_put(plan, plan.new, author)
+        else:
+            async with self._held(plan.stored, held_classes) as held:
+                await self.check_still_empty(plan, changing)
+                await self.check_unwritten(plan, held_classes)
+                new = replace(plan.new, hold=held.hold)
+                moment, put = await self._prepare_and_put(plan, new, author)
+        self._follower.has_put(moment, put, with_owned_until(plan.route, put))
+        before = (fragments_of(plan.present), copies_of(plan.present))
+        after = (fragments_of(plan.route), copies_of(plan.route))
+        for fragment in chain.from_iterable(map(without, before, after)):
+            # The change is in force. What may stay behind is of a generation that is never used
+            # again: an empty table, or one of a class that is dropped.
+            with suppress(Unavailable):
+                await self._calls.on(fragment, "write", _dropping(fragment))
+        return moment.epoch
+
+    async def _prepare_and_put(
+        self, plan: SchemaPlan, new: StoredDatabase, author: Author | None
+    ) -> tuple[Moment, StoredDatabase]:
+        # Before the catalogue is changed: replicas that read the new layout write there at once.
+        for fragment in fragments_of(plan.route):
+            previous = same_place(plan.present, fragment)
+            await self._calls.on(fragment, "write", _preparing(fragment, previous))
+        # The state of a former copy of this name does not describe the new one.
+        copies = copies_of(plan.route)
+        await self._views.retract(without(copies, copies_of(plan.present)))
+        for copy in copies:
+            await self._calls.on(copy, "write", _preparing(copy, None))
+        before = plan.before.renamed.document if plan.before.renamed else {}
+        changes = await offload(True, change_counts, before, new.document)
+        if renames := plan.options.rename.values():
+            changes = {**changes, "renamed": sum(map(len, renames))}
+        return await self._catalogue.put(new, author, changes)
+
+    async def check_still_empty(self, plan: SchemaPlan, changing: Collection[str]) -> None:
+        """Refuse if an object was created since its class was found empty; writes are held.
+
+        A class that only leaves a system need not be empty.
+        """
+        assert plan.present is not None
+        for name in sorted({*changing} - plan.dropped_classes - plan.leaving):
+            if await self._calls.count(plan.present.classes[name]):
+                raise Conflict(f"Objects of {name} were created meanwhile; try again.")
+
+    async def check_unwritten(self, plan: SchemaPlan, held: Collection[str]) -> None:
+        """Refuse if writes to classes that are held are under way, and do not end."""
+        # A joint write may be logged, and have reached no record that is counted. One that has
+        # ended is still logged for a moment.
+        for _ in range(_LOOKS):
+            if not await self._catalogue.are_written(plan.new.name, held):
+                return
+            await asyncio.sleep(_LOOK_S)
+        raise Conflict(f"Writes to {', '.join(sorted(held))} are under way; try again.")
+
+    @asynccontextmanager
+    async def _held(
+        self, stored: StoredDatabase, classes: Collection[str]
+    ) -> AsyncIterator[StoredDatabase]:
+        """Hold writes to classes, on all replicas, while the block runs; yields the database."""
+        route = self._executor.model.databases[stored.name]
+        moment, held = await self._catalogue.hold(stored, classes)
+        self._follower.has_put(moment, held, route)
+        try:
+            await self._membership.agree(moment.epoch)
+            yield held
+        except BaseException:
+            # A block that succeeds has ended the hold by its change. If only the reply was lost,
+            # there is nothing to release, and the change is read from the catalogue.
+            with suppress(Unavailable):  # then it ends by itself
+                assert held.hold is not None
+                await self._catalogue.release(held.hold)
+                await self._follower.catch_up()
+            raise
+
+    async def drop(self, stored: StoredDatabase, route: DatabaseRoute) -> None:
+        async with self._held(stored, route.classes.keys()) as held:
+            moment = await self._catalogue.remove(held)
+        self._follower.has_removed(moment, stored.name)
+        with suppress(Unavailable):  # then it is done later
+            await self._clearing.run()
+
+
+def _dropping(fragment: Fragment) -> Callable[[Store], Coroutine[Any, Any, None]]:
+    return lambda store: store.drop(fragment)
+
+
+def _preparing(
+    fragment: Fragment, previous: Fragment | None
+) -> Callable[[Store], Coroutine[Any, Any, None]]:
+    async def prepare(store: Store) -> None:
+        if fragment.joint and not isinstance(store, Lockable):
+            raise Conflict(
+                f"The system {fragment.system} takes no part in writes over several systems, so it"
+                f" can only hold {fragment.class_name} as a whole: bind all of the class to it, or"
+                " to other systems."
+            )
+        if fragment.unique and not is_claiming(store):
+            raise Conflict(
+                f"The system {fragment.system} keeps no values unique, as {fragment.class_name} has"
+                " them: bind the fields to another system."
+            )
+        await store.prepare(fragment, previous)
+
+    return prepare

@@ -1,0 +1,42 @@
+"""Calls of the control plane to the stores of fragments, outside of the data plane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from mediator.routing.model import ClassRoute
+from mediator.stores.port import Fragment, Store, StoreError
+from mediator.stores.systems import Systems, unavailable
+
+__all__ = ["FragmentCalls"]
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class FragmentCalls:
+    """Raises `Unavailable` if a system does not answer."""
+
+    _systems: Systems
+
+    async def on(
+        self,
+        fragment: Fragment,
+        operation: Literal["read", "write"],
+        call: Callable[[Store], Coroutine[Any, Any, _T]],
+    ) -> _T:
+        guarded = self._systems.get(fragment.system)
+        try:
+            return await guarded.guarded(lambda: call(guarded.store))
+        except StoreError as error:
+            raise unavailable(guarded, error, operation) from error
+
+    async def count(self, route: ClassRoute) -> int:
+        return await self.on(route.anchor, "read", lambda store: store.count(route.anchor))
+
+    async def has_objects(self, route: ClassRoute) -> bool:
+        """Whether there is an object: counting them takes as long as there are many."""
+        anchor = route.anchor
+        return bool(await self.on(anchor, "read", lambda store: store.scan(anchor, None, 1, ())))
