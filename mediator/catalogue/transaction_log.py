@@ -19,7 +19,7 @@ import orjson
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import transactions as table
 from mediator.stores.port import RETENTION_S
-from mediator.transactions.log import State, TransactionEntry
+from mediator.transactions.log import LONGEST_LEASE_S, State, TransactionEntry
 
 __all__ = ["CatalogueTransactions"]
 
@@ -68,8 +68,10 @@ WHERE intent = $1 AND state = 'committed' AND {relaxed} = 'off'
 _REMOVE: Final = _sql("DELETE FROM {log} WHERE intent = ANY ($1::text[]) AND {relaxed} = 'off'")
 _FIND: Final = _sql("SELECT {columns} FROM {log} WHERE intent = ANY ($1::text[])")
 _FIND_OPERATION: Final = _sql("SELECT {columns} FROM {log} WHERE operation = $1")
+# By the index of leases: the answers that are kept for a day are many.
 _FIND_OPEN: Final = _sql("""
-SELECT {columns} FROM {log} WHERE database = $1 AND state IN ('preparing', 'staged', 'committed')
+SELECT {columns} FROM {log} WHERE leased_until < now() + make_interval(secs => $3)
+AND database = $1 AND state IN ('preparing', 'staged', 'committed')
 AND EXISTS (
     SELECT FROM jsonb_array_elements(records) AS record
     WHERE record IN (SELECT jsonb_array_elements($2::jsonb))
@@ -134,7 +136,8 @@ class CatalogueTransactions:
     async def find_open(
         self, database: str, records: Sequence[Sequence[str]]
     ) -> dict[str, TransactionEntry]:
-        rows = await self._catalogue.fetch(_FIND_OPEN, database, _json(records), retry=True)
+        named = (database, _json(records), LONGEST_LEASE_S)
+        rows = await self._catalogue.fetch(_FIND_OPEN, *named, retry=True)
         return {row["intent"]: _entry(row) for row in rows}
 
     async def take(self, limit: int, lease_s: float) -> list[TransactionEntry]:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from mediator.base.errors import Location
+from mediator.schema.limits import FOREIGN_KEYS_TO_CLASS
 from mediator.schema.tree import ClassSchema, Field, OnDelete, Schema
 from mediator.schema.types import FieldType
 
-__all__ = ["ForeignKey", "added_foreign_keys", "foreign_keys_of", "mistakes_of_on_delete"]
+__all__ = [
+    "ForeignKey",
+    "added_foreign_keys",
+    "foreign_keys_of",
+    "mistakes_of_number",
+    "mistakes_of_on_delete",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +46,16 @@ def added_foreign_keys(before: Schema, after: Schema) -> tuple[ForeignKey, ...]:
 
 def _all_of(schema: Schema) -> Iterator[ForeignKey]:
     return (key for class_ in schema.classes.values() for key in foreign_keys_of(class_))
+
+
+def mistakes_of_number(classes: Iterable[ClassSchema]) -> Iterator[Location]:
+    """Yield the foreign keys that are too many for the class to which they refer."""
+    known: Counter[str] = Counter()
+    for key in (key for class_ in classes for key in foreign_keys_of(class_)):
+        known[key.to] += 1
+        if known[key.to] > FOREIGN_KEYS_TO_CLASS:
+            at = f"/classes/{key.class_name}/fields/{key.field}/on_delete"
+            yield Location(at, f"at most {FOREIGN_KEYS_TO_CLASS} foreign keys refer to one class")
 
 
 def mistakes_of_on_delete(

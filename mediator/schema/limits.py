@@ -17,6 +17,7 @@ __all__ = [
     "DOCUMENT_DEPTH",
     "ENUM_MEMBERS",
     "FIELDS_PER_CLASS",
+    "FOREIGN_KEYS_TO_CLASS",
     "ID_BYTES",
     "INTEGER_MAX",
     "INTEGER_MIN",
@@ -45,6 +46,9 @@ PATTERN_CHARACTERS: Final = 1_000
 UNIQUE_CONSTRAINTS: Final = 8
 UNIQUE_FIELDS: Final = 8
 """Unique constraints of a class, and fields of one of them."""
+
+FOREIGN_KEYS_TO_CLASS: Final = 64
+"""Foreign keys that refer to one class: a deletion searches along each of them."""
 
 CACHE_MAX_TTL_S: Final = 365 * 86_400
 """Longest declared freshness in seconds: a year, as HTTP caches take it (RFC 9111, 5.2.2.1)."""

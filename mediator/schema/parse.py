@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import islice
 from typing import Any, Final
 
 from pydantic import TypeAdapter
@@ -14,7 +15,7 @@ from mediator.base.suggestions import did_you_mean
 from mediator.schema.annotations import Annotation, BinaryRequirement, Sigmoid, Utility
 from mediator.schema.constraints import searcher
 from mediator.schema.errors import InvalidValue, invalid, locations_below
-from mediator.schema.foreign_keys import mistakes_of_on_delete
+from mediator.schema.foreign_keys import mistakes_of_number, mistakes_of_on_delete
 from mediator.schema.ids import NAME
 from mediator.schema.limits import MAX_ERRORS, UNIQUE_CONSTRAINTS
 from mediator.schema.scalars import SCALAR_DECODERS, text_error
@@ -89,6 +90,7 @@ def parse_schema(database: str, document: Any) -> Schema:
     classes = {
         name: _class(class_, schema.classes, mistakes) for name, class_ in schema.classes.items()
     }
+    mistakes += islice(mistakes_of_number(classes.values()), MAX_ERRORS)
     if mistakes:
         raise invalid(mistakes, SchemaInvalid)
     return replace(schema, classes=classes)

@@ -34,7 +34,7 @@ from mediator.transactions.foreign_keys import (
     ForeignKeyChecks,
     announced,
     check_rewritten,
-    deleted_targets,
+    deletions,
     reachable,
 )
 from mediator.transactions.joint import JointWriter
@@ -149,7 +149,7 @@ class Transactions:
         self, transaction: CommitRequest, routes: Mapping[str, ClassRoute]
     ) -> Actions:
         """Find what follows from the deletions of a transaction, as its objects are now."""
-        deleted = deleted_targets(routes, transaction.writes)
+        deleted = deletions(routes, transaction.writes)
         others = {(write.class_name, write.id) for write in transaction.writes} - {*deleted}
         find = self._plane.find_referencing
         return await find_actions(find, transaction.database, routes, deleted, frozenset(others))
@@ -206,7 +206,7 @@ class Transactions:
             StillReferenced: Foreign keys forbid it.
             WriteBlocked: An object has begun to refer to what is deleted, which has no intent yet.
         """
-        deleted = deleted_targets(routes, transaction.writes)
+        deleted = deletions(routes, transaction.writes)
         if not deleted:
             return Actions({})
         reached = [key for key in locked if routes[key[0]].referenced_by]

@@ -32,7 +32,7 @@ __all__ = [
     "ForeignKeyChecks",
     "announced",
     "check_rewritten",
-    "deleted_targets",
+    "deletions",
     "is_checked",
     "reachable",
 ]
@@ -73,15 +73,14 @@ def announced(
     return list(dict.fromkeys(target for targets in each for target in targets))
 
 
-def deleted_targets(
+def deletions(
     routes: Mapping[str, ClassRoute], operations: Iterable[WriteOperation]
 ) -> list[ObjectKey]:
-    """Return the objects that writes delete, and to which foreign keys may refer."""
-    return [
-        (operation.class_name, operation.id)
-        for operation in operations
-        if isinstance(operation, Delete) and is_checked(routes[operation.class_name], operation)
-    ]
+    """Return the objects that writes delete; none if no foreign key refers to any of them."""
+    deletes = [operation for operation in operations if isinstance(operation, Delete)]
+    if not any(is_checked(routes[operation.class_name], operation) for operation in deletes):
+        return []
+    return [(operation.class_name, operation.id) for operation in deletes]
 
 
 def reachable(classes: Mapping[str, ClassRoute], operations: Iterable[WriteOperation]) -> set[str]:

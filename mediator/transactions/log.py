@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-__all__ = ["State", "TransactionEntry", "TransactionLog"]
+__all__ = ["LONGEST_LEASE_S", "State", "TransactionEntry", "TransactionLog"]
+
+LONGEST_LEASE_S: Final = 600.0
+"""No lease is longer: an entry that is kept for longer is over."""
 
 
 class State(StrEnum):

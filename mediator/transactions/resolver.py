@@ -22,7 +22,7 @@ from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.schema.foreign_keys import ForeignKey
 from mediator.stores.port import RecordKey
 from mediator.transactions.applying import Answer, Applier
-from mediator.transactions.log import State, TransactionEntry, TransactionLog
+from mediator.transactions.log import LONGEST_LEASE_S, State, TransactionEntry, TransactionLog
 from mediator.transactions.preparing import PreparedOperation
 from mediator.transactions.redo import dump_outcome, load_operation, written_records
 from mediator.transactions.targets import LockTarget, record_keys
@@ -99,7 +99,8 @@ class TransactionResolver:
     def lease_s(self) -> float:
         """Lease of a write: as a rule, more seconds than a live coordinator needs."""
         deadlines = [guarded.store.config.deadline_s for guarded in self._calls.systems]
-        return CATALOGUE_S + ROUND_TRIPS * max(deadlines, default=0.0)
+        lease_s = CATALOGUE_S + ROUND_TRIPS * max(deadlines, default=0.0)
+        return min(lease_s, LONGEST_LEASE_S)
 
     async def recover(self) -> int:
         """Resolve writes whose coordinators have failed; returns how many."""

@@ -37,6 +37,8 @@ def classes(system: str) -> dict[str, Any]:
         "comments": {"fields": {"on": refers(other, "cascade", "cascade")}},
         "likes": {"fields": {"of": refers(other, "comments", "refuse"), "n": field_on(system)}},
         "split": {"fields": split},
+        "tree": {"fields": {"parent": refers(system, "tree", "refuse")}},
+        "ring": {"fields": {"parent": refers(other, "ring", "cascade")}},
     }
 
 
@@ -146,6 +148,21 @@ async def test_what_refers_goes_too_across_classes(http: httpx.AsyncClient) -> N
     assert await found(http, "likes/l")
 
 
+async def test_objects_that_refer_to_themselves_and_in_circles(http: httpx.AsyncClient) -> None:
+    for name in ("tree", "ring"):
+        await put(http, f"{name}/a")
+        await put(http, f"{name}/b", parent="a")
+        await put(http, f"{name}/a", parent="b")
+        await put(http, f"{name}/own")
+        await put(http, f"{name}/own", parent="own")
+        assert (await http.delete(f"{name}/own")).status_code == 204
+    assert_problem(await http.delete("tree/a"), 409, "still-referenced")
+    both = [{"op": "delete", "class": "tree", "id": id_} for id_ in ("a", "b")]
+    assert (await http.post("transactions", json={"operations": both})).is_success
+    assert (await http.delete("ring/a")).status_code == 204
+    assert await found(http, "ring/b") is None
+
+
 async def test_too_many_are_refused_and_deleted_by_a_condition(http: httpx.AsyncClient) -> None:
     await put(http, "authors/many", name="n")
     lines = "".join(f'{{"id": "m{n:03}", "author": "many"}}\n' for n in range(100))
@@ -166,10 +183,10 @@ async def test_too_many_are_refused_and_deleted_by_a_condition(http: httpx.Async
 
 async def test_batches_and_transactions(mediator: Service, http: httpx.AsyncClient) -> None:
     author = {"op": "create", "class": "authors", "id": "tx", "body": {"name": "n"}}
-    article = {"op": "create", "class": "refuse", "id": "tx", "body": {"author": "tx"}}
-    [refused] = (await http.post("batch", json={"operations": [article]})).json()
+    created = {"op": "create", "class": "refuse", "id": "tx", "body": {"author": "tx"}}
+    [refused] = (await http.post("batch", json={"operations": [created]})).json()
     assert refused["problem"]["type"] == "/problems/dangling-reference"
-    both = await http.post("transactions", json={"operations": [article, author]})
+    both = await http.post("transactions", json={"operations": [created, author]})
     assert both.is_success, both.text
     gone = {"op": "delete", "class": "authors", "id": "tx"}
     [refused] = (await http.post("batch", json={"operations": [gone]})).json()
@@ -182,6 +199,9 @@ async def test_batches_and_transactions(mediator: Service, http: httpx.AsyncClie
     again = {"op": "update", "class": "refuse", "id": "tx", "body": {"author": {"set": "tx"}}}
     answer = await http.post("transactions", json={"operations": [gone, again]})
     assert_dangling(answer)
+    article = {"op": "delete", "class": "refuse", "id": "tx"}
+    assert (await http.post("transactions", json={"operations": [gone, article]})).is_success
+    assert (await http.post("transactions", json={"operations": [created, author]})).is_success
     release = {"op": "update", "class": "refuse", "id": "tx", "body": {"author": {"unset": True}}}
     assert (await http.post("transactions", json={"operations": [gone, release]})).is_success
     assert await found(http, "refuse/tx") == {"id": "tx"}

@@ -143,3 +143,26 @@ async def test_a_server_that_takes_no_connections_does_not_answer(
     finally:
         await server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
         await server.close()
+
+
+async def test_open_writes_are_found_by_the_objects_they_name(log: CatalogueTransactions) -> None:
+    named, others = ["authors", "ada"], ["ada", "authors"]
+    for intent, records in {
+        "a": [["books", "b"], named],
+        "b": [others],
+        "c": [["authors", ""]],
+        "d": [named],
+        "e": [named],
+    }.items():
+        assert await log.begin(TransactionEntry(intent, "shop", records), 10.0)
+    assert await log.begin(TransactionEntry("f", "news", [named]), 10.0)
+    assert await log.commit("a", [])
+    assert await log.abort("d") is State.ABORTED
+    assert await log.commit("e", [])
+    await log.finish("e", [])
+    found = await log.find_open("shop", [named, ["authors", ""]])
+    assert {intent: entry.state for intent, entry in found.items()} == {
+        "a": State.COMMITTED,
+        "c": State.PREPARING,
+    }
+    assert await log.find_open("shop", []) == {}

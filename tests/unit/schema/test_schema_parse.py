@@ -292,6 +292,17 @@ def test_foreign_keys_are_read_and_written() -> None:
     )
 
 
+def test_so_many_foreign_keys_refer_to_one_class() -> None:
+    fields = {f"f{n}": {**REFERENCE, "on_delete": "refuse"} for n in range(66)}
+    with pytest.raises(SchemaInvalid, match="64 foreign keys") as caught:
+        parse_schema("news", {"classes": {"c": {"fields": fields}}})
+    assert [p.pointer for p in caught.value.locations] == [
+        f"/classes/c/fields/f{n}/on_delete" for n in (64, 65)
+    ]
+    del fields["f65"], fields["f64"]
+    parse_schema("news", {"classes": {"c": {"fields": fields}}})
+
+
 def test_what_expires_has_no_foreign_keys_to_it() -> None:
     fields = {"f": {**REFERENCE, "on_delete": "nullify"}}
     classes = {"c": {"ttl_s": 60, "fields": fields}}
