@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from time import perf_counter
 from typing import Any, Final, Protocol
 
 import asyncpg
@@ -17,7 +16,7 @@ import redis.asyncio
 from pymongo import ASCENDING, AsyncMongoClient
 
 from app.commands.demo.failed import Failed
-from benchmarks.harness.report import Measured, Options, Result, medians
+from benchmarks.harness.report import Measured, Options, Result, medians, timed_ms
 from benchmarks.harness.shared_servers import (
     SharedService,
     field_on,
@@ -246,14 +245,8 @@ async def _compare(
 ) -> Result:
     """Compare the median times of a count, ours and the driver's."""
     rounds = 11 if options.quick else 21
-    measures = {"ours": partial(_timed_ms, ours), "bare": partial(_timed_ms, bare)}
+    measures = {"ours": partial(timed_ms, ours), "bare": partial(timed_ms, bare)}
     times = await medians(rounds, measures)
     result = Result(name, "ms", times["ours"], times["bare"], bar, small_is_good=True)
     options.note(f"{name}: {times['ours']:.2f} ms against {times['bare']:.2f} ms")
     return result
-
-
-async def _timed_ms(execute: Callable[[], Awaitable[object]]) -> float:
-    started = perf_counter()
-    await execute()
-    return (perf_counter() - started) * 1e3

@@ -23,7 +23,7 @@ from pymongo import AsyncMongoClient
 
 from app.commands.demo.failed import Failed
 from app.commands.demo.service import succeed
-from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.report import Measured, Options, Result, timed_ms
 from benchmarks.harness.shared_servers import (
     SharedService,
     field_on,
@@ -231,11 +231,11 @@ async def _measure(options: Options, store: _Store, statement: _Statement) -> li
     for _ in range(3 if options.quick else 7):
 
         async def rename(names: tuple[str, str] = (former, new)) -> None:
-            sides["ours"].append(await _timed_ms(partial(store.rename, *names)))
+            sides["ours"].append(await timed_ms(partial(store.rename, *names)))
 
         sides["alone"].append(await store.throughput())
         sides["meanwhile"].append(await store.throughput(rename))
-        sides["by hand"].append(await _timed_ms(partial(statement.rename, former, new)))
+        sides["by hand"].append(await timed_ms(partial(statement.rename, former, new)))
         await store.check(new)
         former, new = new, former
     of = {name: median(figures) for name, figures in sides.items()}
@@ -253,9 +253,3 @@ async def _measure(options: Options, store: _Store, statement: _Statement) -> li
     )
     took = Result(f"a rename, {kind}", "ms", of["ours"], of["by hand"], bar, small_is_good=True)
     return [during, took]
-
-
-async def _timed_ms(execute: Callable[[], Awaitable[object]]) -> float:
-    started = perf_counter()
-    await execute()
-    return (perf_counter() - started) * 1e3

@@ -13,7 +13,6 @@ from contextlib import AsyncExitStack
 from functools import partial
 from http.client import OK
 from statistics import median
-from time import perf_counter
 from typing import Any, Final
 
 import orjson
@@ -22,7 +21,7 @@ from app.commands.demo.failed import Failed
 from app.commands.demo.http1 import render
 from benchmarks.harness.native_queries import HARDER, LIMIT, NATIVE, Native
 from benchmarks.harness.profiles import CLASSES, QUERIES, ProfileQuery, Profiles, generate, placed
-from benchmarks.harness.report import Measured, Options, Result, medians
+from benchmarks.harness.report import Measured, Options, Result, medians, timed_s
 from benchmarks.harness.shared_servers import (
     SharedService,
     field_on,
@@ -149,7 +148,7 @@ async def _measure_split(options: Options, running: SharedService, data: Profile
     for query in QUERIES:
         execute = _querying(running, _SPLIT, query)
         _check(query, data, await execute())
-        times.append(median([await _timed(execute) for _ in range(3 if options.quick else 7)]))
+        times.append(median([await timed_s(execute) for _ in range(3 if options.quick else 7)]))
         options.say(f"split, query {query.number}: {times[-1] * 1e3:.2f} ms")
     return [Result("median query, classes split over the systems", "ms", median(times) * 1e3)]
 
@@ -195,7 +194,7 @@ async def _medians(
     rounds: int, execute: Callable[[], Awaitable[object]], bare: Callable[[], Awaitable[object]]
 ) -> tuple[float, float]:
     """Return the median times of a query, ours and the driver's (seconds)."""
-    measures = {"ours": partial(_timed, execute), "bare": partial(_timed, bare)}
+    measures = {"ours": partial(timed_s, execute), "bare": partial(timed_s, bare)}
     times = await medians(rounds, measures)
     return times["ours"], times["bare"]
 
@@ -204,9 +203,3 @@ def _check(query: ProfileQuery, data: Profiles, answer: QueryResult) -> None:
     expected: Sequence[Any] = query.answers(data)[:LIMIT]
     if [item.outcome.id for item in answer.items] != [item["id"] for item in expected]:
         raise Failed(f"query {query.number}: the answer is wrong")
-
-
-async def _timed(execute: Callable[[], Awaitable[object]]) -> float:
-    started = perf_counter()
-    await execute()
-    return perf_counter() - started

@@ -6,11 +6,21 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
+from time import perf_counter
 from typing import Any
 
 from app.commands.demo.rounds import interleaved
 
-__all__ = ["Measured", "Options", "Result", "medians", "per_second", "rounded"]
+__all__ = [
+    "Measured",
+    "Options",
+    "Result",
+    "medians",
+    "per_second",
+    "rounded",
+    "timed_ms",
+    "timed_s",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +101,18 @@ async def medians(
     """Measure every side in turn, and return the median of each by its name."""
     measured = await interleaved(rounds, measures)
     return {name: median(of) for name, of in measured.items()}
+
+
+async def timed_s(execute: Callable[[], Awaitable[object]]) -> float:
+    """Return how many seconds something takes."""
+    started = perf_counter()
+    await execute()
+    return perf_counter() - started
+
+
+async def timed_ms(execute: Callable[[], Awaitable[object]]) -> float:
+    """Return how many milliseconds something takes."""
+    return await timed_s(execute) * 1e3
 
 
 def per_second(rates: Mapping[str, float]) -> str:
