@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final, TypeAlias
+from urllib.parse import quote
 from uuid import uuid4
 
 from mediator.base.concurrency import concurrently
@@ -67,7 +68,10 @@ class Actions:
         if self.forbidding:
             raise still_referenced({key: [*ids] for key, ids in self.forbidding.items()})
         if others + len(self.written) > MOST_WRITES:
-            raise _too_many()
+            raise StillReferenced(
+                f"More than {MOST_WRITES} objects would be written with this transaction, because"
+                " of foreign keys; nothing was done. Delete what refers first, or write less."
+            )
 
     def operations(
         self, database: str, routes: Mapping[str, ClassRoute], named: Iterable[ObjectKey]
@@ -130,7 +134,8 @@ async def find_actions(
                     actions.deleted[referring] = None
                     level.append(referring)
         if len(actions.written) > MOST_WRITES + len(actions.nullified.keys() & actions.deleted):
-            raise _too_many()
+            (key, ids), referring_ids = _widest(searches, found)
+            raise _too_many(database, key, ids[0], referring_ids)
     _leave_out_deleted(actions)
     return actions
 
@@ -189,10 +194,28 @@ def _named(key: ForeignKey, ids: Sequence[str]) -> str:
     return f"{key.class_name}.{key.field} of {count} objects, such as {sample}"
 
 
-def _too_many() -> StillReferenced:
+def _widest(
+    searches: Sequence[tuple[ForeignKey, list[str]]], found: Sequence[Sequence[str]]
+) -> tuple[tuple[ForeignKey, list[str]], Sequence[str]]:
+    """Return the search that has found the most objects which would be written, and these."""
+    writing = [
+        pair
+        for pair in zip(searches, found, strict=True)
+        if pair[0][0].on_delete is not OnDelete.REFUSE
+    ]
+    return max(writing, key=lambda pair: len(pair[1]))
+
+
+def _too_many(
+    database: str, key: ForeignKey, target: str, referring_ids: Sequence[str]
+) -> StillReferenced:
+    address = f"/v1/{database}/{key.class_name}?{key.field}={quote(target, safe='')}"
+    request = f"DELETE {address}"
+    if key.on_delete is OnDelete.NULLIFY:
+        request = f'PATCH {address} with {{"{key.field}": null}}'
     detail = (
-        f"Because of foreign keys more than {MOST_WRITES} objects would be written with this"
-        " deletion; nothing was done. Delete those that refer to it first, by a condition: DELETE"
-        " on the address of their class."
+        f"More than {MOST_WRITES} objects would be written with this deletion, because of"
+        f" {key.class_name}.{key.field}. Nothing was done; write those first, by a condition:"
+        f" {request}."
     )
-    return StillReferenced(detail)
+    return StillReferenced(detail, extra={"references": [_document(key, referring_ids)]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -166,15 +167,20 @@ async def test_objects_that_refer_to_themselves_and_in_circles(http: httpx.Async
 async def test_too_many_are_refused_and_deleted_by_a_condition(http: httpx.AsyncClient) -> None:
     await put(http, "authors/many", name="n")
     lines = "".join(f'{{"id": "m{n:03}", "author": "many"}}\n' for n in range(100))
-    for name in ("cascade", "refuse"):
+    for name in ("cascade", "refuse", "nullify"):
         answer = await http.post(
             f"{name}/import", content=lines, headers={"content-type": "application/x-ndjson"}
         )
         assert answer.json()["imported"] == 100, answer.text
-    document = assert_problem(await http.delete("authors/many"), 409, "still-referenced")
-    assert "more than 100 objects" in document["detail"]
+    for method, name in (("DELETE", "cascade"), ("PATCH", "nullify")):
+        document = assert_problem(await http.delete("authors/many"), 409, "still-referenced")
+        assert "More than 100 objects" in document["detail"]
+        [first] = re.findall(rf"{method} (/v1/\S+\?author=many)", document["detail"])
+        assert document["references"][0]["class"] == name
+        body: dict[str, Any] = {} if method == "DELETE" else {"json": {"author": None}}
+        done = await http.request(method, f"http://test{first}", **body)
+        assert done.json()["written"] == 100
     await put(http, "refuse/m100", author="many")
-    assert (await http.delete("cascade?author=many")).json()["written"] == 100
     document = assert_problem(await http.delete("authors/many"), 409, "still-referenced")
     assert [(each["count"], each["more"]) for each in document["references"]] == [(100, True)]
     assert (await http.delete("refuse?author=many")).json()["written"] == 101

@@ -68,3 +68,19 @@ async def test_a_refusal_names_what_its_sender_may_read(
         text = str(problem)
         assert ("bobs-draft" in text) == ("drafts" in SHOWN[who])
         assert ("an-article" in text) == ("articles" in SHOWN[who])
+
+
+async def test_owners_refer_from_their_own_objects(
+    drafts: Drafts, senders: dict[str, dict[str, str]]
+) -> None:
+    data, path, headers = drafts.running.data, senders["database"]["path"], senders["ada"]
+    address = f"{path}/drafts/adas"
+    created = await data.put(address, json={"author": "a"}, headers=headers)
+    assert created.status_code == 201, created.text
+    merge = {**headers, "content-type": "application/merge-patch+json"}
+    for author, status in (("nobody", 409), ("a", 200), (None, 200)):
+        answer = await data.patch(address, json={"author": author}, headers=merge)
+        assert answer.status_code == status, answer.text
+    foreign = await data.patch(f"{path}/drafts/bobs-draft", json={"author": "a"}, headers=merge)
+    assert foreign.status_code == 404
+    assert (await data.delete(address, headers=headers)).status_code == 204
