@@ -151,6 +151,7 @@ ROUTES: Final[dict[str, list[tuple[int, str, dict[str, Any]]]]] = {
         (409, "strict/bobs", {"json": {}}),
     ],
     "PATCH /v1/{database}/{class}/{id}": [
+        (409, "drafts/bobs?upsert=true", {"json": {"title": "mine"}, "headers": MERGE}),
         (404, "drafts/bobs", {"json": {"title": "mine"}, "headers": MERGE}),
         (403, "drafts/bobs", {"json": {"author": "bob"}, "headers": MERGE}),
         (404, "drafts/bobs", {"json": [], "headers": JSON_PATCH}),
@@ -222,6 +223,8 @@ ROUTES: Final[dict[str, list[tuple[int, str, dict[str, Any]]]]] = {
         (403, "changes?class=drafts&after=beginning", {}),
         (200, "changes?class=notes&after=beginning", {}),
     ],
+    "GET /v1/{database}/openapi.json": [(200, "openapi.json", {})],
+    "HEAD /v1/{database}/openapi.json": [(200, "openapi.json", {})],
     "GET /v1/{database}/sketch": [
         (403, "sketch?class=drafts", {}),
         (200, "sketch", {"headers": {"accept": "application/json"}}),
