@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import psutil
 
+from app.commands.demo.failed import Failed
 from app.commands.demo.load import LoadLane, LoadPlan, LoadProcess
 from benchmarks.harness.peers.operations import Operation, Requests, check_reply
 from benchmarks.harness.wire import Wire
@@ -57,13 +60,11 @@ class Candidate:
         Raises:
             Failed: A reply is not what was asked for.
         """
-        wire = Wire(self.address.host, self.address.port)
-        try:
-            for operation, requests in self.requests.items():
-                for request in requests:
-                    check_reply(operation, await wire.send(request), self.error)
-        finally:
-            await wire.aclose()
+        async with Wire(self.address.host, self.address.port) as wire:
+            with self._named():
+                for operation, requests in self.requests.items():
+                    for request in requests:
+                        check_reply(operation, await wire.send(request), self.error)
 
     async def drive(
         self, load: LoadProcess, operation: Operation, connections: int, seconds: float
@@ -76,10 +77,18 @@ class Candidate:
         lane = LoadLane(self.requests[operation], connections, error=self.error)
         plan = LoadPlan(self.address.host, self.address.port, [lane], seconds)
         before_s = processor_s(self.address.pid)
-        (result,) = await load.drive(plan)
+        with self._named():
+            (result,) = await load.drive(plan)
         spent_s = max(processor_s(self.address.pid) - before_s, _TICK_S)
         # Of all requests, as the time is: those before and after the window have taken it, too.
         return Throughput(result.rate, result.acknowledged / spent_s)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except Failed as failure:
+            raise Failed(f"{self.version}: {failure}") from failure
 
 
 def processor_s(pid: int) -> float:

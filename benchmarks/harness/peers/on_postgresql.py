@@ -25,7 +25,7 @@ _TABLE: Final = (
 
 
 async def articles_database(url: str, name: str, *statements: str) -> str:
-    """Create a database on a server, with the articles; it goes with the server.
+    """Create a database on a server anew, with the articles; it goes with the server.
 
     Args:
         statements: What it gets besides the table.
@@ -35,6 +35,7 @@ async def articles_database(url: str, name: str, *statements: str) -> str:
     """
     server = await asyncpg.connect(url)
     try:
+        await server.execute(f"DROP DATABASE IF EXISTS {name}")
         await server.execute(f"CREATE DATABASE {name}")
     finally:
         await server.close()

@@ -34,6 +34,7 @@ PAGE: Final = 20
 _SUMMARY: Final = (
     "After nine months of work on its quays the harbour takes ships again. The pilots have new"
     " charts, the cranes new cables, and the lighthouse keeper a new coat of paint to complain of."
+    " Only the fog has not changed."
 )
 _SUCCESS: Final = range(200, 300)
 _READS: Final[Mapping[Operation, int]] = {"GET": 1, "filtered page": PAGE}
