@@ -23,6 +23,7 @@ from app.commands.demo.rounds import interleaved
 from benchmarks.harness.comparison import CONNECTIONS
 from benchmarks.harness.peers.candidate import Candidate, Throughput
 from benchmarks.harness.peers.eve import EVE
+from benchmarks.harness.peers.operations import Operation
 from benchmarks.harness.peers.peer import absence, absent
 from benchmarks.harness.peers.platformatic import PLATFORMATIC
 from benchmarks.harness.peers.portolan import portolan
@@ -78,26 +79,36 @@ async def _compare(
     options: Options, load: LoadProcess, kind: Kind, candidates: Mapping[str, Candidate]
 ) -> list[Result]:
     """Compare all operations on a kind of system that any peer there has."""
-    if len(candidates) == 1:
-        return []
     for candidate in candidates.values():
         await candidate.rehearse()
-    seconds, rounds = (0.15, 2) if options.quick else (1.0, 7)
     results: list[Result] = []
     for operation in candidates[_OWN].requests:
         having = {name: each for name, each in candidates.items() if operation in each.requests}
-        for connections in CONNECTIONS if len(having) > 1 else ():
-            measures = {
-                name: partial(candidate.drive, load, operation, connections, seconds)
-                for name, candidate in having.items()
-            }
-            # The first round warms up what compiles while it runs.
-            measured = await interleaved(1 + rounds, measures)
-            medians = {name: _median(of[1:]) for name, of in measured.items()}
+        if having.keys() == {_OWN}:
+            continue
+        for connections in CONNECTIONS:
             name = f"{operation} on {kind}, {connections} connections"
+            medians = await _measure(options, load, having, operation, connections)
             _note(options, name, medians)
             results += _results(name, medians)
     return results
+
+
+async def _measure(
+    options: Options,
+    load: LoadProcess,
+    candidates: Mapping[str, Candidate],
+    operation: Operation,
+    connections: int,
+) -> dict[str, Throughput]:
+    seconds, rounds = (0.15, 2) if options.quick else (1.0, 7)
+    measures = {
+        name: partial(candidate.drive, load, operation, connections, seconds)
+        for name, candidate in candidates.items()
+    }
+    # The first round warms up what compiles while it runs.
+    measured = await interleaved(1 + rounds, measures)
+    return {name: _median(of[1:]) for name, of in measured.items()}
 
 
 def _median(of: Sequence[Throughput]) -> Throughput:

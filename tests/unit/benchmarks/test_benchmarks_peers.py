@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -21,6 +22,7 @@ from benchmarks.harness.peers.operations import (
     some_object,
 )
 from benchmarks.harness.peers.peer import (
+    ENVIRONMENTS,
     Peer,
     Running,
     absence,
@@ -41,6 +43,23 @@ PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r
 
 def test_it_is_a_benchmark() -> None:
     assert available()["peers"].startswith("Peers")
+
+
+def test_the_documented_versions_are_those_that_are_pinned() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "dependencies.md").read_text()
+    peers = {
+        "PostGraphile": ("postgraphile", "postgraphile"),
+        "Platformatic DB": ("platformatic", "@platformatic/db"),
+    }
+    for name, (folder, package) in peers.items():
+        lock = orjson.loads((ENVIRONMENTS / folder / "package-lock.json").read_bytes())
+        pinned = lock["packages"][f"node_modules/{package}"]["version"]
+        assert lock["packages"][""]["dependencies"] == {package: pinned}
+        assert f"{name} {pinned}" in page
+    (eve,) = re.findall(
+        r"^eve==(\S+)", (ENVIRONMENTS / "eve" / "requirements.lock").read_text(), re.MULTILINE
+    )
+    assert f"Eve {eve}" in page
 
 
 def test_objects_have_the_size_that_is_documented() -> None:
