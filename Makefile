@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 CLIENTS := clients/python
 
 .PHONY: install run test test-large check audit js docs reference chart chart-reference format lock sbom \
-  competitors screenshots clean
+  competitors peers screenshots clean
 
 install: $(STAMP)
 
@@ -139,5 +139,20 @@ competitors: .venv-competitors/.installed
 	.venv-competitors/bin/pip install --quiet --disable-pip-version-check --require-hashes -r benchmarks/competitors.lock
 	@touch $@
 
+# What `portolan bench peers` compares with, each by itself; webdis is a package of Debian's.
+PEERS := benchmarks/harness/peers/environments
+
+peers: .venv-peers/.installed $(PEERS)/postgraphile/node_modules/.installed \
+  $(PEERS)/platformatic/node_modules/.installed
+
+.venv-peers/.installed: $(PEERS)/eve/requirements.lock
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+$(PEERS)/%/node_modules/.installed: $(PEERS)/%/package-lock.json
+	cd $(PEERS)/$* && npm ci --silent --no-audit --no-fund --ignore-scripts --engine-strict
+	@touch $@
+
 clean:
-	rm -rf site .tools .venv-competitors $(VENV) .portolan .mypy_cache .ruff_cache .pytest_cache
+	rm -rf site .tools .venv-competitors .venv-peers $(PEERS)/*/node_modules $(VENV) .portolan .mypy_cache .ruff_cache .pytest_cache

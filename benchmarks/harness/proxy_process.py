@@ -1,4 +1,4 @@
-"""How the processes of real reverse proxies are run."""
+"""How the processes of other projects' servers are run: reverse proxies, and peers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def check_alive(process: Process, log: Path) -> None:
 
 
 async def until_it_answers(url: str, process: Process, log: Path) -> None:
-    """Wait until a proxy answers; it refuses the method itself, so no origin need be there."""
+    """Wait until a server answers; a proxy refuses the method itself, without any origin."""
     async with httpx.AsyncClient(trust_env=False) as client:
         while True:
             check_alive(process, log)

@@ -46,7 +46,7 @@ class LaneRecord:
     Attributes:
         latencies: Seconds of each request answered within the window.
         acknowledged: Requests answered well, within the window or not.
-        refused: Answers from 400 on, by status.
+        refused: Answers from 400 on, and those whose body reports an error, by status.
     """
 
     latencies: array[float] = field(default_factory=lambda: array("d"))
@@ -61,6 +61,8 @@ class LoadConnection(asyncio.Protocol):
         requests: What to send; never ends.
         every_s: Seconds from one request to the next; None: as soon as the last one is answered.
             A request that leaves late is measured from when it was due.
+        error: What an answer holds that reports an error, whatever its status; None: its status
+            says it.
     """
 
     def __init__(
@@ -69,12 +71,15 @@ class LoadConnection(asyncio.Protocol):
         window: Window,
         record: LaneRecord,
         every_s: float | None = None,
+        error: bytes | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._requests = requests
         self._window = window
         self._record = record
         self._every_s = every_s
+        self._error = error
+        self._reports_error = False
         self._due = perf_counter()
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
@@ -87,6 +92,8 @@ class LoadConnection(asyncio.Protocol):
         self._send()
 
     def data_received(self, data: bytes) -> None:
+        if self._error is not None:
+            self._reports_error |= self._error in data
         self._parser.feed_data(data)
 
     def on_message_complete(self) -> None:
@@ -116,7 +123,8 @@ class LoadConnection(asyncio.Protocol):
     def _note(self, now: float) -> None:
         status = self._parser.get_status_code()
         record = self._record
-        if status >= _FIRST_ERROR:
+        if status >= _FIRST_ERROR or self._reports_error:
+            self._reports_error = False
             record.refused[status] = record.refused.get(status, 0) + 1
             return
         record.acknowledged += 1

@@ -35,12 +35,15 @@ class LoadLane:
         connections: How many of them are under way at a time.
         operations: How many operations one of them holds.
         every_s: Seconds between two requests of a connection; None: one follows the other.
+        error: What an answer holds that reports an error, whatever its status; None: its status
+            says it.
     """
 
     requests: Sequence[bytes]
     connections: int = 1
     operations: int = 1
     every_s: float | None = None
+    error: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,7 @@ async def _send_all(plan: LoadPlan) -> list[LoadResult]:
     opened = await asyncio.gather(
         *(
             loop.create_connection(
-                partial(LoadConnection, requests, window, record, lane.every_s),
+                partial(LoadConnection, requests, window, record, lane.every_s, lane.error),
                 plan.host,
                 plan.port,
             )

@@ -84,6 +84,15 @@ async def test_refusals_and_lost_connections_fail() -> None:
             await driven(load, server, LoadLane([render("GET", "/gone")]))
 
 
+async def test_an_answer_whose_body_reports_an_error_fails_whatever_its_status() -> None:
+    async with LoadProcess() as load, serving() as server:
+        good = [render("GET", "/200")]
+        (result,) = await driven(load, server, LoadLane(good, error=b'"errors":['))
+        assert result.acknowledged
+        with pytest.raises(Failed, match="times 200"):
+            await driven(load, server, LoadLane(good, error=b"{}"))
+
+
 def test_a_request_is_rendered() -> None:
     assert render("PUT", "/x?y=1", b"abc", {"Prefer": "z"}) == (
         b"PUT /x?y=1 HTTP/1.1\r\nHost: localhost\r\nPrefer: z\r\nContent-Length: 3\r\n\r\nabc"
