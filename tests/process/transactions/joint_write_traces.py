@@ -247,7 +247,11 @@ class Replay:
         """Yield the states after each step that may be the next, and what is left then."""
         first_answer = min(step.ended for step in left)
         for at, step in enumerate(left):
-            if step.began < first_answer and (after := self._after(state, step, len(left))):
+            if step.began >= first_answer:
+                continue
+            after = self._after(state, step, len(left))
+            # One that is not certain need not be taken: without an effect it is as if it were not.
+            if after is not None and (step.certain or after != state):
                 yield after, (*left[:at], *left[at + 1 :])
 
     def _may_end(self, state: State) -> bool:
