@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from mediator.base.offload import offload, throttled
+from mediator.base.offload import offload
 from mediator.model.evaluate import average
 from mediator.model.filters import ID, Path
 from mediator.model.query import Aggregate, Computation, Function
@@ -241,7 +241,7 @@ class _Groups:
         return [_State(computation.function) for computation in self._compute]
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        for row in throttled(rows):
+        for row in rows:
             key = self._grouping.key_of(row)
             states = self._states.get(key)
             if states is None:
