@@ -214,33 +214,11 @@ class Mediator:
         self.views = ViewService(self._model, materialised, events, self._observe)
 
     def _build_control_plane(self, events: CatalogueEvents) -> None:
-        options, calls, stored = self._options, self.calls, self.stored_schemas
-        follower = Follower(stored, self.data, calls)
+        options, calls = self._options, self.calls
+        follower = Follower(self.stored_schemas, self.data, calls)
         replicas = CatalogueReplicas(self.catalogue)
         self.membership = Membership(replicas, self.replica, follower.in_force, calls, self._clock)
-        self.clearing = Clearing(stored, self.systems, self._feed)
-        self.erasure = Erasure(
-            stored, self.systems, self.data, follower, self.membership, self._clock
-        )
-        fragments = FragmentCalls(self.systems)
-        self.cutover = Cutover(
-            stored, self.data, follower, self.membership, self.views, self.clearing, fragments
-        )
-        self.schemas = Schemas(
-            stored,
-            self.registry,
-            self.systems,
-            self.data,
-            follower,
-            self.membership,
-            self.views,
-            fragments,
-            self.cutover,
-            ConstraintCheck(self.data, self._clock),
-            Backfill(self.data, self._clock),
-            self._observe,
-            self._clock,
-        )
+        self._build_schemas(follower)
         self._advisor = Advisor(
             self.registry.candidates, self._metrics.offered, self._clock, energy=options.energy
         )
@@ -266,6 +244,32 @@ class Mediator:
         self.control = options.decorate_control(control, self.registrations.secret)
         self.installation = Installation(
             self.catalogue, self.data, self.control, self._feed, options.guard, self._clock
+        )
+
+    def _build_schemas(self, follower: Follower) -> None:
+        stored = self.stored_schemas
+        self.clearing = Clearing(stored, self.systems, self._feed)
+        self.erasure = Erasure(
+            stored, self.systems, self.data, follower, self.membership, self._clock
+        )
+        fragments = FragmentCalls(self.systems)
+        self.cutover = Cutover(
+            stored, self.data, follower, self.membership, self.views, self.clearing, fragments
+        )
+        self.schemas = Schemas(
+            stored,
+            self.registry,
+            self.systems,
+            self.data,
+            follower,
+            self.membership,
+            self.views,
+            fragments,
+            self.cutover,
+            ConstraintCheck(self.data, self._clock),
+            Backfill(self.data, self._clock),
+            self._observe,
+            self._clock,
         )
 
     def _model(self) -> RoutingModel:

@@ -7,17 +7,16 @@ id: of several attempts under a key one takes effect, and the others get its ans
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Mapping
 
 from app.api.submission import submit
 from app.api.writes import PlannedOperation, WriteTarget, build_create
 from mediator.base.errors import AlreadyExists, Conflict, NotFound
 from mediator.data_plane.port import DataPlane
-from mediator.model.apply import OperatorFailed, apply_operator
 from mediator.model.operations import Outcome, ReadModifyWrite, Update
-from mediator.operations.merge import refusal_of
+from mediator.operations.operators import computed_values
 from mediator.operations.read_modify_write import ATTEMPTS
-from mediator.schema.tree import MISSING, ClassSchema, MissingType
+from mediator.schema.tree import Field
 from mediator.schema.types import Values
 
 __all__ = ["created_by", "upsert"]
@@ -52,24 +51,14 @@ def created_by(patch: PlannedOperation, target: WriteTarget) -> PlannedOperation
         document = operation.compute(document)
     else:
         assert isinstance(operation, Update)
-        # Every creation sets the time of the write itself.
-        defaults = {name: value for name, value in document.items() if name != codec.updated}
-        values = _updated(target.resource.schema, codec.decode_fields(defaults), operation)
-        document = codec.encode(values)
+        fields = target.resource.schema.fields
+        document = codec.encode(_updated(fields, codec.decode_fields(document), operation))
+    # Every creation sets the time of the write itself.
     given = {name: value for name, value in document.items() if name != codec.updated}
     return build_create(target, given)
 
 
-def _updated(schema: ClassSchema, defaults: Values, update: Update) -> Values:
+def _updated(fields: Mapping[str, Field], defaults: Values, update: Update) -> Values:
     kept = {name: value for name, value in defaults.items() if name not in update.unset}
     values = {**kept, **update.values}
-    now = datetime.now(UTC)
-    for call in update.operators:
-        before = values.pop(call.field, MISSING)
-        try:
-            result = apply_operator(schema.fields[call.field], before, call, now)
-        except OperatorFailed as refused:
-            raise refusal_of(refused.failure) from refused
-        if not isinstance(result, MissingType):
-            values[call.field] = result
-    return values
+    return values | computed_values(fields, update.operators, values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from math import isfinite
@@ -15,9 +15,9 @@ from mediator.schema.constraints import beyond
 from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.scalars import DECIMAL128, canonical_decimal
 from mediator.schema.tree import MISSING, Field, MissingType
-from mediator.schema.types import FieldType, Value
+from mediator.schema.types import FieldType, Value, Values
 
-__all__ = ["OperatorFailed", "apply_operator"]
+__all__ = ["OperatorFailed", "apply_operator", "apply_operators"]
 
 Present: TypeAlias = Any
 Step: TypeAlias = Callable[[Field, Any, Any], Any]
@@ -57,6 +57,22 @@ def apply_operator(
     if reason := beyond(field, result):
         raise OperatorFailed(OperatorFailure(field.name, reason))
     return result
+
+
+def apply_operators(
+    fields: Mapping[str, Field], calls: Iterable[OperatorCall], current: Values, now: datetime
+) -> Values:
+    """Return the values that operators compute, each of another field; raises as `apply_operator`.
+
+    A field that stays missing is left out.
+    """
+    values: Values = {}
+    for call in calls:
+        before = current.get(call.field, MISSING)
+        result = apply_operator(fields[call.field], before, call, now)
+        if not isinstance(result, MissingType):
+            values[call.field] = result
+    return values
 
 
 def _start(field: Field, call: OperatorCall) -> Present:

@@ -229,9 +229,12 @@ class Codec:
         return values
 
     def defaults(self, names: Sequence[str] | None = None) -> dict[str, Any]:
-        """Return the defaults of fields that have one (None: of all these), as JSON."""
+        """Return the defaults of fields that have one, as JSON.
+
+        None: of all these, but the time of the last write, which every write sets.
+        """
         if names is None:
-            names = (*self._generators, *self._defaults)
+            names = [name for name in (*self._generators, *self._defaults) if name != self.updated]
         made = self._generate(name for name in names if name in self._generators)
         return self.encode(
             made | {name: self._defaults[name] for name in names if name not in made}

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from mediator.base.concurrency import results_or_raise
 from mediator.base.errors import MediatorError
-from mediator.model.apply import OperatorFailed, apply_operator
 from mediator.model.operations import (
     ANYTHING,
     Create,
@@ -32,12 +30,11 @@ from mediator.operations.merge import (
     if_match_error,
     merge_records,
     narrow_to_creation,
-    refusal_of,
 )
+from mediator.operations.operators import computed_values
 from mediator.operations.read_modify_write import alternative, update_of
 from mediator.routing.fragments import Steps, is_partial, plan_read, plan_write
 from mediator.routing.model import ClassRoute
-from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Values
 from mediator.stores.port import Fragment, Read, Record, Status, Write, WriteKind, WriteResult
 from mediator.transactions.targets import LockedObject, LockTarget
@@ -265,7 +262,7 @@ def _step(write: Write, locked: LockedObject, current: Values, intent: str) -> W
         )
     if write.kind is not WriteKind.UPDATE:
         return write.with_intent(intent, creation_version=None, remember=remember)
-    computed = _computed(write, current)
+    computed = computed_values(write.fragment.fields, write.operators, current)
     if not locked.lacks(write.fragment):
         return write.with_intent(intent, creation_version=write.creation_version, remember=remember)
     return replace(
@@ -279,18 +276,3 @@ def _step(write: Write, locked: LockedObject, current: Values, intent: str) -> W
         remember=remember,
         intent=intent,
     )
-
-
-def _computed(write: Write, current: Values) -> Values:
-    """Apply the operators of a step as its store will; raises what would refuse one."""
-    values: Values = {}
-    now = datetime.now(UTC)
-    for call in write.operators:
-        try:
-            before = current.get(call.field, MISSING)
-            result = apply_operator(write.fragment.fields[call.field], before, call, now)
-        except OperatorFailed as refused:
-            raise refusal_of(refused.failure) from refused
-        if not isinstance(result, MissingType):
-            values[call.field] = result
-    return values

@@ -22,7 +22,7 @@ from benchmarks.harness.peers.operations import (
     SHELVES,
     Requests,
     object_id,
-    some_object,
+    puts_and_gets,
 )
 from benchmarks.harness.peers.peer import ENVIRONMENTS, Peer, Running, free_port, installed, serving
 from benchmarks.harness.proxy_process import scratch
@@ -33,14 +33,10 @@ _SERVICE: Final = ENVIRONMENTS / "eve"
 _INSTALLED: Final = Path(__file__).parents[3] / ".venv-peers"
 _JSON: Final = {"Content-Type": "application/json"}
 _CONDITIONS: Final = [quote(orjson.dumps({"shelf": shelf})) for shelf in range(SHELVES)]
-_NUMBERS: Final = range(OBJECTS)
+_PATHS: Final = [f"/articles/{object_id(number)}" for number in range(OBJECTS)]
 
 _REQUESTS: Final[Requests] = {
-    "PUT": [
-        render("PUT", f"/articles/{object_id(n)}", orjson.dumps(some_object(n)), _JSON)
-        for n in _NUMBERS
-    ],
-    "GET": [render("GET", f"/articles/{object_id(n)}") for n in _NUMBERS],
+    **puts_and_gets(_PATHS, _JSON),
     "filtered page": [
         render("GET", f"/articles?where={condition}&max_results={PAGE}")
         for condition in _CONDITIONS

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
+import orjson
+
 from app.commands.demo.failed import Failed
+from app.commands.demo.http1 import render
 from benchmarks.harness.wire import Reply
 
 __all__ = [
@@ -16,6 +19,7 @@ __all__ = [
     "Requests",
     "check_reply",
     "object_id",
+    "puts_and_gets",
     "some_object",
 ]
 
@@ -53,6 +57,19 @@ def some_object(number: int) -> dict[str, Any]:
         "summary": _SUMMARY,
         "shelf": number % SHELVES,
         "hits": 0,
+    }
+
+
+def puts_and_gets(
+    paths: Sequence[str], headers: Mapping[str, str], puts_with: str = ""
+) -> dict[Operation, Sequence[bytes]]:
+    """Render a PUT and a GET of each object at its path; `puts_with` follows the path of a PUT."""
+    return {
+        "PUT": [
+            render("PUT", f"{path}{puts_with}", orjson.dumps(some_object(number)), headers)
+            for number, path in enumerate(paths)
+        ],
+        "GET": [render("GET", path) for path in paths],
     }
 
 

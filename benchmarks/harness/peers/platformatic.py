@@ -9,8 +9,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-import orjson
-
 from app.commands.demo.http1 import render
 from benchmarks.harness.peers.on_postgresql import PRODUCTION, articles_database, package_version
 from benchmarks.harness.peers.operations import (
@@ -19,7 +17,7 @@ from benchmarks.harness.peers.operations import (
     SHELVES,
     Requests,
     object_id,
-    some_object,
+    puts_and_gets,
 )
 from benchmarks.harness.peers.peer import ENVIRONMENTS, Peer, Running, free_port, serving
 from benchmarks.harness.proxy_process import program, scratch
@@ -27,14 +25,10 @@ from benchmarks.harness.proxy_process import program, scratch
 __all__ = ["PLATFORMATIC"]
 
 _JSON: Final = {"Content-Type": "application/json"}
-_NUMBERS: Final = range(OBJECTS)
+_PATHS: Final = [f"/articles/{object_id(number)}" for number in range(OBJECTS)]
 
 _REQUESTS: Final[Requests] = {
-    "PUT": [
-        render("PUT", f"/articles/{object_id(n)}?fields=id", orjson.dumps(some_object(n)), _JSON)
-        for n in _NUMBERS
-    ],
-    "GET": [render("GET", f"/articles/{object_id(n)}") for n in _NUMBERS],
+    **puts_and_gets(_PATHS, _JSON, puts_with="?fields=id"),
     "filtered page": [
         render("GET", f"/articles/?where.shelf.eq={shelf}&limit={PAGE}") for shelf in range(SHELVES)
     ],

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final
 
-import orjson
-
 from app.commands.demo.http1 import render
 from app.commands.demo.service import Service
 from app.service.container import on_embedded
@@ -22,7 +20,7 @@ from benchmarks.harness.peers.operations import (
     SHELVES,
     Requests,
     object_id,
-    some_object,
+    puts_and_gets,
 )
 from benchmarks.harness.shared_servers import (
     REQUIREMENT,
@@ -95,11 +93,7 @@ def _requests(kind: Kind) -> Requests:
     listing = f"/v1/{database_on(kind)}/{_CLASS}"
     paths = [f"{listing}/{object_id(number)}" for number in range(OBJECTS)]
     return {
-        "PUT": [
-            render("PUT", path, orjson.dumps(some_object(number)), _JSON)
-            for number, path in enumerate(paths)
-        ],
-        "GET": [render("GET", path) for path in paths],
+        **puts_and_gets(paths, _JSON),
         "atomic update": hits(paths),
         "filtered page": [
             render("GET", f"{listing}?shelf={shelf}&limit={PAGE}") for shelf in range(SHELVES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
@@ -22,13 +21,10 @@ from mediator.integrity.check import Integrity, IntegrityReport
 from mediator.integrity.histories import GroupHistory, MismatchKind
 from mediator.model.change import Change
 from mediator.model.operations import Delete, Update
-from mediator.stores.port import SystemConfig
 from mediator.stores.postgres.layout import column_name, table_name
 from tests.process.service import (
     Service,
     field_on,
-    scratch_catalogue,
-    service,
     unique,
 )
 
@@ -39,20 +35,6 @@ CLASSES = {
     },
     "onmongo": {"fields": {"title": field_on("mongo"), "hits": field_on("mongo", "integer")}},
 }
-
-
-@pytest.fixture(scope="module")
-async def with_feed(
-    mediator: Service, postgresql_config: SystemConfig, redis_config: SystemConfig
-) -> AsyncIterator[Service]:
-    """An installation with a feed."""
-    configs = list(mediator.configs.values())
-    async with (
-        scratch_catalogue(postgresql_config) as url,
-        service(configs, url, coordination_url=redis_config.url) as started,
-    ):
-        await started.favour()
-        yield started
 
 
 async def check(of: Service, database: str) -> IntegrityReport:

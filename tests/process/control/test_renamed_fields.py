@@ -25,7 +25,6 @@ from mediator.stores.port import SystemConfig
 from tests.process.service import (
     Service,
     field_on,
-    scratch_catalogue,
     service,
     unique,
 )
@@ -389,20 +388,6 @@ async def test_no_write_is_lost_while_fields_are_renamed(
     total = sum(await asyncio.gather(*writers))
     assert total > 0
     assert (await mediator.values(database, "products", "a") or {})["cost"] == 1 + total
-
-
-@pytest.fixture(scope="module")
-async def with_feed(
-    mediator: Service, postgresql_config: SystemConfig, redis_config: SystemConfig
-) -> AsyncIterator[Service]:
-    """An installation with a feed."""
-    configs = list(mediator.configs.values())
-    async with (
-        scratch_catalogue(postgresql_config) as url,
-        service(configs, url, coordination_url=redis_config.url) as started,
-    ):
-        await started.favour()
-        yield started
 
 
 @pytest.mark.parametrize("system", [*SYSTEMS, "all"])

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from mediator.stores.port import SystemConfig
 from sketch.client import CoherentClient, Source
-from tests.process.caching.guarded import Guarded, guarded
+from tests.process.caching.guarded import Guarded
 from tests.process.service import unique
-
-
-@pytest.fixture(scope="module")
-async def installation(
-    redis_config: SystemConfig,
-    system_configs: Sequence[SystemConfig],
-    own_catalogue: str,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[Guarded]:
-    jobs: Path = tmp_path_factory.mktemp("jobs")
-    async with guarded(system_configs[:2], own_catalogue, redis_config.url, jobs) as running:
-        yield running
-
 
 CACHED = {"visibility": "public", "max_ttl_s": 60}
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import httpx
@@ -20,7 +19,7 @@ from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.catalogue.tables import databases, schema_revisions
 from mediator.stores.port import SystemConfig
-from tests.process.caching.guarded import Guarded, guarded
+from tests.process.caching.guarded import Guarded
 from tests.process.caching.newspaper import assert_problem
 from tests.process.service import Service, scratch_catalogue, unique
 
@@ -160,18 +159,6 @@ async def test_schemas_from_before_are_kept_without_author_and_time(catalogue: C
     async with catalogue.begin() as connection:
         found = (await connection.execute(select(schema_revisions))).all()
     assert [tuple(each) for each in found] == [("news_1", 7, EMPTY, None, None, None)]
-
-
-@pytest.fixture(scope="module")
-async def installation(
-    redis_config: SystemConfig,
-    system_configs: Sequence[SystemConfig],
-    own_catalogue: str,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[Guarded]:
-    jobs: Path = tmp_path_factory.mktemp("jobs")
-    async with guarded(system_configs[:2], own_catalogue, redis_config.url, jobs) as running:
-        yield running
 
 
 async def test_tenants_see_their_own_authors_only(installation: Guarded) -> None:

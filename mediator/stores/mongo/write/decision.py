@@ -8,8 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from bson.int64 import Int64
 
-from mediator.model.apply import OperatorFailed, apply_operator
-from mediator.schema.tree import MISSING, MissingType
+from mediator.model.apply import OperatorFailed, apply_operators
 from mediator.schema.types import Values
 from mediator.stores.mongo.codec import moment
 from mediator.stores.mongo.layout import (
@@ -167,7 +166,8 @@ class _Revision:
         after = {name: v for name, v in stored.items() if name not in self.write.unset}
         after.update(self.write.values)
         touched = set(self.write.values)
-        for name, value in self._computed(stored).items():
+        fields, now = self.layout.fragment.fields, moment(self.stamp)
+        for name, value in apply_operators(fields, self.write.operators, stored, now).items():
             touched.add(name)
             after[name] = value
         paths, encode = self.layout.paths, self.layout.encode
@@ -178,17 +178,6 @@ class _Revision:
             Status.APPLIED, creation_version=int(self.document["creation_version"])
         )
         return self._change(result, changes, returned(self.write, after))
-
-    def _computed(self, stored: Values) -> Values:
-        """Apply the operators; a field that stays missing is left out."""
-        now = moment(self.stamp)
-        results: Values = {}
-        for call in self.write.operators:
-            field = self.layout.fragment.fields[call.field]
-            result = apply_operator(field, stored.get(call.field, MISSING), call, now)
-            if not isinstance(result, MissingType):
-                results[call.field] = result
-        return results
 
     def _change(
         self, result: WriteResult, changes: Document, values: Values | None
