@@ -57,6 +57,7 @@ class _Lease:
         used_s: When a write began or ended under it.
         writes: How many are under way, or came to nothing that is known.
         usable: Whether it takes further writes.
+        ending: Whether the sketch was called to end it, and has not answered.
     """
 
     partition: Partition
@@ -67,6 +68,12 @@ class _Lease:
     used_s: float
     writes: int = 1
     usable: bool = True
+    ending: bool = False
+
+    @property
+    def is_left(self) -> bool:
+        """Whether nothing is done under it any more, and nobody is ending it."""
+        return not (self.usable or self.writes or self.ending)
 
 
 class CachedLeases:
@@ -196,7 +203,7 @@ class CachedLeases:
                 del self._leases[lease.token]
             elif self._is_due(lease, now_s, idle_s):
                 self._close(lease)
-        await self._release([it for it in self._leases.values() if not it.usable and not it.writes])
+        await self._release([lease for lease in self._leases.values() if lease.is_left])
 
     def _idle_s(self) -> float:
         """Return how long an idle lease may stay: keys written once must not fill the cache."""
@@ -233,7 +240,11 @@ class CachedLeases:
     async def _end(self, lease: _Lease) -> None:
         # No versions: the writes need not have ended in their order. Nor which queries are known:
         # none can have been registered since the lease was begun.
-        result = await self._sketch.end(lease.partition, lease.token.text, {})
+        lease.ending = True
+        try:
+            result = await self._sketch.end(lease.partition, lease.token.text, {})
+        finally:
+            lease.ending = False
         self._leases.pop(lease.token, None)
         if result is EndResult.CONTENDED:
             self.avoid(lease.partition, lease.key)

@@ -178,6 +178,26 @@ async def test_a_lease_that_is_being_used_is_released_after_its_last_write(
     assert cacheable(await other.get(id_))
 
 
+@pytest.mark.usefixtures("long_leases")
+async def test_a_lease_that_is_being_ended_is_not_ended_by_a_round_as_well(
+    paper: Paper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id_ = await created_object(paper)
+    await paper.inc(id_)
+    leases, calls = paper.caches.leases, Calls().of(paper, monkeypatch)
+    sketch, recorded = paper.caches.sketch, paper.caches.sketch.end
+
+    async def during_a_round(*given: Any) -> Any:
+        monkeypatch.setattr(sketch, "end", recorded)
+        await leases.release_due()
+        return await recorded(*given)
+
+    monkeypatch.setattr(sketch, "end", during_a_round)
+    await leases.release(paper.partition, [f"articles/{id_}#hits"])
+    assert len(calls.ended) == 1
+    assert leases.tokens == ()
+
+
 async def test_a_record_becomes_cacheable_when_the_replica_does_not_listen(
     system_configs: Sequence[SystemConfig],
     own_catalogue: str,

@@ -93,10 +93,10 @@ async def test_a_document_has_a_bound_and_does_not_hold_the_event_loop(paper: Ne
     paper.plane.model = routing_model(2, large(11))
     path = "http://test/v1/large/openapi.json"
     assert_problem(await paper.client.get(path), 400, "invalid", "class")
-    names = ",".join(f"c{i}" for i in range(10))
-    with counted() as steps:
-        answer = await paper.client.get(path, params={"class": names})
-    assert answer.status_code == 200
+    query = b"class=" + ",".join(f"c{i}" for i in range(10)).encode()
+    with counted() as steps:  # without httpx, which looks for a missing module at each request
+        answer = await send_raw(paper.app, "GET", b"/v1/large/openapi.json", query=query)
+    assert answer.status == 200
     assert steps.longest < MOST_CALLS
 
 
