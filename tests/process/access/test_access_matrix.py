@@ -142,6 +142,12 @@ ADMIN: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "DELETE /admin/v1/schemas/{database}": ("schema", HIDDEN, {"params": {"dry_run": "true"}}),
     "GET /admin/v1/schemas/{database}/revisions": ("schema", HIDDEN, NOTHING),
     "GET /admin/v1/schemas/{database}/revisions/{version}": ("schema", HIDDEN, NOTHING),
+    "GET /admin/v1/schemas/{database}/pinned-versions": ("schema", HIDDEN, NOTHING),
+    "PUT /admin/v1/schemas/{database}/pinned-versions": (
+        "schema",
+        HIDDEN,
+        {"json": {"retired_before": 0}},
+    ),
     "POST /admin/v1/advice": ("admin", OPERATORS, {"json": {}}),
     "GET /admin/v1/advice/scaling": ("admin", OPERATORS, NOTHING),
     "GET /admin/v1/placements/{database}": ("schema", HIDDEN, NOTHING),
