@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import orjson
+import pytest
 
 from tests.faults.caching.http_client import Connection
 from tests.process.commands.shop import SHOP, Shop
@@ -297,6 +298,22 @@ async def test_a_database_is_dropped_after_its_objects_were_counted(opened: Shop
     assert "- customers, objects: 1" in asked.lines
     await opened.done("schema", "drop", opened.database, "--yes")
     assert (await opened.call("schema", "show", opened.database)).exit_code == 1
+
+
+@pytest.mark.parametrize("typed", ["y", "other", None])
+async def test_a_database_is_dropped_if_its_name_is_typed(opened: Shop, typed: str | None) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        process = await opened.start("schema", "drop", opened.database, stdin=theirs)
+        os.write(ours, f"{typed or opened.database}\n".encode())
+        _, err = await process.communicate()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert f"Type {opened.database} to drop it with all of that".encode() in err
+    assert process.returncode == (0 if typed is None else 1), err
+    shown = await opened.call("schema", "show", opened.database)
+    assert shown.exit_code == (1 if typed is None else 0)
 
 
 async def test_a_class_is_dropped_with_its_objects_if_that_is_said(opened: Shop) -> None:
