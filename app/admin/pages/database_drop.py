@@ -49,7 +49,6 @@ async def _page(
     return render(
         request,
         "drop.html",
-        status=400 if mistyped else 200,
         database=database,
         version=version,
         objects=counted["objects"],
