@@ -130,26 +130,29 @@ async def test_joins_along_references_and_back(shop: Shop) -> None:
     ]
 
 
-async def test_an_alias_may_be_the_name_of_a_present_field(shop: Shop) -> None:
+async def test_an_alias_may_be_the_present_name_of_another_field(shop: Shop) -> None:
+    """`price` is called `cost` by now, which is also what is joined here."""
     query = {
-        "join": {"as": "total", "reference": "maker"},
-        "filter": {"eq": ["total.name", "N"]},
+        "join": {"as": "cost", "reference": "maker"},
+        "filter": {"and": [{"ge": ["price", 1]}, {"eq": ["cost.name", "N"]}]},
+        "order": ["price"],
         "fields": ["price"],
     }
     shown, _ = await pinned(shop, "goods/query", query)
     assert shown["items"] == [
-        {"id": "g1", "price": 1, "total": {"id": "n", "name": "N", "town": "Bonn"}}
+        {"id": "g1", "price": 1, "cost": {"id": "n", "name": "N", "town": "Bonn"}}
     ]
 
 
-async def test_aggregates(shop: Shop) -> None:
+async def test_a_result_may_be_called_as_what_it_is_grouped_by_now(shop: Shop) -> None:
+    """`maker` is called `by` by now, which is also the name of a result here."""
     query = {
         "aggregate": {
             "group": ["maker"],
             "compute": {"total": {"sum": "price"}, "by": {"count": "*"}},
-            "filter": {"ge": ["total", 1]},
+            "filter": {"and": [{"ge": ["total", 1]}, {"ge": ["by", 1]}]},
         },
-        "order": [["total", "desc"]],
+        "order": ["maker"],
     }
     shown, _ = await pinned(shop, "goods/query", query)
     assert shown["items"] == [
