@@ -217,6 +217,34 @@ async def test_no_cache_gives_a_client_the_names_of_another_version(
         assert again.status_code == 200, "a copy under other names must not be confirmed"
 
 
+@pytest.mark.parametrize(
+    "path", ["goods/a", "goods/a?fields=price", "goods?price.ge=1", "goods?fields=id"]
+)
+async def test_what_caches_may_keep_of_others_they_may_not_of_a_pinned_client(
+    installation: Guarded, path: str
+) -> None:
+    """Only a field is added, so that copies of the class may be kept at once."""
+    headers = await installation.headers("operator", "write")
+    kept = Kept(installation, unique("db"), headers)
+    await kept.change("price")
+    await installation.data.put(
+        f"/v1/{kept.database}/goods/a", json={"price": 5}, headers=kept.headers
+    )
+    await installation.admin.patch(
+        f"/admin/v1/schemas/{kept.database}",
+        json={"classes": {"goods": {"fields": {"more": {"type": "string"}}}}},
+        headers=kept.headers,
+    )
+    shared = await kept.get(path)
+    assert shared.headers["cache-control"].startswith("public"), shared.headers
+    own = await kept.get(path, **{"portolan-schema": "1"})
+    assert own.json() == shared.json(), "there is no such value yet"
+    assert own.headers["cache-control"] == "no-store"
+    assert "portolan-expires" not in own.headers
+    again = await kept.get(path)
+    assert again.headers["cache-control"].startswith("public"), "its layout is not the version's"
+
+
 async def test_a_copy_of_the_same_version_is_confirmed(kept: Kept) -> None:
     pinned = {"portolan-schema": "1"}
     first = await kept.get("goods/a", **pinned)
