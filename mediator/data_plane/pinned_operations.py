@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from mediator.base.errors import Conflict, Location, MediatorError
-from mediator.data_plane.pinned_queries import former_values
+from mediator.data_plane.pinned_queries import former_outcome, former_values
 from mediator.model.operations import (
     Create,
     Delete,
@@ -144,6 +144,9 @@ class PinnedOperation:
         return Update(*put.head, self._stamped(put.values), unset)
 
     def outcome(self, outcome: Outcome) -> Outcome:
+        """Return an outcome by the names of the version; raises as `former_outcome`, if it read."""
+        if isinstance(self.operation, Get):
+            return former_outcome(self._schema, self.operation.class_name, outcome)
         return replace(outcome, values=former_values(outcome.values, self._names))
 
     def error(self, error: MediatorError) -> MediatorError:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeAlias
 
 from mediator.base.concurrency import result_or_error
-from mediator.base.errors import AlreadyExists, MediatorError, NotFound
+from mediator.base.errors import AlreadyExists, MediatorError, NotFound, PreconditionFailed
 from mediator.data_plane.pinned_operations import PinnedOperation
 from mediator.data_plane.pinned_queries import PinnedQuery
 from mediator.data_plane.port import DataPlane
@@ -27,7 +28,6 @@ from mediator.model.operations import (
     WriteOperation,
 )
 from mediator.model.query import Query
-from mediator.operations.read_modify_write import ATTEMPTS
 from mediator.query.budget import Ceiling
 from mediator.query.execution import QueryResult
 from mediator.routing.former_schemas import FormerSchema
@@ -38,6 +38,9 @@ from mediator.transactions.model import CommitRequest
 __all__ = ["PinnedPlane"]
 
 _Transact: TypeAlias = Callable[[CommitRequest], Awaitable[list[Outcome]]]
+
+_ATTEMPTS: Final = 2
+"""How often a put is tried: its object may be created, or deleted, just in between."""
 
 _CONCURRENCY: Final = 16
 _ABSENT: Final = Condition(present=False)
@@ -93,17 +96,14 @@ class PinnedPlane:
                 creating and deleting it.
         """
         replacement = pinned.replacement()
-        for attempt in range(ATTEMPTS):
+        for _ in range(_ATTEMPTS):
             try:
                 return await self._plane.write(replacement)
             except NotFound:
-                creation = pinned.creation()
-            try:
-                return await self._plane.write(Create(*creation.head, values=creation.values))
-            except AlreadyExists:
-                if attempt:
-                    raise
-        raise AssertionError("the second attempt ends it")
+                creation = replace(pinned.creation(), condition=_ABSENT)
+            with suppress(PreconditionFailed):
+                return await self._plane.write(creation)
+        raise AlreadyExists(f"{replacement.class_name}/{replacement.id} exists.")
 
     async def batch(
         self, operations: Sequence[Operation], *, whole: bool = False
@@ -137,10 +137,7 @@ class PinnedPlane:
         allowed = [each for each in planned if not isinstance(each, MediatorError)]
         done = iter(await self._plane.batch(allowed, whole=whole) if allowed else [])
         answers = [each if isinstance(each, MediatorError) else next(done) for each in planned]
-        return [
-            each.error(answer) if isinstance(answer, MediatorError) else each.outcome(answer)
-            for each, answer in zip(pinned, answers, strict=True)
-        ]
+        return [_answer(each, answer) for each, answer in zip(pinned, answers, strict=True)]
 
     async def _in_turn(
         self, operations: Sequence[Operation], slots: asyncio.Semaphore, preference: ReadPreference
@@ -206,6 +203,15 @@ class PinnedPlane:
 def _planned(pinned: PinnedOperation) -> Operation | MediatorError:
     try:
         return pinned.creation() if isinstance(pinned.present, Create) else pinned.present
+    except MediatorError as error:
+        return error
+
+
+def _answer(pinned: PinnedOperation, answer: Outcome | MediatorError) -> Outcome | MediatorError:
+    if isinstance(answer, MediatorError):
+        return pinned.error(answer)
+    try:
+        return pinned.outcome(answer)
     except MediatorError as error:
         return error
 

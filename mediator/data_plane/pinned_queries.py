@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Final, TypeVar
 
+from mediator.base.errors import Conflict
 from mediator.model.filters import ID, Filter, Path, with_paths
 from mediator.model.operations import Outcome
 from mediator.model.query import Aggregate, Join, OrderBy, Query, ReverseJoin
@@ -18,7 +19,7 @@ from mediator.query.execution import Item, QueryResult
 from mediator.routing.former_schemas import ClassNames, FormerSchema
 from mediator.schema.types import Values
 
-__all__ = ["PinnedQuery", "former_values"]
+__all__ = ["PinnedQuery", "former_outcome", "former_values"]
 
 _T = TypeVar("_T")
 
@@ -33,6 +34,17 @@ def former_values(values: Values | None, names: ClassNames) -> Values | None:
     return {former[name]: value for name, value in values.items() if name in former}
 
 
+def former_outcome(schema: FormerSchema, class_name: str, outcome: Outcome) -> Outcome:
+    """Return what was read of an object by the names of a version.
+
+    Raises:
+        Conflict: It was read by a schema that was changed meanwhile, and has its names.
+    """
+    if outcome.schema_version != schema.now.classes[class_name].schema_version:
+        raise Conflict(f"The schema of {class_name} was changed meanwhile; try again.")
+    return replace(outcome, values=former_values(outcome.values, schema.names[class_name]))
+
+
 class PinnedQuery:
     """One query, and the names that it uses.
 
@@ -42,6 +54,7 @@ class PinnedQuery:
 
     def __init__(self, schema: FormerSchema, query: Query) -> None:
         self._schema = schema
+        self._class_name = query.class_name
         self._own = schema.names[query.class_name]
         joins: list[Join | ReverseJoin] = [*query.joins, *query.list_joins, *query.reverse_joins]
         self._classes = {join.alias: join.class_name for join in joins}
@@ -110,29 +123,29 @@ class PinnedQuery:
         return Aggregate(groups, compute, self._filter(aggregate.having))
 
     def result(self, result: QueryResult) -> QueryResult:
-        """Return a result by the names of the version; rows of an aggregate have no names."""
+        """Return a result by the names of the version; rows of an aggregate have no names.
+
+        Raises as `former_outcome`.
+        """
         return replace(result, items=tuple([self._item(item) for item in result.items]))
 
     def _item(self, item: Item) -> Item:
-        own = _outcome(item.outcome, self._own)
         joined = {
-            alias: outcome and _outcome(outcome, names)
-            for alias, names, outcome in self._of_joins(item.joined)
+            alias: outcome and former_outcome(self._schema, class_name, outcome)
+            for alias, class_name, outcome in self._of_joins(item.joined)
         }
         lists = {
-            alias: [_outcome(outcome, names) for outcome in outcomes]
-            for alias, names, outcomes in self._of_joins(item.lists)
+            alias: [former_outcome(self._schema, class_name, outcome) for outcome in outcomes]
+            for alias, class_name, outcomes in self._of_joins(item.lists)
         }
+        own = former_outcome(self._schema, self._class_name, item.outcome)
         return Item(own, joined, lists)
 
-    def _of_joins(self, joined: Mapping[str, _T]) -> Iterable[tuple[str, ClassNames, _T]]:
+    def _of_joins(self, joined: Mapping[str, _T]) -> Iterable[tuple[str, str, _T]]:
+        """Yield what was joined, with the alias that the client chose, and its class."""
         for chosen, value in joined.items():
             alias = self._aliases[chosen]
-            yield alias, self._schema.names[self._classes[alias]], value
-
-
-def _outcome(outcome: Outcome, names: ClassNames) -> Outcome:
-    return replace(outcome, values=former_values(outcome.values, names))
+            yield alias, self._classes[alias], value
 
 
 def _within(names: ClassNames, path: Path) -> Path:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from mediator.base.errors import Conflict
+from mediator.data_plane.pinned_plane import PinnedPlane
+from mediator.model.operations import Get
+from mediator.model.query import Query
 from tests.process.caching.newspaper import assert_problem
 from tests.process.data.pinned.shop import Shop, goods
 from tests.process.service import Service, field_on
@@ -248,3 +253,26 @@ async def test_import_and_export_have_the_names_of_the_version(shop: Shop) -> No
     assert answer.json()["imported"] == 2, answer.text
     assert await shop.shown("goods/a") == {"id": "a", "cost": 5, "size": 3}
     assert (await shop.send("GET", "goods/export", 1)).content == lines
+
+
+async def test_what_is_read_by_a_newer_schema_is_not_shown_without_its_fields(shop: Shop) -> None:
+    await renamed(shop)
+    mediator = shop.service.mediator
+    stale = PinnedPlane(mediator.data, await mediator.former_schemas.find(shop.database, 1))
+    await shop.change(goods("fee", "stock"), "goods.cost:fee")
+    get = Get(shop.database, "goods", "a")
+    with pytest.raises(Conflict):
+        await stale.read(get)
+    [answer] = await stale.batch([get])
+    assert isinstance(answer, Conflict)
+    with pytest.raises(Conflict):
+        await stale.query(Query(shop.database, "goods"))
+    assert await shop.shown("goods/a", 1) == {"id": "a", "price": 5, "stock": 1}
+
+
+async def test_puts_at_the_same_time_create_one_object(shop: Shop) -> None:
+    await shop.change(goods("price"))
+    await shop.change(goods("price", "size"))
+    puts = [shop.send("PUT", "goods/a", 1, json={"price": n}) for n in range(8)]
+    answers = await asyncio.gather(*puts)
+    assert sorted(answer.status_code for answer in answers) == [200] * 7 + [201]
