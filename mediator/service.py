@@ -36,6 +36,7 @@ from mediator.changes.writers import LeasedAcknowledging, Writers
 from mediator.control.backfill import Backfill
 from mediator.control.clearing import Clearing
 from mediator.control.constraint_check import ConstraintCheck
+from mediator.control.copying import Copying
 from mediator.control.cutover import Cutover
 from mediator.control.erasure import Erasure
 from mediator.control.evaluation import PlacementEvaluation
@@ -184,6 +185,7 @@ class Mediator:
         self.data.transact = self.transactions.run
         self.integrity = Integrity(self.data, self._feed, self._clock)
         self.reference_check = ReferenceCheck(self.data, self._clock)
+        self.copying = Copying(self.data, self._clock)
 
     def _follow_changes(self, events: CatalogueEvents) -> None:
         """Build what takes changes to the feed, and from there to views."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -38,8 +39,10 @@ __all__ = [
     "Json",
     "KeyFile",
     "Port",
+    "Yes",
     "admin_service",
     "check_name",
+    "confirm",
     "data_service",
     "key_in",
     "overridden",
@@ -64,6 +67,16 @@ AdminUrl = Annotated[
     typer.Option("--url", help="Address of the admin API; by the settings if not given."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask, unless the answer is given; ends the command if it is no."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("Without a terminal to ask at, --yes is required.")
+    typer.confirm(question, abort=True, err=True)
 
 
 def check_name(text: str) -> str:
