@@ -41,6 +41,7 @@ from mediator.control.cutover import Cutover
 from mediator.control.erasure import Erasure
 from mediator.control.evaluation import PlacementEvaluation
 from mediator.control.follower import Follower
+from mediator.control.former_schemas import FormerSchemas
 from mediator.control.fragment_calls import FragmentCalls
 from mediator.control.membership import Membership
 from mediator.control.plane import ControlPlane
@@ -234,6 +235,7 @@ class Mediator:
             self._observe,
             self._clock,
         )
+        self.former_schemas = FormerSchemas(self.stored_schemas, self.data, self._clock)
         control = ControlPlane(
             self.catalogue,
             self.registry,
@@ -242,6 +244,7 @@ class Mediator:
             self.evaluation,
             self._advisor,
             self.data,
+            self.former_schemas,
         )
         self.control = options.decorate_control(control, self.registrations.secret)
         self.installation = Installation(

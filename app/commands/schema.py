@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.commands.consoles import errors, print_document, printable
+from app.commands.consoles import confirm, errors, print_document, printable
 from app.commands.contracts import openapi, typescript
 from app.commands.copies import copy
 from app.commands.running import (
@@ -21,10 +21,10 @@ from app.commands.running import (
     KeyFile,
     Yes,
     admin_service,
-    confirm,
 )
 from app.commands.schema_files import read_schema, read_schemas
 from app.commands.schema_text import difference_line, revision_line
+from app.commands.schema_versions import pinned, retire
 
 if TYPE_CHECKING:
     from app.commands.service_client import ServiceClient
@@ -36,6 +36,8 @@ schema = typer.Typer(no_args_is_help=True, help="Schemas of a running service: d
 schema.command("openapi")(openapi)
 schema.command("typescript")(typescript)
 schema.command("copy")(copy)
+schema.command("pinned")(pinned)
+schema.command("retire")(retire)
 
 _PAUSE_S: Final = 1.0
 _TIMEOUT_S: Final = 300.0

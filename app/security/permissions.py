@@ -66,6 +66,10 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     ),
     "/admin/v1/schemas/{database}/revisions": {"GET": _SCHEMA_OF_DATABASE},
     "/admin/v1/schemas/{database}/revisions/{version}": {"GET": _SCHEMA_OF_DATABASE},
+    "/admin/v1/schemas/{database}/pinned-versions": {
+        "GET": _SCHEMA_OF_DATABASE,
+        "PUT": _SCHEMA_OF_DATABASE,
+    },
     "/admin/v1/advice": {"POST": _READ_ALL},
     "/admin/v1/advice/scaling": {"GET": _READ_ALL},
     "/admin/v1/placements/{database}": {"GET": _SCHEMA_OF_DATABASE},
