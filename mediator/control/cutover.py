@@ -19,7 +19,7 @@ that was acknowledged is lost, whichever replica stalls at whichever step: docs/
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -34,7 +34,13 @@ from mediator.control.changes import SchemaPlan, replaced, without
 from mediator.control.clearing import Clearing
 from mediator.control.follower import Follower
 from mediator.control.fragment_calls import FragmentCalls
-from mediator.control.layout import copies_of, fragments_of, same_place, with_owned_until
+from mediator.control.layout import (
+    copies_of,
+    fragments_of,
+    route_of,
+    same_place,
+    with_owned_until,
+)
 from mediator.control.membership import Membership
 from mediator.data_plane.executor import Executor
 from mediator.materialisation.service import ViewService
@@ -73,7 +79,7 @@ class Cutover:
         else:
             async with self._held(plan.stored, held_classes) as held:
                 await self.check_still_empty(plan, changing)
-                await self.check_unwritten(plan, held_classes)
+                await self.check_unwritten(plan.new.name, held_classes)
                 new = replace(plan.new, hold=held.hold)
                 moment, put = await self._prepare_and_put(plan, new, author)
         self._follower.has_put(moment, put, with_owned_until(plan.route, put))
@@ -90,9 +96,7 @@ class Cutover:
         self, plan: SchemaPlan, new: StoredDatabase, author: Author | None
     ) -> tuple[Moment, StoredDatabase]:
         # Before the catalogue is changed: replicas that read the new layout write there at once.
-        for fragment in fragments_of(plan.route):
-            previous = same_place(plan.present, fragment)
-            await self._calls.on(fragment, "write", _preparing(fragment, previous))
+        await self._prepare(fragments_of(plan.route), plan.present)
         # The state of a former copy of this name does not describe the new one.
         copies = copies_of(plan.route)
         await self._views.retract(without(copies, copies_of(plan.present)))
@@ -102,7 +106,27 @@ class Cutover:
         changes = await offload(True, change_counts, before, new.document)
         if renames := plan.options.rename.values():
             changes = {**changes, "renamed": sum(map(len, renames))}
-        return await self._catalogue.put(new, author, changes)
+        return await self._catalogue.put(new, author, changes, plan.stored)
+
+    async def _prepare(self, fragments: Iterable[Fragment], present: DatabaseRoute | None) -> None:
+        for fragment in fragments:
+            previous = same_place(present, fragment)
+            await self._calls.on(fragment, "write", _preparing(fragment, previous))
+
+    async def put_layout(
+        self, new: StoredDatabase, former: StoredDatabase, classes: Collection[str]
+    ) -> None:
+        """Put a layout in force by which some classes are written otherwise than before."""
+        route = await offload(True, route_of, new)
+        fragments = [f for f in fragments_of(route) if f.class_name in classes]
+        present = self._executor.model.databases[new.name]
+        # First without the hold: an index of many objects takes longer than writes may wait.
+        await self._prepare(fragments, present)
+        async with self._held(former, classes) as held:
+            await self.check_unwritten(new.name, classes)
+            await self._prepare(fragments, present)
+            moment, put = await self._catalogue.put_layout(replace(new, hold=held.hold), former)
+        self._follower.has_put(moment, put, route)
 
     async def check_still_empty(self, plan: SchemaPlan, changing: Collection[str]) -> None:
         """Refuse if an object was created since its class was found empty; writes are held.
@@ -114,12 +138,12 @@ class Cutover:
             if await self._calls.count(plan.present.classes[name]):
                 raise Conflict(f"Objects of {name} were created meanwhile; try again.")
 
-    async def check_unwritten(self, plan: SchemaPlan, held: Collection[str]) -> None:
+    async def check_unwritten(self, database: str, held: Collection[str]) -> None:
         """Refuse if writes to classes that are held are under way, and do not end."""
         # A joint write may be logged, and have reached no record that is counted. One that has
         # ended is still logged for a moment.
         for _ in range(_LOOKS):
-            if not await self._catalogue.are_written(plan.new.name, held):
+            if not await self._catalogue.are_written(database, held):
                 return
             await asyncio.sleep(_LOOK_S)
         raise Conflict(f"Writes to {', '.join(sorted(held))} are under way; try again.")
