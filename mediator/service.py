@@ -34,6 +34,7 @@ from mediator.changes.naming import naming_by
 from mediator.changes.service import ChangeService
 from mediator.changes.writers import LeasedAcknowledging, Writers
 from mediator.control.backfill import Backfill
+from mediator.control.claim_sweep import ClaimSweep
 from mediator.control.clearing import Clearing
 from mediator.control.constraint_check import ConstraintCheck
 from mediator.control.copying import Copying
@@ -49,6 +50,7 @@ from mediator.control.port import SystemRegistration
 from mediator.control.registry import Registry
 from mediator.control.schemas import Schemas
 from mediator.control.tenancy import Tenancy
+from mediator.control.unique_builds import UniqueBuilds
 from mediator.coordination.connecting import Coordination
 from mediator.coordination.feed import Retention
 from mediator.coordination.metrics_exchange import MetricsExchange
@@ -261,6 +263,10 @@ class Mediator:
         self.cutover = Cutover(
             stored, self.data, follower, self.membership, self.views, self.clearing, fragments
         )
+        sweep = ClaimSweep(self.data, self.calls)
+        self.unique_builds = UniqueBuilds(
+            stored, self.data, follower, self.cutover, sweep, self._clock
+        )
         self.schemas = Schemas(
             stored,
             self.registry,
@@ -273,6 +279,7 @@ class Mediator:
             self.cutover,
             ConstraintCheck(self.data, self._clock),
             Backfill(self.data, self._clock),
+            self.unique_builds,
             self._observe,
             self._clock,
         )
@@ -306,6 +313,7 @@ class Mediator:
             PeriodicTask("sweep expired objects", 5.0, lambda: self.sweep.run(self.data.model)),
             PeriodicTask("clear dropped databases", 60.0, self.clearing.run),
             PeriodicTask("erase dropped fields", 5.0, self.erasure.run),
+            PeriodicTask("abandon builds", 5.0, self.unique_builds.abandon_overdue),
             *self.changes.periodic_tasks(),
             *self.views.periodic_tasks(),
         ]

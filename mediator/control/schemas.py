@@ -42,6 +42,7 @@ from mediator.control.cutover import Cutover
 from mediator.control.follower import Follower
 from mediator.control.fragment_calls import FragmentCalls
 from mediator.control.layout import (
+    notes_on_builds,
     overrides_of,
     route_of,
     view_system_of,
@@ -58,6 +59,7 @@ from mediator.control.port import (
 )
 from mediator.control.registry import Registry
 from mediator.control.renames import renamed
+from mediator.control.unique_builds import UniqueBuilds
 from mediator.data_plane.executor import Executor
 from mediator.materialisation.service import ViewService
 from mediator.placement.advice import notes_on, placements_of
@@ -88,6 +90,7 @@ class Schemas:
     _cutover: Cutover
     _check: ConstraintCheck
     _backfill: Backfill
+    _builds: UniqueBuilds
     _observe: Observer
     _clock: Clock
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
@@ -206,24 +209,28 @@ class Schemas:
     ) -> SchemaChange:
         schema = await self._parse(name, document)
         checked: Constraints = {}
+        built: set[str] = set()
         while True:
             async with self._changing:
                 plan = await self._plan(schema, version, options)
                 if plan.moves:
                     raise would_move(plan.moves)
                 tighter, filled = await offload(True, plan.constraints, options)
-                if tighter.keys() <= checked.keys():
+                left = {key: each for key, each in tighter.items() if key not in checked}
+                builds = {} if left else await self._builds.begin(plan, built)
+                if not (left or builds):
                     dropped = await self._dropped_by(plan)
                     if before is not None:
                         await before(schema.classes)
                     epoch = await self._cutover.put_in_force(plan, author)
                     break
-            # Without the lock, as it may take long. If the schema is changed meanwhile, what is
+            # Without the lock, as both may take long. If the schema is changed meanwhile, what is
             # tighter than the new one is checked, too.
-            left = {key: each for key, each in tighter.items() if key not in checked}
-            report = await self._check.run(name, left.values(), plan.owned, plan.former_names)
-            report.require_clean()
-            checked = {**checked, **left}
+            if left:
+                report = await self._check.run(name, left.values(), plan.owned, plan.former_names)
+                report.require_clean()
+                checked = {**checked, **left}
+            built |= await self._builds.finish(plan, builds)
         self._observe(_decided(name, epoch, plan.decision))
         if plan.gives_names_anew:
             # Before caches are invalidated: none of them gets the former names afterwards.
@@ -233,6 +240,8 @@ class Schemas:
             await after(schema.classes)
         change = await self._change(plan.new, epoch, plan.decision, schema=schema)
         change = _noted(change, dropped)
+        # A unique constraint is in force for all objects, so nothing can have broken it.
+        checked = {key: each for key, each in checked.items() if not each.unique}
         if not (checked or filled):
             return change
         return await self._finish(change, checked, filled, plan)
@@ -291,7 +300,6 @@ class Schemas:
         model = self._executor.model
         before = await self._before(schema, stored, options)
         present, holding = before.route, set(before.holding)
-        check_unique(schema, present, holding)
         if candidates is None:
             candidates = self._registry.candidates()
         names = [candidate.name for candidate in candidates]
@@ -305,7 +313,10 @@ class Schemas:
         check_view(schema, view_system_of(new), self._systems)
         route = await offload(True, route_of, new)
         moves += left_behind(present, route, holding, options.drop)
-        return SchemaPlan(schema, before, new, route, options, decision, moves, model.epoch)
+        plan = SchemaPlan(schema, before, new, route, options, decision, moves, model.epoch)
+        if not moves:
+            check_unique(plan)
+        return plan
 
     async def _before(
         self, schema: Schema, stored: StoredDatabase | None, options: ChangeOptions
@@ -340,6 +351,7 @@ class Schemas:
             notes=(
                 *await offload(True, notes_on, schema, decision),
                 *notes_on_view(schema, self._views),
+                *notes_on_builds(stored),
             ),
         )
 
