@@ -400,12 +400,24 @@ def _lines(change: _Change) -> Iterator[str]:
     for each in change.differences:
         yield difference_line(change.database, each)
     for node, placed in change.placements.items():
-        name = change.database if node == "*" else node
-        moved = f" instead of {placed['before']}" if placed["before"] else ""
-        yield f"{name} is placed on {placed['system']}{moved}: {placed['why']}"
+        if not _follows(node, change.placements):
+            name = change.database if node == "*" else node
+            moved = f" instead of {placed['before']}" if placed["before"] else ""
+            yield f"{name} is placed on {placed['system']}{moved}: {placed['why']}"
     for move in change.moves:
         yield f"{move['node']} holds data that the change would move: {move['reason']}"
     yield from _objections({"violations": change.violations, "notes": change.notes})
+
+
+def _follows(node: str, placements: Mapping[str, Any]) -> bool:
+    """Whether a node is placed with the one that it belongs to, which is shown or follows itself."""
+    parent = placements.get(node.rpartition(".")[0] or "*") if node != "*" else None
+    placed = placements[node]
+    return (
+        parent is not None
+        and placed["kind"] != "own"
+        and (placed["system"], placed["before"]) == (parent["system"], parent["before"])
+    )
 
 
 def _objections(answer: Mapping[str, Any]) -> Iterator[str]:
