@@ -45,9 +45,10 @@ async def sources_of(
     Raises:
         MediatorError: A system does not answer, or no index serves the look-up.
     """
-    if copy.by is None:
+    by = copy.copy.by
+    if by is None:
         return [_value(each, copy.source.name) for each in objects]
-    keys = [_value(each, copy.by) for each in objects]
+    keys = [_value(each, by) for each in objects]
     wanted = [*dict.fromkeys(key for key in keys if key is not MISSING and key is not None)]
     lookup = _Lookup(plane, database, copy)
     found: dict[Any, Source] = {}

@@ -52,8 +52,9 @@ class Copying:
         *,
         after: str | None = None,
         dry_run: bool = False,
+        for_s: float = COPY_S,
     ) -> CopyReport:
-        """Copy values to the objects after an id, for some seconds; in a dry run only count.
+        """Copy values to the objects after an id, for `for_s` seconds; in a dry run only count.
 
         Raises:
             NotFound: There is no such database or class.
@@ -68,7 +69,7 @@ class Copying:
         report = CopyReport(after)
         try:
             await _Run(self._plane, database, route, allowed, decisions, report, dry_run).work(
-                self._clock, self._clock.monotonic() + COPY_S
+                self._clock, self._clock.monotonic() + for_s
             )
         except MediatorError as error:
             error.extra |= report.to_json()
@@ -153,7 +154,12 @@ class _Run:
         condition = Condition(versions=(outcome.versions,))
         operation = f"copy-{uuid4().hex}"
         return Update(
-            self._database, self._copy.class_name, outcome.id, operation, condition, values=values
+            self._database,
+            self._copy.class_name,
+            outcome.id,
+            operation,
+            condition,
+            values=values,
         )
 
     async def _read(self, ids: Sequence[str]) -> list[Outcome]:

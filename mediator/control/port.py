@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from mediator.schema.copies import Copy
 from mediator.schema.overrides import Override
 from mediator.stores.port import SystemConfig
 
@@ -44,6 +45,7 @@ class ChangeOptions:
         drop: What leaves the schema with all that it holds: classes (``class``) with their objects,
             fields (``class.field``) with their values.
         rename: New names of fields, by class and former name.
+        move: Copies that are done: their source is dropped, as the target has all its values.
         overrides: What operators override of the placement, by node; None ends an override.
     """
 
@@ -51,6 +53,7 @@ class ChangeOptions:
     backfill: bool = False
     drop: frozenset[str] = frozenset()
     rename: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    move: tuple[Copy, ...] = ()
     overrides: Mapping[str, Override | None] = field(default_factory=dict)
 
 

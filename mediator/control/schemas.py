@@ -45,6 +45,7 @@ from mediator.control.layout import (
     view_system_of,
 )
 from mediator.control.membership import Membership
+from mediator.control.moves import MoveCheck, moved_fields
 from mediator.control.overrides import changed_overrides, documents
 from mediator.control.port import (
     CAREFUL,
@@ -84,6 +85,7 @@ class Schemas:
     _calls: FragmentCalls
     _cutover: Cutover
     _check: ConstraintCheck
+    _moves: MoveCheck
     _backfill: Backfill
     _observe: Observer
     _clock: Clock
@@ -166,8 +168,9 @@ class Schemas:
         change = await self._change(plan.new, plan.epoch, plan.decision, plan.moves, schema=schema)
         tighter, _ = await offload(True, plan.constraints, options)
         report = await self._check.run(name, tighter.values(), plan.owned, plan.former_names)
+        moved = await self._moves.run(name, plan.moved, plan.owned)
         notes = (*await self._dropped_by(plan), *await self._lost_by(plan))
-        return _noted(reported(change, report), notes)
+        return _noted(reported(reported(change, report), moved), notes)
 
     async def put(
         self,
@@ -182,13 +185,14 @@ class Schemas:
     ) -> SchemaChange:
         schema = await self._parse(name, document)
         checked: Constraints = {}
+        are_moved = not options.move
         while True:
             async with self._changing:
                 plan = await self._plan(schema, version, options)
                 if plan.moves:
                     raise would_move(plan.moves)
                 tighter, filled = await offload(True, plan.constraints, options)
-                if tighter.keys() <= checked.keys():
+                if tighter.keys() <= checked.keys() and are_moved:
                     dropped = await self._dropped_by(plan)
                     if before is not None:
                         await before(schema.classes)
@@ -199,6 +203,9 @@ class Schemas:
             left = {key: each for key, each in tighter.items() if key not in checked}
             report = await self._check.run(name, left.values(), plan.owned, plan.former_names)
             report.require_clean()
+            if not are_moved:  # before writes are held for it
+                await self._moves.require(name, plan.moved, plan.owned)
+                are_moved = True
             checked = {**checked, **left}
         self._observe(_decided(name, epoch, plan.decision))
         if plan.gives_names_anew:
@@ -265,6 +272,10 @@ class Schemas:
         if version is not None and version != seen:
             raise PreconditionFailed(f"The schema of {name} has version {seen} now.")
         model = self._executor.model
+        route = self._executor.model.databases.get(name)
+        moved = moved_fields(options, route, schema)
+        dropped = (f"{each.source_class}.{each.source.name}" for each in moved)
+        options = replace(options, drop=options.drop.union(dropped))
         before = await self._before(schema, stored, options)
         present, holding = before.route, set(before.holding)
         check_unique(schema, present, holding)
@@ -281,7 +292,8 @@ class Schemas:
         check_view(schema, view_system_of(new), self._systems)
         route = await offload(True, route_of, new)
         moves += left_behind(present, route, holding, options.drop)
-        return SchemaPlan(schema, before, new, route, options, decision, moves, model.epoch)
+        moved = tuple(each for each in moved if each.class_name in holding)
+        return SchemaPlan(schema, before, new, route, options, decision, moves, model.epoch, moved)
 
     async def _before(
         self, schema: Schema, stored: StoredDatabase | None, options: ChangeOptions

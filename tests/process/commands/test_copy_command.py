@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from copy import deepcopy
 
 import orjson
 
@@ -12,9 +12,9 @@ ALONG = "orders.customer.name:customer_name"
 
 
 async def test_a_value_is_moved_along_a_reference(shop: Shop) -> None:
-    orders = SHOP["classes"]["orders"]["fields"]
-    named: dict[str, Any] = {**orders, "customer_name": {"type": "string", "max_length": 10}}
-    document = {"classes": {**SHOP["classes"], "orders": {"fields": named}}}
+    document = deepcopy(SHOP)
+    orders = document["classes"]["orders"]["fields"]
+    orders["customer_name"] = {"type": "string", "max_length": 10}
     apply = ("schema", "apply", shop.database, shop.file("shop.json", document), "--yes")
     await shop.done(*apply)
     await shop.put("customers", "ada", {"name": "Ada"})
@@ -24,7 +24,7 @@ async def test_a_value_is_moved_along_a_reference(shop: Shop) -> None:
     await shop.put("orders", "3", {})
     of = ("schema", "copy", shop.database, ALONG)
     seen = await shop.done(*of, "--dry-run")
-    expected = ["get the value: 1", "keep another value: 1", "have nothing to copy: 1"]
+    expected = ["get the value: 1, such as 1", "keep another value: 1", "have nothing to copy: 1"]
     assert seen.lines == [f"{ALONG}: objects 3", *(f"- {line}" for line in expected)]
 
     await shop.put("orders", "4", {"customer": "nobody"})
@@ -47,8 +47,18 @@ async def test_a_value_is_moved_along_a_reference(shop: Shop) -> None:
 
     del document["classes"]["customers"]["fields"]["name"]
     shop.file("shop.json", document)
-    moved = await shop.done(*apply, "--drop", "customers.name")
-    assert "objects that lose a value: 2" in moved.stdout
+    move = (*apply, "--move", ALONG)
+    refused = await shop.call(*move)
+    assert refused.exit_code == 1
+    broken = "/classes/customers/fields/name/move: 2 of 5, such as 2, 5"
+    assert f"Objects that break {broken}" in refused.stdout
+    await shop.done(*of, "--yes", "--overwrite", "--orphans", "keep", "--conflicts", "null")
+    await shop.put("orders", "5", {"customer": "ada", "customer_name": "Ada"})
+    dry = await shop.done(*move, "--dry-run")
+    assert "The field customers.name is dropped; objects that lose a value: 2." in dry.stdout
+    await shop.done(*move)
+    shown = await shop.done("schema", "show", shop.database)
+    assert orjson.loads(shown.stdout)["classes"]["customers"]["fields"] == {}
 
 
 async def test_what_cannot_be_copied_is_said(opened: Shop) -> None:
