@@ -1,4 +1,4 @@
-"""`portolan schema copy`: counts first, asks, and copies what rules allow."""
+"""Schemas of classes in use: values that are copied and moved, and a class under another name."""
 
 from __future__ import annotations
 
@@ -65,3 +65,25 @@ async def test_what_cannot_be_copied_is_said(opened: Shop) -> None:
     refused = await opened.call("schema", "copy", opened.database, "orders.customer")
     assert refused.exit_code == 1
     assert "is written as class.source:target" in refused.stderr
+
+
+async def test_a_class_gets_another_name_by_export_and_import(opened: Shop) -> None:
+    """As docs/schema.md says, with a foreign key that leads to it."""
+    document = deepcopy(SHOP)
+    orders, customers = document["classes"]["orders"], document["classes"]["customers"]
+    orders["fields"]["customer"] |= {"on_delete": "refuse", "index": True}
+    document["classes"]["clients"] = customers
+    apply = ("schema", "apply", opened.database, "--yes")
+    await opened.done(*apply, opened.file("more.json", document))
+    await opened.put("customers", "ada", {"name": "Ada"})
+    await opened.put("orders", "1", {"customer": "ada"})
+    saved = opened.path("customers.ndjson")
+    await opened.done("export", opened.database, "customers", "--output", saved)
+    await opened.done("import", opened.database, "clients", saved)
+    del document["classes"]["customers"]
+    orders["fields"]["customer"]["to"] = "clients"
+    await opened.done(*apply, opened.file("less.json", document), "--drop", "customers")
+    found = await opened.done("query", opened.database, "clients", "--json")
+    assert [(each["id"], each["name"]) for each in found.objects] == [("ada", "Ada")]
+    verified = await opened.done("verify-references", opened.database)
+    assert verified.lines == ["orders.customer: objects 1; dangling 0"]
