@@ -77,6 +77,7 @@ class CopyReport:
     """How many objects were looked at, and how many are of each kind (`counts`).
 
     Attributes:
+        is_total: Whether every value of the source's type has one of the target's.
         failed: Objects that were not written: others wrote them meanwhile, or forbid it.
         sample: The ids of some objects that are not plain, or get the value, by kind.
         problems: Why some objects were not written.
@@ -84,6 +85,7 @@ class CopyReport:
     """
 
     next: str | None
+    is_total: bool = True
     objects: int = 0
     counts: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
     failed: int = 0
@@ -110,6 +112,7 @@ class CopyReport:
             "objects": self.objects,
             **counts,
             "failed": self.failed,
+            "total": self.is_total,
             "next": self.next,
             "sample": sample,
             "problems": self.problems,
