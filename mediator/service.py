@@ -45,6 +45,7 @@ from mediator.control.follower import Follower
 from mediator.control.former_schemas import FormerSchemas
 from mediator.control.fragment_calls import FragmentCalls
 from mediator.control.membership import Membership
+from mediator.control.moves import MoveCheck
 from mediator.control.plane import ControlPlane
 from mediator.control.port import SystemRegistration
 from mediator.control.registry import Registry
@@ -260,8 +261,16 @@ class Mediator:
             stored, self.systems, self.data, follower, self.membership, self._clock
         )
         fragments = FragmentCalls(self.systems)
+        moves = MoveCheck(self.copying, self._clock)
         self.cutover = Cutover(
-            stored, self.data, follower, self.membership, self.views, self.clearing, fragments
+            stored,
+            self.data,
+            follower,
+            self.membership,
+            self.views,
+            self.clearing,
+            fragments,
+            moves,
         )
         sweep = ClaimSweep(self.data, self.calls)
         self.unique_builds = UniqueBuilds(
@@ -278,6 +287,7 @@ class Mediator:
             fragments,
             self.cutover,
             ConstraintCheck(self.data, self._clock),
+            moves,
             Backfill(self.data, self._clock),
             self.unique_builds,
             self._observe,

@@ -18,7 +18,7 @@ from app.commands.running import (
     Yes,
     admin_service,
 )
-from mediator.control.copy_report import NEED_RULES, CopyReport, CopyRules, Fallback, Kind
+from mediator.control.copy_report import NEED_RULES, CopyRules, Fallback, Kind
 
 if TYPE_CHECKING:
     from app.commands.service_client import ServiceClient
@@ -35,6 +35,7 @@ _TEXTS: Final = {
     Kind.EMPTY: "have nothing to copy",
     **NEED_RULES,
 }
+_COUNTED: Final = ("objects", *(kind.value for kind in Kind), "failed")
 _RULE: Final = "keep, null or default; without a rule nothing is copied."
 
 What = Annotated[
@@ -92,11 +93,6 @@ def copy(
     raise typer.Exit(1 if done.counts["failed"] else 0)
 
 
-def _counted() -> dict[str, int]:
-    empty = CopyReport(None).to_json()
-    return {name: count for name, count in empty.items() if isinstance(count, int)}
-
-
 @dataclass
 class _Copy:
     """Requests that go on where the one before ended, until all objects are done."""
@@ -106,51 +102,44 @@ class _Copy:
     _what: str
     _rules: CopyRules
     is_dry: bool
-    counts: dict[str, int] = field(default_factory=_counted)
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0))
     _sample: dict[str, list[str]] = field(default_factory=dict)
+    _is_total: bool = True
 
     def run(self, after: str | None) -> _Copy:
-        """Send them; if the service stops answering, go on once it answers again."""
-        from app.commands.service_client import Reconnection, ServiceRefused, path_of
+        from app.commands.service_client import page_by_page, path_of
 
-        path, reconnection = path_of("copies", self._database), Reconnection()
+        path, parameters = path_of("copies", self._database), self._parameters()
+
+        def send(begin: dict[str, str]) -> dict[str, Any]:
+            sent = {"params": {**parameters, **begin}, "timeout": _TIMEOUT_S}
+            return self._service.request("POST", path, **sent)
+
         with shown_progress() as progress:
             bar = progress.add_task("", total=None)
-            while True:
-                sent = {"params": self._parameters(after), "timeout": _TIMEOUT_S}
-                try:
-                    answer = self._service.request("POST", path, **sent)
-                except ServiceRefused as refused:
-                    after = self._count(refused.problem) or after
-                    try:
-                        reconnection.wait(refused)
-                    except ServiceRefused:
-                        goes_on = "" if after is None else f" To go on: --after {after}"
-                        raise ServiceRefused(f"{refused}{goes_on}") from None
-                    continue
-                reconnection.answered()
-                after = self._count(answer)
-                progress.update(bar, description=f"{self.counts['objects']:,} objects")
-                if after is None:
-                    return self
 
-    def _parameters(self, after: str | None) -> dict[str, str]:
+            def count(answer: dict[str, Any]) -> None:
+                self._count(answer)
+                progress.update(bar, description=f"{self.counts['objects']:,} objects")
+
+            page_by_page(send, count, after)
+        return self
+
+    def _parameters(self) -> dict[str, str]:
         rules = {name: rule for name, rule in asdict(self._rules).items() if rule is not None}
         flags = {n: str(v).lower() for n, v in {**rules, "dry_run": self.is_dry}.items()}
-        begin = {} if after is None else {"after": after}
-        return {"copy": self._what, **flags, **begin}
+        return {"copy": self._what, **flags}
 
-    def _count(self, answer: dict[str, Any]) -> str | None:
+    def _count(self, answer: dict[str, Any]) -> None:
         """Add what became of some objects, and report those that were not written."""
         for name in self.counts:
             self.counts[name] += answer.get(name, 0)
         for kind, ids in answer.get("sample", {}).items():
             self._sample[kind] = self._sample.get(kind) or ids
+        self._is_total = answer.get("total", self._is_total)
         for problem in answer.get("problems", ()):
             reason = printable(f"{problem['id']}: {problem['detail']}")
             errors.print(reason, markup=False, soft_wrap=True)
-        next_: str | None = answer.get("next")
-        return next_
 
     @property
     def changes(self) -> bool:
@@ -172,7 +161,8 @@ class _Copy:
             typer.echo(line)
 
     def lines(self) -> Iterator[str]:
-        yield f"{self._what}: objects {self.counts['objects']:,}"
+        partial = "" if self._is_total else " (not all values of the type convert)"
+        yield f"{self._what}: objects {self.counts['objects']:,}{partial}"
         for kind, text in _TEXTS.items():
             if count := self.counts[kind]:
                 ids = self._sample.get(kind, [])

@@ -61,6 +61,10 @@ Rename = Annotated[
         metavar="CLASS.OLD:NEW", help="Rename a field that keeps its values; may be given again."
     ),
 ]
+Move = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COPY", help="Drop the source of a `copy` that is done; repeatable."),
+]
 _FILES: Final = typer.Argument(
     exists=True,
     dir_okay=False,
@@ -159,6 +163,7 @@ def diff(
     backfill: Backfill = False,
     drop: Drop = None,
     rename: Rename = None,
+    move: Move = None,
     revision: Revision = None,
 ) -> None:
     """Print what a schema would change, and where it would be placed; nothing happens.
@@ -173,7 +178,7 @@ def diff(
         return
     document = read_schema(files or [])
     with admin_service(url, key_file) as service:
-        options = _Options(unchecked, backfill, drop or [], rename or [])
+        options = _Options(unchecked, backfill, drop or [], rename or [], move or [])
         change = _Schema(service, database, document, options).change()
     _print_change(change, json=json)
     raise typer.Exit(1 if change.is_refused else 0)
@@ -193,6 +198,7 @@ def apply(
     backfill: Backfill = False,
     drop: Drop = None,
     rename: Rename = None,
+    move: Move = None,
 ) -> None:
     """Print what a schema changes, ask, and put it in force.
 
@@ -200,10 +206,19 @@ def apply(
     """
     if dry_run:
         flags = {"unchecked": unchecked, "backfill": backfill, "json": json}
-        diff(database, files, url=url, key_file=key_file, drop=drop, rename=rename, **flags)
+        diff(
+            database,
+            files,
+            url=url,
+            key_file=key_file,
+            drop=drop,
+            rename=rename,
+            move=move,
+            **flags,
+        )
     document = read_schema(files)
     with admin_service(url, key_file) as service:
-        options = _Options(unchecked, backfill, drop or [], rename or [])
+        options = _Options(unchecked, backfill, drop or [], rename or [], move or [])
         new = _Schema(service, database, document, options)
         _put_in_force(new, json=json, yes=yes)
 
@@ -299,6 +314,7 @@ class _Options:
     backfill: bool = False
     drop: list[str] = field(default_factory=list)
     rename: list[str] = field(default_factory=list)
+    move: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

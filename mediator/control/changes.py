@@ -31,6 +31,7 @@ from mediator.materialisation.service import ViewService
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, pins_of, view_system
 from mediator.routing.model import DatabaseRoute
+from mediator.schema.copies import FieldCopy
 from mediator.schema.foreign_keys import added_foreign_keys
 from mediator.schema.limits import MAX_ERRORS
 from mediator.schema.overrides import Overrides
@@ -155,6 +156,8 @@ def _reinterpreted(
                 reason = f"stored as {field.type.value}, declared as {became}"
                 if now is None and after is not None:
                     reason += _meant(field, before, after)
+                if now is not None:
+                    reason += "; add a field of the new type, and copy the values"
                 plan.append({"node": f"{class_name}.{name}", "reason": reason})
         if after is None and not before.fields:
             plan.append({"node": class_name, "reason": "the class is gone"})
@@ -270,6 +273,14 @@ def _obstacle(plan: SchemaPlan, class_name: str, names: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SchemaPlan:
+    """What a change does.
+
+    Attributes:
+        moves: What it would move between systems, which forbids it.
+        epoch: That of the routing model which it was planned under.
+        moved: The copies whose sources it drops, of classes that hold objects.
+    """
+
     schema: Schema
     before: Before
     new: StoredDatabase
@@ -278,6 +289,7 @@ class SchemaPlan:
     decision: Decision
     moves: Sequence[dict[str, Any]]
     epoch: int
+    moved: Sequence[FieldCopy] = ()
 
     @property
     def stored(self) -> StoredDatabase | None:
@@ -340,6 +352,11 @@ class SchemaPlan:
         """The classes with objects that leave a system: its fields of them are dropped."""
         left = without(fragments_of(self.present), fragments_of(self.route))
         return self.holding & {fragment.class_name for fragment in left}
+
+    @property
+    def moved_classes(self) -> set[str]:
+        """The classes whose values are in other fields, and those that have these."""
+        return {name for each in self.moved for name in (each.class_name, each.source_class)}
 
     @property
     def gives_names_anew(self) -> bool:

@@ -75,17 +75,18 @@ class ConstraintViolation:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What a check has found, and the classes that it had no time to read to their end."""
+    """What a check has found, and the classes that it had no time (s) to read to their end."""
 
     violations: Sequence[ConstraintViolation] = ()
     unfinished: Sequence[str] = ()
+    seconds: float = CHECK_S
 
     def to_json(self) -> tuple[dict[str, Any], ...]:
         return tuple(violation.to_json() for violation in self.violations)
 
     def notes(self) -> Sequence[str]:
         return [
-            f"Not all objects of {name} were checked: that takes more than {CHECK_S:g} s, or"
+            f"Not all objects of {name} were checked: that takes more than {self.seconds:g} s, or"
             f" more than {COMPARED:,} values to be compared."
             for name in self.unfinished
         ]
@@ -218,6 +219,6 @@ def _is_duplicate(route: ClassRoute, violation: ConstraintViolation, values: Val
 
 
 def reported(change: SchemaChange, report: CheckReport) -> SchemaChange:
-    """Return a change with what a check of its constraints has found."""
+    """Return a change with what a check of its constraints has found, too."""
     notes = (*change.notes, *report.notes())
-    return replace(change, violations=report.to_json(), notes=notes)
+    return replace(change, violations=(*change.violations, *report.to_json()), notes=notes)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from mediator.base.errors import Conflict, Invalid, Location
 from mediator.base.offload import throttled
 from mediator.control.copy_report import NEED_RULES, SAMPLE, CopyRules, Fallback, Kind
-from mediator.control.copy_sources import NoSource, Source
+from mediator.control.copy_sources import Source
 from mediator.model.operations import Outcome
 from mediator.schema.copies import FieldCopy
 from mediator.schema.errors import InvalidValue
@@ -18,8 +17,6 @@ from mediator.schema.types import Value
 from mediator.schema.values import Codec
 
 __all__ = ["CopyDecisions", "Decision"]
-
-_OF_NO_SOURCE: Final = {NoSource.ORPHAN: Kind.ORPHANS, NoSource.DUPLICATE: Kind.DUPLICATES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +69,8 @@ class CopyDecisions:
 
     def _converted(self, source: Source) -> tuple[Kind, Value | MissingType]:
         """Return the value of the target, or of which kind an object without one is."""
-        if isinstance(source, NoSource):
-            return _OF_NO_SOURCE[source], MISSING
+        if isinstance(source, Kind):
+            return source, MISSING
         if source is None:
             return (Kind.CONFLICTS if self._copy.target.required else Kind.CHANGED), None
         try:

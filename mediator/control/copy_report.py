@@ -46,6 +46,8 @@ NEED_RULES: Final = {
 }
 """What objects do that need a rule, by kind."""
 
+_SAMPLED: Final = (Kind.CHANGED, *NEED_RULES)
+
 
 @dataclass(frozen=True, slots=True)
 class CopyRules:
@@ -75,17 +77,19 @@ class CopyReport:
     """How many objects were looked at, and how many are of each kind (`counts`).
 
     Attributes:
+        is_total: Whether every value of the source's type has one of the target's.
         failed: Objects that were not written: others wrote them meanwhile, or forbid it.
-        sample: The ids of some objects for which a rule is needed, by kind.
+        sample: The ids of some objects that are not plain, or get the value, by kind.
         problems: Why some objects were not written.
         next: The last id that was come to, if there may be more.
     """
 
     next: str | None
+    is_total: bool = True
     objects: int = 0
     counts: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
     failed: int = 0
-    sample: dict[Kind, list[str]] = field(default_factory=lambda: {kind: [] for kind in NEED_RULES})
+    sample: dict[Kind, list[str]] = field(default_factory=lambda: {kind: [] for kind in _SAMPLED})
     problems: list[dict[str, str]] = field(default_factory=list)
 
     def count(self, id_: str, kind: Kind) -> None:
@@ -108,6 +112,7 @@ class CopyReport:
             "objects": self.objects,
             **counts,
             "failed": self.failed,
+            "total": self.is_total,
             "next": self.next,
             "sample": sample,
             "problems": self.problems,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from mediator.base.errors import NotFound
+from mediator.control.copy_report import Kind
 from mediator.data_plane.port import DataPlane
 from mediator.model.filters import In
 from mediator.model.operations import Get, Outcome
@@ -17,7 +17,7 @@ from mediator.schema.copies import FieldCopy
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
 
-__all__ = ["NoSource", "Source", "sources_of"]
+__all__ = ["Source", "sources_of"]
 
 _LOOKED_UP: Final = 500
 """Objects that are looked up at once."""
@@ -26,28 +26,23 @@ _ENOUGH: Final = 2
 """Sources of one object by which they are known to be duplicates."""
 
 
-class NoSource(StrEnum):
-    """Why an object has no source: none is there, or more than one."""
-
-    ORPHAN = "orphan"
-    DUPLICATE = "duplicate"
-
-
-Source: TypeAlias = Value | MissingType | NoSource
-"""What the source of an object has in its field; a missing source field is `MISSING`."""
+Source: TypeAlias = Value | MissingType | Literal[Kind.ORPHANS, Kind.DUPLICATES]
+"""What the source of an object has in its field, or why there is no such source; MISSING: the field
+is missing, or nothing leads there."""
 
 
 async def sources_of(
     plane: DataPlane, database: str, copy: FieldCopy, objects: Sequence[Outcome]
 ) -> list[Source]:
-    """Return the source of each object; of one that leads nowhere (null, missing) it is missing.
+    """Return the source of each object.
 
     Raises:
         MediatorError: A system does not answer, or no index serves the look-up.
     """
-    if copy.by is None:
+    by = copy.copy.by
+    if by is None:
         return [_value(each, copy.source.name) for each in objects]
-    keys = [_value(each, copy.by) for each in objects]
+    keys = [_value(each, by) for each in objects]
     wanted = [*dict.fromkeys(key for key in keys if key is not MISSING and key is not None)]
     lookup = _Lookup(plane, database, copy)
     found: dict[Any, Source] = {}
@@ -81,7 +76,7 @@ class _Lookup:
             if isinstance(answer, Outcome):
                 found[id_] = _value(answer, fields[0])
             elif isinstance(answer, NotFound):
-                found[id_] = NoSource.ORPHAN
+                found[id_] = Kind.ORPHANS
             else:
                 raise answer
         return found
@@ -92,7 +87,7 @@ class _Lookup:
         Of twice as many objects as there are values, some value has two, unless these are all
         objects. So each query leaves fewer values, however many objects have one of them.
         """
-        found: dict[Any, Source] = dict.fromkeys(keys, NoSource.ORPHAN)
+        found: dict[Any, Source] = dict.fromkeys(keys, Kind.ORPHANS)
         left = [*keys]
         while left:
             objects = await self._query(equal, left)
@@ -102,7 +97,7 @@ class _Lookup:
             for key, sources in of_key.items():
                 if sources:
                     first = _value(sources[0], self._copy.source.name)
-                    found[key] = first if len(sources) == 1 else NoSource.DUPLICATE
+                    found[key] = first if len(sources) == 1 else Kind.DUPLICATES
             if len(objects) < _ENOUGH * len(left):
                 break
             left = [key for key, sources in of_key.items() if len(sources) < _ENOUGH]

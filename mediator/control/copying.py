@@ -6,7 +6,8 @@ others write meanwhile. It is harmless to repeat: what has its value is left alo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
@@ -52,60 +53,62 @@ class Copying:
         *,
         after: str | None = None,
         dry_run: bool = False,
+        for_s: float = COPY_S,
     ) -> CopyReport:
-        """Copy values to the objects after an id, for some seconds; in a dry run only count.
+        """Copy values to the objects after an id, for `for_s` seconds; in a dry run only count.
 
         Raises:
             NotFound: There is no such database or class.
             Invalid: The schema does not allow the copy, or a rule.
-            Conflict: Objects need a rule, or the schema is changed meanwhile. The page that has
-                them is left as it is, and `extra` is the report of those before.
+            Conflict: Objects need a rule, or the schema is changed meanwhile. `extra` is the report
+                of the pages before.
             MediatorError: A system does not answer; `extra` likewise.
         """
         route = await self._plane.route(database, copy.class_name)
         allowed = field_copy(copy, self._plane.model.databases[database].schema)
         decisions = CopyDecisions(route.codec, allowed, rules)
-        report = CopyReport(after)
+        report = CopyReport(after, allowed.conversion.is_total)
+        run = _Run(self._plane, database, route, allowed, decisions, dry_run, report)
         try:
-            await _Run(self._plane, database, route, allowed, decisions, report, dry_run).work(
-                self._clock, self._clock.monotonic() + COPY_S
-            )
+            await run.work(self._clock, self._clock.monotonic() + for_s)
         except MediatorError as error:
-            error.extra |= report.to_json()
+            error.extra |= run.report.to_json()
             raise
-        return report
+        return run.report
 
 
 @dataclass(eq=False)
 class _Run:
-    """The work of one request."""
+    """The work of one request; `report` is of whole pages."""
 
     _plane: DataPlane
     _database: str
     _route: ClassRoute
     _copy: FieldCopy
     _decisions: CopyDecisions
-    _report: CopyReport
     _is_dry: bool
+    report: CopyReport
 
     async def work(self, clock: Clock, until: float) -> None:
         name, fields = self._copy.class_name, self._copy.own_fields
-        async for page in pages(self._plane, self._database, name, self._report.next, fields):
-            await self._page(page)
-            self._report.next = page[-1].id
+        async for page in pages(self._plane, self._database, name, self.report.next, fields):
+            report = deepcopy(self.report)
+            await self._page(page, report)
+            report.next = page[-1].id
+            self.report = report
             if clock.monotonic() >= until:
                 return
-        self._report.next = None
+        self.report.next = None
 
-    async def _page(self, page: Sequence[Outcome]) -> None:
+    async def _page(self, page: Sequence[Outcome], report: CopyReport) -> None:
         left = page
         for attempt in range(_ATTEMPTS):
             decisions = await self._decided(left)
             if self._is_dry:
-                self._count(decisions)
+                _count(decisions, report)
                 return
             self._decisions.require_rules(decisions)
-            overtaken = await self._write(decisions, repeats=attempt < _ATTEMPTS - 1)
+            overtaken = await self._write(decisions, report, repeats=attempt < _ATTEMPTS - 1)
             if not overtaken:
                 return
             left = await self._read(overtaken)
@@ -121,13 +124,11 @@ class _Run:
         if route.schema_version != self._route.schema_version:
             raise Conflict(f"The schema of {self._copy.class_name} was changed meanwhile; go on.")
 
-    def _count(self, decisions: Sequence[Decision]) -> None:
-        for each in decisions:
-            self._report.count(each.outcome.id, each.kind)
-
-    async def _write(self, decisions: Sequence[Decision], *, repeats: bool) -> list[str]:
+    async def _write(
+        self, decisions: Sequence[Decision], report: CopyReport, *, repeats: bool
+    ) -> list[str]:
         """Write objects; return the ids of those that others wrote meanwhile, if it `repeats`."""
-        self._count([each for each in decisions if each.value is MISSING])
+        _count((each for each in decisions if each.value is MISSING), report)
         changed = [each for each in decisions if each.value is not MISSING]
         answers = await self._plane.batch([self._update(each) for each in changed])
         overtaken = []
@@ -135,7 +136,7 @@ class _Run:
             id_ = decision.outcome.id
             match answer:
                 case Outcome():
-                    self._report.count(id_, decision.kind)
+                    report.count(id_, decision.kind)
                 case NotFound():
                     pass  # it was deleted meanwhile
                 case Unavailable() | StorageFull() | TooManyRequests():
@@ -143,7 +144,7 @@ class _Run:
                 case PreconditionFailed() if repeats:
                     overtaken.append(id_)
                 case _:
-                    self._report.fail(id_, answer.detail)
+                    report.fail(id_, answer.detail)
         return overtaken
 
     def _update(self, decision: Decision) -> Update:
@@ -153,7 +154,12 @@ class _Run:
         condition = Condition(versions=(outcome.versions,))
         operation = f"copy-{uuid4().hex}"
         return Update(
-            self._database, self._copy.class_name, outcome.id, operation, condition, values=values
+            self._database,
+            self._copy.class_name,
+            outcome.id,
+            operation,
+            condition,
+            values=values,
         )
 
     async def _read(self, ids: Sequence[str]) -> list[Outcome]:
@@ -167,3 +173,8 @@ class _Run:
             elif not isinstance(answer, NotFound):
                 raise answer
         return found
+
+
+def _count(decisions: Iterable[Decision], report: CopyReport) -> None:
+    for each in decisions:
+        report.count(each.outcome.id, each.kind)

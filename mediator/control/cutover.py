@@ -5,7 +5,8 @@ Order of events, with what a crash in between leaves behind:
 1. the new layout is decided, under a lock of this replica;     nothing
 2. writes to empty classes that are about to change are held,   the hold, which ends by itself
    by all replicas;
-3. those classes are found to be empty still;                   the hold
+3. those classes are found to be empty still, and values that
+   move to be where they go;                                    the hold
 4. the stores are prepared (tables, indexes), idempotently;     unused tables, and the hold
 5. the catalogue is changed, if its version is the one seen     the next start serves the new model
    and the hold still stands;
@@ -42,6 +43,7 @@ from mediator.control.layout import (
     with_what_is_kept,
 )
 from mediator.control.membership import Membership
+from mediator.control.moves import MoveCheck
 from mediator.data_plane.executor import Executor
 from mediator.materialisation.service import ViewService
 from mediator.routing.model import DatabaseRoute
@@ -66,6 +68,7 @@ class Cutover:
     _views: ViewService
     _clearing: Clearing
     _calls: FragmentCalls
+    _moves: MoveCheck
 
     async def put_in_force(self, plan: SchemaPlan, author: Author | None) -> int:
         if plan.gives_names_anew:
@@ -74,13 +77,15 @@ class Cutover:
         emptied = {f.class_name for f in replaced(plan.present, plan.route, plan.holding)}
         changing = emptied | plan.leaving
         # No replica may delete, or refer to, what a foreign key protects by a model without it.
-        held_classes = changing | plan.newly_connected
+        # Nor may one write what is dropped because it was copied.
+        held_classes = changing | plan.newly_connected | plan.moved_classes
         if plan.stored is None or not held_classes:
             moment, put = await self._prepare_and_put(plan, plan.new, author)
         else:
             async with self._held(plan.stored, held_classes) as held:
                 await self.check_still_empty(plan, changing)
                 await self.check_unwritten(plan.new.name, held_classes)
+                await self._moves.require(plan.schema.database, plan.moved, plan.owned)
                 new = replace(plan.new, hold=held.hold)
                 moment, put = await self._prepare_and_put(plan, new, author)
         self._follower.has_put(moment, put, with_what_is_kept(plan.route, put))

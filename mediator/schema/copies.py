@@ -10,6 +10,7 @@ from typing import Final, NoReturn
 from mediator.base.errors import Invalid, Location
 from mediator.base.suggestions import did_you_mean
 from mediator.schema.conversions import Conversion, conversion
+from mediator.schema.errors import InvalidValue
 from mediator.schema.ids import FIELD_NAME, NAME
 from mediator.schema.tree import ClassSchema, Field, Schema
 from mediator.schema.types import SCALARS, FieldType
@@ -50,14 +51,13 @@ class FieldCopy:
     """A copy that a schema allows.
 
     Attributes:
-        by: As in `Copy`.
+        copy: As it is written.
         source_class: The class of the objects that have the source.
-        equal: The field of them that equals `by`; None: it is their id, or they are the same.
+        equal: The field of them that equals `copy.by`; None: it is their id, or they are the same.
         conversion: From the type of the source to that of the target.
     """
 
-    class_name: str
-    by: str | None
+    copy: Copy
     source_class: str
     equal: str | None
     source: Field
@@ -65,31 +65,47 @@ class FieldCopy:
     conversion: Conversion
 
     @property
+    def class_name(self) -> str:
+        return self.copy.class_name
+
+    @property
     def own_fields(self) -> tuple[str, ...]:
         """The fields that are read of the objects that get the values."""
-        read = {self.target.name, self.source.name if self.by is None else self.by}
+        by = self.copy.by
+        read = {self.target.name, self.source.name if by is None else by}
         return tuple(sorted(read))
 
 
-def parse_copy(text: str) -> Copy:
+def parse_copy(text: str, pointer: str = "copy") -> Copy:
     """Read the form of a copy.
 
     It is ``class.source:target`` in one object, ``class.reference.source:target`` along a
     reference, or ``class.field=class.field.source:target`` from the object with an equal value.
 
     Raises:
-        Invalid: It has none of these forms.
+        Invalid: It has none of these forms; `pointer` is the parameter that it is.
     """
     match = _FORM.fullmatch(text)
     if match is None:
-        _refuse(_DEMAND)
+        raise _invalid(pointer, _DEMAND)
     class_name, by, to_class, to_field, source, target = match.groups()
     to = None if to_class is None else (to_class, to_field)
     return Copy(class_name, by, to, source, target)
 
 
-def field_copy(copy: Copy, schema: Schema) -> FieldCopy:
-    """Return a copy by the fields of a schema; raises `Invalid` if it is impossible."""
+def field_copy(copy: Copy, schema: Schema, pointer: str = "copy") -> FieldCopy:
+    """Return a copy by the fields of a schema.
+
+    Raises:
+        Invalid: It is impossible; `pointer` is the parameter that it is.
+    """
+    try:
+        return _by_fields(copy, schema)
+    except InvalidValue as error:
+        raise _invalid(pointer, str(error)) from None
+
+
+def _by_fields(copy: Copy, schema: Schema) -> FieldCopy:
     own = _class(copy.class_name, schema)
     source_class, equal = own, None
     if copy.by is not None:
@@ -105,7 +121,7 @@ def field_copy(copy: Copy, schema: Schema) -> FieldCopy:
             f"there is no conversion from {_type(source)} ({source_class.name}.{source.name})"
             f" to {_type(target)} ({own.name}.{target.name})"
         )
-    return FieldCopy(own.name, copy.by, source_class.name, equal, source, target, found)
+    return FieldCopy(copy, source_class.name, equal, source, target, found)
 
 
 def _related(
@@ -149,4 +165,8 @@ def _type(field: Field) -> str:
 
 
 def _refuse(reason: str) -> NoReturn:
-    raise Invalid("Values cannot be copied.", locations=[Location("copy", reason)])
+    raise InvalidValue(reason)
+
+
+def _invalid(pointer: str, reason: str) -> Invalid:
+    return Invalid("Values cannot be copied.", locations=[Location(pointer, reason)])

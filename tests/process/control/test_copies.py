@@ -10,7 +10,7 @@ import pytest
 
 from mediator.base.errors import Conflict, Invalid, MediatorError, NotFound, Unavailable
 from mediator.control import copying
-from mediator.control.copy_report import CopyReport, CopyRules, Fallback
+from mediator.control.copy_report import CopyReport, CopyRules, Fallback, Kind
 from mediator.control.copying import _Run
 from mediator.data_plane.port import PAGE, pages
 from mediator.model.filters import Compare, Comparison
@@ -130,7 +130,7 @@ async def test_a_field_of_another_type_gets_converted_values(mediator: Service, 
     text = "players.score:points"
     seen = await copy(mediator, game, text, dry_run=True)
     assert counts(seen) == {"changed": 2, "conflicts": 1, "empty": 1}
-    assert seen.to_json()["sample"] == {"orphans": [], "duplicates": [], "conflicts": ["2"]}
+    assert seen.sample[Kind.CONFLICTS] == ["2"]
     with pytest.raises(Conflict, match="value that does not fit: 2") as refused:
         await copy(mediator, game, text)
     assert refused.value.extra["next"] is None
@@ -155,7 +155,8 @@ async def test_orphans_and_duplicates_are_refused_without_a_rule(
     seen = await copy(mediator, game, BY_NAME, dry_run=True)
     expected = {"changed": 2, "kept": 1, "empty": 1, "orphans": 1, "duplicates": 1}
     assert counts(seen) == expected
-    assert seen.to_json()["sample"] == {"orphans": ["o"], "duplicates": ["p"], "conflicts": []}
+    sample = {"changed": ["a", "b"], "orphans": ["o"], "duplicates": ["p"], "conflicts": []}
+    assert seen.sample == sample
     for rules, reason in (
         (CopyRules(duplicates=Fallback.KEEP), "does not exist: o"),
         (CopyRules(orphans=Fallback.KEEP), "more than one source: p"),
@@ -228,22 +229,19 @@ def before_writes(monkeypatch: pytest.MonkeyPatch, call: Callable[[], Awaitable[
     monkeypatch.setattr(_Run, "_write", overtaken)
 
 
-async def test_a_long_copy_goes_on_where_it_stopped(
-    mediator: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_long_copy_goes_on_where_it_stopped(mediator: Service) -> None:
     game = await mediator.put_schema(game_on("postgres"))
-    monkeypatch.setattr(copying, "COPY_S", 0.0)
     await mediator.mediator.data.batch(
         [
             Create(game, "players", f"p{n:04}", unique(), values={"name": f"n{n}"})
             for n in range(PAGE + 3)
         ]
     )
-    first = await copy(mediator, game, "players.name:account")
+    first = await copy(mediator, game, "players.name:account", for_s=0.0)
     assert (first.objects, first.next) == (PAGE, f"p{PAGE - 1:04}")
-    second = await copy(mediator, game, "players.name:account", after=first.next)
+    second = await copy(mediator, game, "players.name:account", after=first.next, for_s=0.0)
     assert second.objects == 3
-    last = await copy(mediator, game, "players.name:account", after=second.next)
+    last = await copy(mediator, game, "players.name:account", after=second.next, for_s=0.0)
     assert (last.objects, last.next) == (0, None)
     assert None not in (await of_all(mediator, game)).values()
 
