@@ -26,6 +26,7 @@ from mediator.control.changes import (
     Before,
     SchemaPlan,
     check_dropped,
+    check_indexes,
     check_unique,
     check_view,
     decide_change,
@@ -280,6 +281,7 @@ class Schemas:
         new = await offload(True, stored_form, schema, decision, before, overrides, unfit)
         check_view(schema, view_system_of(new), self._systems)
         route = await offload(True, route_of, new)
+        check_indexes(route)
         moves += left_behind(present, route, holding, options.drop)
         return SchemaPlan(schema, before, new, route, options, decision, moves, model.epoch)
 

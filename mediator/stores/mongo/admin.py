@@ -50,6 +50,9 @@ async def prepare(
     for name, field in fragment.fields.items():
         if field.index:
             await collection.create_index({layout.paths[name]: 1, "_id": 1})
+    for names in fragment.indexes:
+        paths = dict.fromkeys((layout.paths[name] for name in names), 1)
+        await collection.create_index(paths | {"_id": 1})
     await _match_claims(collection, layout, previous)
 
 

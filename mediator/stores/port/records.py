@@ -32,6 +32,7 @@ class Fragment:
             whenever the class is made or placed anew, so that data of the old one is never
             read, and a late drop does no harm. Empty: the name of the class.
         unique: The fields of each unique constraint that is decided here. Empty for copies.
+        indexes: The fields of each compound index, all of which are here.
         stored_names: What stores name fields by, where that is not their name: a field that is
             renamed keeps its stored name for good (`mediator.stores.renamed`).
     """
@@ -48,11 +49,18 @@ class Fragment:
     database_id: str = ""
     stored_as: str = ""
     unique: tuple[tuple[str, ...], ...] = ()
+    indexes: tuple[tuple[str, ...], ...] = ()
     stored_names: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "database_id", self.database_id or self.database)
         object.__setattr__(self, "stored_as", self.stored_as or self.class_name)
+
+    @property
+    def ordered_indexes(self) -> tuple[tuple[str, ...], ...]:
+        """The fields of each index of values in their order: of single ones, then the compound."""
+        single = [(name,) for name, field in self.fields.items() if field.has_ordered_index]
+        return (*single, *self.indexes)
 
 
 @immutable

@@ -110,7 +110,11 @@ BY_N = (OrderBy(("n",)),)
         (Like(("s",), "%b_"), (), AccessPath.SERVER_SCAN, True),
         (In(ID, ("a", "b")), BY_N, AccessPath.KEYS, True),
         (Compare(Comparison.GT, ID, "a"), (), AccessPath.INDEX, True),
-        (Contains(("tags",), "a"), (), AccessPath.SERVER_SCAN, True),
+        (Contains(("tags",), "a"), (), AccessPath.INDEX, True),
+        (Contains(("log",), 1), (), AccessPath.SERVER_SCAN, True),
+        (Contains(("s",), "a"), (), AccessPath.SERVER_SCAN, True),
+        (Compare(Comparison.EQ, ("o",), True), (OrderBy(("k",)),), AccessPath.INDEX, True),
+        (Compare(Comparison.EQ, ("w",), "a"), (OrderBy(("n",)),), AccessPath.SERVER_SCAN, True),
         (Exists(("doc", "a")), (), AccessPath.SERVER_SCAN, True),
     ],
 )
