@@ -24,7 +24,7 @@ from mediator.model.filters import (
 )
 from mediator.model.operators import Operator, OperatorCall
 from mediator.model.query import OrderBy
-from mediator.schema.limits import INDEXED_ELEMENTS
+from mediator.schema.limits import ID_BYTES, INDEX_FIELDS, INDEXED_ELEMENTS
 from mediator.schema.tree import Field
 from mediator.schema.types import ARRAYS, SCALARS, FieldType, Value, Values
 from mediator.stores.conformance.check import Theme
@@ -45,9 +45,12 @@ __all__ = ["THEME"]
 
 THEME = Theme("indexes")
 
+_NOISE: Final = "".join(chr(0x10000 + n * n * n % 65_521) for n in range(2_000))
+"""A text that no server compresses, of four bytes each character."""
+
 _LONG: Final[dict[FieldType, Sequence[Any]]] = {
-    FieldType.STRING: ["q" * 600 + end for end in ("a", "b")] + ["x" * 5_000],
-    FieldType.BINARY: [b"q" * 600 + end for end in (b"a", b"b")] + [b"x" * 5_000],
+    FieldType.STRING: [_NOISE + end for end in ("", "a", "b")],
+    FieldType.BINARY: [_NOISE.encode() + end for end in (b"", b"a", b"b")],
 }
 """Elements that differ beyond what an index may hold of them, or that are beyond it."""
 
@@ -259,6 +262,19 @@ async def orders_follow_what_is_equal(scratch: Scratch) -> None:
     for filter_, order in product((None, *_EQUAL), orders):
         await rows.check(filter_, order, limit=4)
         await rows.check_positions(order, filter_)
+
+
+@THEME.proves("contract")
+async def texts_of_any_length_are_indexed_together(scratch: Scratch) -> None:
+    """A compound index takes long texts in all of its fields, under a long id."""
+    names = [f"f{i}" for i in range(INDEX_FIELDS)]
+    subject = await scratch.subject(*map(text, names), indexes=(tuple(names),))
+    ids = ["i" * ID_BYTES, "j" * ID_BYTES]
+    rows: list[Values] = [{n: _NOISE[i:] + end for i, n in enumerate(names)} for end in "ab"]
+    await subject.apply_all([subject.creation(*each) for each in zip(ids, rows, strict=True)])
+    found = await _found(subject)
+    for row in rows:
+        await found.check(And(tuple(Compare(Comparison.EQ, (n,), row[n]) for n in names)))
 
 
 @THEME.proves("contract")
