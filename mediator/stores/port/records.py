@@ -35,6 +35,9 @@ class Fragment:
         indexes: The fields of each compound index, all of which are here.
         stored_names: What stores name fields by, where that is not their name: a field that is
             renamed keeps its stored name for good (`mediator.stores.renamed`).
+        ordered_indexes: The fields of each index of values in their order: of single fields, then
+            the compound ones.
+        leading: The first fields of these.
     """
 
     system: str
@@ -51,16 +54,17 @@ class Fragment:
     unique: tuple[tuple[str, ...], ...] = ()
     indexes: tuple[tuple[str, ...], ...] = ()
     stored_names: Mapping[str, str] = field(default_factory=dict)
+    ordered_indexes: tuple[tuple[str, ...], ...] = field(init=False)
+    leading: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "database_id", self.database_id or self.database)
         object.__setattr__(self, "stored_as", self.stored_as or self.class_name)
-
-    @property
-    def ordered_indexes(self) -> tuple[tuple[str, ...], ...]:
-        """The fields of each index of values in their order: of single ones, then the compound."""
-        single = [(name,) for name, field in self.fields.items() if field.has_ordered_index]
-        return (*single, *self.indexes)
+        single = [(name,) for name, each in self.fields.items() if each.has_ordered_index]
+        indexes = (*single, *self.indexes)
+        # Planning needs them for every query, and a class may have hundreds of fields.
+        object.__setattr__(self, "ordered_indexes", indexes)
+        object.__setattr__(self, "leading", frozenset(names[0] for names in indexes))
 
 
 @immutable

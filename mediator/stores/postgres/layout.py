@@ -127,6 +127,7 @@ class RecordTable:
 
     Attributes:
         fragment: The fragment.
+        namespace: The schema of the table.
         table: Its table.
         columns: The column of each field.
         versions: The version column of each group.
@@ -135,6 +136,7 @@ class RecordTable:
     """
 
     fragment: Fragment
+    namespace: str
     table: sa.Table
     columns: Mapping[str, sa.Column[Any]]
     versions: Mapping[str, sa.Column[Any]]
@@ -202,7 +204,7 @@ def fragment_table(fragment: Fragment, namespace: str) -> RecordTable:
         *columns.values(),
         postgresql_with=_FILL,
     )
-    whole = RecordTable(fragment, table, columns, versions, codecs, claims)
+    whole = RecordTable(fragment, namespace, table, columns, versions, codecs, claims)
     _add_indexes(whole)
     return whole
 
@@ -217,7 +219,7 @@ def _add_indexes(whole: RecordTable) -> None:
         _add_ordered_index(whole, names)
     for name, field in whole.fragment.fields.items():
         if field.has_element_index:
-            key = element_key(field, whole.columns[name], str(table.schema))
+            key = element_key(field, whole.columns[name], whole.namespace)
             index = index_name(table.name, f"{name}~elements")
             sa.Index(index, key, postgresql_using="gin", postgresql_where=whole.live)
 

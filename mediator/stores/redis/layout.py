@@ -93,7 +93,7 @@ class Layout:
 
     @cached_property
     def ordered_indexes(self) -> tuple[Index, ...]:
-        """The indexes of single fields, then the compound ones."""
+        """The indexes of values in their order: of single fields, then the compound ones."""
         return tuple(map(Index, self.fragment.ordered_indexes))
 
     @cached_property

@@ -168,3 +168,24 @@ async def test_an_index_over_two_systems_is_refused_at_its_place(mediator: Servi
     [location] = refused.value.locations
     assert location.pointer == "/classes/things/indexes/0/fields"
     assert "redis" in location.detail
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+async def test_joined_objects_are_found_by_their_elements(mediator: Service, system: str) -> None:
+    classes = orders(system)
+    customer = {"type": "reference", "to": "orders", "index": True}
+    classes["orders"]["fields"]["parent"] = customer
+    classes["orders"]["fields"]["marks"] = {**TAGS, "items": "integer", "index": True}
+    database = await mediator.put_schema(classes)
+    async with query_client(mediator, database) as client:
+        parents = {"p": {"tags": ["a", "b"], "status": "open", "marks": [7]}, "q": {"tags": ["b"]}}
+        await client.load("orders", parents)
+        await client.load("orders", {f"c{i}": {"parent": "pq"[i % 2]} for i in range(6)})
+        join = {"join": {"as": "of", "reference": "parent"}, "fields": [], "allow_scan": True}
+        for condition in (
+            {"contains": ["of.tags", "a"]},
+            {"contains": ["of.marks", 7]},
+            {"and": [{"eq": ["of.status", "open"]}, {"not": {"exists": "of.created"}}]},
+        ):
+            items = (await client.query("orders", {"filter": condition, **join}))["items"]
+            assert [item["id"] for item in items] == ["c0", "c2", "c4"]

@@ -191,4 +191,4 @@ def _begins_literally(pattern: str) -> bool:
 
 def _is_indexed(fragment: Fragment, path: Path) -> bool:
     """Whether an index leads to values: a compound one does by its first field."""
-    return path == ID or any(path == names[:1] for names in fragment.ordered_indexes)
+    return path == ID or (len(path) == 1 and path[0] in fragment.leading)

@@ -65,8 +65,8 @@ def served(fragment: Fragment, shape: FilterShape) -> bool:
         return False
     if shape.test == "member":
         return fragment.fields[shape.field].has_element_index
-    leading = {ID[0], *(names[0] for names in fragment.ordered_indexes)}
-    return shape.field in leading and _is_ordered(shape)
+    leads = shape.field == ID[0] or shape.field in fragment.leading
+    return leads and _is_ordered(shape)
 
 
 def _is_ordered(predicate: Predicate) -> bool:
@@ -127,7 +127,7 @@ class _Builder:
         field, test = self._records.fragment.fields[predicate.field], item == sa.any_(items)
         if not field.has_element_index:
             return test
-        key = element_key(field, items, str(self._records.table.schema))
+        key = element_key(field, items, self._records.namespace)
         one = sort_key(Field(field.name, field.items or field.type), item)
         some = sa.cast(array([one]), ARRAY(_bare(item.type)))
         held: Expression = key.op("@>", return_type=sa.Boolean())(some)
