@@ -51,6 +51,7 @@ __all__ = [
     "Before",
     "SchemaPlan",
     "check_dropped",
+    "check_indexes",
     "check_unique",
     "check_view",
     "decide_change",
@@ -194,8 +195,8 @@ def replaced(
         if fragment.class_name not in holding
         and (
             (now := same_place(new, fragment)) is None
-            or (fragment.fields, fragment.groups, fragment.unique)
-            != (now.fields, now.groups, now.unique)
+            or (fragment.fields, fragment.groups, fragment.unique, fragment.indexes)
+            != (now.fields, now.groups, now.unique, now.indexes)
         )
     ]
 
@@ -269,6 +270,22 @@ def _obstacle(plan: SchemaPlan, class_name: str, names: tuple[str, ...]) -> str:
         if placed is not None and not any(f.fields.keys() >= set(names) for f in placed.fragments):
             return "is of fields whose values are on several systems"
     return ""
+
+
+def check_indexes(route: DatabaseRoute) -> None:
+    """Raise `Conflict` if fields of a compound index are on several systems.
+
+    Those of a class without objects are placed together; where objects are, their fields stay.
+    """
+    locations = [
+        Location(f"/classes/{name}/indexes/{i}/fields", f"are on {' and '.join(systems)}")
+        for name, class_ in route.classes.items()
+        for i, index in enumerate(class_.schema.indexes)
+        if len(systems := {class_.fragment_of[field].system: None for field in index.fields}) > 1
+    ]
+    if locations:
+        detail = "A compound index is of fields that one system holds; these are on several."
+        raise Conflict(detail, locations=locations)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from mediator.control.changes import (
     Before,
     SchemaPlan,
     check_dropped,
+    check_indexes,
     check_unique,
     check_view,
     decide_change,
@@ -319,6 +320,7 @@ class Schemas:
         new = await offload(True, stored_form, schema, decision, before, overrides, unfit)
         check_view(schema, view_system_of(new), self._systems)
         route = await offload(True, route_of, new)
+        check_indexes(route)
         moves += left_behind(present, route, holding, options.drop)
         moved = tuple(each for each in moved if each.class_name in holding)
         plan = SchemaPlan(schema, before, new, route, options, decision, moves, model.epoch, moved)

@@ -99,7 +99,6 @@ async def show(
         answer=answer,
         columns=_columns(shown, answer["items"]) if answer else [],
         problem=problem,
-        lacking=_without_index(shown, query),
         ascends=order if order in shown.sortable else "",
     )
 
@@ -180,13 +179,6 @@ def _all(pairs: Pairs, wanted: str) -> list[str]:
 def _columns(shown: Shown, items: list[dict[str, Any]]) -> list[str]:
     """Name the members of all objects, the id first; fields in the order of the schema."""
     return list(dict.fromkeys(["id", *shown.fields, *(name for item in items for name in item)]))
-
-
-def _without_index(shown: Shown, query: _Query) -> list[str]:
-    """Name the fields of a query that could have an index, and have none."""
-    levels = [level.strip().removeprefix("-") for level in query.order.split(",")]
-    paths = dict.fromkeys([*(condition.path for condition in query.conditions), *levels])
-    return [path for path in paths if path in shown.sortable and not shown.fields[path]["index"]]
 
 
 PAGE = Page("Data", "/data", "The objects of a class, and how a query finds them.", router)
