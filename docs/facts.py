@@ -196,12 +196,14 @@ _SETTINGS: Final[Mapping[str, type[BaseModel]]] = {
 _ADMIN: Final = {
     "## Health": "health",
     "## Schemas": "schemas",
+    "## Pinned versions": "pinned versions",
     "## Systems": "systems",
     "## Tenants": "tenants",
     "## Placement": "placements",
     "## Materialised views": "views",
     "## Probes": "probes",
     "## Integrity": "integrity",
+    "## Copies": "copies",
     "## The cache sketch": "sketch",
 }
 _SETTING: Final = ("variable", "default", "meaning")

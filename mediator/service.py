@@ -37,10 +37,12 @@ from mediator.control.backfill import Backfill
 from mediator.control.claim_sweep import ClaimSweep
 from mediator.control.clearing import Clearing
 from mediator.control.constraint_check import ConstraintCheck
+from mediator.control.copying import Copying
 from mediator.control.cutover import Cutover
 from mediator.control.erasure import Erasure
 from mediator.control.evaluation import PlacementEvaluation
 from mediator.control.follower import Follower
+from mediator.control.former_schemas import FormerSchemas
 from mediator.control.fragment_calls import FragmentCalls
 from mediator.control.membership import Membership
 from mediator.control.plane import ControlPlane
@@ -186,6 +188,7 @@ class Mediator:
         self.data.transact = self.transactions.run
         self.integrity = Integrity(self.data, self._feed, self._clock)
         self.reference_check = ReferenceCheck(self.data, self._clock)
+        self.copying = Copying(self.data, self._clock)
 
     def _follow_changes(self, events: CatalogueEvents) -> None:
         """Build what takes changes to the feed, and from there to views."""
@@ -234,6 +237,7 @@ class Mediator:
             self._observe,
             self._clock,
         )
+        self.former_schemas = FormerSchemas(self.stored_schemas, self.data, self._clock)
         control = ControlPlane(
             self.catalogue,
             self.registry,
@@ -242,6 +246,7 @@ class Mediator:
             self.evaluation,
             self._advisor,
             self.data,
+            self.former_schemas,
         )
         self.control = options.decorate_control(control, self.registrations.secret)
         self.installation = Installation(

@@ -9,10 +9,12 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from app.admin.api import (
+    copies,
     costly_queries,
     health,
     integrity,
     overrides,
+    pinned_versions,
     placements,
     probes,
     schemas,
@@ -36,11 +38,13 @@ __all__ = ["create_admin_app"]
 _ROUTERS: Final = {
     "systems": systems.router,
     "schemas": schemas.router,
+    "pinned versions": pinned_versions.router,
     "placements": placements.router,
     "overrides": overrides.router,
     "views": views.router,
     "probes": probes.router,
     "integrity": integrity.router,
+    "copies": copies.router,
     "sketch": sketch.router,
     "queries": costly_queries.router,
     "tenants": tenants.router,

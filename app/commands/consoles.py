@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +13,15 @@ from rich.console import Console
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["console", "errors", "json_text", "print_document", "printable", "shown_progress"]
+__all__ = [
+    "confirm",
+    "console",
+    "errors",
+    "json_text",
+    "print_document",
+    "printable",
+    "shown_progress",
+]
 
 console: Final = Console(highlight=False)
 errors: Final = Console(stderr=True, highlight=False)
@@ -21,6 +30,15 @@ errors: Final = Console(stderr=True, highlight=False)
 def printable(text: str) -> str:
     """Escape what a terminal would obey: texts of others, as the values of objects, may hold it."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask whether to go on, unless that was said with the command; raises `typer.Abort`."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("Without a terminal to ask at, --yes is required.")
+    typer.confirm(question, abort=True, err=True)
 
 
 def print_document(document: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,18 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.commands.consoles import errors, print_document, printable
+from app.commands.consoles import confirm, errors, print_document, printable
 from app.commands.contracts import openapi, typescript
+from app.commands.copies import copy
 from app.commands.running import (
     NOT_DONE,
     AdminUrl,
     Database,
     Json,
     KeyFile,
+    Yes,
     admin_service,
 )
 from app.commands.schema_files import read_schema, read_schemas
 from app.commands.schema_text import difference_line, revision_line
+from app.commands.schema_versions import pinned, retire
 
 if TYPE_CHECKING:
     from app.commands.service_client import ServiceClient
@@ -33,6 +35,9 @@ __all__ = ["schema"]
 schema = typer.Typer(no_args_is_help=True, help="Schemas of a running service: docs/schema.md.")
 schema.command("openapi")(openapi)
 schema.command("typescript")(typescript)
+schema.command("copy")(copy)
+schema.command("pinned")(pinned)
+schema.command("retire")(retire)
 
 _PAUSE_S: Final = 1.0
 _TIMEOUT_S: Final = 300.0
@@ -56,7 +61,6 @@ Rename = Annotated[
         metavar="CLASS.OLD:NEW", help="Rename a field that keeps its values; may be given again."
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 _FILES: Final = typer.Argument(
     exists=True,
     dir_okay=False,
@@ -259,7 +263,7 @@ def _put_in_force(new: _Schema, *, json: bool, yes: bool) -> None:
     # What was backfilled in part goes on under the same schema.
     if not (change.differences or change.placements or new.options.backfill):
         return
-    _confirm("Put it in force?", yes=yes)
+    confirm("Put it in force?", yes=yes)
     done = new.put(change.version)
     version = done["version"]
     for line in _objections(done):
@@ -277,17 +281,9 @@ def drop_(
         objects = service.request("DELETE", _path(database), params=dry_run)["objects"]
         for name, count in objects.items():
             typer.echo(f"- {name}, objects: {count:,}")
-        _confirm(f"Drop {database} with all of that?", yes=yes)
+        confirm(f"Drop {database} with all of that?", yes=yes)
         service.request("DELETE", _path(database))
     errors.print(f"{database} is dropped.", markup=False)
-
-
-def _confirm(question: str, *, yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise typer.BadParameter("Without a terminal to ask at, --yes is required.")
-    typer.confirm(question, abort=True, err=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,10 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     ),
     "/admin/v1/schemas/{database}/revisions": {"GET": _SCHEMA_OF_DATABASE},
     "/admin/v1/schemas/{database}/revisions/{version}": {"GET": _SCHEMA_OF_DATABASE},
+    "/admin/v1/schemas/{database}/pinned-versions": {
+        "GET": _SCHEMA_OF_DATABASE,
+        "PUT": _SCHEMA_OF_DATABASE,
+    },
     "/admin/v1/advice": {"POST": _READ_ALL},
     "/admin/v1/advice/scaling": {"GET": _READ_ALL},
     "/admin/v1/placements/{database}": {"GET": _SCHEMA_OF_DATABASE},
@@ -83,6 +87,7 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/admin/v1/views/{database}/rebuild": {"POST": _ADMIN_OF_DATABASE},
     "/admin/v1/integrity/{database}": {"POST": _ADMIN_OF_DATABASE},
     "/admin/v1/integrity/{database}/{class_name}/{field}": {"POST": _ADMIN_OF_DATABASE},
+    "/admin/v1/copies/{database}": {"POST": _ADMIN_OF_DATABASE},
     "/admin/v1/probes/staleness": {"GET": _READ_ALL, "POST": _OPERATOR, "DELETE": _OPERATOR},
     "/admin/v1/sketch": {"GET": _SCHEMA_OF_DATABASE},
     "/admin/v1/costly-queries": {"GET": _READ_ALL},

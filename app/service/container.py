@@ -182,7 +182,15 @@ def _data_api(
 ) -> DataApi:
     subscriptions, transact = mediator.changes.subscriptions, mediator.transactions.run
     return DataApi(
-        mediator.data, options, observe, subscriptions, caches, transact, job_backend, authoriser
+        mediator.data,
+        options,
+        observe,
+        subscriptions,
+        caches,
+        transact,
+        job_backend,
+        authoriser,
+        mediator.former_schemas,
     )
 
 
@@ -208,6 +216,7 @@ def _admin_context(
         request_history=recent.requests,
         integrity=mediator.integrity,
         reference_check=mediator.reference_check,
+        copying=mediator.copying,
         only_loopback=security is None,
         compresses=data.compresses,
     )

@@ -12,7 +12,7 @@ moment itself names the change that made it. Otherwise it gets all databases. Th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -38,7 +38,7 @@ from mediator.access.former_owners import owned_until
 from mediator.base.errors import Conflict, PreconditionFailed
 from mediator.catalogue import schema_revisions
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.schema_revisions import Author, SchemaRevision
+from mediator.catalogue.schema_revisions import ChangeRecord, FormerVersion, SchemaRevision
 from mediator.catalogue.stored_databases import (
     CatalogueSnapshot,
     Difference,
@@ -68,6 +68,9 @@ HOLD_S: Final = 30.0
 _CLEARED_FOR: Final = timedelta(hours=1)
 """For how long what is left of a dropped database is cleared again: by then no replica is left that
 could still write something under its id."""
+
+UNKNOWN: Final = ChangeRecord()
+"""The record of a change of which no more is known than the schema that it led to."""
 
 _NOT_HELD: Final = {"hold": None, "held": None, "held_until": None}
 
@@ -141,14 +144,13 @@ class CatalogueSchemas:
     async def put(
         self,
         database: StoredDatabase,
-        author: Author | None = None,
-        changes: Mapping[str, int] | None = None,
+        change: ChangeRecord = UNKNOWN,
         former: StoredDatabase | None = None,
     ) -> tuple[Moment, StoredDatabase]:
         """Store a schema whose version follows the stored one; return the moment and the database.
 
-        Its `hold`, if it has one, must be in force, and ends. Who has set it, and how many nodes
-        that has changed, is kept with its revision. `former` is what it was made of.
+        Its `hold`, if it has one, must be in force, and ends. The record of the change is kept with
+        its revision. `former` is what it was made of.
 
         Raises:
             PreconditionFailed: The schema was changed meanwhile, or the database was dropped and
@@ -159,7 +161,12 @@ class CatalogueSchemas:
         async with self._catalogue.begin() as connection:
             new = await _next(connection, database.name)
             before = await _check(connection, database, database.version - 1, former)
-            put = replace(database, hold=None, owned_until=_owned_until(before, database))
+            put = replace(
+                database,
+                hold=None,
+                owned_until=_owned_until(before, database),
+                retired_before=before.retired_before if before else 0,
+            )
             values = {
                 **_NOT_HELD,
                 "owned_until": put.owned_until,
@@ -171,7 +178,7 @@ class CatalogueSchemas:
             inserted = insert(databases).values(name=database.name, id=database.id, **values)
             row = inserted.on_conflict_do_update(index_elements=["name"], set_=values)
             await connection.execute(row)
-            await schema_revisions.keep(connection, put, author, changes)
+            await schema_revisions.keep(connection, put, change)
         return new, put
 
     async def put_layout(
@@ -188,6 +195,15 @@ class CatalogueSchemas:
             await connection.execute(changed.values(layout=database.layout, **_NOT_HELD))
         return new, replace(database, hold=None)
 
+    async def retire(self, database: StoredDatabase, before: int) -> tuple[Moment, StoredDatabase]:
+        """Let no client pin a version before this one from now on; raises as `put`."""
+        async with self._catalogue.begin() as connection:
+            new = await _next(connection, database.name)
+            await _check(connection, database, database.version)
+            changed = update(databases).where(databases.c.name == database.name)
+            await connection.execute(changed.values(retired_before=before))
+        return new, replace(database, retired_before=before)
+
     async def revisions(
         self, database_id: str, before: int | None, limit: int
     ) -> Sequence[SchemaRevision]:
@@ -201,6 +217,11 @@ class CatalogueSchemas:
         """Return one revision and its schema; None: it is not kept."""
         async with self._catalogue.begin() as connection:
             return await schema_revisions.read(connection, database_id, version)
+
+    async def former(self, database_id: str, version: int, present: int) -> FormerVersion | None:
+        """Return a version and the changes up to the `present` one; None: not all is kept."""
+        async with self._catalogue.begin() as connection:
+            return await schema_revisions.former(connection, database_id, version, present)
 
     async def remove(self, database: StoredDatabase) -> Moment:
         """Forget a database with all that the catalogue keeps of it; return the new moment.
@@ -309,6 +330,7 @@ def _database(row: Row[Any]) -> StoredDatabase:
         hold,
         row.owned_until,
         row.overrides,
+        row.retired_before,
     )
 
 

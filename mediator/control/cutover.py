@@ -19,7 +19,7 @@ that was acknowledged is lost, whichever replica stalls at whichever step: docs/
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from mediator.base.errors import Conflict, Unavailable
 from mediator.base.offload import offload
-from mediator.catalogue.schema_revisions import Author
+from mediator.catalogue.schema_revisions import Author, ChangeRecord
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import Moment, StoredDatabase
 from mediator.control.changes import SchemaPlan, replaced, without
@@ -39,13 +39,14 @@ from mediator.control.layout import (
     fragments_of,
     route_of,
     same_place,
-    with_owned_until,
+    with_what_is_kept,
 )
 from mediator.control.membership import Membership
 from mediator.data_plane.executor import Executor
 from mediator.materialisation.service import ViewService
 from mediator.routing.model import DatabaseRoute
 from mediator.schema.differences import change_counts
+from mediator.schema.name_changes import name_changes
 from mediator.stores.port import Fragment, Lockable, Store, is_claiming
 
 __all__ = ["Cutover"]
@@ -82,7 +83,7 @@ class Cutover:
                 await self.check_unwritten(plan.new.name, held_classes)
                 new = replace(plan.new, hold=held.hold)
                 moment, put = await self._prepare_and_put(plan, new, author)
-        self._follower.has_put(moment, put, with_owned_until(plan.route, put))
+        self._follower.has_put(moment, put, with_what_is_kept(plan.route, put))
         before = (fragments_of(plan.present), copies_of(plan.present))
         after = (fragments_of(plan.route), copies_of(plan.route))
         for fragment in chain.from_iterable(map(without, before, after)):
@@ -102,11 +103,8 @@ class Cutover:
         await self._views.retract(without(copies, copies_of(plan.present)))
         for copy in copies:
             await self._calls.on(copy, "write", _preparing(copy, None))
-        before = plan.before.renamed.document if plan.before.renamed else {}
-        changes = await offload(True, change_counts, before, new.document)
-        if renames := plan.options.rename.values():
-            changes = {**changes, "renamed": sum(map(len, renames))}
-        return await self._catalogue.put(new, author, changes, plan.stored)
+        change = await offload(True, _recorded, plan, new.document, author)
+        return await self._catalogue.put(new, change, plan.stored)
 
     async def _prepare(self, fragments: Iterable[Fragment], present: DatabaseRoute | None) -> None:
         for fragment in fragments:
@@ -174,6 +172,16 @@ class Cutover:
         self._follower.has_removed(moment, stored.name)
         with suppress(Unavailable):  # then it is done later
             await self._clearing.run()
+
+
+def _recorded(plan: SchemaPlan, document: Mapping[str, Any], author: Author | None) -> ChangeRecord:
+    """Return what is kept of a change that leads to a schema."""
+    before, renames = plan.before, plan.options.rename
+    counts = change_counts(before.renamed.document if before.renamed else {}, document)
+    if renames:
+        counts["renamed"] = sum(map(len, renames.values()))
+    former = before.stored.document if before.stored else {}
+    return ChangeRecord(author, counts, name_changes(former, document, renames))
 
 
 def _dropping(fragment: Fragment) -> Callable[[Store], Coroutine[Any, Any, None]]:

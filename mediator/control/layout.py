@@ -46,7 +46,7 @@ __all__ = [
     "route_of",
     "same_place",
     "view_system_of",
-    "with_owned_until",
+    "with_what_is_kept",
 ]
 
 _NAME_LENGTH: Final = 63
@@ -141,8 +141,9 @@ def route_of(stored: StoredDatabase) -> DatabaseRoute:
     versions = {class_name: layout["version"] for class_name, layout in stored.layout.items()}
     built = build_routes(schema, groups, versions, view_system_of(stored))
     classes = {name: _identified(route, stored) for name, route in built.classes.items()}
-    route = DatabaseRoute(schema, classes, stored.id, overrides=overrides_of(stored))
-    return with_owned_until(route, stored)
+    overrides, version = overrides_of(stored), stored.version
+    route = DatabaseRoute(schema, classes, stored.id, overrides=overrides, version=version)
+    return with_what_is_kept(route, stored)
 
 
 def _with_builds(schema: Schema, layout: Mapping[str, Any]) -> Schema:
@@ -155,10 +156,13 @@ def _with_builds(schema: Schema, layout: Mapping[str, Any]) -> Schema:
     return replace(schema, classes={**schema.classes, **classes}) if classes else schema
 
 
-def with_owned_until(route: DatabaseRoute, stored: StoredDatabase) -> DatabaseRoute:
-    """Return the routes of a database with its former owners; the fragments stay the same."""
+def with_what_is_kept(route: DatabaseRoute, stored: StoredDatabase) -> DatabaseRoute:
+    """Return the routes of a database with what the catalogue alone keeps; fragments stay the same.
+
+    That are the former owners of its classes, and which versions are retired.
+    """
     times = {name: datetime.fromisoformat(at) for name, at in stored.owned_until.items()}
-    return replace(route, owned_until=times)
+    return replace(route, owned_until=times, retired_before=stored.retired_before)
 
 
 def overrides_of(stored: StoredDatabase | None) -> dict[str, Override]:

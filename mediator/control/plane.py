@@ -13,6 +13,8 @@ from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.schema_revisions import Author, SchemaRevision
 from mediator.control.changes import would_move
 from mediator.control.evaluation import PlacementEvaluation
+from mediator.control.former_schemas import FormerSchemas
+from mediator.control.pinned_uses import PinnedUse
 from mediator.control.port import (
     CAREFUL,
     AfterChange,
@@ -48,6 +50,7 @@ class ControlPlane:
     _evaluation: PlacementEvaluation
     _advisor: Advisor
     _executor: Executor
+    _former: FormerSchemas
 
     async def databases(self) -> list[dict[str, Any]]:
         """Their name, mode, version and classes."""
@@ -122,6 +125,24 @@ class ControlPlane:
     ) -> tuple[SchemaRevision, dict[str, Any]]:
         """Return a revision of a schema, and the schema as it was."""
         return await self._schemas.revision(database, version)
+
+    async def retire_versions(
+        self, database: str, before: int, *, dry_run: bool = False
+    ) -> list[PinnedUse]:
+        """Let no client pin a version before this one; return the uses that this ends, or would.
+
+        A lower number than before takes that back. Raises `NotFound`, `Invalid`.
+        """
+        retired = await self._schemas.retire(database, before, dry_run=dry_run)
+        return [use for use in self._former.uses.of(retired.id) if use.version < before]
+
+    async def pinned_versions(self, database: str) -> tuple[int, list[PinnedUse]]:
+        """Return the version before which none is served, and which this process has served.
+
+        Raises `NotFound`.
+        """
+        stored = await self._schemas.stored(database)
+        return stored.retired_before, self._former.uses.of(stored.id)
 
     async def place(
         self, documents: Mapping[str, Any], statements: Mapping[str, Mapping[str, Any]]

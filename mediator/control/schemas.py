@@ -10,6 +10,8 @@ from typing import Any
 
 from mediator.base.clock import Clock
 from mediator.base.errors import (
+    Invalid,
+    Location,
     MediatorError,
     NotFound,
     PreconditionFailed,
@@ -44,6 +46,7 @@ from mediator.control.layout import (
     overrides_of,
     route_of,
     view_system_of,
+    with_what_is_kept,
 )
 from mediator.control.membership import Membership
 from mediator.control.overrides import changed_overrides, documents
@@ -152,6 +155,27 @@ class Schemas:
         if found is None:
             raise NotFound(f"There is no revision {version} of {name}, or not any more.")
         return found
+
+    async def retire(self, name: str, before: int, *, dry_run: bool) -> StoredDatabase:
+        """Let no client pin a version before this one; a lower number takes that back.
+
+        Raises:
+            NotFound: There is no such database.
+            Invalid: Its schema has not that many versions.
+        """
+        async with self._changing:
+            await self._follower.catch_up()
+            stored = self._expect(name)
+            if before > stored.version:
+                detail = f"is greater than {stored.version}, the present version"
+                locations = [Location("/retired_before", detail)]
+                raise Invalid("There is no such version.", locations=locations)
+            if dry_run or before == stored.retired_before:
+                return replace(stored, retired_before=before)
+            moment, retired = await self._catalogue.retire(stored, before)
+            route = self._executor.model.databases[name]
+            self._follower.has_put(moment, retired, with_what_is_kept(route, retired))
+            return retired
 
     async def try_out(
         self,
