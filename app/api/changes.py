@@ -50,6 +50,11 @@ class _Subscriber:
     wait_s: float
     pinned: Callable[[], Awaitable[FormerSchema]] | None
 
+    @property
+    def has_database(self) -> bool:
+        """Whether the database is there, and is still the one that was requested."""
+        return self.directory.id_of(self.database) == self.database_id
+
     async def shown(
         self, events: Sequence[tuple[Event, FeedPosition]]
     ) -> list[tuple[Event, FeedPosition]]:
@@ -188,9 +193,7 @@ async def _events(
         # So that a client that loses the connection before any change resumes from here.
         yield _position_event(subscription)
         # A client of a database that was dropped comes again, and gets a problem.
-        while routed.database_id == subscriber.database_id and not (
-            gone.done() or subscription.ended
-        ):
+        while subscriber.has_database and not (gone.done() or subscription.ended):
             chunk = await _next_events(subscription, subscriber)
             if not chunk and monotonic() - sent_s >= _HEARTBEAT_S:
                 chunk = b": heartbeat\n" + _position_event(subscription)

@@ -185,6 +185,11 @@ class Directory:
             with suppress(NotFound, AdvisoryOnly):
                 await self._plane.route(database, missing[0])
 
+    def id_of(self, database: str) -> str | None:
+        """Return the id of a database, unlike that of earlier ones of its name; None: unknown."""
+        found = self._plane.model.databases.get(database)
+        return None if found is None else found.id
+
     async def database(self, name: str) -> DatabaseRoute:
         if name not in self._plane.model.databases:
             with suppress(NotFound):  # which is said only after a look for a newer model

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "confirm",
+    "confirm_name",
     "console",
     "errors",
     "json_text",
@@ -36,9 +37,23 @@ def confirm(question: str, *, yes: bool) -> None:
     """Ask whether to go on, unless that was said with the command; raises `typer.Abort`."""
     if yes:
         return
+    _require_terminal()
+    typer.confirm(question, abort=True, err=True)
+
+
+def confirm_name(question: str, name: str, *, yes: bool) -> None:
+    """Ask for a name to be typed, where a letter is pressed too easily; as `confirm`."""
+    if yes:
+        return
+    _require_terminal()
+    if typer.prompt(question, err=True) != name:
+        errors.print("That is not its name; nothing was done.", markup=False)
+        raise typer.Exit(1)
+
+
+def _require_terminal() -> None:
     if not sys.stdin.isatty():
         raise typer.BadParameter("Without a terminal to ask at, --yes is required.")
-    typer.confirm(question, abort=True, err=True)
 
 
 def print_document(document: Any) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.commands.consoles import confirm, errors, print_document, printable
+from app.commands.consoles import confirm, confirm_name, errors, print_document, printable
 from app.commands.contracts import openapi, typescript
 from app.commands.copies import copy
 from app.commands.running import (
@@ -275,14 +275,19 @@ def _put_in_force(new: _Schema, *, json: bool, yes: bool) -> None:
 def drop_(
     database: Database, *, url: AdminUrl = None, key_file: KeyFile = None, yes: Yes = False
 ) -> None:
-    """Print how many objects a database has, ask, and drop it with all of them."""
+    """Print how many objects a database has, ask for its name, and drop it with all of them.
+
+    It is refused if the schema has been changed since they were counted.
+    """
     with admin_service(url, key_file) as service:
+        version = service.request("GET", _path(database))["version"]
         dry_run = {"dry_run": "true"}
         objects = service.request("DELETE", _path(database), params=dry_run)["objects"]
         for name, count in objects.items():
             typer.echo(f"- {name}, objects: {count:,}")
-        confirm(f"Drop {database} with all of that?", yes=yes)
-        service.request("DELETE", _path(database))
+        question = f"Type {database} to drop it with all of that"
+        confirm_name(question, database, yes=yes)
+        service.request("DELETE", _path(database), headers={"If-Match": f'"{version}"'})
     errors.print(f"{database} is dropped.", markup=False)
 
 
@@ -400,12 +405,24 @@ def _lines(change: _Change) -> Iterator[str]:
     for each in change.differences:
         yield difference_line(change.database, each)
     for node, placed in change.placements.items():
-        name = change.database if node == "*" else node
-        moved = f" instead of {placed['before']}" if placed["before"] else ""
-        yield f"{name} is placed on {placed['system']}{moved}: {placed['why']}"
+        if not _follows(node, change.placements):
+            name = change.database if node == "*" else node
+            moved = f" instead of {placed['before']}" if placed["before"] else ""
+            yield f"{name} is placed on {placed['system']}{moved}: {placed['why']}"
     for move in change.moves:
         yield f"{move['node']} holds data that the change would move: {move['reason']}"
     yield from _objections({"violations": change.violations, "notes": change.notes})
+
+
+def _follows(node: str, placements: Mapping[str, Any]) -> bool:
+    """Whether a node is placed with the one it belongs to, which is shown or follows itself."""
+    parent = placements.get(node.rpartition(".")[0] or "*") if node != "*" else None
+    placed = placements[node]
+    return (
+        parent is not None
+        and placed["kind"] != "own"
+        and (placed["system"], placed["before"]) == (parent["system"], parent["before"])
+    )
 
 
 def _objections(answer: Mapping[str, Any]) -> Iterator[str]:

@@ -33,10 +33,12 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/systems/{name}/calibrate": {"POST": _OPERATOR},
     "/systems/{name}/metrics": {"POST": _OPERATOR},
     "/systems/{name}/declared": {"POST": _OPERATOR},
+    "/systems/{name}/use": {"POST": _OPERATOR},
     "/systems/{name}/remove": {"POST": _OPERATOR},
     "/map": {"GET": _READ_ALL},
     "/map/override": {"POST": _OPERATOR},
     "/schema": {"GET": _READ_ALL, "POST": _OPERATOR},
+    "/schema/drop": {"GET": _READ_ALL, "POST": _OPERATOR},
     "/what-if": {"GET": _READ_ALL},
     "/coherence": {"GET": _READ_ALL},
     "/coherence/probe": {"POST": _OPERATOR},
@@ -60,6 +62,7 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/admin/v1/systems": {"GET": _READ_ALL, "POST": _OPERATOR},
     "/admin/v1/systems/{name}": {"GET": _READ_ALL, "PATCH": _OPERATOR, "DELETE": _OPERATOR},
     "/admin/v1/systems/{name}/calibration": {"POST": _OPERATOR},
+    "/admin/v1/systems/{name}/moves": {"GET": _READ_ALL},
     "/admin/v1/schemas": {"GET": _ANY_KEY},
     "/admin/v1/schemas/{database}": dict.fromkeys(
         ("GET", "PUT", "PATCH", "DELETE"), _SCHEMA_OF_DATABASE

@@ -22,6 +22,7 @@ from mediator.control.port import (
     ChangeOptions,
     SchemaChange,
     SystemRegistration,
+    SystemUse,
 )
 from mediator.control.registry import KnownSystem, Registry
 from mediator.control.schemas import Schemas
@@ -162,9 +163,14 @@ class ControlPlane:
             if change.moves:
                 raise would_move(change.moves)
 
-    async def delete_schema(self, database: str, *, dry_run: bool = False) -> dict[str, Any]:
-        """Drop a database with its data; returns what was (or would be) dropped."""
-        return await self._schemas.remove(database, dry_run=dry_run)
+    async def delete_schema(
+        self, database: str, *, dry_run: bool = False, version: int | None = None
+    ) -> dict[str, Any]:
+        """Drop a database with its data; returns what was (or would be) dropped.
+
+        `version` is the one that the caller has seen. Raises `NotFound`, `PreconditionFailed`.
+        """
+        return await self._schemas.remove(database, dry_run=dry_run, version=version)
 
     async def systems(self) -> list[dict[str, Any]]:
         """Describe all systems: capabilities with their proof, metrics, facts, state."""
@@ -184,11 +190,24 @@ class ControlPlane:
         *,
         metrics: Mapping[str, float | None] | None = None,
         declared: Sequence[str] | None = None,
+        use: SystemUse | None = None,
     ) -> dict[str, Any]:
-        """Change the operator's statements about a system (None removes a metric), and rescore."""
+        """Change the operator's statements about a system (None removes a metric), and rescore.
+
+        Other replicas use it as stated within seconds.
+        """
         _check_statements(metrics, declared)
-        known = await self._registry.amend(name, metrics, declared)
+        known = await self._registry.amend(name, metrics, declared, use)
         return await self._reevaluated(known)
+
+    async def moves_off(self, name: str) -> list[dict[str, Any]]:
+        """List what is on a system, and where it would be placed if nothing were placed there.
+
+        Raises `NotFound`.
+        """
+        self._registry.get(name)
+        await self._schemas.refresh()
+        return await self._evaluation.moves_off(name)
 
     async def add_statements(self, statements: Mapping[str, Mapping[str, Any]]) -> None:
         """Add statements of another installation about systems that exist here; those here win.

@@ -264,11 +264,19 @@ class Schemas:
             return replace(change, notes=(*change.notes, note))
         return reported(change, report)
 
-    async def remove(self, name: str, *, dry_run: bool) -> dict[str, Any]:
-        """Drop a database with its data; returns the number of objects of each class."""
+    async def remove(
+        self, name: str, *, dry_run: bool, version: int | None = None
+    ) -> dict[str, Any]:
+        """Drop a database with its data; returns the number of objects of each class.
+
+        Raises:
+            NotFound: There is none.
+            PreconditionFailed: Its schema has another `version` than the caller has seen.
+        """
         async with self._changing:
             await self._follower.catch_up()
             stored = self._expect(name)
+            _check_version(name, stored, version)
             route = self._executor.model.databases[name]
             counts = {c: await self._calls.count(r) for c, r in route.classes.items()}
             if not dry_run:
@@ -294,9 +302,7 @@ class Schemas:
         await self._follower.catch_up()
         name = schema.database
         stored = self._follower.stored(name)
-        seen = stored.version if stored else 0
-        if version is not None and version != seen:
-            raise PreconditionFailed(f"The schema of {name} has version {seen} now.")
+        _check_version(name, stored, version)
         model = self._executor.model
         before = await self._before(schema, stored, options)
         present, holding = before.route, set(before.holding)
@@ -389,6 +395,13 @@ class Schemas:
         present = self._executor.model.databases.get(name)
         routes = present.classes.values() if present else ()
         return sum([await self._calls.count(route) for route in routes])
+
+
+def _check_version(name: str, stored: StoredDatabase | None, seen: int | None) -> None:
+    """Raise `PreconditionFailed` if a schema has another version than the caller has seen."""
+    version = stored.version if stored else 0
+    if seen is not None and seen != version:
+        raise PreconditionFailed(f"The schema of {name} has version {version} now.")
 
 
 def _noted(change: SchemaChange, notes: Sequence[str]) -> SchemaChange:
