@@ -321,7 +321,7 @@ class Schemas:
         moves += left_behind(present, route, holding, options.drop)
         plan = SchemaPlan(schema, before, new, route, options, decision, moves, model.epoch)
         if not moves:
-            check_unique(plan)
+            await offload(True, check_unique, plan)
         return plan
 
     async def _before(
