@@ -250,22 +250,23 @@ def check_unique(plan: SchemaPlan) -> None:
     Raises:
         Conflict: Fields of one are on several systems, or are renamed by the same change.
     """
+    added = plan.added_unique
     locations = [
         Location(f"{each.location}/{each.constraint}", reason)
         for name, class_ in plan.schema.classes.items()
         for each in unique_constraints(class_, class_.unique_constraints).values()
-        if (reason := _obstacle(plan, name, each.unique))
+        if (reason := _obstacle(plan, name, each.unique, each.unique in added.get(name, ())))
     ]
     if locations:
-        raise Conflict("Unique constraints cannot be put in force.", locations=locations)
+        detail = "Unique constraints cannot be put in force."
+        raise Conflict(detail, locations=locations[:MAX_ERRORS])
 
 
-def _obstacle(plan: SchemaPlan, class_name: str, names: tuple[str, ...]) -> str:
+def _obstacle(plan: SchemaPlan, class_name: str, names: tuple[str, ...], is_added: bool) -> str:
     """Say what keeps a unique constraint from being in force; empty: nothing."""
-    added = names in plan.added_unique.get(class_name, ())
-    if added and class_name in plan.options.rename:
+    if is_added and class_name in plan.options.rename:
         return "needs a change of its own, as this one renames fields of the class"
-    for route in (plan.route, plan.present if added else None):
+    for route in (plan.route, plan.present if is_added else None):
         placed = route.classes.get(class_name) if route is not None else None
         if placed is not None and not any(f.fields.keys() >= set(names) for f in placed.fragments):
             return "is of fields whose values are on several systems"
@@ -331,10 +332,10 @@ class SchemaPlan:
 
         A field that is new has no values.
         """
-        added = {}
+        added, builds = {}, self.builds
         for name in sorted(self.holding & self.schema.classes.keys()):
             assert self.present is not None
-            before, build = self.present.schema.classes[name], self.builds.get(name)
+            before, build = self.present.schema.classes[name], builds.get(name)
             kept = {*before.unique_constraints} - {*(build.unique if build else ())}
             added[name] = tuple(
                 names
@@ -342,11 +343,6 @@ class SchemaPlan:
                 if names not in kept and before.fields.keys() >= set(names)
             )
         return {name: unique for name, unique in added.items() if unique}
-
-    def unique_constraints(self, class_name: str) -> Constraints:
-        """Return the unique constraints that are added over the objects of a class, by key."""
-        added = self.added_unique.get(class_name, ())
-        return unique_constraints(self.schema.classes[class_name], added)
 
     @property
     def dropped_classes(self) -> frozenset[str]:
@@ -390,8 +386,8 @@ class SchemaPlan:
         if options.unchecked or self.present is None:
             return {}, filled
         tighter = dict(tightened(self.present.schema, self.schema, self.holding))
-        for name in self.added_unique:
-            tighter |= self.unique_constraints(name)
+        for name, added in self.added_unique.items():
+            tighter |= unique_constraints(self.schema.classes[name], added)
         left = {key: each for key, each in sorted(tighter.items()) if key not in filled}
         return left, filled
 

@@ -325,7 +325,7 @@ class Schemas:
         moved = tuple(each for each in moved if each.class_name in holding)
         plan = SchemaPlan(schema, before, new, route, options, decision, moves, model.epoch, moved)
         if not moves:
-            check_unique(plan)
+            await offload(True, check_unique, plan)
         return plan
 
     async def _before(

@@ -19,7 +19,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final, NoReturn, TypeAlias, TypeGuard
+from typing import Final, NoReturn, TypeAlias
 from uuid import uuid4
 
 from mediator.base.clock import Clock
@@ -28,12 +28,13 @@ from mediator.base.offload import offload
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.control.changes import SchemaPlan
-from mediator.control.claim_sweep import ClaimSweep, Unique
+from mediator.control.claim_sweep import ClaimSweep
 from mediator.control.constraint_check import SAMPLE, CheckReport, ConstraintViolation
 from mediator.control.cutover import Cutover
 from mediator.control.follower import Follower
 from mediator.control.layout import UniqueBuild, builds_of, route_of
 from mediator.data_plane.port import DataPlane, pages
+from mediator.schema.tightening import unique_constraints
 from mediator.schema.unique import constraint_name
 from mediator.stores.port import Taken
 
@@ -65,20 +66,17 @@ class UniqueBuilds:
 
         `done`: the ids of the builds that have ended.
         """
-        needed = {
-            name: unique
-            for name, unique in plan.added_unique.items()
-            if not (_is_of(build := plan.builds.get(name), unique) and build.id in done)
-        }
-        new = {
-            name: UniqueBuild(uuid4().hex, unique, self._until())
-            for name, unique in needed.items()
-            if not _is_of(plan.builds.get(name), unique)
-        }
+        present, builds, new = plan.builds, dict[str, UniqueBuild](), dict[str, UniqueBuild]()
+        for name, unique in plan.added_unique.items():
+            build = present.get(name)
+            if build is None or set(build.unique) != set(unique):
+                build = new[name] = UniqueBuild(uuid4().hex, unique, self._until())
+            if build.id not in done:
+                builds[name] = build
         if new:
             assert plan.stored is not None
             await self._cutover.put_layout(_with_builds(plan.stored, new), plan.stored, new.keys())
-        return {name: new.get(name) or plan.builds[name] for name in needed}
+        return builds
 
     async def finish(self, plan: SchemaPlan, builds: Builds) -> set[str]:
         """Make the claims of all objects; returns the ids of the builds.
@@ -143,10 +141,6 @@ class UniqueBuilds:
         return datetime.fromtimestamp(self.clock.now(), UTC) + timedelta(seconds=KEPT_S)
 
 
-def _is_of(build: UniqueBuild | None, unique: Unique) -> TypeGuard[UniqueBuild]:
-    return build is not None and set(build.unique) == set(unique)
-
-
 def _with_builds(
     stored: StoredDatabase, builds: Mapping[str, UniqueBuild | None]
 ) -> StoredDatabase:
@@ -160,8 +154,8 @@ def _with_builds(
 def _refuse(plan: SchemaPlan, class_name: str, duplicates: Mapping[str, Taken]) -> NoReturn:
     """Raise `ConstraintViolated`, which names objects that have the same values."""
     named = 0 if class_name in plan.owned else SAMPLE
-    found = []
-    for constraint in plan.unique_constraints(class_name).values():
+    class_, found = plan.schema.classes[class_name], []
+    for constraint in unique_constraints(class_, class_.unique_constraints).values():
         name = constraint_name(constraint.unique)
         twins = {id_: each.holder for id_, each in duplicates.items() if each.constraint == name}
         sample = [id_ for twin in twins.items() for id_ in twin][:named]

@@ -27,6 +27,7 @@ from mediator.stores.conformance.scratch import Scratch, ScratchClass
 from mediator.stores.port import (
     Claiming,
     Lockable,
+    PendingChanges,
     Status,
     Taken,
     Write,
@@ -251,9 +252,13 @@ async def a_claim_can_be_made_alone(scratch: Scratch) -> None:
     await free.apply_all([free.creation(id_, {"email": "twin"}) for id_ in ("one", "other")])
     bound = scratch.fragment(fragment.class_name, fields, unique=_SINGLE)
     subject = await scratch.prepare(bound, free.fragment)
-    before = await subject.read_all([f"{i}" for i in range(8)])
-    await subject.apply_all([await _claiming_alone(subject, f"{i}") for i in range(8)])
-    same(await subject.read_all([f"{i}" for i in range(8)]), before, "the records")
+    ids = [f"{i}" for i in range(8)]
+    before = await subject.read_all(ids)
+    await _acknowledge(subject, ids)
+    applied(await subject.write(await _claiming_alone(subject, ids[0])), "one claim")
+    await subject.apply_all([await _claiming_alone(subject, id_) for id_ in ids])
+    same(await subject.read_all(ids), before, "the records")
+    same(await _unrelayed(subject, ids), set(), "the records with changes to be relayed")
     _taken(await subject.create("z", {"email": "3"}), "3")
     late = await _claiming_alone(subject, "4")
     applied(await subject.update("4", {"email": "moved"}), "a write")
@@ -281,6 +286,20 @@ async def claims_can_be_corrected_alone(scratch: Scratch) -> None:
     await subject.apply_all([await _claiming_alone(subject, id_) for id_ in ("x", "y")])
     _taken(await subject.create("z", {"email": "new"}), "x")
     await subject.apply_all([subject.creation(f"{id_}2", {"email": id_}) for id_ in ("x", "y")])
+
+
+async def _acknowledge(subject: ScratchClass, ids: Sequence[str]) -> None:
+    store = subject.store
+    if isinstance(store, PendingChanges):
+        await store.acknowledge(await store.pending(subject.fragment, ids))
+
+
+async def _unrelayed(subject: ScratchClass, ids: Sequence[str]) -> set[str]:
+    """Return those of some records that keep changes which are not acknowledged."""
+    store = subject.store
+    if not isinstance(store, PendingChanges):
+        return set()
+    return {*await store.sweep(subject.fragment, None, 100)}.intersection(ids)
 
 
 async def _claiming_alone(subject: ScratchClass, id_: str) -> Write:
