@@ -1,9 +1,11 @@
-"""Renaming a field of objects that are in use, against statements that rename what is stored.
+"""Renaming and copying a field of objects that are in use, against statements by hand.
 
 While the field is renamed, to and fro, others read and update the objects in process, as the
 service does. Then every object is looked at. The statements are those that somebody would write by
 hand, for a copy of the same objects: PostgreSQL renames a column, MongoDB and Redis rewrite each
-object. `--objects` says how many objects there are (100,000 by default; quick: 5,000).
+object. At last the field is copied to another one, while others go on: each object by a write of
+its own, of which caches and the feed know. `--objects` says how many objects there are (100,000 by
+default; quick: 5,000).
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ _FEW: Final = 5_000
 _AT_ONCE: Final = 5_000
 _CLASS: Final = "things"
 _NAMES: Final = ("price", "unit_price")
+_COPIED: Final = "copied"
 _CLIENTS: Final = 4
 
 _MOVE: Final = """
@@ -151,7 +154,11 @@ class _Store:
 
     def _schema(self, name: str) -> dict[str, Any]:
         on = field_on(self.kind)
-        fields = {name: {"type": "integer", **on}, "hits": {"type": "float", "default": 0, **on}}
+        fields = {
+            name: {"type": "integer", **on},
+            _COPIED: {"type": "integer", **on},
+            "hits": {"type": "float", "default": 0, **on},
+        }
         return {"mode": "mixed", "classes": {_CLASS: {"fields": fields}}}
 
     async def fill(self, statement: _Statement) -> None:
@@ -173,6 +180,18 @@ class _Store:
                 json=self._schema(new),
             )
         )
+
+    async def copy(self, name: str) -> None:
+        """Copy the field, as an operator does; raises `Failed` if an object gets no copy."""
+        given = {"copy": f"{_CLASS}.{name}:{_COPIED}"}
+        while True:
+            copies = f"copies/{self.database}"
+            report = await succeed(self.running.service.admin.post(copies, params=given))
+            if report["changed"] != report["objects"]:
+                raise Failed(f"a copy on {self.kind} ended as {report}")
+            if report["next"] is None:
+                return
+            given["after"] = report["next"]
 
     async def throughput(self, meanwhile: Callable[[], Awaitable[object]] | None = None) -> float:
         """Return how many reads and updates a second others make; `meanwhile` is done by then."""
@@ -252,4 +271,18 @@ async def _measure(options: Options, store: _Store, statement: _Statement) -> li
         _THROUGHPUT_BAR,
     )
     took = Result(f"a rename, {kind}", "ms", of["ours"], of["by hand"], bar, small_is_good=True)
-    return [during, took]
+    return [during, took, await _copied(options, store, former)]
+
+
+async def _copied(options: Options, store: _Store, name: str) -> Result:
+    """Measure a copy of all objects; others read and update them meanwhile."""
+    took: list[float] = []
+
+    async def copy() -> None:
+        took.append(await timed_ms(partial(store.copy, name)))
+
+    meanwhile = await store.throughput(copy)
+    await store.check(_COPIED)
+    options.note(f"{store.kind}: {meanwhile:,.0f}/s during a copy")
+    rate = store.objects / (took[0] / 1000)
+    return Result(f"objects copied, {store.kind}", "objects/s", rate)

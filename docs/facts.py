@@ -203,6 +203,7 @@ _ADMIN: Final = {
     "## Materialised views": "views",
     "## Probes": "probes",
     "## Integrity": "integrity",
+    "## Copies": "copies",
     "## The cache sketch": "sketch",
 }
 _SETTING: Final = ("variable", "default", "meaning")

@@ -34,8 +34,10 @@ from mediator.changes.naming import naming_by
 from mediator.changes.service import ChangeService
 from mediator.changes.writers import LeasedAcknowledging, Writers
 from mediator.control.backfill import Backfill
+from mediator.control.claim_sweep import ClaimSweep
 from mediator.control.clearing import Clearing
 from mediator.control.constraint_check import ConstraintCheck
+from mediator.control.copying import Copying
 from mediator.control.cutover import Cutover
 from mediator.control.erasure import Erasure
 from mediator.control.evaluation import PlacementEvaluation
@@ -43,11 +45,13 @@ from mediator.control.follower import Follower
 from mediator.control.former_schemas import FormerSchemas
 from mediator.control.fragment_calls import FragmentCalls
 from mediator.control.membership import Membership
+from mediator.control.moves import MoveCheck
 from mediator.control.plane import ControlPlane
 from mediator.control.port import SystemRegistration
 from mediator.control.registry import Registry
 from mediator.control.schemas import Schemas
 from mediator.control.tenancy import Tenancy
+from mediator.control.unique_builds import UniqueBuilds
 from mediator.coordination.connecting import Coordination
 from mediator.coordination.feed import Retention
 from mediator.coordination.metrics_exchange import MetricsExchange
@@ -185,6 +189,7 @@ class Mediator:
         self.data.transact = self.transactions.run
         self.integrity = Integrity(self.data, self._feed, self._clock)
         self.reference_check = ReferenceCheck(self.data, self._clock)
+        self.copying = Copying(self.data, self._clock)
 
     def _follow_changes(self, events: CatalogueEvents) -> None:
         """Build what takes changes to the feed, and from there to views."""
@@ -256,8 +261,20 @@ class Mediator:
             stored, self.systems, self.data, follower, self.membership, self._clock
         )
         fragments = FragmentCalls(self.systems)
+        moves = MoveCheck(self.copying, self._clock)
         self.cutover = Cutover(
-            stored, self.data, follower, self.membership, self.views, self.clearing, fragments
+            stored,
+            self.data,
+            follower,
+            self.membership,
+            self.views,
+            self.clearing,
+            fragments,
+            moves,
+        )
+        sweep = ClaimSweep(self.data, self.calls)
+        self.unique_builds = UniqueBuilds(
+            stored, self.data, follower, self.cutover, sweep, self._clock
         )
         self.schemas = Schemas(
             stored,
@@ -270,7 +287,9 @@ class Mediator:
             fragments,
             self.cutover,
             ConstraintCheck(self.data, self._clock),
+            moves,
             Backfill(self.data, self._clock),
+            self.unique_builds,
             self._observe,
             self._clock,
         )
@@ -304,6 +323,7 @@ class Mediator:
             PeriodicTask("sweep expired objects", 5.0, lambda: self.sweep.run(self.data.model)),
             PeriodicTask("clear dropped databases", 60.0, self.clearing.run),
             PeriodicTask("erase dropped fields", 5.0, self.erasure.run),
+            PeriodicTask("abandon builds", 5.0, self.unique_builds.abandon_overdue),
             *self.changes.periodic_tasks(),
             *self.views.periodic_tasks(),
         ]

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from app.admin.api import (
+    copies,
     costly_queries,
     health,
     integrity,
@@ -43,6 +44,7 @@ _ROUTERS: Final = {
     "views": views.router,
     "probes": probes.router,
     "integrity": integrity.router,
+    "copies": copies.router,
     "sketch": sketch.router,
     "queries": costly_queries.router,
     "tenants": tenants.router,

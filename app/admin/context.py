@@ -13,6 +13,7 @@ from app.security.security import Security
 from app.telemetry.costly_queries import CostlyQueries
 from app.telemetry.recent_events import RecentEvents
 from app.telemetry.request_history import RequestHistory
+from mediator.control.copying import Copying
 from mediator.control.tenancy import Tenancy
 from mediator.integrity.check import Integrity
 from mediator.integrity.references import ReferenceCheck
@@ -39,6 +40,7 @@ class AdminContext:
         request_history: Requests of the last hour; None: they are not sampled.
         integrity: Finds writes that bypassed us.
         reference_check: Finds references to objects that do not exist.
+        copying: Copies values between fields.
         only_loopback: Whether requests must be addressed to this machine by a name of its own.
         compresses: Whether answers are compressed for clients that accept it.
     """
@@ -56,5 +58,6 @@ class AdminContext:
     request_history: RequestHistory | None = None
     integrity: Integrity | None = None
     reference_check: ReferenceCheck | None = None
+    copying: Copying | None = None
     only_loopback: bool = False
     compresses: bool = True

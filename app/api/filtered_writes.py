@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
+from app.api.keyed_upserts import KeyedUpserts, is_keyed
 from app.api.objects import PATCH_TYPES
 from app.api.options import DataOptions
 from app.api.queries import SMALL_QUERY
@@ -131,9 +132,12 @@ class _Progress:
 class FilteredWrites:
     _options: DataOptions
     _ids: OperationIds
+    _upserts: KeyedUpserts
 
     async def patch(self, routed: RoutedRequest) -> Response:
         """Apply one patch to each object, by any of the media types that one object takes."""
+        if is_keyed(routed):
+            return await self._upserts.patch(routed)
         type_ = routed.media_type(*PATCH_TYPES)
         raw = await read_body(routed.request, self._options.max_body_bytes)
         return await self._answer(routed, PATCH_TYPES[type_], raw, parse_json(raw))

@@ -17,6 +17,7 @@ from app.api.filtered_writes import FilteredWrites
 from app.api.jobs.results import RunResults
 from app.api.jobs.rights import RunRights
 from app.api.jobs.runs import JobBackend, Jobs
+from app.api.keyed_upserts import KeyedUpserts
 from app.api.objects import PATCH_TYPES, Objects
 from app.api.options import DataOptions
 from app.api.queries import Queries
@@ -78,7 +79,8 @@ class RouteTable:
         reads, sketch = (caches.reads, caches.sketch) if caches else (None, None)
         queries, creation = Queries(options, cursors, reads), Creation(options, ids)
         self._object = _object(Objects(limit, ids, reads))
-        self._collection = _collection(queries, creation, FilteredWrites(options, ids))
+        writes = FilteredWrites(options, ids, KeyedUpserts(options, ids))
+        self._collection = _collection(queries, creation, writes)
         exports = Exports(options.chunk_lines)
         self._below_class = _below_class(queries, Imports(options, ids), exports)
         rights = RunRights(directory)

@@ -8,6 +8,7 @@ id: of several attempts under a key one takes effect, and the others get its ans
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from app.api.submission import submit
 from app.api.writes import PlannedOperation, WriteTarget, build_create
@@ -35,7 +36,7 @@ async def upsert(
         try:
             return patch, await submit(plane, patch)
         except NotFound:
-            creation = created_by(patch, target)
+            creation = created_by(patch, target, {})
         try:
             return creation, await submit(plane, creation)
         except AlreadyExists:
@@ -43,10 +44,15 @@ async def upsert(
     raise Conflict("The object is being created and deleted all the time; try again.")
 
 
-def created_by(patch: PlannedOperation, target: WriteTarget) -> PlannedOperation:
-    """Return the creation of what a patch makes of an object that has only its defaults."""
+def created_by(
+    patch: PlannedOperation, target: WriteTarget, given: Mapping[str, Any]
+) -> PlannedOperation:
+    """Return the creation of what a patch makes of an object that has only its defaults.
+
+    `given`: further members that it has, as JSON.
+    """
     codec, operation = target.resource.codec, patch.operation
-    document = codec.defaults()
+    document = {**codec.defaults(), **given}
     if isinstance(operation, ReadModifyWrite):
         document = operation.compute(document)
     else:
@@ -54,8 +60,8 @@ def created_by(patch: PlannedOperation, target: WriteTarget) -> PlannedOperation
         fields = target.resource.schema.fields
         document = codec.encode(_updated(fields, codec.decode_fields(document), operation))
     # Every creation sets the time of the write itself.
-    given = {name: value for name, value in document.items() if name != codec.updated}
-    return build_create(target, given)
+    members = {name: value for name, value in document.items() if name != codec.updated}
+    return build_create(target, members)
 
 
 def _updated(fields: Mapping[str, Field], defaults: Values, update: Update) -> Values:

@@ -98,34 +98,24 @@ class _Run:
     _sample: list[str] = field(default_factory=list)
 
     def work(self, parameters: Pairs, after: str | None) -> None:
-        """Send them; if the service stops answering, go on once it answers again."""
-        from app.commands.service_client import Reconnection, ServiceRefused
+        from app.commands.service_client import page_by_page
 
         # An object whose answer was lost is not changed twice.
         headers = {**self._sent.pop("headers", {}), "Idempotency-Key": uuid4().hex}
-        reconnection = Reconnection()
+        how = {"headers": headers, "timeout": _TIMEOUT_S, **self._sent}
+
+        def send(begin: dict[str, str]) -> dict[str, Any]:
+            given = [*parameters, *begin.items()]
+            return self._service.request(self._method, self._path, params=given, **how)
+
         with shown_progress() as progress:
             bar = progress.add_task("", total=None)
-            while True:
-                begin = [] if after is None else [("after", after)]
-                try:
-                    answer = self._service.request(
-                        self._method,
-                        self._path,
-                        params=[*parameters, *begin],
-                        headers=headers,
-                        timeout=_TIMEOUT_S,
-                        **self._sent,
-                    )
-                except ServiceRefused as refused:
-                    after = self._count(refused.problem) or after
-                    reconnection.wait(refused)
-                    continue
-                reconnection.answered()
-                after = self._count(answer)
+
+            def count(answer: dict[str, Any]) -> None:
+                self._count(answer)
                 progress.update(bar, description=f"{self._counts['matched']:,} objects")
-                if after is None:
-                    return
+
+            page_by_page(send, count, after)
 
     def report(self, done: str, *, is_dry: bool, json: bool) -> None:
         """Print what became of the objects; ends the command."""
@@ -139,7 +129,7 @@ class _Run:
             typer.echo(f"Objects {done}: {counts['written']:,}; refused: {counts['failed']:,}.")
         raise typer.Exit(1 if counts["failed"] else 0)
 
-    def _count(self, answer: dict[str, Any]) -> str | None:
+    def _count(self, answer: dict[str, Any]) -> None:
         """Add what became of some objects, and report those that were refused."""
         from app.commands.service_client import reason_of
 
@@ -149,5 +139,3 @@ class _Run:
         for problem in answer.get("problems", ()):
             reason = printable(f"{problem['id']}: {reason_of(problem)}")
             errors.print(reason, markup=False, soft_wrap=True)
-        next_: str | None = answer.get("next")
-        return next_

@@ -93,38 +93,30 @@ class _Check:
         return self._counts["dangling"] > self._counts["repaired"]
 
     def run(self, progress: Progress, after: str | None) -> _Check:
-        """Check all objects; if the service stops answering, go on once it answers again."""
-        from app.commands.service_client import Reconnection, ServiceRefused, path_of
+        from app.commands.service_client import page_by_page, path_of
 
         class_name, _, name = self._field.partition(".")
         path = path_of("integrity", self._database, class_name, name)
         repair = {} if self._repair is None else {"repair": self._repair.value}
-        reconnection, bar = Reconnection(), progress.add_task(self._field, total=None)
-        while True:
-            begin = {} if after is None else {"after": after}
-            try:
-                sent = {"params": {**repair, **begin}, "timeout": _TIMEOUT_S}
-                answer = self._service.request("POST", path, **sent)
-            except ServiceRefused as refused:
-                try:
-                    reconnection.wait(refused)
-                except ServiceRefused:
-                    goes_on = "" if after is None else f" To go on: {self._field} --after {after}"
-                    raise ServiceRefused(f"{refused}{goes_on}") from None
-                continue
-            reconnection.answered()
+        bar = progress.add_task(self._field, total=None)
+
+        def send(begin: dict[str, str]) -> dict[str, Any]:
+            sent = {"params": {**repair, **begin}, "timeout": _TIMEOUT_S}
+            return self._service.request("POST", path, **sent)
+
+        def count(answer: dict[str, Any]) -> None:
             self._count(answer)
             progress.update(bar, description=f"{self._field}: {self._counts['objects']:,} objects")
-            after = answer["next"]
-            if after is None:
-                return self
+
+        page_by_page(send, count, after, f"{self._field} ")
+        return self
 
     def _count(self, answer: Mapping[str, Any]) -> None:
         """Add what was found, and report what could not be repaired."""
         for name in _COUNTED:
-            self._counts[name] += answer[name]
-        self._sample = self._sample or answer["sample"]
-        for problem in answer["problems"]:
+            self._counts[name] += answer.get(name, 0)
+        self._sample = self._sample or answer.get("sample", [])
+        for problem in answer.get("problems", ()):
             text = printable(f"{self._field} of {problem['id']}: {problem['detail']}")
             errors.print(text, markup=False, soft_wrap=True)
 

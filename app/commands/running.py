@@ -38,6 +38,7 @@ __all__ = [
     "Json",
     "KeyFile",
     "Port",
+    "Yes",
     "admin_service",
     "check_name",
     "data_service",
@@ -64,6 +65,7 @@ AdminUrl = Annotated[
     typer.Option("--url", help="Address of the admin API; by the settings if not given."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 def check_name(text: str) -> str:

@@ -12,12 +12,14 @@ import typer
 
 from app.commands.consoles import confirm, confirm_name, errors, print_document, printable
 from app.commands.contracts import openapi, typescript
+from app.commands.copies import copy
 from app.commands.running import (
     NOT_DONE,
     AdminUrl,
     Database,
     Json,
     KeyFile,
+    Yes,
     admin_service,
 )
 from app.commands.schema_files import read_schema, read_schemas
@@ -33,6 +35,7 @@ __all__ = ["schema"]
 schema = typer.Typer(no_args_is_help=True, help="Schemas of a running service: docs/schema.md.")
 schema.command("openapi")(openapi)
 schema.command("typescript")(typescript)
+schema.command("copy")(copy)
 schema.command("pinned")(pinned)
 schema.command("retire")(retire)
 
@@ -58,7 +61,10 @@ Rename = Annotated[
         metavar="CLASS.OLD:NEW", help="Rename a field that keeps its values; may be given again."
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Move = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COPY", help="Drop the source of a `copy` that is done; repeatable."),
+]
 _FILES: Final = typer.Argument(
     exists=True,
     dir_okay=False,
@@ -157,6 +163,7 @@ def diff(
     backfill: Backfill = False,
     drop: Drop = None,
     rename: Rename = None,
+    move: Move = None,
     revision: Revision = None,
 ) -> None:
     """Print what a schema would change, and where it would be placed; nothing happens.
@@ -171,7 +178,7 @@ def diff(
         return
     document = read_schema(files or [])
     with admin_service(url, key_file) as service:
-        options = _Options(unchecked, backfill, drop or [], rename or [])
+        options = _Options(unchecked, backfill, drop or [], rename or [], move or [])
         change = _Schema(service, database, document, options).change()
     _print_change(change, json=json)
     raise typer.Exit(1 if change.is_refused else 0)
@@ -191,6 +198,7 @@ def apply(
     backfill: Backfill = False,
     drop: Drop = None,
     rename: Rename = None,
+    move: Move = None,
 ) -> None:
     """Print what a schema changes, ask, and put it in force.
 
@@ -198,10 +206,19 @@ def apply(
     """
     if dry_run:
         flags = {"unchecked": unchecked, "backfill": backfill, "json": json}
-        diff(database, files, url=url, key_file=key_file, drop=drop, rename=rename, **flags)
+        diff(
+            database,
+            files,
+            url=url,
+            key_file=key_file,
+            drop=drop,
+            rename=rename,
+            move=move,
+            **flags,
+        )
     document = read_schema(files)
     with admin_service(url, key_file) as service:
-        options = _Options(unchecked, backfill, drop or [], rename or [])
+        options = _Options(unchecked, backfill, drop or [], rename or [], move or [])
         new = _Schema(service, database, document, options)
         _put_in_force(new, json=json, yes=yes)
 
@@ -297,6 +314,7 @@ class _Options:
     backfill: bool = False
     drop: list[str] = field(default_factory=list)
     rename: list[str] = field(default_factory=list)
+    move: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,12 +421,24 @@ def _lines(change: _Change) -> Iterator[str]:
     for each in change.differences:
         yield difference_line(change.database, each)
     for node, placed in change.placements.items():
-        name = change.database if node == "*" else node
-        moved = f" instead of {placed['before']}" if placed["before"] else ""
-        yield f"{name} is placed on {placed['system']}{moved}: {placed['why']}"
+        if not _follows(node, change.placements):
+            name = change.database if node == "*" else node
+            moved = f" instead of {placed['before']}" if placed["before"] else ""
+            yield f"{name} is placed on {placed['system']}{moved}: {placed['why']}"
     for move in change.moves:
         yield f"{move['node']} holds data that the change would move: {move['reason']}"
     yield from _objections({"violations": change.violations, "notes": change.notes})
+
+
+def _follows(node: str, placements: Mapping[str, Any]) -> bool:
+    """Whether a node is placed with the one it belongs to, which is shown or follows itself."""
+    parent = placements.get(node.rpartition(".")[0] or "*") if node != "*" else None
+    placed = placements[node]
+    return (
+        parent is not None
+        and placed["kind"] != "own"
+        and (placed["system"], placed["before"]) == (parent["system"], parent["before"])
+    )
 
 
 def _objections(answer: Mapping[str, Any]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic, sleep
 from types import TracebackType
@@ -15,7 +15,15 @@ from pydantic import SecretStr
 from app.commands.consoles import printable
 from app.settings.access import bearer
 
-__all__ = ["Reconnection", "ServiceClient", "ServiceRefused", "lines_of", "path_of", "reason_of"]
+__all__ = [
+    "Reconnection",
+    "ServiceClient",
+    "ServiceRefused",
+    "lines_of",
+    "page_by_page",
+    "path_of",
+    "reason_of",
+]
 
 _TIMEOUT_S: Final = 30.0
 _PAUSE_S: Final = 0.5
@@ -99,6 +107,45 @@ class Reconnection:
         sleep(_PAUSE_S)
 
 
+def page_by_page(
+    send: Callable[[dict[str, str]], dict[str, Any]],
+    count: Callable[[dict[str, Any]], None],
+    after: str | None,
+    what: str = "",
+) -> None:
+    """Send requests, each of which says where the next one goes on, until nothing is beyond.
+
+    If the service stops answering, go on once it answers again.
+
+    Args:
+        send: Sends one, by the parameters of where it begins.
+        count: Takes each answer, and each problem, which has the same members or lacks them.
+        after: The id after which the first one begins; None: at the beginning.
+        what: What comes before `--after` in a command that goes on.
+
+    Raises:
+        ServiceRefused: A refusal that is final, or lasts too long; it says how to go on.
+    """
+    reconnection = Reconnection()
+    while True:
+        try:
+            answer = send({} if after is None else {"after": after})
+        except ServiceRefused as refused:
+            count(refused.problem)
+            after = refused.problem.get("next") or after
+            try:
+                reconnection.wait(refused)
+            except ServiceRefused:
+                goes_on = "" if after is None else f" To go on: {what}--after {after}"
+                raise ServiceRefused(f"{refused}{goes_on}") from None
+            continue
+        reconnection.answered()
+        count(answer)
+        after = answer["next"]
+        if after is None:
+            return
+
+
 def lines_of(answer: httpx.Response) -> Iterator[bytes]:
     """Yield each line that has its end; httpx would split at separators that JSON may hold."""
     rest = b""
@@ -123,14 +170,14 @@ def _check(answer: httpx.Response) -> httpx.Response:
 
 
 def reason_of(problem: dict[str, Any]) -> str:
-    """Return a problem in one line: its detail, and the location of each mistake."""
-    mistakes = problem.get("errors")
+    """Return a problem in one line: its detail, and each mistake that it does not name."""
+    detail, mistakes = str(problem.get("detail", "")), problem.get("errors")
     locations = [
         f"{each.get('pointer')}: {each.get('detail')}."
         for each in (mistakes if isinstance(mistakes, list) else ())
-        if isinstance(each, dict)
+        if isinstance(each, dict) and f"{each.get('pointer')} {each.get('detail')}" not in detail
     ]
-    return " ".join([str(problem.get("detail", "")), *locations]).strip()
+    return " ".join([detail, *locations]).strip()
 
 
 def _json_object(response: httpx.Response) -> dict[str, Any] | None:

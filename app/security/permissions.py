@@ -90,6 +90,7 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/admin/v1/views/{database}/rebuild": {"POST": _ADMIN_OF_DATABASE},
     "/admin/v1/integrity/{database}": {"POST": _ADMIN_OF_DATABASE},
     "/admin/v1/integrity/{database}/{class_name}/{field}": {"POST": _ADMIN_OF_DATABASE},
+    "/admin/v1/copies/{database}": {"POST": _ADMIN_OF_DATABASE},
     "/admin/v1/probes/staleness": {"GET": _READ_ALL, "POST": _OPERATOR, "DELETE": _OPERATOR},
     "/admin/v1/sketch": {"GET": _SCHEMA_OF_DATABASE},
     "/admin/v1/costly-queries": {"GET": _READ_ALL},

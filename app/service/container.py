@@ -216,6 +216,7 @@ def _admin_context(
         request_history=recent.requests,
         integrity=mediator.integrity,
         reference_check=mediator.reference_check,
+        copying=mediator.copying,
         only_loopback=security is None,
         compresses=data.compresses,
     )

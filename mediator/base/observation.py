@@ -60,6 +60,7 @@ class CostlyQueryFound:
         rows: Records that stores sent for it; None: it was refused.
         without_index: Fields of its filter and order that could have an index, and have none.
         refusal: Why it was refused; None: it was answered.
+        indexes: The fields of each index that would help, the best first.
     """
 
     database: str
@@ -69,6 +70,7 @@ class CostlyQueryFound:
     rows: int | None
     without_index: tuple[str, ...]
     refusal: Literal["needs a scan", "too costly"] | None
+    indexes: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,20 +145,22 @@ class CatalogueSchemas:
         self,
         database: StoredDatabase,
         change: ChangeRecord = UNKNOWN,
+        former: StoredDatabase | None = None,
     ) -> tuple[Moment, StoredDatabase]:
         """Store a schema whose version follows the stored one; return the moment and the database.
 
         Its `hold`, if it has one, must be in force, and ends. The record of the change is kept with
-        its revision.
+        its revision. `former` is what it was made of.
 
         Raises:
             PreconditionFailed: The schema was changed meanwhile, or the database was dropped and
                 created again.
-            Conflict: The hold has ended before, or another replica holds writes to the database.
+            Conflict: The hold has ended before, another replica holds writes to the database, or
+                the layout is another than that of `former`.
         """
         async with self._catalogue.begin() as connection:
             new = await _next(connection, database.name)
-            before = await _check(connection, database, database.version - 1)
+            before = await _check(connection, database, database.version - 1, former)
             put = replace(
                 database,
                 hold=None,
@@ -179,14 +181,19 @@ class CatalogueSchemas:
             await schema_revisions.keep(connection, put, change)
         return new, put
 
-    async def put_layout(self, database: StoredDatabase) -> tuple[Moment, StoredDatabase]:
-        """Store a layout under the schema as it is; raises as `put`."""
+    async def put_layout(
+        self, database: StoredDatabase, former: StoredDatabase
+    ) -> tuple[Moment, StoredDatabase]:
+        """Store a layout under the schema as it is, in place of the `former` one; raises as `put`.
+
+        As there, its `hold` ends.
+        """
         async with self._catalogue.begin() as connection:
             new = await _next(connection, database.name)
-            await _check(connection, database, database.version)
+            await _check(connection, database, database.version, former)
             changed = update(databases).where(databases.c.name == database.name)
-            await connection.execute(changed.values(layout=database.layout))
-        return new, database
+            await connection.execute(changed.values(layout=database.layout, **_NOT_HELD))
+        return new, replace(database, hold=None)
 
     async def retire(self, database: StoredDatabase, before: int) -> tuple[Moment, StoredDatabase]:
         """Let no client pin a version before this one from now on; raises as `put`."""
@@ -334,7 +341,10 @@ def _owned_until(before: Row[Any] | None, database: StoredDatabase) -> dict[str,
 
 
 async def _check(
-    connection: AsyncConnection, database: StoredDatabase, version: int
+    connection: AsyncConnection,
+    database: StoredDatabase,
+    version: int,
+    former: StoredDatabase | None = None,
 ) -> Row[Any] | None:
     """Return a database's row and the time; refuse one that has changed, or that others hold."""
     live = (databases.c.held_until > func.now()).label("live")
@@ -347,6 +357,8 @@ async def _check(
         raise Conflict(f"To place {database.name} anew took too long; try again.")
     if database.hold is None and row is not None and row.live:
         raise Conflict(f"Somebody else is placing {database.name} anew; try again.")
+    if former is not None and row is not None and row.layout != former.layout:
+        raise Conflict(f"The layout of {database.name} was changed meanwhile; try again.")
     return row
 
 

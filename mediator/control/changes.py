@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,13 +16,22 @@ from mediator.base.errors import (
 )
 from mediator.base.suggestions import did_you_mean
 from mediator.catalogue.stored_databases import StoredDatabase, new_id
-from mediator.control.layout import fragments_of, layout_of, location_of, same_place, view_system_of
+from mediator.control.layout import (
+    UniqueBuild,
+    builds_of,
+    fragments_of,
+    layout_of,
+    location_of,
+    same_place,
+    view_system_of,
+)
 from mediator.control.overrides import documents
 from mediator.control.port import ChangeOptions
 from mediator.materialisation.service import ViewService
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import Decision, decide, pins_of, view_system
 from mediator.routing.model import DatabaseRoute
+from mediator.schema.copies import FieldCopy
 from mediator.schema.foreign_keys import added_foreign_keys
 from mediator.schema.limits import MAX_ERRORS
 from mediator.schema.overrides import Overrides
@@ -32,6 +41,7 @@ from mediator.schema.tightening import (
     TightenedConstraint,
     backfillable,
     tightened,
+    unique_constraints,
 )
 from mediator.schema.tree import ClassSchema, Field, Mode, Schema
 from mediator.stores.port import Fragment, Mirror
@@ -41,6 +51,7 @@ __all__ = [
     "Before",
     "SchemaPlan",
     "check_dropped",
+    "check_indexes",
     "check_unique",
     "check_view",
     "decide_change",
@@ -146,6 +157,8 @@ def _reinterpreted(
                 reason = f"stored as {field.type.value}, declared as {became}"
                 if now is None and after is not None:
                     reason += _meant(field, before, after)
+                if now is not None:
+                    reason += "; add a field of the new type, and copy the values"
                 plan.append({"node": f"{class_name}.{name}", "reason": reason})
         if after is None and not before.fields:
             plan.append({"node": class_name, "reason": "the class is gone"})
@@ -182,8 +195,8 @@ def replaced(
         if fragment.class_name not in holding
         and (
             (now := same_place(new, fragment)) is None
-            or (fragment.fields, fragment.groups, fragment.unique)
-            != (now.fields, now.groups, now.unique)
+            or (fragment.fields, fragment.groups, fragment.unique, fragment.indexes)
+            != (now.fields, now.groups, now.unique, now.indexes)
         )
     ]
 
@@ -231,37 +244,61 @@ def _nodes(schema: Schema | None) -> set[str]:
     return {*classes, *(f"{name}.{field}" for name, c in classes.items() for field in c.fields)}
 
 
-def check_unique(schema: Schema, present: DatabaseRoute | None, holding: Collection[str]) -> None:
-    """Raise `Conflict` if unique constraints are added whose values objects may have already.
+def check_unique(plan: SchemaPlan) -> None:
+    """Refuse unique constraints that no system decides, or that cannot be built over objects.
 
-    A field that is new has no values.
+    Raises:
+        Conflict: Fields of one are on several systems, or are renamed by the same change.
     """
+    added = plan.added_unique
     locations = [
-        location
-        for name in sorted(holding & schema.classes.keys())
-        if present is not None
-        for location in _added_unique(present.schema.classes[name], schema.classes[name])
+        Location(f"{each.location}/{each.constraint}", reason)
+        for name, class_ in plan.schema.classes.items()
+        for each in unique_constraints(class_, class_.unique_constraints).values()
+        if (reason := _obstacle(plan, name, each.unique, each.unique in added.get(name, ())))
     ]
     if locations:
-        detail = (
-            "Unique constraints are added to classes that hold objects, whose values may be there"
-            " twice. Export the objects, delete them, change the schema, and import them."
-        )
+        detail = "Unique constraints cannot be put in force."
+        raise Conflict(detail, locations=locations[:MAX_ERRORS])
+
+
+def _obstacle(plan: SchemaPlan, class_name: str, names: tuple[str, ...], is_added: bool) -> str:
+    """Say what keeps a unique constraint from being in force; empty: nothing."""
+    if is_added and class_name in plan.options.rename:
+        return "needs a change of its own, as this one renames fields of the class"
+    for route in (plan.route, plan.present if is_added else None):
+        placed = route.classes.get(class_name) if route is not None else None
+        if placed is not None and not any(f.fields.keys() >= set(names) for f in placed.fragments):
+            return "is of fields whose values are on several systems"
+    return ""
+
+
+def check_indexes(route: DatabaseRoute) -> None:
+    """Raise `Conflict` if fields of a compound index are on several systems.
+
+    Those of a class without objects are placed together; where objects are, their fields stay.
+    """
+    locations = [
+        Location(f"/classes/{name}/indexes/{i}/fields", f"are on {' and '.join(systems)}")
+        for name, class_ in route.classes.items()
+        for i, index in enumerate(class_.schema.indexes)
+        if len(systems := {class_.fragment_of[field].system: None for field in index.fields}) > 1
+    ]
+    if locations:
+        detail = "A compound index is of fields that one system holds; these are on several."
         raise Conflict(detail, locations=locations)
-
-
-def _added_unique(before: ClassSchema, after: ClassSchema) -> Iterator[Location]:
-    at = f"/classes/{after.name}"
-    for names in after.unique_constraints:
-        if names not in before.unique_constraints and before.fields.keys() >= set(names):
-            below = f"fields/{names[0]}/unique"
-            if names in after.unique:
-                below = f"unique/{after.unique.index(names)}"
-            yield Location(f"{at}/{below}", "the class holds objects")
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaPlan:
+    """What a change does.
+
+    Attributes:
+        moves: What it would move between systems, which forbids it.
+        epoch: That of the routing model which it was planned under.
+        moved: The copies whose sources it drops, of classes that hold objects.
+    """
+
     schema: Schema
     before: Before
     new: StoredDatabase
@@ -270,6 +307,7 @@ class SchemaPlan:
     decision: Decision
     moves: Sequence[dict[str, Any]]
     epoch: int
+    moved: Sequence[FieldCopy] = ()
 
     @property
     def stored(self) -> StoredDatabase | None:
@@ -282,6 +320,29 @@ class SchemaPlan:
     @property
     def holding(self) -> frozenset[str]:
         return self.before.holding
+
+    @property
+    def builds(self) -> dict[str, UniqueBuild]:
+        """The unique constraints that are being built, by class."""
+        return builds_of(self.before.renamed) if self.before.renamed else {}
+
+    @property
+    def added_unique(self) -> dict[str, tuple[tuple[str, ...], ...]]:
+        """The unique constraints that are added over objects, those being built among them.
+
+        A field that is new has no values.
+        """
+        added, builds = {}, self.builds
+        for name in sorted(self.holding & self.schema.classes.keys()):
+            assert self.present is not None
+            before, build = self.present.schema.classes[name], builds.get(name)
+            kept = {*before.unique_constraints} - {*(build.unique if build else ())}
+            added[name] = tuple(
+                names
+                for names in self.schema.classes[name].unique_constraints
+                if names not in kept and before.fields.keys() >= set(names)
+            )
+        return {name: unique for name, unique in added.items() if unique}
 
     @property
     def dropped_classes(self) -> frozenset[str]:
@@ -306,6 +367,11 @@ class SchemaPlan:
         return self.holding & {fragment.class_name for fragment in left}
 
     @property
+    def moved_classes(self) -> set[str]:
+        """The classes whose values are in other fields, and those that have these."""
+        return {name for each in self.moved for name in (each.class_name, each.source_class)}
+
+    @property
     def gives_names_anew(self) -> bool:
         """Whether a name means another field than a replica that is behind may take it for."""
         kept = self.before.renamed.layout if self.before.renamed else {}
@@ -319,8 +385,11 @@ class SchemaPlan:
         filled = backfillable(self.schema, self.holding) if options.backfill else {}
         if options.unchecked or self.present is None:
             return {}, filled
-        tighter = tightened(self.present.schema, self.schema, self.holding)
-        return {key: each for key, each in tighter.items() if key not in filled}, filled
+        tighter = dict(tightened(self.present.schema, self.schema, self.holding))
+        for name, added in self.added_unique.items():
+            tighter |= unique_constraints(self.schema.classes[name], added)
+        left = {key: each for key, each in sorted(tighter.items()) if key not in filled}
+        return left, filled
 
     @property
     def newly_connected(self) -> set[str]:

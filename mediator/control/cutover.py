@@ -5,7 +5,8 @@ Order of events, with what a crash in between leaves behind:
 1. the new layout is decided, under a lock of this replica;     nothing
 2. writes to empty classes that are about to change are held,   the hold, which ends by itself
    by all replicas;
-3. those classes are found to be empty still;                   the hold
+3. those classes are found to be empty still, and values that
+   move to be where they go;                                    the hold
 4. the stores are prepared (tables, indexes), idempotently;     unused tables, and the hold
 5. the catalogue is changed, if its version is the one seen     the next start serves the new model
    and the hold still stands;
@@ -19,7 +20,7 @@ that was acknowledged is lost, whichever replica stalls at whichever step: docs/
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -34,8 +35,15 @@ from mediator.control.changes import SchemaPlan, replaced, without
 from mediator.control.clearing import Clearing
 from mediator.control.follower import Follower
 from mediator.control.fragment_calls import FragmentCalls
-from mediator.control.layout import copies_of, fragments_of, same_place, with_what_is_kept
+from mediator.control.layout import (
+    copies_of,
+    fragments_of,
+    route_of,
+    same_place,
+    with_what_is_kept,
+)
 from mediator.control.membership import Membership
+from mediator.control.moves import MoveCheck
 from mediator.data_plane.executor import Executor
 from mediator.materialisation.service import ViewService
 from mediator.routing.model import DatabaseRoute
@@ -60,6 +68,7 @@ class Cutover:
     _views: ViewService
     _clearing: Clearing
     _calls: FragmentCalls
+    _moves: MoveCheck
 
     async def put_in_force(self, plan: SchemaPlan, author: Author | None) -> int:
         if plan.gives_names_anew:
@@ -68,13 +77,15 @@ class Cutover:
         emptied = {f.class_name for f in replaced(plan.present, plan.route, plan.holding)}
         changing = emptied | plan.leaving
         # No replica may delete, or refer to, what a foreign key protects by a model without it.
-        held_classes = changing | plan.newly_connected
+        # Nor may one write what is dropped because it was copied.
+        held_classes = changing | plan.newly_connected | plan.moved_classes
         if plan.stored is None or not held_classes:
             moment, put = await self._prepare_and_put(plan, plan.new, author)
         else:
             async with self._held(plan.stored, held_classes) as held:
                 await self.check_still_empty(plan, changing)
-                await self.check_unwritten(plan, held_classes)
+                await self.check_unwritten(plan.new.name, held_classes)
+                await self._moves.require(plan.schema.database, plan.moved, plan.owned)
                 new = replace(plan.new, hold=held.hold)
                 moment, put = await self._prepare_and_put(plan, new, author)
         self._follower.has_put(moment, put, with_what_is_kept(plan.route, put))
@@ -91,16 +102,34 @@ class Cutover:
         self, plan: SchemaPlan, new: StoredDatabase, author: Author | None
     ) -> tuple[Moment, StoredDatabase]:
         # Before the catalogue is changed: replicas that read the new layout write there at once.
-        for fragment in fragments_of(plan.route):
-            previous = same_place(plan.present, fragment)
-            await self._calls.on(fragment, "write", _preparing(fragment, previous))
+        await self._prepare(fragments_of(plan.route), plan.present)
         # The state of a former copy of this name does not describe the new one.
         copies = copies_of(plan.route)
         await self._views.retract(without(copies, copies_of(plan.present)))
         for copy in copies:
             await self._calls.on(copy, "write", _preparing(copy, None))
         change = await offload(True, _recorded, plan, new.document, author)
-        return await self._catalogue.put(new, change)
+        return await self._catalogue.put(new, change, plan.stored)
+
+    async def _prepare(self, fragments: Iterable[Fragment], present: DatabaseRoute | None) -> None:
+        for fragment in fragments:
+            previous = same_place(present, fragment)
+            await self._calls.on(fragment, "write", _preparing(fragment, previous))
+
+    async def put_layout(
+        self, new: StoredDatabase, former: StoredDatabase, classes: Collection[str]
+    ) -> None:
+        """Put a layout in force by which some classes are written otherwise than before."""
+        route = await offload(True, route_of, new)
+        fragments = [f for f in fragments_of(route) if f.class_name in classes]
+        present = self._executor.model.databases[new.name]
+        # First without the hold: an index of many objects takes longer than writes may wait.
+        await self._prepare(fragments, present)
+        async with self._held(former, classes) as held:
+            await self.check_unwritten(new.name, classes)
+            await self._prepare(fragments, present)
+            moment, put = await self._catalogue.put_layout(replace(new, hold=held.hold), former)
+        self._follower.has_put(moment, put, route)
 
     async def check_still_empty(self, plan: SchemaPlan, changing: Collection[str]) -> None:
         """Refuse if an object was created since its class was found empty; writes are held.
@@ -112,12 +141,12 @@ class Cutover:
             if await self._calls.count(plan.present.classes[name]):
                 raise Conflict(f"Objects of {name} were created meanwhile; try again.")
 
-    async def check_unwritten(self, plan: SchemaPlan, held: Collection[str]) -> None:
+    async def check_unwritten(self, database: str, held: Collection[str]) -> None:
         """Refuse if writes to classes that are held are under way, and do not end."""
         # A joint write may be logged, and have reached no record that is counted. One that has
         # ended is still logged for a moment.
         for _ in range(_LOOKS):
-            if not await self._catalogue.are_written(plan.new.name, held):
+            if not await self._catalogue.are_written(database, held):
                 return
             await asyncio.sleep(_LOOK_S)
         raise Conflict(f"Writes to {', '.join(sorted(held))} are under way; try again.")

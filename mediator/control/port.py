@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
+from mediator.schema.copies import Copy
 from mediator.schema.overrides import Override
 from mediator.stores.port import SystemConfig
 
@@ -60,6 +61,7 @@ class ChangeOptions:
         drop: What leaves the schema with all that it holds: classes (``class``) with their objects,
             fields (``class.field``) with their values.
         rename: New names of fields, by class and former name.
+        move: Copies that are done: their source is dropped, as the target has all its values.
         overrides: What operators override of the placement, by node; None ends an override.
     """
 
@@ -67,6 +69,7 @@ class ChangeOptions:
     backfill: bool = False
     drop: frozenset[str] = frozenset()
     rename: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    move: tuple[Copy, ...] = ()
     overrides: Mapping[str, Override | None] = field(default_factory=dict)
 
 

@@ -28,6 +28,7 @@ from mediator.control.changes import (
     Before,
     SchemaPlan,
     check_dropped,
+    check_indexes,
     check_unique,
     check_view,
     decide_change,
@@ -42,12 +43,14 @@ from mediator.control.cutover import Cutover
 from mediator.control.follower import Follower
 from mediator.control.fragment_calls import FragmentCalls
 from mediator.control.layout import (
+    notes_on_builds,
     overrides_of,
     route_of,
     view_system_of,
     with_what_is_kept,
 )
 from mediator.control.membership import Membership
+from mediator.control.moves import MoveCheck, moved_fields
 from mediator.control.overrides import changed_overrides, documents
 from mediator.control.port import (
     CAREFUL,
@@ -56,8 +59,10 @@ from mediator.control.port import (
     ChangeOptions,
     SchemaChange,
 )
+from mediator.control.preparation import Preparation
 from mediator.control.registry import Registry
 from mediator.control.renames import renamed
+from mediator.control.unique_builds import UniqueBuilds
 from mediator.data_plane.executor import Executor
 from mediator.materialisation.service import ViewService
 from mediator.placement.advice import notes_on, placements_of
@@ -87,7 +92,9 @@ class Schemas:
     _calls: FragmentCalls
     _cutover: Cutover
     _check: ConstraintCheck
+    _moves: MoveCheck
     _backfill: Backfill
+    _builds: UniqueBuilds
     _observe: Observer
     _clock: Clock
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
@@ -190,8 +197,9 @@ class Schemas:
         change = await self._change(plan.new, plan.epoch, plan.decision, plan.moves, schema=schema)
         tighter, _ = await offload(True, plan.constraints, options)
         report = await self._check.run(name, tighter.values(), plan.owned, plan.former_names)
+        moved = await self._moves.run(name, plan.moved, plan.owned)
         notes = (*await self._dropped_by(plan), *await self._lost_by(plan))
-        return _noted(reported(change, report), notes)
+        return _noted(reported(reported(change, report), moved), notes)
 
     async def put(
         self,
@@ -205,25 +213,21 @@ class Schemas:
         author: Author | None = None,
     ) -> SchemaChange:
         schema = await self._parse(name, document)
-        checked: Constraints = {}
+        preparation = Preparation(self._check, self._moves, self._builds)
         while True:
             async with self._changing:
                 plan = await self._plan(schema, version, options)
                 if plan.moves:
                     raise would_move(plan.moves)
                 tighter, filled = await offload(True, plan.constraints, options)
-                if tighter.keys() <= checked.keys():
+                left = await preparation.left(plan, tighter)
+                if left is None:
                     dropped = await self._dropped_by(plan)
                     if before is not None:
                         await before(schema.classes)
                     epoch = await self._cutover.put_in_force(plan, author)
                     break
-            # Without the lock, as it may take long. If the schema is changed meanwhile, what is
-            # tighter than the new one is checked, too.
-            left = {key: each for key, each in tighter.items() if key not in checked}
-            report = await self._check.run(name, left.values(), plan.owned, plan.former_names)
-            report.require_clean()
-            checked = {**checked, **left}
+            await preparation.go_on(plan, left)
         self._observe(_decided(name, epoch, plan.decision))
         if plan.gives_names_anew:
             # Before caches are invalidated: none of them gets the former names afterwards.
@@ -233,6 +237,9 @@ class Schemas:
             await after(schema.classes)
         change = await self._change(plan.new, epoch, plan.decision, schema=schema)
         change = _noted(change, dropped)
+        # A unique constraint is in force for all objects, so nothing can have broken it.
+        kept = preparation.checked.items()
+        checked = {key: each for key, each in kept if not each.unique}
         if not (checked or filled):
             return change
         return await self._finish(change, checked, filled, plan)
@@ -295,9 +302,12 @@ class Schemas:
         stored = self._follower.stored(name)
         _check_version(name, stored, version)
         model = self._executor.model
+        route = self._executor.model.databases.get(name)
+        moved = moved_fields(options, route, schema)
+        dropped = (f"{each.source_class}.{each.source.name}" for each in moved)
+        options = replace(options, drop=options.drop.union(dropped))
         before = await self._before(schema, stored, options)
         present, holding = before.route, set(before.holding)
-        check_unique(schema, present, holding)
         if candidates is None:
             candidates = self._registry.candidates()
         names = [candidate.name for candidate in candidates]
@@ -310,8 +320,13 @@ class Schemas:
         new = await offload(True, stored_form, schema, decision, before, overrides, unfit)
         check_view(schema, view_system_of(new), self._systems)
         route = await offload(True, route_of, new)
+        check_indexes(route)
         moves += left_behind(present, route, holding, options.drop)
-        return SchemaPlan(schema, before, new, route, options, decision, moves, model.epoch)
+        moved = tuple(each for each in moved if each.class_name in holding)
+        plan = SchemaPlan(schema, before, new, route, options, decision, moves, model.epoch, moved)
+        if not moves:
+            await offload(True, check_unique, plan)
+        return plan
 
     async def _before(
         self, schema: Schema, stored: StoredDatabase | None, options: ChangeOptions
@@ -346,6 +361,7 @@ class Schemas:
             notes=(
                 *await offload(True, notes_on, schema, decision),
                 *notes_on_view(schema, self._views),
+                *notes_on_builds(stored),
             ),
         )
 

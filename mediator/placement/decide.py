@@ -301,6 +301,7 @@ def _class_route(
         held = {name for names in here.values() for name in names}
         fields = {name: field for name, field in class_.fields.items() if name in held}
         unique = tuple(names for names in class_.unique_constraints if held.issuperset(names))
+        indexes = tuple(i.fields for i in class_.indexes if held.issuperset(i.fields))
         fragment = Fragment(
             system,
             database,
@@ -312,6 +313,7 @@ def _class_route(
             joint,
             anchor,
             unique=unique,
+            indexes=indexes,
         )
         fragments.append(fragment)
     copy = None
@@ -320,6 +322,14 @@ def _class_route(
         name = f"{class_.name}@view.{version}"
         whole = {group: placed.fields for group, placed in groups.items()}
         copy = Fragment(
-            view, database, name, class_.fields, whole, version, ttl_s, anchor_system=anchor
+            view,
+            database,
+            name,
+            class_.fields,
+            whole,
+            version,
+            ttl_s,
+            anchor_system=anchor,
+            indexes=tuple(index.fields for index in class_.indexes),
         )
     return ClassRoute(class_, version, tuple(fragments), copy)

@@ -109,8 +109,9 @@ class _Planner:
         """Split the fields into those of known groups, and those that name none."""
         known: dict[str, list[NodeRank]] = {}
         loose = []
-        # One system decides what is unique, so these fields stay together.
+        # One system decides what is unique, and keeps up an index: these fields stay together.
         together = {name for names in self.class_.unique if len(names) > 1 for name in names}
+        together |= {name for index in self.class_.indexes for name in index.fields}
         for each, field_ in zip(self.rank.children, self.class_.fields.values(), strict=True):
             declared = field_.group or (MAIN_GROUP if field_.name in together else None)
             group = self.pins.groups.get((self.class_.name, field_.name), declared)

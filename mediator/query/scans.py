@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from mediator.base.errors import Location, NeedsScan
 from mediator.model.filters import Filter, Path, paths_of
 from mediator.model.query import OrderBy, Query
+from mediator.query.proposed_indexes import proposed_indexes
 from mediator.routing.model import ClassRoute
 from mediator.schema.tree import Field
 from mediator.schema.types import SCALARS
@@ -21,13 +22,14 @@ def needs_scan(
     order = () if ordered or query.aggregate is not None else query.order
     lacking, unused = _unserved({*paths_of(own), *(level.path for level in order)}, route)
     because = _because(lacking, unused)
-    helping = _advice(order, route, lacking)
+    proposed = proposed_indexes(query, route)
+    helping = _advice(order, route, proposed or [(name,) for name in lacking])
     others = ", ".join(fragment.system for fragment in route.fragments)
     return NeedsScan(
         f"Every object of {query.class_name} would have to be sent by {others}: {because}."
         f' What helps: {helping}, another placement, or "allow_scan": true.',
         locations=[Location(f"/{member}", detail) for member, detail in _blamed(query, order)],
-        extra={"system": system},
+        extra={"system": system, "indexes": [list(names) for names in proposed]},
     )
 
 
@@ -51,8 +53,9 @@ def _because(lacking: Sequence[str], unused: Sequence[str]) -> str:
     return "; ".join(filter(None, reasons)) or "there is no condition that an index could serve"
 
 
-def _advice(order: Sequence[OrderBy], route: ClassRoute, lacking: Sequence[str]) -> str:
-    index = f"an index on {' or '.join(lacking)}" if lacking else ""
+def _advice(order: Sequence[OrderBy], route: ClassRoute, indexes: Sequence[Sequence[str]]) -> str:
+    named = " or ".join(" and ".join(names) for names in indexes)
+    index = f"an index on {named}" if named else ""
     first = next((level.path for level in order[:1] if not level.descending), None)
     if first and first[0] in route.fragment_of.keys() - route.anchor.fields:
         # Objects that have no fragment on the system of the order come first.

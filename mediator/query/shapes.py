@@ -10,6 +10,7 @@ from mediator.base.observation import CostlyQueryFound
 from mediator.model.filters import And, Exists, Filter, Not, Or, Path, paths_of
 from mediator.model.query import Query
 from mediator.query.explain import filter_document
+from mediator.query.proposed_indexes import proposed_indexes
 from mediator.routing.model import ClassRoute
 from mediator.schema.types import SCALARS
 
@@ -50,7 +51,8 @@ def costly_query(
     """Describe a query that took long or was refused; see `CostlyQueryFound`."""
     database, class_name = query.database, query.class_name
     fields = () if route is None else _without_index(query, route)
-    return CostlyQueryFound(database, class_name, shape_of(query), seconds, rows, fields, refusal)
+    shape, indexes = shape_of(query), () if route is None else proposed_indexes(query, route)
+    return CostlyQueryFound(database, class_name, shape, seconds, rows, fields, refusal, indexes)
 
 
 def _without_index(query: Query, route: ClassRoute) -> tuple[str, ...]:

@@ -19,6 +19,9 @@ __all__ = [
     "FIELDS_PER_CLASS",
     "FOREIGN_KEYS_TO_CLASS",
     "ID_BYTES",
+    "INDEXED_ELEMENTS",
+    "INDEXES",
+    "INDEX_FIELDS",
     "INTEGER_MAX",
     "INTEGER_MIN",
     "MAP_KEY_BYTES",
@@ -38,6 +41,13 @@ UTILITY_POINTS: Final = 64
 
 MAX_LENGTH: Final = 16 * 2**20
 """Upper end of `max_length`: characters of a string, bytes of a binary, elements of the rest."""
+
+INDEXES: Final = 16
+INDEX_FIELDS: Final = 4
+"""Compound indexes of a class, and fields of one of them."""
+
+INDEXED_ELEMENTS: Final = 1_000
+"""Upper end of the `max_length` of lists and sets with an index: each element has an entry."""
 
 ENUM_MEMBERS: Final = 100
 PATTERN_CHARACTERS: Final = 1_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any, Final
@@ -17,7 +17,7 @@ from mediator.schema.constraints import searcher
 from mediator.schema.errors import InvalidValue, invalid, locations_below
 from mediator.schema.foreign_keys import mistakes_of_number, mistakes_of_on_delete
 from mediator.schema.ids import NAME
-from mediator.schema.limits import MAX_ERRORS, UNIQUE_CONSTRAINTS
+from mediator.schema.limits import INDEXED_ELEMENTS, MAX_ERRORS, UNIQUE_CONSTRAINTS
 from mediator.schema.scalars import SCALAR_DECODERS, text_error
 from mediator.schema.tree import (
     MAIN_GROUP,
@@ -30,7 +30,7 @@ from mediator.schema.tree import (
     OnDelete,
     Schema,
 )
-from mediator.schema.types import SCALARS, FieldType
+from mediator.schema.types import ARRAYS, SCALARS, FieldType
 from mediator.schema.unique import UNIQUE_TYPES
 from mediator.schema.validation import parse_document
 from mediator.schema.values import decoder, encoder
@@ -63,6 +63,7 @@ _TYPES_OF: Final[Mapping[str, Collection[FieldType]]] = {
 """The types for which these members have a meaning."""
 
 _NOT_COMPARED: Final = "values of type {} are not compared exactly"
+_NO_ORDER: Final = "type {} has no order to index"
 
 _GENERATED: Final = {
     (FieldType.TIMESTAMP, "now"): Generated.NOW,
@@ -114,6 +115,7 @@ def _class(
     mistakes += _mistakes_of_owner(normal, at)
     mistakes += _mistakes_of_updated(normal, at)
     mistakes += _mistakes_of_unique(normal, at)
+    mistakes += _mistakes_of_indexes(normal, at)
     return normal
 
 
@@ -135,8 +137,7 @@ def _mistakes(field: Field, classes: Mapping[str, ClassSchema], at: str) -> Iter
 
 
 def _mistakes_of_flags(field: Field, at: str) -> Iterator[Location]:
-    if field.index and field.type not in SCALARS:
-        yield Location(f"{at}/index", f"type {field.type} has no order to index")
+    yield from _mistakes_of_index(field, at)
     if field.updated and field.type is not FieldType.TIMESTAMP:
         yield Location(f"{at}/updated", f"has no meaning for type {field.type}")
     if field.updated and field.default is not MISSING:
@@ -145,6 +146,21 @@ def _mistakes_of_flags(field: Field, at: str) -> Iterator[Location]:
         yield Location(f"{at}/unique", "has no meaning beside updated")
     elif field.unique and field.type not in UNIQUE_TYPES:
         yield Location(f"{at}/unique", _NOT_COMPARED.format(field.type))
+
+
+def _mistakes_of_index(field: Field, at: str) -> Iterator[Location]:
+    if not field.index or field.type in SCALARS:
+        return
+    if field.type not in ARRAYS:
+        yield Location(f"{at}/index", _NO_ORDER.format(field.type))
+    elif field.items is FieldType.DOCUMENT:
+        yield Location(f"{at}/index", _NO_ORDER.format(field.items))
+    elif field.max_length is None:
+        detail = "needs a max_length of {} at most, because each element has an index entry"
+        yield Location(f"{at}/index", detail.format(INDEXED_ELEMENTS))
+    elif field.max_length > INDEXED_ELEMENTS:
+        detail = f"must be {INDEXED_ELEMENTS} at most, because each element has an index entry"
+        yield Location(f"{at}/max_length", detail)
 
 
 def _mistake_in_reference(field: Field, classes: Collection[str]) -> str | None:
@@ -270,13 +286,25 @@ def _mistakes_of_unique(class_: ClassSchema, at: str) -> Iterator[Location]:
         if frozenset(names) in known:
             yield Location(below, "is there already")
         known.add(frozenset(names))
-        yield from _mistakes_of_members(class_, names, below)
-        groups = {f.group for n in names if (f := class_.fields.get(n)) is not None}
-        if len(groups) > 1:
-            yield Location(below, "must be of fields of one cache group, which one system holds")
+        yield from _mistakes_of_members(class_, names, below, _mistake_in_unique)
 
 
-def _mistakes_of_members(class_: ClassSchema, names: Sequence[str], at: str) -> Iterator[Location]:
+def _mistakes_of_indexes(class_: ClassSchema, at: str) -> Iterator[Location]:
+    """Yield what keeps compound indexes from being kept up in one place."""
+    for i, index in enumerate(class_.indexes):
+        below = f"{at}/indexes/{i}"
+        if index in class_.indexes[:i]:
+            yield Location(below, "is there already")
+        yield from _mistakes_of_members(class_, index.fields, f"{below}/fields", _mistake_in_index)
+
+
+def _mistakes_of_members(
+    class_: ClassSchema,
+    names: Sequence[str],
+    at: str,
+    mistake_in: Callable[[Field], str | None],
+) -> Iterator[Location]:
+    """Yield what keeps fields from being taken together."""
     for i, name in enumerate(names):
         field = class_.fields.get(name)
         if field is None:
@@ -284,10 +312,21 @@ def _mistakes_of_members(class_: ClassSchema, names: Sequence[str], at: str) -> 
             yield Location(f"{at}/{i}", f"is no field of this class{meant}")
         elif name in names[:i]:
             yield Location(f"{at}/{i}", "must not be there twice")
-        elif field.type not in UNIQUE_TYPES:
-            yield Location(f"{at}/{i}", _NOT_COMPARED.format(field.type))
-        elif field.updated:
-            yield Location(f"{at}/{i}", "is the time of the last write, which the service sets")
+        elif mistake := mistake_in(field):
+            yield Location(f"{at}/{i}", mistake)
+    groups = {f.group for n in names if (f := class_.fields.get(n)) is not None}
+    if len(groups) > 1:
+        yield Location(at, "must be of fields of one cache group, which one system holds")
+
+
+def _mistake_in_unique(field: Field) -> str | None:
+    if field.type not in UNIQUE_TYPES:
+        return _NOT_COMPARED.format(field.type)
+    return "is the time of the last write, which the service sets" if field.updated else None
+
+
+def _mistake_in_index(field: Field) -> str | None:
+    return None if field.type in SCALARS else _NO_ORDER.format(field.type)
 
 
 def schema_document(schema: Schema) -> dict[str, Any]:
@@ -316,6 +355,7 @@ def _class_document(schema: ClassSchema) -> dict[str, Any]:
         "owner_field": schema.owner_field,
         "system": schema.system,
         "unique": [list(names) for names in schema.unique],
+        "indexes": [{"fields": list(index.fields)} for index in schema.indexes],
         "fields": {
             name: _field_document(field) for name, field in throttled(schema.fields.items())
         },

@@ -89,5 +89,12 @@ def _class(class_: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     fields = {names.get(name, name): field for name, field in class_["fields"].items()}
     owner = class_.get("owner_field")
     owned = {} if owner is None else {"owner_field": names.get(owner, owner)}
-    unique = [[names.get(name, name) for name in each] for each in class_.get("unique", ())]
-    return {**class_, "fields": fields, **owned, "unique": unique}
+    unique = [_renamed(each, names) for each in class_.get("unique", ())]
+    indexes = [
+        {**each, "fields": _renamed(each["fields"], names)} for each in class_.get("indexes", ())
+    ]
+    return {**class_, "fields": fields, **owned, "unique": unique, "indexes": indexes}
+
+
+def _renamed(fields: Iterable[str], names: Mapping[str, str]) -> list[str]:
+    return [names.get(name, name) for name in fields]

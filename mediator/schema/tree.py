@@ -20,13 +20,15 @@ from mediator.schema.limits import (
     CLASSES_PER_DATABASE,
     ENUM_MEMBERS,
     FIELDS_PER_CLASS,
+    INDEX_FIELDS,
+    INDEXES,
     MAX_LENGTH,
     OBJECT_TTL_MAX_S,
     PATTERN_CHARACTERS,
     UNIQUE_CONSTRAINTS,
     UNIQUE_FIELDS,
 )
-from mediator.schema.types import FieldType, Value
+from mediator.schema.types import ARRAYS, SCALARS, FieldType, Value
 from mediator.schema.validation import (
     FieldName,
     Flag,
@@ -48,6 +50,7 @@ __all__ = [
     "SCRATCH_DATABASE",
     "CachePolicy",
     "ClassSchema",
+    "CompoundIndex",
     "DefaultSystem",
     "Field",
     "Generated",
@@ -189,10 +192,28 @@ class Field:
         """Whether it has a minimum or a maximum."""
         return self.minimum is not None or self.maximum is not None
 
+    @property
+    def has_ordered_index(self) -> bool:
+        """Whether its values have an index, in their order."""
+        return self.index and self.type in SCALARS
+
+    @property
+    def has_element_index(self) -> bool:
+        """Whether the elements of its values have an index: a multi-valued one."""
+        return self.index and self.type in ARRAYS
+
 
 _UniqueFields: TypeAlias = Annotated[
     tuple[FieldName, ...], Bounds(min_length=1, max_length=UNIQUE_FIELDS)
 ]
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class CompoundIndex:
+    """An index of several fields: in the order of the first, then of the second, and so on."""
+
+    fields: Annotated[tuple[FieldName, ...], Bounds(min_length=2, max_length=INDEX_FIELDS)]
 
 
 @document
@@ -203,6 +224,7 @@ class ClassSchema:
     `system` is the one that its objects are required to be on; so it is of a field and a schema.
     `owner_field` names the field that says whose an object is; None: objects are nobody's.
     `unique` names fields whose values together no two objects share.
+    `indexes` are the compound ones.
     """
 
     name: Key
@@ -216,6 +238,7 @@ class ClassSchema:
     owner_field: FieldName | None = None
     system: Name | None = None
     unique: Annotated[tuple[_UniqueFields, ...], Bounds(max_length=UNIQUE_CONSTRAINTS)] = ()
+    indexes: Annotated[tuple[CompoundIndex, ...], Bounds(max_length=INDEXES)] = ()
 
     @property
     def unique_constraints(self) -> tuple[tuple[str, ...], ...]:

@@ -53,7 +53,15 @@ class StoredNames:
         }
         groups = {group: self._all(names) for group, names in fragment.groups.items()}
         unique = tuple([self._all(names) for names in fragment.unique])
-        return replace(fragment, fields=fields, groups=groups, unique=unique, stored_names={})
+        indexes = tuple([self._all(names) for names in fragment.indexes])
+        return replace(
+            fragment,
+            fields=fields,
+            groups=groups,
+            unique=unique,
+            indexes=indexes,
+            stored_names={},
+        )
 
     def _all(self, names: Iterable[str]) -> tuple[str, ...]:
         return tuple([self._name(name) for name in names])

@@ -59,15 +59,16 @@ FIELDS = {
         Field("b", FieldType.BINARY, index=True),
         Field("u", FieldType.BINARY),
         Field("doc", FieldType.DOCUMENT),
-        Field("tags", FieldType.SET, items=FieldType.STRING),
+        Field("tags", FieldType.SET, items=FieldType.STRING, index=True),
         Field("log", FieldType.LIST, items=FieldType.INTEGER),
-        Field("scores", FieldType.LIST, items=FieldType.FLOAT),
+        Field("scores", FieldType.LIST, items=FieldType.FLOAT, index=True),
         Field("docs", FieldType.LIST, items=FieldType.DOCUMENT),
         Field("names", FieldType.MAP, items=FieldType.STRING),
         Field("hits", FieldType.MAP, items=FieldType.INTEGER),
         Field("deep", FieldType.MAP, items=FieldType.DOCUMENT),
     )
 }
+COMPOUND = (("r", "w", "n"), ("o", "k", "f"), ("f", "u"))
 SCALARS = ("s", "w", "r", "n", "k", "f", "d", "o", "t", "b", "u")
 
 TEXTS = (
@@ -165,7 +166,8 @@ def _values(draw: random.Random) -> Values:
 async def populated(store: Searched) -> Population:
     """Make a class of the records, next to one that was deleted."""
     groups = {"main": tuple(FIELDS)}
-    fragment = Fragment(store.config.name, "d", f"c{uuid.uuid4().hex[:12]}", FIELDS, groups)
+    name = f"c{uuid.uuid4().hex[:12]}"
+    fragment = Fragment(store.config.name, "d", name, FIELDS, groups, indexes=COMPOUND)
     await store.prepare(fragment)
     population = Population(store, fragment, {})
     await population.create(drawn_records())

@@ -10,7 +10,6 @@ from dataclasses import replace
 from examples.stored_record import StoredRecord, apply_write
 from mediator.model.operators import APPLICABLE, Operator
 from mediator.schema.types import FieldType
-from mediator.schema.unique import claims_of
 from mediator.stores.port import (
     Claims,
     Fragment,
@@ -24,6 +23,7 @@ from mediator.stores.port import (
     SystemConfig,
     Taken,
     Write,
+    WriteKind,
     WriteResult,
 )
 
@@ -36,6 +36,7 @@ class ModelStore:
     def __init__(self, config: SystemConfig | None = None) -> None:
         self.config = config or SystemConfig("model", "model", "memory:")
         self.classes: dict[tuple[str, str], dict[str, StoredRecord]] = {}
+        self.claimed: dict[tuple[str, str, str], Claims] = {}
         self.reserved: dict[tuple[str, str, str], Claims] = {}
 
     async def open(self) -> None: ...
@@ -102,17 +103,16 @@ class ModelStore:
         return taken
 
     def taken(self, write: Write) -> Taken | None:
-        """Find what another record has, by its values, of what a write claims."""
+        """Find what another record claims of what a write claims."""
         fragment = write.fragment
         for constraint, claim in write.claims.items():
             for id_, row in self.newest(fragment).items():
                 if claim is None or id_ == write.id:
                     continue
-                values = row.values if row.is_live else {}
-                own = claims_of(fragment.unique, fragment.fields, values)
-                if own[constraint] == claim:
+                key = _key(fragment, id_)
+                if row.is_live and self.claimed.get(key, {}).get(constraint) == claim:
                     return Taken(constraint, id_)
-                if self.reserved.get(_key(fragment, id_), {}).get(constraint) == claim:
+                if self.reserved.get(key, {}).get(constraint) == claim:
                     return Taken(constraint, id_, row.intent)
         return None
 
@@ -171,8 +171,15 @@ class ModelStore:
         if taken := self.taken(call):
             return WriteResult(Status.TAKEN, taken=taken)
         self.rows(call.fragment)[call.id] = after
-        self.reserved.pop(_key(call.fragment, call.id), None)
+        self.claim(call)
         return result
+
+    def claim(self, write: Write) -> None:
+        """Note what a record claims after a write."""
+        key = _key(write.fragment, write.id)
+        kept = self.claimed.get(key, {}) if write.kind is WriteKind.UPDATE else {}
+        self.claimed[key] = {**kept, **write.claims}
+        self.reserved.pop(key, None)
 
 
 def _key(fragment: Fragment, id_: str) -> tuple[str, str, str]:

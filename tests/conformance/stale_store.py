@@ -190,7 +190,7 @@ class StaleStore(ModelStore):
         if result.status is Status.APPLIED and (taken := self.taken(call)):
             return WriteResult(Status.TAKEN, taken=taken)
         if result.status is Status.APPLIED:
-            self.reserved.pop(key_of(call.fragment, call.id), None)
+            self.claim(call)
             self.replicas.write(key_of(call.fragment, call.id), version)
         return result
 

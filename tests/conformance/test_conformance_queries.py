@@ -24,7 +24,7 @@ from mediator.stores.port import (
 from tests.conformance.model_store import ModelStore
 from tests.conformance.searching_model import SearchingModel
 
-SEARCHES = ("queries.", "query_orders.", "aggregates.")
+SEARCHES = ("queries.", "query_orders.", "indexes.", "aggregates.")
 
 
 class ThreeValued(SearchingModel):
@@ -198,7 +198,38 @@ class Guessing(SearchingModel):
         return -1
 
 
+class Stale(SearchingModel):
+    """Finds records by what they once were, too."""
+
+    async def _chosen(self, fragment: Fragment, filter_: Filter | None) -> list[Record]:
+        former: dict[str, Record] = self.__dict__.setdefault("former", {})
+        every = await super()._chosen(fragment, None)
+        for record in every:
+            former.setdefault(record.id, record)
+        return [
+            record
+            for record in every
+            if filter_ is None
+            or any(self.holds(filter_, self.values(r)) for r in (record, former[record.id]))
+        ]
+
+
+class Repeating(SearchingModel):
+    """Finds a record once for each element that is equal to the one searched for."""
+
+    async def _chosen(self, fragment: Fragment, filter_: Filter | None) -> list[Record]:
+        chosen = await super()._chosen(fragment, filter_)
+        if not isinstance(filter_, Contains):
+            return chosen
+        items = [(record, record.values[filter_.path[0]]) for record in chosen]
+        return [
+            r for r, each in items if isinstance(each, list) for i in each if i == filter_.value
+        ]
+
+
 DEFECTS = {
+    Stale: "indexes.elements_of_a_set_follow_writes",
+    Repeating: "indexes.elements_of_a_list_are_found",
     ThreeValued: "queries.integer_compares",
     Caseless: "queries.texts_match_patterns",
     Rounding: "queries.integer_compares",

@@ -32,6 +32,7 @@ from mediator.stores.probe import probe
 LITE = {"name": "lite", "kind": "sqlite", "url": "sqlite://"}
 NOT_OFFERED = {
     "aggregates",
+    "indexes",
     "lifecycle",
     "intents",
     "mirror",

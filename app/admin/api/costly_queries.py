@@ -7,8 +7,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter
 
-from app.admin.api.responses import part
+from app.admin.api.responses import Control, part
 from app.telemetry.costly_queries import CostlyQueries, CostlyShape
+from mediator.base.errors import NotFound
+from mediator.base.observation import CostlyQueryFound
+from mediator.control.plane import ControlPlane
+from mediator.schema.added_indexes import index_patch
 
 __all__ = ["router"]
 
@@ -18,12 +22,12 @@ Kept = Annotated[CostlyQueries, part("costly_queries", "This process keeps no qu
 
 
 @router.get("/costly-queries")
-async def list_costly_queries(queries: Kept) -> dict[str, Any]:
+async def list_costly_queries(queries: Kept, control: Control) -> dict[str, Any]:
     """List queries of this process that took long or were refused, without their constants."""
-    return {"items": [_described(shape) for shape in queries.shapes]}
+    return {"items": [await _described(shape, control) for shape in queries.shapes]}
 
 
-def _described(shape: CostlyShape) -> dict[str, Any]:
+async def _described(shape: CostlyShape, control: ControlPlane) -> dict[str, Any]:
     last = shape.last
     return {
         "database": last.database,
@@ -36,5 +40,18 @@ def _described(shape: CostlyShape) -> dict[str, Any]:
         "refused": shape.refused,
         "refusal": last.refusal,
         "without_index": list(last.without_index),
+        "indexes": await _proposed(last, control),
         "last": datetime.fromtimestamp(shape.last_s, UTC).isoformat(),
     }
+
+
+async def _proposed(query: CostlyQueryFound, control: ControlPlane) -> list[dict[str, Any]]:
+    """Describe the indexes that would help, with what adds them to the schema as it is now."""
+    if not query.indexes:
+        return []
+    try:
+        document, _ = await control.stored_schema(query.database)
+    except NotFound:  # dropped since
+        return []
+    patches = [(names, index_patch(document, query.class_name, names)) for names in query.indexes]
+    return [{"fields": list(names), "patch": patch} for names, patch in patches if patch]

@@ -17,6 +17,7 @@ from mediator.base.errors import Location
 from mediator.base.offload import offload
 from mediator.catalogue.schema_revisions import REVISIONS_KEPT, Author, SchemaRevision
 from mediator.control.port import ChangeOptions, SchemaChange
+from mediator.schema.copies import parse_copy
 from mediator.schema.documents import merge_patch
 from mediator.schema.parse import SCHEMA
 from mediator.schema.renames import parse_renames
@@ -45,8 +46,16 @@ def _options(
     rename: Annotated[
         tuple[str, ...], Query(description="Fields that keep their values, as `class.old:new`.")
     ] = (),
+    move: Annotated[
+        tuple[str, ...],
+        Query(
+            description="Copies that are done: their source is dropped, if all its values are in"
+            " the target."
+        ),
+    ] = (),
 ) -> ChangeOptions:
-    return ChangeOptions(unchecked, backfill, frozenset(drop), parse_renames(rename))
+    copies = tuple(parse_copy(text, "move") for text in move)
+    return ChangeOptions(unchecked, backfill, frozenset(drop), parse_renames(rename), copies)
 
 
 Options = Annotated[ChangeOptions, Depends(_options)]

@@ -26,8 +26,11 @@ from mediator.base.offload import offload
 from mediator.catalogue.schema_revisions import Author
 from mediator.control.plane import ControlPlane
 from mediator.control.port import ChangeOptions, SchemaChange
+from mediator.schema import ids
+from mediator.schema.added_indexes import index_patch
 from mediator.schema.differences import Difference, differences
 from mediator.schema.documents import merge_patch
+from mediator.schema.limits import INDEX_FIELDS
 
 __all__ = ["PAGE", "moved"]
 
@@ -37,7 +40,8 @@ _LARGEST: Final = 2**20
 """Bytes of a form with a schema in it."""
 
 _REVISIONS: Final = 20
-_NODE: Final = r"^[a-z][a-z0-9_]{0,62}\.[A-Za-z][A-Za-z0-9_]{0,62}$"
+_FURTHER: Final = f"(,{ids.FIELD_NAME.pattern}){{0,{INDEX_FIELDS - 1}}}"
+_INDEX: Final = rf"^{ids.NAME.pattern}\.{ids.FIELD_NAME.pattern}{_FURTHER}$"
 _FIELDS: Final = frozenset(
     {"database", "version", "schema", "unchecked", "backfill", "drop", "tried", "apply"}
 )
@@ -62,7 +66,7 @@ _MOST_VERSIONS: Final = 2**63 - 1
 Revision = Annotated[int | None, Query(ge=1, le=_MOST_VERSIONS)]
 Older = Annotated[int | None, Query(alias="from", ge=1, le=_MOST_VERSIONS)]
 Newer = Annotated[int | None, Query(alias="to", ge=1, le=_MOST_VERSIONS)]
-Index = Annotated[str | None, Query(pattern=_NODE)]
+Index = Annotated[str | None, Query(pattern=_INDEX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ async def show(
 ) -> Response:
     """Show a schema in the editor: the one in force, a former one, or an example.
 
-    With `index` (``class.field``) the draft gives that field an index.
+    With `index` (``class.field`` or ``class.field,field``) the draft has an index of these fields.
     """
     control: ControlPlane = request.app.state.control
     _, name = await chosen_database(request, database)
@@ -249,12 +253,11 @@ def moved(
 
 
 def _with_index(document: dict[str, Any], node: str) -> dict[str, Any]:
-    class_name, _, name = node.partition(".")
-    if name not in document["classes"].get(class_name, {"fields": {}})["fields"]:
-        raise NotFound("There is no such field.")
-    indexed: dict[str, Any] = merge_patch(
-        document, {"classes": {class_name: {"fields": {name: {"index": True}}}}}
-    )
+    class_name, _, names = node.partition(".")
+    patch = index_patch(document, class_name, names.split(","))
+    if patch is None:
+        raise NotFound("There is no such field, or it has this index.")
+    indexed: dict[str, Any] = merge_patch(document, patch)
     return indexed
 
 

@@ -15,7 +15,7 @@ from mediator.model.operators import APPLICABLE, Operator
 from mediator.query.parameters import RESERVED
 from mediator.schema.limits import DECIMAL_TEXT_LENGTH
 from mediator.schema.tree import ClassSchema, Field, Generated, MissingType, OnDelete
-from mediator.schema.types import SCALARS, FieldType
+from mediator.schema.types import FieldType
 from mediator.schema.values import encoder
 
 __all__ = ["class_schemas", "conditions", "operator_schemas"]
@@ -240,8 +240,11 @@ def conditions(schema: ClassSchema) -> dict[str, Any]:
 
 
 def _conditions(schema: ClassSchema) -> Iterator[tuple[str, dict[str, Any]]]:
+    leading = {index.fields[0] for index in schema.indexes}
     for field in throttled(schema.fields.values()):
-        if not (field.index and field.type in SCALARS):
+        if field.has_element_index and field.items is not None:
+            yield f"{field.name}.contains", _SCALARS[field.items]
+        if not (field.has_ordered_index or field.name in leading):
             continue
         name, value = field.name, _SCALARS[field.type]
         yield (f"{name}.eq" if name in _PARAMETERS else name), value

@@ -163,12 +163,17 @@ def _filtered_writes() -> dict[str, Any]:
     named = ("filter", "all", "allowScan", "lastId", "dryRun", "idempotencyKey")
     done, failing = {200: _json("WriteSummary")}, (*_ALWAYS, 422, 507)
     every = "all objects that meet conditions; paths are parameters too: year.ge=1970"
+    written = {
+        200: _either("WriteSummary", "StoredObject", *_WRITTEN),
+        201: _created(*_WRITTEN, "Location"),
+        204: _empty(*_WRITTEN),
+    }
     return {
         "patch": _operation(
             "patchObjects",
-            f"Change {every}",
-            done,
-            named,
+            f"Change {every}. With upsert: the one that has values of a unique constraint",
+            written,
+            (*named, "upsert", "prefer"),
             (*failing, *_WITH_BODY),
             body=_PATCHES,
         ),
@@ -319,6 +324,11 @@ def _json(schema: str, *headers: str, texts: Iterable[str] = ()) -> dict[str, An
     """Describe an answer that is JSON, or text of some other media types."""
     content = {JSON: {"schema": ref("schemas", schema)}, **dict.fromkeys(texts, _TEXT)}
     return {**answer("Done", *headers), "content": content}
+
+
+def _either(first: str, second: str, *headers: str) -> dict[str, Any]:
+    schemas = [ref("schemas", first), ref("schemas", second)]
+    return {**answer("Done", *headers), "content": {JSON: {"schema": {"anyOf": schemas}}}}
 
 
 def _created(*headers: str) -> dict[str, Any]:

@@ -54,6 +54,14 @@ export class Client {
     return this.#write("PATCH", patched(className, id, upsert), operators, how, UPDATE);
   }
 
+  patchBy(className, key, changes, how) {
+    return this.#write("PATCH", keyed(className, key), changes, how);
+  }
+
+  updateBy(className, key, operators, how) {
+    return this.#write("PATCH", keyed(className, key), operators, how, UPDATE);
+  }
+
   delete(className, id, { fields, ...how } = {}) {
     return this.#write("DELETE", resource(className, id, fields), undefined, how);
   }
@@ -138,6 +146,11 @@ function united(summary, { matched, written, failed, sample, problems }) {
 
 function patched(className, id, upsert) {
   return withParameters(pathOf(className, id), { upsert: upsert ? "true" : undefined });
+}
+
+function keyed(className, key) {
+  const equal = Object.entries(key).map((pair) => ({ eq: pair }));
+  return withParameters(pathOf(className), conditions({ and: equal }, { upsert: true }));
 }
 
 function resource(className, id, fields) {

@@ -167,6 +167,20 @@ export class Client<D extends { [C in keyof D]: ClassTypes } = Untyped> {
     operators: Member<D, C, "operators">,
     how?: WriteOptions & { upsert?: boolean },
   ): Promise<Written<Partial<Member<D, C, "object">>>>;
+  /** Changes the object that has the values of a unique constraint, or creates it with them; a patch is as in `patch`. */
+  patchBy<C extends Name<D>>(
+    className: C,
+    key: Member<D, C, "patch">,
+    changes: Member<D, C, "patch"> | JsonPatch,
+    how?: WriteOptions,
+  ): Promise<Written<Partial<Member<D, C, "object">>>>;
+  /** Changes the object that has the values of a unique constraint by operators, or creates it. */
+  updateBy<C extends Name<D>>(
+    className: C,
+    key: Member<D, C, "patch">,
+    operators: Member<D, C, "operators">,
+    how?: WriteOptions,
+  ): Promise<Written<Partial<Member<D, C, "object">>>>;
   delete<C extends Name<D>>(
     className: C,
     id: string,

@@ -151,6 +151,8 @@ class AsyncClient(_AsyncConnection):
     create = _sent(objects.create)
     patch = _sent(objects.patch)
     update = _sent(objects.update)
+    patch_by = _sent(objects.patch_by)
+    update_by = _sent(objects.update_by)
     delete = _sent(objects.delete)
     query = _sent(queries.query)
     iterate = _paged(queries.query)

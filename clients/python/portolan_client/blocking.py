@@ -160,6 +160,8 @@ class Client(_Connection):
     create = _sent(objects.create)
     patch = _sent(objects.patch)
     update = _sent(objects.update)
+    patch_by = _sent(objects.patch_by)
+    update_by = _sent(objects.update_by)
     delete = _sent(objects.delete)
     query = _sent(queries.query)
     iterate = _paged(queries.query)

@@ -31,8 +31,10 @@ __all__ = [
     "get_many",
     "key_header",
     "patch",
+    "patch_by",
     "put",
     "update",
+    "update_by",
 ]
 
 JSON: Final = {"Content-Type": "application/json"}
@@ -210,6 +212,50 @@ def update(
     headers = _write_headers(UPDATE, idempotency_key, if_match, representation=representation)
     path = _patched(class_name, id_, upsert=upsert)
     return _write("PATCH", path, headers, operators, _written_to(id_))
+
+
+def patch_by(
+    class_name: str,
+    key: Mapping[str, Any],
+    changes: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    *,
+    representation: bool = False,
+    idempotency_key: str | None = None,
+) -> Call[Written]:
+    """Change the object that has the values of a unique constraint, or create it with them.
+
+    Args:
+        class_name: The class.
+        key: A value for each field of the constraint.
+        changes: A merge patch (RFC 7396), or a list that is a JSON Patch (RFC 6902).
+        representation: Whether the result is the whole object, where one system holds it.
+        idempotency_key: Of the request; a new one by default.
+
+    Raises:
+        Invalid: The fields are not those of a unique constraint, or the patch changes them.
+        NotUnique: Another object has other values of the new one.
+    """
+    headers = _write_headers(JSON, idempotency_key, representation=representation)
+    return _write("PATCH", _keyed(class_name, key), headers, changes, _created)
+
+
+def update_by(
+    class_name: str,
+    key: Mapping[str, Any],
+    operators: Mapping[str, Mapping[str, Any]],
+    *,
+    representation: bool = False,
+    idempotency_key: str | None = None,
+) -> Call[Written]:
+    """Change an object by operators, or create it, as `patch_by` does by a patch."""
+    headers = _write_headers(UPDATE, idempotency_key, representation=representation)
+    return _write("PATCH", _keyed(class_name, key), headers, operators, _created)
+
+
+def _keyed(class_name: str, key: Mapping[str, Any]) -> str:
+    condition = {"and": [{"eq": [name, value]} for name, value in key.items()]}
+    filter_ = encode_json(condition).decode()
+    return with_parameters(path_of(class_name), filter=filter_, upsert="true")
 
 
 def _patched(class_name: str, id_: str, *, upsert: bool) -> str:

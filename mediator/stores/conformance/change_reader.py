@@ -66,11 +66,15 @@ class ChangeReader:
 
     @classmethod
     async def to(
-        cls, scratch: Scratch, *fields: Field, groups: tuple[str, ...] = ()
+        cls,
+        scratch: Scratch,
+        *fields: Field,
+        groups: tuple[str, ...] = (),
+        unique: tuple[tuple[str, ...], ...] = (),
     ) -> ChangeReader:
         """Prepare a class; `NotOffered` if the store keeps no change logs."""
         change_log(scratch.store)
-        return cls(await scratch.subject(*fields, groups=groups))
+        return cls(await scratch.subject(*fields, groups=groups, unique=unique))
 
     async def changes_of(self, id_: str) -> list[Change]:
         """Return all changes of an object so far, and replace its record by an empty one.

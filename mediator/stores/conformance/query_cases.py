@@ -339,11 +339,13 @@ class Searched:
         return [id_ for id_, values in self.rows.items() if meets(filter_, id_, values)]
 
 
-async def searched(scratch: Scratch, fields: Sequence[Field], rows: Sequence[Values]) -> Searched:
+async def searched(
+    scratch: Scratch, fields: Sequence[Field], rows: Sequence[Values], **what: Any
+) -> Searched:
     """Create records, among them some that are then deleted, and offer them to searches."""
     if not isinstance(scratch.store, Queryable):
         raise NotOffered("the store does not search by filters")
-    subject = await scratch.subject(*fields)
+    subject = await scratch.subject(*fields, **what)
     named: dict[str, Any] = {_id(i, len(rows)): row for i, row in enumerate(rows)}
     gone = {f"gone-{id_}": row for id_, row in list(named.items())[:3]}
     writes = [subject.creation(id_, row) for id_, row in (named | gone).items()]

@@ -39,6 +39,7 @@ def fragment_of(
     database: str = SCRATCH_DATABASE,
     schema_version: int = 1,
     unique: tuple[tuple[str, ...], ...] = (),
+    indexes: tuple[tuple[str, ...], ...] = (),
 ) -> Fragment:
     """Describe a scratch class; `groups` names groups that have no fields."""
     grouped: dict[str, tuple[str, ...]] = dict.fromkeys(groups, ())
@@ -47,7 +48,16 @@ def fragment_of(
         grouped[group] = (*grouped.get(group, ()), field.name)
     by_name = {field.name: field for field in fields}
     groups_of = grouped or {MAIN_GROUP: ()}
-    return Fragment(system, database, class_name, by_name, groups_of, schema_version, unique=unique)
+    return Fragment(
+        system,
+        database,
+        class_name,
+        by_name,
+        groups_of,
+        schema_version,
+        unique=unique,
+        indexes=indexes,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +171,14 @@ class Scratch:
         self,
         *fields: Field,
         groups: Sequence[str] = (),
-        unique: tuple[tuple[str, ...], ...] = (),
+        **what: Any,
     ) -> ScratchClass:
-        """Prepare a new class with these fields, and with groups that have none."""
+        """Prepare a new class with these fields, and with groups that have none.
+
+        What else there is to say of it is what `fragment_of` takes.
+        """
         name = f"c{uuid.uuid4().hex[:16]}"
-        return await self.prepare(self.fragment(name, fields, groups, unique=unique))
+        return await self.prepare(self.fragment(name, fields, groups, **what))
 
     def fragment(
         self, class_name: str, fields: Sequence[Field], groups: Sequence[str] = (), **what: Any

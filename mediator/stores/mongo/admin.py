@@ -23,6 +23,9 @@ _NAMESPACE_EXISTS: Final = 48
 _CLAIMS: Final = "unique "
 """What the names of the indexes of unique constraints begin with."""
 
+_COMPOUND: Final = "compound "
+"""The same of compound indexes."""
+
 _STAND_IN_LOSS_S: Final = 1.0
 _JOURNAL_MS: Final = 100
 """MongoDB writes its journal every 100 ms by default (storage.journal)."""
@@ -50,7 +53,19 @@ async def prepare(
     for name, field in fragment.fields.items():
         if field.index:
             await collection.create_index({layout.paths[name]: 1, "_id": 1})
+    await _match_compound(collection, layout)
     await _match_claims(collection, layout, previous)
+
+
+async def _match_compound(collection: AsyncCollection[Document], layout: Layout) -> None:
+    """Make the compound indexes, and drop those that are no more."""
+    wanted = {f"{_COMPOUND}{','.join(names)}": names for names in layout.fragment.indexes}
+    for name in await collection.index_information():
+        if name.startswith(_COMPOUND) and name not in wanted:
+            await collection.drop_index(name)
+    for name, fields in wanted.items():
+        keys = dict.fromkeys((layout.paths[field] for field in fields), 1) | {"_id": 1}
+        await collection.create_index(keys, name=name)
 
 
 async def _match_claims(

@@ -32,8 +32,12 @@ class Fragment:
             whenever the class is made or placed anew, so that data of the old one is never
             read, and a late drop does no harm. Empty: the name of the class.
         unique: The fields of each unique constraint that is decided here. Empty for copies.
+        indexes: The fields of each compound index, all of which are here.
         stored_names: What stores name fields by, where that is not their name: a field that is
             renamed keeps its stored name for good (`mediator.stores.renamed`).
+        ordered_indexes: The fields of each index of values in their order: of single fields, then
+            the compound ones.
+        leading: The first fields of these.
     """
 
     system: str
@@ -48,11 +52,19 @@ class Fragment:
     database_id: str = ""
     stored_as: str = ""
     unique: tuple[tuple[str, ...], ...] = ()
+    indexes: tuple[tuple[str, ...], ...] = ()
     stored_names: Mapping[str, str] = field(default_factory=dict)
+    ordered_indexes: tuple[tuple[str, ...], ...] = field(init=False)
+    leading: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "database_id", self.database_id or self.database)
         object.__setattr__(self, "stored_as", self.stored_as or self.class_name)
+        single = [(name,) for name, each in self.fields.items() if each.has_ordered_index]
+        indexes = (*single, *self.indexes)
+        # Planning needs them for every query, and a class may have hundreds of fields.
+        object.__setattr__(self, "ordered_indexes", indexes)
+        object.__setattr__(self, "leading", frozenset(names[0] for names in indexes))
 
 
 @immutable

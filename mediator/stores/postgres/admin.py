@@ -13,6 +13,8 @@ from mediator.schema.unique import constraint_name
 from mediator.stores.port import Fragment, ServerFacts, StoreRefused
 from mediator.stores.postgres.connection import transaction
 from mediator.stores.postgres.layout import (
+    INDEXED_CHARACTERS,
+    TRUNCATED,
     NamespaceTables,
     RecordTable,
     claim_index,
@@ -36,6 +38,14 @@ _INDEXES: Final = """
 SELECT c.relname FROM pg_index JOIN pg_class c ON c.oid = indexrelid
 WHERE indrelid = $1::regclass AND NOT indisprimary
 """
+_TRUNCATE: Final = """
+CREATE FUNCTION {name}({type}[]) RETURNS {type}[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$ SELECT array_agg({head}) FROM unnest($1) AS element $$
+"""
+_HEAD_OF: Final = {
+    "text": f"left(element, {INDEXED_CHARACTERS})",
+    "bytea": f"substr(element, 1, {INDEXED_CHARACTERS})",
+}
 _TEXT: Final = 'text COLLATE "C"'
 _ADDED_COLUMNS: Final = {"_intent": _TEXT, "_joint": _TEXT, "_fences": "jsonb"}
 """Columns of `fragment_table` that older versions did not make, and their types."""
@@ -58,7 +68,7 @@ def _sql(element: Any) -> str:
 
 
 async def prepare_namespace(connection: Any, namespace_tables: NamespaceTables) -> None:
-    """Create the schema and its own tables where they are absent."""
+    """Create the schema with its own tables and functions where they are absent."""
     namespace = str(namespace_tables.outbox.schema)
     async with transaction(connection):
         await connection.execute(_LONG_TIMEOUT)
@@ -70,6 +80,16 @@ async def prepare_namespace(connection: Any, namespace_tables: NamespaceTables) 
             if await connection.fetchval("SELECT to_regclass($1)", qualified(table)) is None:
                 await _create(connection, table)
         await _add_bookkeeping(connection, namespace_tables)
+        await _add_functions(connection, namespace)
+
+
+async def _add_functions(connection: Any, namespace: str) -> None:
+    """Create what indexes of elements compute: an index takes no subquery."""
+    name = quoted(namespace, TRUNCATED)
+    for type_, head in _HEAD_OF.items():
+        if await connection.fetchval("SELECT to_regprocedure($1)", f"{name}({type_}[])") is None:
+            statement = _TRUNCATE.format(name=name, type=type_, head=head)
+            await connection.execute(statement)
 
 
 async def _add_bookkeeping(connection: Any, namespace_tables: NamespaceTables) -> None:

@@ -17,8 +17,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.types import UserDefinedType
 
+from mediator.schema.limits import INDEX_FIELDS
 from mediator.schema.tree import Field
-from mediator.schema.types import SCALARS, FieldType
+from mediator.schema.types import FieldType
 from mediator.schema.unique import constraint_name
 from mediator.stores.port import Fragment
 from mediator.stores.postgres.codec import Codec, field_codec
@@ -27,15 +28,18 @@ from mediator.stores.postgres.sql import constant, number
 __all__ = [
     "INDEXED_CHARACTERS",
     "NULLS",
+    "TRUNCATED",
     "NamespaceTables",
     "RecordTable",
     "TableOf",
     "claim_index",
     "claim_name",
     "column_name",
+    "element_key",
     "fitting",
     "fragment_table",
     "index_name",
+    "indexed_lengths",
     "namespace_tables",
     "rank",
     "retired_name",
@@ -96,7 +100,16 @@ _FILL = {"fillfactor": 80}
 """Room on each page, so that most updates stay on it and touch no index (heap-only tuples)."""
 
 INDEXED_CHARACTERS: Final = 512
-"""A B-tree entry holds 2,704 bytes at most: 512 characters are up to 2,048, an id up to 512."""
+"""A B-tree entry holds 2,704 bytes at most: 512 characters are up to 2,048, an id up to 512.
+
+So does an entry of a GIN index, which is an element.
+"""
+
+_COMPOUND_CHARACTERS: Final = INDEXED_CHARACTERS // INDEX_FIELDS
+"""The same of each field of a compound index."""
+
+TRUNCATED: Final = "_truncated"
+"""The function of each namespace that truncates the elements of an array."""
 
 
 class _Xid8(UserDefinedType[Any]):
@@ -114,6 +127,7 @@ class RecordTable:
 
     Attributes:
         fragment: The fragment.
+        namespace: The schema of the table.
         table: Its table.
         columns: The column of each field.
         versions: The version column of each group.
@@ -122,6 +136,7 @@ class RecordTable:
     """
 
     fragment: Fragment
+    namespace: str
     table: sa.Table
     columns: Mapping[str, sa.Column[Any]]
     versions: Mapping[str, sa.Column[Any]]
@@ -177,10 +192,11 @@ def fragment_table(fragment: Fragment, namespace: str) -> RecordTable:
     table = sa.Table(
         table_name(fragment.database, fragment.stored_as),
         sa.MetaData(schema=namespace),
+        # First: a scan tests it in each row, and columns behind texts are found one by one.
+        sa.Column("_deleted", sa.DateTime(timezone=True)),
         sa.Column("id", sa.Text(collation="C"), primary_key=True),
         *versions.values(),
         sa.Column("_creation_version", sa.BigInteger(), nullable=False),
-        sa.Column("_deleted", sa.DateTime(timezone=True)),
         sa.Column("_nulls", NULLS, nullable=False, server_default="{}"),
         sa.Column("_intent", sa.Text(collation="C")),
         sa.Column("_joint", sa.Text(collation="C")),
@@ -189,7 +205,7 @@ def fragment_table(fragment: Fragment, namespace: str) -> RecordTable:
         *columns.values(),
         postgresql_with=_FILL,
     )
-    whole = RecordTable(fragment, table, columns, versions, codecs, claims)
+    whole = RecordTable(fragment, namespace, table, columns, versions, codecs, claims)
     _add_indexes(whole)
     return whole
 
@@ -200,16 +216,35 @@ def _add_indexes(whole: RecordTable) -> None:
     for constraint, column in whole.claims.items():
         name = claim_index(table.name, constraint)
         sa.Index(name, column, unique=True, postgresql_where=column.is_not(None))
+    for names in whole.fragment.ordered_indexes:
+        _add_ordered_index(whole, names)
     for name, field in whole.fragment.fields.items():
-        if field.index and field.type in SCALARS:
-            column, key = whole.columns[name], sort_key(field, whole.columns[name])
-            exact = key is column
-            sa.Index(
-                index_name(table.name, name if exact else f"{name}~"),
-                rank(table, name, column),
-                *((column, whole.id) if exact else (key,)),
-                postgresql_where=whole.live,
-            )
+        if field.has_element_index:
+            key = element_key(field, whole.columns[name], whole.namespace)
+            index = index_name(table.name, f"{name}~elements")
+            sa.Index(index, key, postgresql_using="gin", postgresql_where=whole.live)
+
+
+def _add_ordered_index(whole: RecordTable, names: tuple[str, ...]) -> None:
+    """Index fields by rank and value; and the id, unless only the beginning of a value is there."""
+    table, most = whole.table, INDEXED_CHARACTERS if len(names) == 1 else _COMPOUND_CHARACTERS
+    parts: list[sa.ColumnElement[Any]] = []
+    exact: dict[str, bool] = {}
+    for name in names:
+        column = whole.columns[name]
+        key = sort_key(whole.fragment.fields[name], column, most)
+        parts += [rank(table, name, column), key]
+        exact[name] = key is column
+    purpose = ",".join(name if kept else f"{name}~" for name, kept in exact.items())
+    is_exact = all(exact.values())
+    sa.Index(
+        index_name(table.name, purpose),
+        *parts,
+        *((whole.id,) if is_exact else ()),
+        postgresql_where=whole.live,
+        # What ranks are computed of: so an index is enough to count by.
+        postgresql_include=[table.c["_nulls"]] if is_exact else [],
+    )
 
 
 def rank(table: Any, name: str, column: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
@@ -219,17 +254,40 @@ def rank(table: Any, name: str, column: sa.ColumnElement[Any]) -> sa.ColumnEleme
     return sa.cast(ranked, sa.Integer())  # an index takes no bare CASE
 
 
-def sort_key(field: Field, column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+def indexed_lengths(fragment: Fragment, field: Field) -> list[int]:
+    """Return of how many characters indexes have a field: that of its own, and the compound ones.
+
+    They are what `sort_key` takes.
+    """
+    own = [INDEXED_CHARACTERS] if field.has_ordered_index else []
+    is_compound = any(field.name in names for names in fragment.indexes)
+    return [*own, _COMPOUND_CHARACTERS] if is_compound else own
+
+
+def sort_key(
+    field: Field, column: sa.ColumnElement[Any], most: int = INDEXED_CHARACTERS
+) -> sa.ColumnElement[Any]:
     """Return what is indexed of a field: its column, or the beginning of long values.
 
     In the collation "C" and for bytea, values are ordered as their beginnings are.
     """
-    short = field.max_length is not None and field.max_length <= INDEXED_CHARACTERS
+    short = field.max_length is not None and field.max_length <= most
     if field.type is FieldType.STRING and not short:
-        return sa.func.left(column, number(INDEXED_CHARACTERS), type_=column.type)
+        return sa.func.left(column, number(most), type_=column.type)
     if field.type is FieldType.BINARY and not short:
-        return sa.func.substr(column, number(1), number(INDEXED_CHARACTERS), type_=column.type)
+        return sa.func.substr(column, number(1), number(most), type_=column.type)
     return column
+
+
+def element_key(
+    field: Field, array: sa.ColumnElement[Any], namespace: str
+) -> sa.ColumnElement[Any]:
+    """Return what is indexed of an array's elements: themselves, or the beginnings of long ones."""
+    if field.items not in (FieldType.STRING, FieldType.BINARY):
+        return array
+    truncated = getattr(getattr(sa.func, namespace), TRUNCATED)
+    key: sa.ColumnElement[Any] = truncated(array, type_=array.type)
+    return key
 
 
 def namespace_tables(namespace: str) -> NamespaceTables:

@@ -28,6 +28,9 @@ _APPENDFSYNC: Final = {"full": "always", "second": "everysec"}
 
 _OLDEST: Final = (6, 2)
 _SECONDS: Final = {"always": 0.0, "everysec": 1.0}
+_KEPT_UP: Final = ("indexed", "indexed.multi")
+"""Sets of the names of indexes that writes keep up: of single fields, and the others."""
+
 _BATCH: Final = 200
 """Records that one script handles, so that the server is not held up."""
 
@@ -97,22 +100,31 @@ def _numbers(version: str) -> tuple[int, ...]:
 async def fill_indexes(client: CommandClient, layout: Layout) -> None:
     """Add existing records to indexes that are new, and remove those that are no more."""
     for prefix in layout.prefixes:
-        active, filled = await client.execute(
-            [
-                command("SMEMBERS", f"{prefix}indexed"),
-                command("SMEMBERS", f"{prefix}filled"),
-            ]
-        )
-        declared = {name.encode() for name in layout.indexed}
-        await _remove(client, prefix, {*active, *filled} - declared)
-        await _fill(client, prefix, sorted(declared - set(filled)))
+        single, multi, filled = await _indexes(client, prefix)
+        stale = (single - layout.single_names) | (multi - layout.multi_names)
+        # One that is filled and not kept up was left by a removal that failed.
+        stale |= filled - single - multi
+        await _remove(client, prefix, stale)
+        present = filled - stale
+        await _fill(client, prefix, layout.single_names - present, layout.multi_names - present)
 
 
-async def _fill(client: CommandClient, prefix: str, names: list[bytes]) -> None:
+async def _indexes(client: CommandClient, prefix: str) -> tuple[set[bytes], ...]:
+    """Return the names of the indexes that writes keep up, of both kinds, and of those filled."""
+    keys = [f"{prefix}{name}" for name in (*_KEPT_UP, "filled")]
+    return tuple(map(set, await client.execute([command("SMEMBERS", key) for key in keys])))
+
+
+async def _fill(
+    client: CommandClient, prefix: str, single: frozenset[bytes], multi: frozenset[bytes]
+) -> None:
+    names = sorted(single | multi)
     if not names:
         return
     # Writes keep up the index from here on; records that were there before are added now.
-    await _execute(client, "SADD", f"{prefix}indexed", *names)
+    for key, some in zip(_KEPT_UP, (single, multi), strict=True):
+        if some:
+            await _execute(client, "SADD", f"{prefix}{key}", *some)
     last: bytes | None = b""
     while last is not None:
         (last,) = await client.execute([FILL.call((prefix,), last, _BATCH, *names)], writes=True)
@@ -123,8 +135,8 @@ async def _fill(client: CommandClient, prefix: str, names: list[bytes]) -> None:
 async def _remove(client: CommandClient, prefix: str, names: set[bytes]) -> None:
     if names:
         # Before the indexes go, so that no write adds to them any more.
-        await _execute(client, "SREM", f"{prefix}indexed", *names)
-        await _execute(client, "SREM", f"{prefix}filled", *names)
+        for key in (*_KEPT_UP, "filled"):
+            await _execute(client, "SREM", f"{prefix}{key}", *names)
         await _unlink_indexes(client, prefix, names)
 
 
@@ -136,9 +148,9 @@ async def drop_class(client: CommandClient, layout: Layout) -> None:
         removed = 1
         while removed:
             (removed,) = await client.execute([DROP.call((prefix,), _BATCH)], writes=True)
-        (active,) = await client.execute([command("SMEMBERS", f"{prefix}indexed")])
-        await _unlink_indexes(client, prefix, set(active))
-        await _execute(client, "UNLINK", f"{prefix}indexed", f"{prefix}filled")
+        single, multi, _ = await _indexes(client, prefix)
+        await _unlink_indexes(client, prefix, single | multi)
+        await _execute(client, "UNLINK", *(f"{prefix}{key}" for key in (*_KEPT_UP, "filled")))
     await _execute(client, "UNLINK", layout.claims_key)
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import Any, Final, TypeAlias
 from zlib import crc32
 
-from mediator.schema.tree import Field
-from mediator.schema.types import SCALARS
 from mediator.schema.unique import constraint_name
 from mediator.stores.port import RETENTION_S, Fragment, SystemConfig, Taken
 from mediator.stores.redis.codec import COLLECTIONS
 
-__all__ = ["RETENTION_MS", "TOMBSTONE_MS", "Layout", "LayoutOf", "layouts"]
+__all__ = ["IDS", "RETENTION_MS", "TOMBSTONE_MS", "Index", "Layout", "LayoutOf", "layouts"]
 
 RETENTION_MS: Final = RETENTION_S * 1000
 TOMBSTONE_MS: Final = (RETENTION_S + 3600) * 1000
@@ -21,6 +20,33 @@ TOMBSTONE_MS: Final = (RETENTION_S + 3600) * 1000
 
 _MOST_LAYOUTS: Final = 512
 """Layouts kept; a routing model that is replaced leaves its own behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index of a class: in each partition a sorted set, whose members end with ids.
+
+    Attributes:
+        fields: The fields whose values the members begin with, in turn.
+        of_elements: Whether a record has a member for each element of its field, not for its value.
+    """
+
+    fields: tuple[str, ...]
+    of_elements: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its name in keys: no name of a field has a comma. Empty for the index of the ids."""
+        return ",".join(self.fields)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is of the values of one field."""
+        return len(self.fields) == 1 and not self.of_elements
+
+
+IDS: Final = Index(())
+"""The ids, which every class has."""
 
 
 class Layout:
@@ -66,9 +92,31 @@ class Layout:
         return {name: group for group, names in self.fragment.groups.items() for name in names}
 
     @cached_property
-    def indexed(self) -> tuple[str, ...]:
-        fields: Iterable[Field] = self.fragment.fields.values()
-        return tuple(f.name for f in fields if f.index and f.type in SCALARS)
+    def ordered_indexes(self) -> tuple[Index, ...]:
+        """The indexes of values in their order: of single fields, then the compound ones."""
+        return tuple(map(Index, self.fragment.ordered_indexes))
+
+    @cached_property
+    def element_indexes(self) -> Mapping[str, Index]:
+        """The indexes of elements, by their field."""
+        fields = self.fragment.fields.values()
+        return {f.name: Index((f.name,), of_elements=True) for f in fields if f.has_element_index}
+
+    @cached_property
+    def in_order(self) -> frozenset[str]:
+        """The fields of which an index has the values in their order."""
+        return frozenset(name for index in self.ordered_indexes for name in index.fields)
+
+    @cached_property
+    def single_names(self) -> frozenset[bytes]:
+        """The names of the indexes of single fields, whose members follow from one text."""
+        return frozenset(i.name.encode() for i in self.ordered_indexes if i.is_single)
+
+    @cached_property
+    def multi_names(self) -> frozenset[bytes]:
+        """The names of the other indexes, whose members ``multi.lua`` makes."""
+        others = (*self.ordered_indexes, *self.element_indexes.values())
+        return frozenset(index.name.encode() for index in others if not index.is_single)
 
     def partition(self, id_: str) -> int:
         """Return the partition of an object: the same in every process, for good."""

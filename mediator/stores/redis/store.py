@@ -46,7 +46,7 @@ from mediator.stores.redis.admin import (
 from mediator.stores.redis.claims import reserve
 from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.errors import refuse_unstorable
-from mediator.stores.redis.layout import layouts
+from mediator.stores.redis.layout import IDS, layouts
 from mediator.stores.redis.outbox import StreamLogs
 from mediator.stores.redis.read import are_large, read_command, records_of
 from mediator.stores.redis.retention import trim_stream
@@ -195,7 +195,7 @@ class RedisStore:
         intervals = [EVERYTHING]
         if after is not None:
             intervals = beyond(intervals, past(after, descending=False), descending=False)
-        page = IndexListing(self._layout_of(fragment), None, intervals, False, fields)
+        page = IndexListing(self._layout_of(fragment), IDS, intervals, False, fields)
         try:
             async with asyncio.timeout(self.config.deadline_s):
                 with refuse_unstorable:

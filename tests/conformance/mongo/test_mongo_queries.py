@@ -29,7 +29,7 @@ from mediator.model.filters import (
 from mediator.model.query import OrderBy, Position
 from mediator.stores.mongo import MongoStore
 from mediator.stores.mongo.codec import ordered_text
-from mediator.stores.mongo.layout import Document
+from mediator.stores.mongo.layout import Document, layout_of
 from mediator.stores.mongo.search.searcher import pushdown
 from mediator.stores.port import (
     AccessPath,
@@ -50,6 +50,7 @@ from tests.conformance.drawn_queries import (
     check,
     populated,
 )
+from tests.conformance.real_stores import mongo_apart
 
 MANY = settings(
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -110,7 +111,11 @@ BY_N = (OrderBy(("n",)),)
         (Like(("s",), "%b_"), (), AccessPath.SERVER_SCAN, True),
         (In(ID, ("a", "b")), BY_N, AccessPath.KEYS, True),
         (Compare(Comparison.GT, ID, "a"), (), AccessPath.INDEX, True),
-        (Contains(("tags",), "a"), (), AccessPath.SERVER_SCAN, True),
+        (Contains(("tags",), "a"), (), AccessPath.INDEX, True),
+        (Contains(("log",), 1), (), AccessPath.SERVER_SCAN, True),
+        (Contains(("s",), "a"), (), AccessPath.SERVER_SCAN, True),
+        (Compare(Comparison.EQ, ("o",), True), (OrderBy(("k",)),), AccessPath.INDEX, True),
+        (Compare(Comparison.EQ, ("w",), "a"), (OrderBy(("n",)),), AccessPath.SERVER_SCAN, True),
         (Exists(("doc", "a")), (), AccessPath.SERVER_SCAN, True),
     ],
 )
@@ -228,3 +233,19 @@ async def test_a_search_for_ids_looks_at_no_other_record(
             SearchRequest(population.fragment, filter_, (), 10, after=after)
         )
         assert [query["_id"] for query in queries] == [{"$in": [ordered_text(id_)]}]
+
+
+async def test_compound_indexes_come_and_go_with_the_schema(mongodb_config: SystemConfig) -> None:
+    config = replace(mongodb_config, namespace=f"test_{uuid4().hex[:8]}", deadline_s=20.0)
+    async with mongo_apart(config) as store:
+        session = store.link.session
+        fields = {name: FIELDS[name] for name in ("n", "k", "s")}
+        one = Fragment("mongo", "d", "c", fields, {"main": tuple(fields)})
+        for indexes in ((("n", "k"), ("k", "s")), (("k", "s"),), ()):
+            await store.prepare(replace(one, indexes=indexes))
+            there = await session.collection(layout_of(one)).index_information()
+            found = {name: of["key"] for name, of in there.items() if name.startswith("compound")}
+            assert found == {
+                f"compound {a},{b}": [(f"values.{a}", 1), (f"values.{b}", 1), ("_id", 1)]
+                for a, b in indexes
+            }

@@ -18,6 +18,7 @@ from mediator.model.filters import (
     Between,
     Compare,
     Comparison,
+    Contains,
     Exists,
     Filter,
     In,
@@ -109,6 +110,10 @@ N_TO_9 = Compare(Comparison.LE, ("n",), 9)
 S_AMONG = In(("s",), ("a", None))
 K_IS_1 = Compare(Comparison.EQ, ("k",), 1)
 ID_IS_A = Compare(Comparison.EQ, ID, "a")
+HAS_TAG, HAS_TAG_TOO = Contains(("tags",), "a"), Contains(("tags",), "ab")
+R_IS_A, W_IS_A = Compare(Comparison.EQ, ("r",), "a"), Compare(Comparison.EQ, ("w",), "a")
+BY_R_DOWN = (OrderBy(("r",), descending=True),)
+BY_R_W_N_DOWN = tuple(OrderBy((name,), descending=True) for name in "rwn")
 BY_N = (OrderBy(("n",)),)
 BY_N_DOWN = (OrderBy(("n",), descending=True),)
 
@@ -137,6 +142,28 @@ BY_N_DOWN = (OrderBy(("n",), descending=True),)
         (And((S_AMONG, Between(("n",), 1, 2))), (), S_AMONG, AccessPath.INDEX, False),
         (And((Exists(("s",)), N_FROM_1)), (), N_FROM_1, AccessPath.INDEX, False),
         (Not(Exists(("n",))), (), Not(Exists(("n",))), AccessPath.INDEX, True),
+        (HAS_TAG, (), HAS_TAG, AccessPath.INDEX, True),
+        (HAS_TAG, (OrderBy(("tags",)),), HAS_TAG, AccessPath.INDEX, False),
+        (And((HAS_TAG, HAS_TAG_TOO)), (), HAS_TAG, AccessPath.INDEX, True),
+        (And((HAS_TAG, N_FROM_1)), (), HAS_TAG, AccessPath.INDEX, True),
+        (And((HAS_TAG, N_IS_1)), (), N_IS_1, AccessPath.INDEX, True),
+        (Contains(("log",), 1), (), None, AccessPath.CLIENT_SCAN, True),
+        (Contains(("s",), "a"), (), None, AccessPath.CLIENT_SCAN, True),
+        (R_IS_A, BY_R_DOWN, R_IS_A, AccessPath.INDEX, True),
+        (And((R_IS_A, W_IS_A)), BY_N, And((R_IS_A, W_IS_A)), AccessPath.INDEX, True),
+        (And((R_IS_A, W_IS_A)), (), And((R_IS_A, W_IS_A)), AccessPath.INDEX, False),
+        (And((W_IS_A, N_FROM_1)), (), N_FROM_1, AccessPath.INDEX, False),
+        (And((R_IS_A, N_FROM_1)), (), R_IS_A, AccessPath.INDEX, True),
+        (
+            And((N_FROM_1, R_IS_A, W_IS_A)),
+            BY_N_DOWN,
+            And((N_FROM_1, R_IS_A, W_IS_A)),
+            AccessPath.INDEX,
+            True,
+        ),
+        (None, BY_R_W_N_DOWN, None, AccessPath.INDEX, True),
+        (None, (*BY_R_W_N_DOWN[:2], *BY_N), None, AccessPath.CLIENT_SCAN, False),
+        (R_IS_A, BY_R_W_N_DOWN[1:], R_IS_A, AccessPath.INDEX, True),
         (And((N_IS_1, ID_IS_A)), (), ID_IS_A, AccessPath.KEYS, True),
         (In(ID, ("b", "a")), BY_N, In(ID, ("b", "a")), AccessPath.KEYS, False),
         (
@@ -169,7 +196,7 @@ async def test_more_values_than_one_script_looks_for(population: Population) -> 
 
 
 @pytest.mark.parametrize("most", [1, 3, 500])
-@pytest.mark.parametrize("name", [name for name, field in FIELDS.items() if field.index])
+@pytest.mark.parametrize("name", [name for name, f in FIELDS.items() if f.has_ordered_index])
 async def test_groups_are_counted_by_an_index_from_value_to_value(
     population: Population, monkeypatch: pytest.MonkeyPatch, name: str, most: int
 ) -> None:

@@ -171,6 +171,7 @@ ADMIN: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "POST /admin/v1/views/{database}/rebuild": ("admin", HIDDEN, NOTHING),
     "POST /admin/v1/integrity/{database}": ("admin", HIDDEN, {"json": {}}),
     "POST /admin/v1/integrity/{database}/{class_name}/{field}": ("admin", HIDDEN, NOTHING),
+    "POST /admin/v1/copies/{database}": ("admin", HIDDEN, {"params": {"copy": "a.b:c"}}),
     "GET /admin/v1/probes/staleness": ("admin", OPERATORS, NOTHING),
     "POST /admin/v1/probes/staleness": ("admin", OPERATORS, {"json": {}}),
     "DELETE /admin/v1/probes/staleness": ("admin", OPERATORS, NOTHING),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Final
 
 import pytest
 
@@ -11,6 +12,16 @@ from tests.faults.service import Service
 from tests.process.clients.both import KINDS, Kind, opened
 from tests.process.commands.shop import SHOP
 from tests.process.service import unique
+
+ACCOUNTS: Final = {
+    "unique": [["tenant", "number"]],
+    "fields": {
+        "email": {"type": "string", "unique": True, "index": True},
+        "tenant": {"type": "string", "index": True},
+        "number": {"type": "decimal"},
+        "visits": {"type": "integer"},
+    },
+}
 
 
 @pytest.fixture(params=KINDS)
@@ -24,7 +35,7 @@ async def database(started: Service) -> str:
     """A shop whose schema is in force, for one test."""
     name = unique("shop")
     async with AsyncAdminClient(started.admin) as admin:
-        await admin.put_schema(name, SHOP)
+        await admin.put_schema(name, {"classes": {**SHOP["classes"], "accounts": ACCOUNTS}})
     return name
 
 

@@ -304,6 +304,19 @@ async def test_objects_that_meet_a_condition_are_written(
     assert (await shop.query("products")).items == []
 
 
+async def test_an_object_is_written_by_a_unique_key(shop: AsyncClient) -> None:
+    ada = {"email": "ada+x@example.org"}
+    created = await shop.patch_by("accounts", ada, {"tenant": "t", "number": Decimal("1.50")})
+    read = await shop.get("accounts", created.id)
+    assert read.value == {"id": created.id, **ada, "tenant": "t", "number": "1.5"}
+    key = {"tenant": "t", "number": Decimal("1.5")}
+    for visits in (1, 2):
+        written = await shop.update_by("accounts", key, {"visits": {"inc": 1}})
+        assert (written.id, written.value) == (created.id, {"id": created.id, "visits": visits})
+    with pytest.raises(Invalid):
+        await shop.patch_by("accounts", {"tenant": "t"}, {"visits": 1})
+
+
 async def test_a_client_is_pinned_to_a_version(
     started: Service, shop: AsyncClient, database: str, kind: Kind
 ) -> None:

@@ -28,7 +28,7 @@ from mediator.model.filters import (
     Or,
     Path,
 )
-from mediator.schema.types import FieldType, Value
+from mediator.schema.types import ARRAYS, FieldType, Value
 from mediator.stores.mongo.codec import path_key
 from mediator.stores.mongo.layout import Document, Layout
 from mediator.stores.mongo.search.constants import Constants, Inexact, containing, matching
@@ -36,7 +36,6 @@ from mediator.stores.mongo.search.constants import Constants, Inexact, containin
 __all__ = ["Conditions"]
 
 _TEXTS: Final = frozenset({FieldType.STRING, FieldType.REFERENCE})
-_ARRAYS: Final = frozenset({FieldType.LIST, FieldType.SET})
 _NULL: Final[Document] = {"$eq": None, "$exists": True}
 _PRESENT: Final[Document] = {"$exists": True}
 _NO_ARRAY: Final[Document] = {"$not": {"$type": "array"}}
@@ -131,7 +130,7 @@ class Conditions:
         if field_path.type in _TEXTS and isinstance(value, str):
             return containing(value, ordered=field_path.constants.ordered)
         field = self.layout.fragment.fields.get(path[0])
-        if field is None or field_path.type not in _ARRAYS or len(path) > 1 or value is None:
+        if field is None or field_path.type not in ARRAYS or len(path) > 1 or value is None:
             raise Inexact
         items = self._constants(field.items, ordered=False)
         return {"$elemMatch": {"$in": items.equals(value)}}

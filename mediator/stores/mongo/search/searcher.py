@@ -13,6 +13,7 @@ from mediator.model.filters import (
     Between,
     Compare,
     Comparison,
+    Contains,
     Filter,
     In,
     Like,
@@ -147,7 +148,8 @@ def pushdown(
     elif residual or sort is None:
         access = AccessPath.CLIENT_SCAN
     else:
-        access = AccessPath.INDEX if _is_indexed(fragment, sort.path) else AccessPath.SERVER_SCAN
+        by_index = sort.path == ID or (sort.path[0],) in fragment.ordered_indexes
+        access = AccessPath.INDEX if by_index else AccessPath.SERVER_SCAN
     return Pushdown(all_of(pushed), all_of(residual), access, sort is not None)
 
 
@@ -176,6 +178,8 @@ def _access(fragment: Fragment, part: Filter) -> AccessPath:
             indexed = _is_indexed(fragment, path)
         case Like(path, pattern):
             indexed = _is_indexed(fragment, path) and _begins_literally(pattern)
+        case Contains(path) if path != ID:
+            indexed = fragment.fields[path[0]].has_element_index
         case _:
             indexed = False
     return AccessPath.INDEX if indexed else AccessPath.SERVER_SCAN
@@ -186,4 +190,5 @@ def _begins_literally(pattern: str) -> bool:
 
 
 def _is_indexed(fragment: Fragment, path: Path) -> bool:
-    return path == ID or (len(path) == 1 and fragment.fields[path[0]].index)
+    """Whether an index leads to values: a compound one does by its first field."""
+    return path == ID or (len(path) == 1 and path[0] in fragment.leading)

@@ -9,14 +9,22 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, array
 
 from mediator.model.filters import ID
+from mediator.schema.tree import Field
 from mediator.stores.port import Fragment
-from mediator.stores.postgres.layout import RecordTable, rank, sort_key
+from mediator.stores.postgres.layout import (
+    RecordTable,
+    element_key,
+    indexed_lengths,
+    rank,
+    sort_key,
+)
 from mediator.stores.postgres.read.statements import NULL_RANK, VALUE_RANK
 from mediator.stores.postgres.search.predicates import FilterShape, Joined, Negated, Predicate
 from mediator.stores.postgres.sql import constant, number, parameter
@@ -52,11 +60,18 @@ def rank_of(records: RecordTable, name: str) -> Expression:
 
 
 def served(fragment: Fragment, shape: FilterShape) -> bool:
-    """Whether an index leads to the records of a shape."""
+    """Whether an index leads to the records of a shape: a compound one does by its first field."""
     if not isinstance(shape, Predicate) or shape.keys:
         return False
-    indexed = shape.field == ID[0] or fragment.fields[shape.field].index
-    return indexed and (shape.test in _SERVED or shape.prefixed)
+    if shape.test == "member":
+        return fragment.fields[shape.field].has_element_index
+    leads = shape.field == ID[0] or shape.field in fragment.leading
+    return leads and _is_ordered(shape)
+
+
+def _is_ordered(predicate: Predicate) -> bool:
+    """Whether a test leaves ranges of an index of values in their order."""
+    return predicate.test in _SERVED or predicate.prefixed
 
 
 class _Builder:
@@ -92,28 +107,31 @@ class _Builder:
         records = self._records
         column = column_of(records, predicate.field)
         given = [self._parameter(type_) for type_ in _types(predicate, column.type)]
+        if predicate.test == "member":
+            return self._member(predicate, column, *given)
         test = _TESTS[predicate.test](column, *given)
-        if predicate.field == ID[0] or not served(records.fragment, predicate):
+        if predicate.field == ID[0] or not _is_ordered(predicate):
             return test
-        key = sort_key(records.fragment.fields[predicate.field], column)
+        field = records.fragment.fields[predicate.field]
+        lengths = indexed_lengths(records.fragment, field)
+        if not lengths:
+            return test
         ranked = rank_of(records, predicate.field) == number(VALUE_RANK)
-        return sa.and_(ranked, *self._coarse(predicate, key, column, given), test)
-
-    def _coarse(
-        self, predicate: Predicate, key: Expression, column: Expression, given: list[Any]
-    ) -> list[Expression]:
-        """What else holds of the indexed beginning of a value."""
         if predicate.prefixed:
-            return [key >= given[1], key < given[2]]
-        if key is column:
-            return []
-        field = self._records.fragment.fields[predicate.field]
-        if predicate.test != "among":
-            test = _TESTS[_ENDS.get(predicate.test, predicate.test)]
-            return [test(key, *(sort_key(field, value) for value in given))]
-        each = sa.func.unnest(given[0], type_=column.type).column_valued("given")
-        some = sa.select(sort_key(field, each)).scalar_subquery()
-        return [key == sa.any_(sa.func.array(some, type_=ARRAY(_bare(column.type))))]
+            key = sort_key(field, column)
+            return sa.and_(ranked, key >= given[1], key < given[2], test)
+        coarse = (_coarse(predicate, field, column, given, most) for most in lengths)
+        return sa.and_(ranked, *chain.from_iterable(coarse), test)
+
+    def _member(self, predicate: Predicate, items: Expression, item: Expression) -> Expression:
+        field, test = self._records.fragment.fields[predicate.field], item == sa.any_(items)
+        if not field.has_element_index:
+            return test
+        key = element_key(field, items, self._records.namespace)
+        one = sort_key(Field(field.name, field.items or field.type), item)
+        some = sa.cast(array([one]), ARRAY(_bare(item.type)))
+        held: Expression = key.op("@>", return_type=sa.Boolean())(some)
+        return held if key is items else sa.and_(held, test)
 
     def _within(self, predicate: Predicate) -> Expression:
         value: Expression = self._records.columns[predicate.field]
@@ -132,6 +150,21 @@ class _Builder:
         viewed = _VIEWS[predicate.kind](value)
         given = [self._parameter(type_) for type_ in _types(predicate, viewed.type)]
         return _TESTS[predicate.test](viewed, *given)
+
+
+def _coarse(
+    predicate: Predicate, field: Field, column: Expression, given: list[Any], most: int
+) -> list[Expression]:
+    """Return what else holds of the beginning of a value, if that is what an index has."""
+    key = sort_key(field, column, most)
+    if key is column:
+        return []
+    if predicate.test != "among":
+        test = _TESTS[_ENDS.get(predicate.test, predicate.test)]
+        return [test(key, *(sort_key(field, value, most) for value in given))]
+    each = sa.func.unnest(given[0], type_=column.type).column_valued("given")
+    some = sa.select(sort_key(field, each, most)).scalar_subquery()
+    return [key == sa.any_(sa.func.array(some, type_=ARRAY(_bare(column.type))))]
 
 
 def _types(predicate: Predicate, type_: Any) -> list[Any]:

@@ -34,7 +34,7 @@ from mediator.model.filters import (
 from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.scalars import text_error
 from mediator.schema.tree import Field
-from mediator.schema.types import SCALARS, FieldType, Value
+from mediator.schema.types import ARRAYS, SCALARS, FieldType, Value
 from mediator.stores.outboxes import PYTHON_TYPES
 from mediator.stores.port import Fragment
 from mediator.stores.postgres.layout import INDEXED_CHARACTERS
@@ -188,7 +188,7 @@ def _like(field: Field, pattern: str) -> ShapedFilter:
 def _contained(field: Field, value: Value) -> ShapedFilter:
     if field.type in _TEXTS:
         return ShapedFilter(Predicate("part", field.name), (_of(field.type, value),))
-    if field.type in (FieldType.LIST, FieldType.SET) and field.items in SCALARS:
+    if field.type in ARRAYS and field.items in SCALARS:
         return ShapedFilter(Predicate("member", field.name), (_of(field.items, value),))
     raise _Inexact
 

@@ -292,7 +292,9 @@ def _names_ids(shape: FilterShape) -> bool:
 
 def _leads(fragment: Fragment, order: tuple[OrderLevel, ...], *, whole: bool) -> bool:
     """Whether an index gives the order; that of ids helps only where all records are wanted."""
-    first, *rest = order
-    if not rest:
+    *before, ids = order
+    if not before:
         return whole
-    return rest == [OrderLevel(ID[0], first.descending)] and fragment.fields[first.field].index
+    names = tuple(level.field for level in before)
+    one_way = all(level.descending is ids.descending for level in before)
+    return one_way and names in fragment.ordered_indexes

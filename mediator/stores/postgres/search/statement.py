@@ -19,7 +19,7 @@ from mediator.model.query import OrderBy, Position
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import SCALARS, Value
 from mediator.stores.port import Fragment, Record
-from mediator.stores.postgres.layout import RecordTable, TableOf, sort_key
+from mediator.stores.postgres.layout import RecordTable, TableOf, indexed_lengths, sort_key
 from mediator.stores.postgres.read.statements import (
     MISSING_RANK,
     NULL_RANK,
@@ -139,7 +139,8 @@ def estimate_statement(records: RecordTable, shape: FilterShape) -> Statement:
     """
     fields = records.fragment.fields.items()
     unindexed = {name: replace(field, index=False) for name, field in fields}
-    records = replace(records, fragment=replace(records.fragment, fields=unindexed))
+    plain = replace(records.fragment, fields=unindexed, indexes=())
+    records = replace(records, fragment=plain)
     return Statement(sa.select(records.id).where(records.live, condition(records, shape)))
 
 
@@ -197,9 +198,10 @@ def _segment(
 def _keys(records: RecordTable, level: OrderLevel) -> list[Expression]:
     """Return what orders a level after the rank, as its index has it if there is one."""
     column, field = column_of(records, level.field), records.fragment.fields.get(level.field)
-    if field is None or not field.index:
+    lengths = [] if field is None else indexed_lengths(records.fragment, field)
+    if field is None or not lengths:
         return [column]
-    key = sort_key(field, column)
+    key = sort_key(field, column, lengths[0])
     return [column] if key is column else [key, column]
 
 
@@ -242,8 +244,11 @@ def _steps(
     keys = _keys(records, level)
     value = parameter(f"k{number_}", keys[-1].type)
     field = records.fragment.fields[level.field]
-    given = [value] if len(keys) == 1 else [sort_key(field, value), value]
-    return [ranked, *keys], [number(rank_), *given]
+    beginning: list[Expression] = []
+    if len(keys) > 1:
+        [most, *_] = indexed_lengths(records.fragment, field)
+        beginning = [sort_key(field, value, most)]
+    return [ranked, *keys], [number(rank_), *beginning, value]
 
 
 def _lexicographic(

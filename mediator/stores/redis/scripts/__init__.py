@@ -36,13 +36,14 @@ READ: Final = _script("read", "records")
 PAGE: Final = _script("page", "records", "sortable", "ranges")
 COUNT: Final = _script("count", "sortable", "ranges")
 GROUPS: Final = _script("groups", "sortable", "ranges")
-FILL: Final = _script("fill", "records", "sortable")
+FILL: Final = _script("fill", "records", "sortable", "multi")
 DROP: Final = _script("drop", "records")
 ERASE: Final = _script("erase", "records")
 WRITE: Final = _script(
-    "write", "int64", "records", "sortable", "operators", "lifecycle", "memory", "claims"
+    *("write", "int64", "records", "sortable", "multi"),
+    *("operators", "lifecycle", "memory", "claims"),
 )
-UPDATE: Final = _script("update", "int64", "sortable")
+UPDATE: Final = _script("update", "int64", "records", "sortable", "multi")
 FENCE: Final = _script("fence")
 INTENT: Final = _script("intent", "claims")
 RESERVE: Final = _script("reserve", "claims")

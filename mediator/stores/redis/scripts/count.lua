@@ -2,8 +2,9 @@
 -- ARGV: index ('' for the ids); both ends of each range (see ranges.lua).
 
 local key = prefix .. (ARGV[1] == '' and 'ids' or 'i.' .. ARGV[1])
-local count = 0
-for at = 2, #ARGV, ranges().words do
-  count = count + redis.call('ZLEXCOUNT', key, ranges().bounds(at))
+local count, at, low, high = 0, 2, nil, nil
+while at <= #ARGV do
+  low, high, at = ranges().bounds(at)
+  count = count + redis.call('ZLEXCOUNT', key, low, high)
 end
 return count

@@ -4,12 +4,12 @@
 -- Returns for each group the number of its range, where it begins, how many members it has, and the
 -- text of its value (false: missing).
 
-local index, left, words = ARGV[1], tonumber(ARGV[2]), ranges().words
+local index, left, at, low, high = ARGV[1], tonumber(ARGV[2]), 4, nil, nil
 local key = prefix .. 'i.' .. index
 local groups = {}
 
 for range = 1, tonumber(ARGV[3]) do
-  local low, high = ranges().bounds(4 + words * (range - 1))
+  low, high, at = ranges().bounds(at)
   while left > 0 do
     local member = redis.call('ZRANGEBYLEX', key, low, high, 'LIMIT', 0, 1)[1]
     if not member then break end

@@ -1,18 +1,20 @@
--- Ranges of an index, or of the ids. An end is a kind and two texts: 'bytes' (bytes, ''), 'value'
--- (text of the value, bytes behind it) or 'member' (text or '' for missing, id); a member is never
--- in the range that it bounds.
+-- Ranges of an index, or of the ids. An end is a kind, a tail, the number of texts and the texts ('' for
+-- missing), whose values come first; then follows the tail: 'bytes', or 'id', which makes it the end
+-- of a member. A member is never in the range that it bounds.
 
 local function end_at(at, behind)
-  local kind, text, tail = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-  if kind == 'bytes' then return text end
-  if kind == 'value' then return sortable().sortable(text) .. tail end
-  return sortable().member_of(text ~= '' and text or nil, tail) .. behind
+  local kind, tail, last = ARGV[at], ARGV[at + 1], at + 2 + ARGV[at + 2]
+  local bytes = sortable().sortable_all(ARGV, at + 3, last)
+  if kind == 'id' then return sortable().with_id(bytes, tail) .. behind, last + 1 end
+  return bytes .. tail, last + 1
 end
 
--- Returns the lower end, which is in the range, and the upper one, which is not; in ARGV they are
--- six words, the first of which is `at`.
+-- Returns the lower end, which is in the range, the upper one, which is not, and what follows in ARGV
+-- the two, the first of which begins there.
 local function bounds(at)
-  return '[' .. end_at(at, '\0'), '(' .. end_at(at + 3, '')
+  local low, between = end_at(at, '\0')
+  local high, following = end_at(between, '')
+  return '[' .. low, '(' .. high, following
 end
 
-return { bounds = bounds, words = 6 }
+return { bounds = bounds }

@@ -57,6 +57,7 @@ local function record_of(id, names)
 end
 
 return {
-  MARKERS = MARKERS, record_key = record_key, native_key = native_key, whole = whole,
+  MARKERS = MARKERS, record_key = record_key, native_key = native_key, members_of = members_of,
+  whole = whole,
   in_parts = in_parts, pairs_of = pairs_of, record_of = record_of,
 }

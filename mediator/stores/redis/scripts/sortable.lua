@@ -1,6 +1,7 @@
 -- Index members: the order of their bytes is the order of (value, id), whatever the type. All
 -- members of an index have the score 0, so that a page is one ZRANGEBYLEX: no ties, nothing to
--- re-check. member = state (missing < null < value), value, id, NUL, two bytes of the id's length.
+-- re-check. member = state (missing < null < value) and value, of each field of a compound index in
+-- turn; id, NUL, two bytes of the id's length.
 
 local char, byte, sub, gsub = string.char, string.byte, string.sub, string.gsub
 local floor = math.floor
@@ -54,8 +55,17 @@ local function sortable(text)
   return '\2' .. (sortable_by_tag[tag] or sortable_integer)(text)
 end
 
-local function member_of(text, id)
-  return sortable(text) .. id .. '\0' .. char(floor(#id / 256), #id % 256)
+local function with_id(bytes, id)
+  return bytes .. id .. '\0' .. char(floor(#id / 256), #id % 256)
+end
+
+local function member_of(text, id) return with_id(sortable(text), id) end
+
+-- No value is the beginning of another one, so the values of several fields follow each other.
+local function sortable_all(texts, first, last)
+  local parts = {}
+  for i = first, last do parts[#parts + 1] = sortable(texts[i] ~= '' and texts[i] or nil) end
+  return table.concat(parts)
 end
 
 local function id_of(member)
@@ -63,4 +73,7 @@ local function id_of(member)
   return sub(member, -3 - length, -4)
 end
 
-return { sortable = sortable, member_of = member_of, id_of = id_of }
+return {
+  sortable = sortable, sortable_all = sortable_all, with_id = with_id, member_of = member_of,
+  id_of = id_of,
+}

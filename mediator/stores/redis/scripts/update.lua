@@ -48,6 +48,12 @@ for i = 1, changes do
 end
 
 local fenced = head == 3 and call('EXISTS', prefix .. 'fences') == 1
+-- Those compound indexes that have a field which is changed; all others are of whole values.
+local compound = call('EXISTS', prefix .. 'indexed.multi') == 1 and {}
+if compound then
+  for i = 1, changes do compound[argv[fields + i]] = true end
+  compound = multi().touched_by(compound)
+end
 local clock = call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local now_text = format('%.0f', now)
@@ -131,7 +137,9 @@ for at = rows + 1, #argv, head + changes do
       call('XADD', outbox, unpack(entry, entry_from, size))
       entry_from = 4
     end
+    local in_compound = compound and multi().held_in(compound, id)
     call('HSET', key, unpack(assignments))
+    if in_compound then multi().move(in_compound, id) end
 
     for i = 1, changes do
       local old, new = held[first + i], assignments[texts + 2 * i]

@@ -17,6 +17,7 @@ local now = clock[1] * 1000000 + clock[2]
 local now_text = format('%.0f', now)
 local indexed = {}
 for _, name in ipairs(call('SMEMBERS', prefix .. 'indexed')) do indexed[name] = true end
+local has_multi = call('EXISTS', prefix .. 'indexed.multi') == 1
 
 local cursor = 4
 local NOTHING = {}
@@ -37,6 +38,14 @@ local function take_positions()
   local list = take_list()
   for i = 1, #list do list[i] = tonumber(list[i]) end
   return list
+end
+
+-- The compound and multi-valued indexes that a write may change: all, if it is of a whole record.
+local function multi_touched(shape)
+  if not shape.updates then return multi().fields_of end
+  local names = {}
+  for _, change in ipairs(shape.changes) do names[change.name] = true end
+  return multi().touched_by(names)
 end
 
 local function take_shape()
@@ -64,6 +73,7 @@ local function take_shape()
     shape.changes[i] = { name = name, group = group, code = code, limit = limit, arity = arity,
       index = indexed[name] and prefix .. 'i.' .. name, before = '-' .. name, after = '+' .. name }
   end
+  if has_multi then shape.multi = multi_touched(shape) end
   shape.intent_at = #shape.names + 1
   shape.names[shape.intent_at] = '!m'
   return shape
@@ -198,9 +208,9 @@ local function put_update(shape, row, after, fields)
       removed[#removed + 1] = change.name
     end
   end
-  if #fields <= 1000 then
+  if fields[1] and #fields <= 1000 then
     call('HSET', row.key, unpack(fields))
-  else
+  elseif fields[1] then
     records().in_parts('HSET', row.key, fields)
   end
   if row.intent then
@@ -295,12 +305,14 @@ end
 local function apply(shape, row, held, after)
   local created = (row.is_live and not held[1]) and 1 or 0
   local before = images(shape, row, held, shape.first)
+  local in_multi = shape.multi and multi().held_in(shape.multi, row.id)
   if shape.has_collections or row.all then alter_collections(shape, row, held) end
   -- A record that is absent claims nothing, and has reserved something under an intent only.
   if shape.claims and (held[1] or row.intent) then claims().release(shape.claims, row.key) end
   local creation_version = put(shape, row, held, after)
   if shape.claims then claims().take(shape.claims, row.claims, row.key) end
   if next(indexed) then reindex(shape, row, held, after) end
+  if in_multi then multi().move(in_multi, row.id) end
   add_to_outbox(shape, row, held, before, images(shape, row, after, 0), created)
   local versions, values = versions_of(shape, held), returned(shape, row)
   if shape.remembers then

@@ -2,7 +2,8 @@
 
 An index is ordered by (value, id): missing, null, values. A `Cut` lies between two of its
 members, and an interval is what lies between two cuts. The ids themselves are such an index too,
-without missing and null.
+without missing and null. Of a compound index, intervals are those of one field among the members
+that have the same values of the fields before it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from mediator.model.filters import Between, Compare, Comparison, Exists, Filter, In, Not, Path
-from mediator.schema.tree import MissingType
+from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
 
 __all__ = [
@@ -24,10 +25,11 @@ __all__ = [
     "common",
     "is_point",
     "past",
+    "point",
     "position",
     "selected",
     "subject",
-    "within",
+    "value_of",
 ]
 
 
@@ -37,12 +39,13 @@ class Cut:
 
     Attributes:
         key: How cuts compare: the state (missing, null, value, end), which alone is where the state
-            begins; the value as it sorts, 0 before and 1 behind its members; the id of a member.
-        value: The value itself.
+            begins; the value as it sorts, 0 before and 1 behind its members. At a member this is
+            followed by as much for each further field of the index, and by the id.
+        values: The values themselves.
     """
 
     key: tuple[Any, ...]
-    value: Value = field(default=None, compare=False)
+    values: tuple[Value | MissingType, ...] = field(default=(), compare=False)
 
 
 Interval: TypeAlias = tuple[Cut, Cut]
@@ -70,13 +73,13 @@ def selected(condition: Filter) -> Sequence[Interval] | None:
     """
     match condition:
         case Compare(Comparison.EQ, _, value):
-            return [_point(value)]
+            return [point(value)]
         case Compare(comparison, _, value) if comparison in _SIDES:
             return [_SIDES[comparison](value)]
         case Between(_, low, high):
             return _nonempty([(_cut(low, _BEFORE), _cut(high, _BEHIND))])
         case In(_, values):
-            return sorted(set(map(_point, values)))
+            return sorted(set(map(point, values)))
         case Exists():
             return [(_NULL, _END)]
         case Not(Exists()):
@@ -104,10 +107,18 @@ def beyond(intervals: Iterable[Interval], cut: Cut, *, descending: bool) -> list
     return common(intervals, [rest])
 
 
-def position(value: Value | MissingType, id_: str) -> Cut:
-    if isinstance(value, MissingType):
-        return within((_MISSING, _NULL), id_)
-    return within(_point(value), id_)
+def position(values: Sequence[Value | MissingType], id_: str) -> Cut:
+    """Return the position of the member with some values, of an index's fields in turn."""
+    key = tuple(part for value in values for part in _position_key(value))
+    return Cut((*key, _sortable(id_)), tuple(values))
+
+
+def _position_key(value: Value | MissingType) -> tuple[Any, ...]:
+    if value is None or isinstance(value, MissingType):
+        state = _NULL if value is None else _MISSING
+        # What stands for a value keeps the id at its index in the key.
+        return (*state.key, b"", _BEFORE)
+    return _cut(value, _BEFORE).key
 
 
 def past(id_: str, *, descending: bool) -> Cut:
@@ -115,12 +126,10 @@ def past(id_: str, *, descending: bool) -> Cut:
     return _cut(id_, _BEFORE if descending else _BEHIND)
 
 
-def within(point: Interval, id_: str) -> Cut:
-    """Return the position of the member with an id, among those of one value."""
-    low = point[0]
-    # Null and missing have no value: what stands for it keeps the id at its index in the key.
-    key = low.key if len(low.key) > 1 else (*low.key, b"", _BEFORE)
-    return Cut((*key, _sortable(id_)), low.value)
+def value_of(interval: Interval) -> Value | MissingType:
+    """Return the value that all members of an interval have, which is a point."""
+    low = interval[0]
+    return low.values[0] if low.values else (MISSING if low == _MISSING else None)
 
 
 def is_point(interval: Interval) -> bool:
@@ -131,14 +140,14 @@ def is_point(interval: Interval) -> bool:
     return high.key == (low.key[0] + 1,) and low < _VALUES
 
 
-def _point(value: Value) -> Interval:
+def point(value: Value) -> Interval:
     if value is None:
         return (_NULL, _VALUES)
     return (_cut(value, _BEFORE), _cut(value, _BEHIND))
 
 
 def _cut(value: Value, side: int) -> Cut:
-    return Cut((*_VALUES.key, _sortable(value), side), value)
+    return Cut((*_VALUES.key, _sortable(value), side), (value,))
 
 
 def _sortable(value: Value) -> Any:

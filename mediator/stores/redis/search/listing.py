@@ -14,8 +14,8 @@ from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
 from mediator.stores.port import Record
 from mediator.stores.redis.client import CommandClient
-from mediator.stores.redis.codec import Text, decode, encode
-from mediator.stores.redis.layout import Layout
+from mediator.stores.redis.codec import Text, decode, encode, item_encoder
+from mediator.stores.redis.layout import IDS, Index, Layout
 from mediator.stores.redis.read import are_large, record_of
 from mediator.stores.redis.scripts import COUNT, GROUPS, PAGE
 from mediator.stores.redis.search.intervals import Cut, Interval
@@ -34,7 +34,7 @@ MOST_INTERVALS: Final = 500
 Resume: TypeAlias = tuple[int, bytes | None]
 """Where a listing goes on: the number of an interval, and the last member read of it."""
 
-_End: TypeAlias = tuple[Text, Text, Text]
+_End: TypeAlias = tuple[Text | int, ...]
 _Entry: TypeAlias = tuple[int, bytes, Record | None]
 
 _EDGES: Final = (b"\x00", b"\x01", b"\x02", b"\x03")
@@ -42,7 +42,7 @@ _EDGES: Final = (b"\x00", b"\x01", b"\x02", b"\x03")
 
 _EDGES_OF_IDS: Final = (b"", b"", b"", b"\xff")
 _BEHIND: Final = b"\xff"
-"""An id follows the value in a member, and UTF-8 has no such byte."""
+"""An id or a state follows the value in a member, and neither begins with such a byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +51,19 @@ class IndexListing:
 
     Attributes:
         layout: The fragment's.
-        index: The indexed field; None: by id.
+        index: The index.
         intervals: Of the index, in the order in which they are read.
         descending: In the reverse order.
         fields: Fields to read; None: all.
+        fixed: The values that the index's first fields have; the intervals are of the next one.
     """
 
     layout: Layout
-    index: str | None
+    index: Index
     intervals: Sequence[Interval]
     descending: bool
     fields: tuple[str, ...] | None
+    fixed: tuple[Value | MissingType, ...] = ()
 
     async def read(
         self, client: CommandClient, resume: Resume | None, limit: int
@@ -81,7 +83,7 @@ class IndexListing:
         counted = 0
         for first in range(0, len(self.intervals), MOST_INTERVALS):
             ends = [self._ends(*each) for each in self.intervals[first:][:MOST_INTERVALS]]
-            arguments = (self.index or "", *_texts(ends))
+            arguments = (self.index.name, *_texts(ends))
             counted += sum(
                 await client.execute(
                     [COUNT.call((prefix,), *arguments) for prefix in self.layout.prefixes]
@@ -109,8 +111,8 @@ class IndexListing:
         most = min(limit, MOST_GROUPS)
         ends = [self._ends(low, high) for low, high in self.intervals[first:][:MOST_INTERVALS]]
         if value is not None:
-            ends[0] = (("bytes", value + _BEHIND, ""), ends[0][1])
-        arguments = (self.index or "", most, len(ends), *_texts(ends))
+            ends[0] = (("bytes", value + _BEHIND, 0), ends[0][1])
+        arguments = (self.index.name, most, len(ends), *_texts(ends))
         [reply] = await client.execute([GROUPS.call((prefix,), *arguments)])
         items = iter(reply)
         groups: dict[Value | MissingType, int] = {}
@@ -146,27 +148,34 @@ class IndexListing:
         if member is not None:
             low, high = ends[0]
             # Lower ends are inclusive: a NUL makes the least member beyond the last one read.
-            seen = ("bytes", member if self.descending else member + b"\0", "")
+            seen = ("bytes", member if self.descending else member + b"\0", 0)
             ends[0] = (low, seen) if self.descending else (seen, high)
         direction = "down" if self.descending else "up"
         names = self.layout.names(self.fields)
-        return (self.index or "", direction, limit, len(ends), *_texts(ends), *names)
+        return (self.index.name, direction, limit, len(names), *names, *_texts(ends))
 
     def _ends(self, low: Cut, high: Cut) -> tuple[_End, _End]:
-        if self.index is None:
+        if self.index is IDS:
             return _end_of_ids(low), _end_of_ids(high)
         return self._end(low), self._end(high)
 
     def _end(self, cut: Cut) -> _End:
+        """Return an end as ``ranges.lua`` reads it: what follows the values, then their texts."""
+        values = zip(self.index.fields, (*self.fixed, *cut.values), strict=False)
+        texts = [self._text(name, value) for name, value in values]
         state, *rest = cut.key
-        if not rest:
-            return ("bytes", _EDGES[state], "")
-        assert self.index is not None
-        text = encode(cut.value, self.layout.fragment.fields[self.index])
-        _, side, *id_ = rest
-        if id_:
-            return ("member", text if state else "", id_[0])
-        return ("value", text, _BEHIND if side else "")
+        match rest:
+            case []:
+                return ("bytes", _EDGES[state], len(texts), *texts)
+            case [_, side]:
+                return ("bytes", _BEHIND if side else "", len(texts), *texts)
+        return ("id", rest[-1], len(texts), *texts)
+
+    def _text(self, name: str, value: Value | MissingType) -> Text:
+        if isinstance(value, MissingType):
+            return ""
+        field = self.layout.fragment.fields[name]
+        return item_encoder(field.items)(value) if self.index.of_elements else encode(value, field)
 
     def _entries(self, reply: list[Any]) -> list[_Entry]:
         items = iter(reply)
@@ -176,14 +185,14 @@ class IndexListing:
         ]
 
 
-def _texts(ends: Iterable[tuple[_End, _End]]) -> Iterator[Text]:
+def _texts(ends: Iterable[tuple[_End, _End]]) -> Iterator[Text | int]:
     return (text for low, high in ends for text in (*low, *high))
 
 
 def _end_of_ids(cut: Cut) -> _End:
     state, *rest = cut.key
     if not rest:
-        return ("bytes", _EDGES_OF_IDS[state], "")
+        return ("bytes", _EDGES_OF_IDS[state], 0)
     id_, behind = rest
     # Behind an id is where a longer one would begin.
-    return ("bytes", id_ + b"\0" if behind else id_, "")
+    return ("bytes", id_ + b"\0" if behind else id_, 0)

@@ -1,20 +1,24 @@
 """Searches: which conditions an index answers, and which index is read.
 
-A sorted set serves any condition that leaves intervals of one field, or of the ids; of several
-fields, one. The server evaluates nothing else, so everything else is left to the caller.
+A sorted set serves any condition that leaves intervals of one field, or of the ids; a compound one
+those that leave one value of its first fields, and intervals of the next; one of elements the
+condition that an element is there. One is read. The server evaluates nothing else, so everything
+else is left to the caller.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial, reduce
-from itertools import islice
-from typing import Final
+from itertools import islice, takewhile
+from typing import Final, NamedTuple
 
-from mediator.model.filters import ID, Filter, Path, all_of, conjuncts
+from mediator.model.filters import ID, Contains, Filter, all_of, conjuncts
 from mediator.model.query import Aggregate, Computation, Function, OrderBy, Position
+from mediator.schema.tree import MissingType
+from mediator.schema.types import Value
 from mediator.stores.port import (
     AccessPath,
     ComputedGroup,
@@ -23,10 +27,9 @@ from mediator.stores.port import (
     SearchPage,
     SearchRequest,
     StoreRefused,
-    only_level,
 )
 from mediator.stores.redis.client import CommandClient
-from mediator.stores.redis.layout import Layout
+from mediator.stores.redis.layout import IDS, Index, Layout
 from mediator.stores.redis.read import read_command, record_of_reply
 from mediator.stores.redis.search.intervals import (
     EVERYTHING,
@@ -37,10 +40,11 @@ from mediator.stores.redis.search.intervals import (
     common,
     is_point,
     past,
+    point,
     position,
     selected,
     subject,
-    within,
+    value_of,
 )
 from mediator.stores.redis.search.listing import IndexListing
 
@@ -55,97 +59,165 @@ class SearchPlan:
     """How a search is done.
 
     Attributes:
-        index: The indexed field; None: the ids.
-        intervals: What is read of the index, in ascending order.
+        index: The index that is read.
+        intervals: What is read of it, in ascending order.
         descending: Whether they are read backwards.
         pushdown: What it means for the caller.
+        fixed: The values that the index's first fields have; the intervals are of the next one.
     """
 
-    index: str | None
+    index: Index
     intervals: Sequence[Interval]
     descending: bool
     pushdown: Pushdown
+    fixed: tuple[Value | MissingType, ...] = ()
+
+    def listing(self, layout: Layout) -> IndexListing:
+        """Return all that is read, without a field."""
+        return IndexListing(layout, self.index, self.intervals, False, (), self.fixed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """What an index leaves under some conditions.
+
+    Attributes:
+        used: The numbers of the conditions.
+        fixed, intervals: As of a `SearchPlan`.
+        free: The fields whose values its members are in the order of, before the ids.
+    """
+
+    index: Index
+    used: frozenset[int]
+    fixed: tuple[Value | MissingType, ...]
+    intervals: Sequence[Interval]
+    free: tuple[str, ...]
+
+    def orders(self, order: _Order) -> bool:
+        """Whether all that it leaves is in an order: what has one value orders nothing."""
+        fields = self.index.fields
+        bound = () if self.index.of_elements else fields[: len(fields) - len(self.free)]
+        return order.is_of(self.free, bound)
+
+
+class _Order(NamedTuple):
+    """The levels of an order before the ids, and the direction of the ids."""
+
+    levels: tuple[OrderBy, ...]
+    descending: bool
+
+    def is_of(self, names: tuple[str, ...], bound: tuple[str, ...] = ()) -> bool:
+        """Whether it is the order of some fields, where others have one value each."""
+        constant = {(name,) for name in bound}
+        deciding = [level for level in self.levels if level.path not in constant]
+        return deciding == [OrderBy((name,), self.descending) for name in names]
+
+
+def _order_of(order: tuple[OrderBy, ...]) -> _Order:
+    levels = tuple(takewhile(lambda level: level.path != ID, order))
+    # Ids have a level of their own, or the direction of the last one.
+    *_, last = (OrderBy(ID), *order[: len(levels) + 1])
+    return _Order(levels, last.descending)
 
 
 def choose(layout: Layout, filter_: Filter | None, order: tuple[OrderBy, ...]) -> SearchPlan:
     """Choose the index that leaves least, and of equals the one that has the order."""
-    level = only_level(order)
-    order_path, descending = (level.path, level.descending) if level else (None, False)
-    conditions = conjuncts(filter_)
-    usable = _usable(layout, conditions)
-    if not usable:
-        return _entire(layout, filter_, order_path, descending)
-    path = min(usable, key=lambda path: (_spread(path, usable[path][1]), path != order_path))
-    used, intervals = usable[path]
+    wanted, conditions = _order_of(order), conjuncts(filter_)
+    uses = _uses(layout, conditions)
+    if not uses:
+        return _entire(layout, filter_, wanted)
+    use = min(uses, key=lambda use: (*_spread(use), not use.orders(wanted)))
     pushdown = Pushdown(
-        all_of([condition for number, condition in enumerate(conditions) if number in used]),
-        all_of([condition for number, condition in enumerate(conditions) if number not in used]),
-        AccessPath.KEYS if _are_keys(path, intervals) else AccessPath.INDEX,
-        # Members of one value are in the order of their ids.
-        order_path == path or (order_path == ID and _are_points(intervals) and len(intervals) <= 1),
+        all_of([each for number, each in enumerate(conditions) if number in use.used]),
+        all_of([each for number, each in enumerate(conditions) if number not in use.used]),
+        AccessPath.KEYS if _are_keys(use) else AccessPath.INDEX,
+        use.orders(wanted),
     )
-    return SearchPlan(_index(path), intervals, descending, pushdown)
+    return SearchPlan(use.index, use.intervals, wanted.descending, pushdown, use.fixed)
 
 
-def _usable(
-    layout: Layout, conditions: Sequence[Filter]
-) -> dict[Path, tuple[frozenset[int], Sequence[Interval]]]:
-    """Return by path the numbers of the conditions on an index, and the intervals they leave."""
-    usable: defaultdict[Path, dict[int, Sequence[Interval]]] = defaultdict(dict)
+def _uses(layout: Layout, conditions: Sequence[Filter]) -> list[_Use]:
+    """Return how each index serves conditions, of those that serve any."""
+    found: defaultdict[str, dict[int, Sequence[Interval]]] = defaultdict(dict)
+    uses = []
     for number, condition in enumerate(conditions):
+        match condition:
+            case Contains((name,), value) if name in layout.element_indexes:
+                index = layout.element_indexes[name]
+                uses.append(_Use(index, frozenset({number}), (), [point(value)], ()))
+                continue
         path = subject(condition)
-        if path is not None and _has_index(layout, path):
+        if path == ID or (path is not None and len(path) == 1 and path[0] in layout.in_order):
             intervals = selected(condition)
             if intervals is not None:
-                usable[path][number] = intervals
-    return {
-        path: (
-            frozenset(some),
-            reduce(common, some.values(), [VALUES if path == ID else EVERYTHING]),
-        )
-        for path, some in usable.items()
-    }
+                found[path[0]][number] = intervals
+    left = {name: reduce(common, some.values()) for name, some in found.items()}
+    leading = (index for index in layout.ordered_indexes if index.fields[0] in left)
+    uses += [_use(index, found, left) for index in leading]
+    if ID[0] in found:
+        ids = common(left[ID[0]], [VALUES])
+        uses.append(_Use(IDS, frozenset(found[ID[0]]), (), ids, ()))
+    return uses
 
 
-def _entire(
-    layout: Layout, filter_: Filter | None, order_path: Path | None, descending: bool
-) -> SearchPlan:
+def _use(
+    index: Index,
+    found: Mapping[str, Mapping[int, Sequence[Interval]]],
+    left: Mapping[str, Sequence[Interval]],
+) -> _Use:
+    """Return what an index leaves, whose first field has conditions.
+
+    Those on a further field leave less only where each field before it has one value.
+    """
+    fixed: list[Value | MissingType] = []
+    used: set[int] = set()
+    for depth, name in enumerate(index.fields, 1):
+        intervals = left[name]
+        used.update(found[name])
+        if not _is_one_value(intervals):
+            return _Use(index, frozenset(used), tuple(fixed), intervals, index.fields[depth - 1 :])
+        if depth == len(index.fields) or index.fields[depth] not in left:
+            return _Use(index, frozenset(used), tuple(fixed), intervals, index.fields[depth:])
+        fixed.append(value_of(intervals[0]))
+    raise AssertionError("an index has fields")
+
+
+def _entire(layout: Layout, filter_: Filter | None, order: _Order) -> SearchPlan:
     """Read the whole class, in its order if there is an index for it."""
-    ordered = order_path is not None and _has_index(layout, order_path)
+    every = (IDS, *layout.ordered_indexes)
+    index = next((index for index in every if order.is_of(index.fields)), None)
     # Without a condition nothing is read in vain, as long as nothing has to be sorted.
-    access = AccessPath.INDEX if ordered and filter_ is None else AccessPath.CLIENT_SCAN
-    index = _index(order_path) if ordered and order_path else None
-    pushdown = Pushdown(None, filter_, access, ordered)
-    return SearchPlan(index, [EVERYTHING], descending and ordered, pushdown)
+    access = AccessPath.INDEX if index and filter_ is None else AccessPath.CLIENT_SCAN
+    pushdown = Pushdown(None, filter_, access, index is not None)
+    return SearchPlan(index or IDS, [EVERYTHING], order.descending and index is not None, pushdown)
 
 
-def _has_index(layout: Layout, path: Path) -> bool:
-    return path == ID or (len(path) == 1 and path[0] in layout.indexed)
-
-
-def _index(path: Path) -> str | None:
-    return None if path == ID else path[0]
+def _is_one_value(intervals: Sequence[Interval]) -> bool:
+    return len(intervals) == 1 and is_point(intervals[0])
 
 
 def _are_points(intervals: Sequence[Interval]) -> bool:
     return all(map(is_point, intervals))
 
 
-def _are_keys(path: Path, intervals: Sequence[Interval]) -> bool:
-    return path == ID and _are_points(intervals)
+def _are_keys(use: _Use) -> bool:
+    return use.index is IDS and _are_points(use.intervals)
 
 
 _KEYS, _ONE_VALUE, _SOME_VALUES, _TWO_SIDED, _ONE_SIDED, _PRESENT = range(6)
 _BOUNDS: Final = (_PRESENT, _ONE_SIDED, _TWO_SIDED)
 
 
-def _spread(path: Path, intervals: Sequence[Interval]) -> int:
-    """Rank how much of an index is left, least first."""
-    if _are_keys(path, intervals):
-        return _KEYS
-    if _are_points(intervals):
-        return _ONE_VALUE if len(intervals) <= 1 else _SOME_VALUES
-    return max(_BOUNDS[sum(len(cut.key) > 1 for cut in interval)] for interval in intervals)
+def _spread(use: _Use) -> tuple[int, int]:
+    """Rank how much of an index is left, least first; then by how many of its fields are fixed."""
+    if _are_keys(use):
+        return _KEYS, 0
+    fixed = -len(use.fixed)
+    if use.fixed or _are_points(use.intervals):
+        is_one = len(use.intervals) <= 1 and not use.index.of_elements
+        return _ONE_VALUE if is_one else _SOME_VALUES, fixed
+    bounds = min(sum(bool(cut.values) for cut in interval) for interval in use.intervals)
+    return _BOUNDS[bounds], fixed
 
 
 def counts(layout: Layout, filter_: Filter | None) -> bool:
@@ -158,25 +230,26 @@ async def count(client: CommandClient, layout: Layout, filter_: Filter | None) -
     choice = choose(layout, filter_, ())
     if choice.pushdown.residual is not None:
         raise StoreRefused("the filter is not one that was offered")
-    return await IndexListing(layout, choice.index, choice.intervals, False, ()).count(client)
+    return await choice.listing(layout).count(client)
 
 
-def groups_counted(layout: Layout, filter_: Filter | None, aggregate: Aggregate) -> str | None:
+def groups_counted(
+    layout: Layout, filter_: Filter | None, aggregate: Aggregate
+) -> IndexListing | None:
     """Return the index by which groups are counted, without reading objects; None: by none.
 
     They are those of one indexed field, and no condition is about any other.
     """
-    if len(aggregate.group) != 1 or not _has_index(layout, aggregate.group[0]):
+    if not all(each == _OBJECTS for each in aggregate.compute.values()):
         return None
-    [path] = aggregate.group
-    counted = all(each == _OBJECTS for each in aggregate.compute.values())
-    if path == ID or not counted:
+    index = next((i for i in layout.ordered_indexes if [i.fields] == list(aggregate.group)), None)
+    if index is None:
         return None
     choice = choose(layout, filter_, ())
     if filter_ is None:
-        return path[0]
-    fits = choice.index == path[0] and choice.pushdown.residual is None
-    return path[0] if fits else None
+        return IndexListing(layout, index, [EVERYTHING], False, ())
+    fits = choice.index == index and choice.pushdown.residual is None
+    return choice.listing(layout) if fits else None
 
 
 async def groups(
@@ -187,11 +260,10 @@ async def groups(
     limit: int,
 ) -> list[ComputedGroup]:
     """Count groups; raises `StoreRefused` if they are not those that `groups_counted` offered."""
-    index = groups_counted(layout, filter_, aggregate)
-    if index is None:
+    listing = groups_counted(layout, filter_, aggregate)
+    if listing is None:
         raise StoreRefused("the aggregate is not one that was offered")
-    intervals = [EVERYTHING] if filter_ is None else choose(layout, filter_, ()).intervals
-    counted = await IndexListing(layout, index, intervals, False, ()).groups(client, limit)
+    counted = await listing.groups(client, limit)
     return [
         ((value,), dict.fromkeys(aggregate.compute, count))
         for value, count in islice(counted.items(), limit)
@@ -209,18 +281,21 @@ async def found(client: CommandClient, layout: Layout, find: SearchRequest) -> S
         intervals = beyond(intervals, _seen(choice, find.order, find.after), descending=descending)
     intervals = intervals[::-1] if descending else intervals
     if offered.access is AccessPath.KEYS:
-        return await _by_keys(client, layout, find, [str(low.value) for low, _ in intervals])
-    listing = IndexListing(layout, choice.index, intervals, descending, find.fields)
+        return await _by_keys(client, layout, find, [str(low.values[0]) for low, _ in intervals])
+    listing = replace(
+        choice.listing(layout), intervals=intervals, descending=descending, fields=find.fields
+    )
     return SearchPage(*await listing.read(client, find.resume, find.limit))
 
 
 def _seen(choice: SearchPlan, order: tuple[OrderBy, ...], after: Position) -> Cut:
-    if choice.index is None:
+    if choice.index is IDS:
         return past(after.id, descending=choice.descending)
-    level = only_level(order)
-    if level is not None and level.path == ID:
-        return within(choice.intervals[0], after.id)
-    return position(after.values[0], after.id)
+    given = {level.path: value for level, value in zip(order, after.values, strict=False)}
+    first, *further = choice.index.fields[len(choice.fixed) :]
+    one = _is_one_value(choice.intervals)
+    value = value_of(choice.intervals[0]) if one else given[(first,)]
+    return position([value, *(given[(name,)] for name in further)], after.id)
 
 
 async def _by_keys(

@@ -44,14 +44,18 @@ async def admin(config: SystemConfig) -> AsyncIterator[Any]:
 async def many(store: PostgresStore, admin: Any) -> Fragment:
     """A class of a few thousand records, most of them without `rare`."""
     names = tuple(field.name for field in FIELDS)
-    fragment = Fragment("postgres", "d", "many", {f.name: f for f in FIELDS}, {"main": names})
+    fields, indexes = {f.name: f for f in FIELDS}, (("kind", "at"), ("amount", "label"))
+    fragment = Fragment("postgres", "d", "many", fields, {"main": names}, indexes=indexes)
     await store.prepare(fragment)
     await admin.execute(
         f"INSERT INTO {table_of(fragment)}"
-        " (id, _creation_version, _nulls, n, rare, name, text, blob, plain)"
+        " (id, _creation_version, _nulls, n, rare, name, text, blob, plain, kind, amount,"
+        " label, tags, marks, at)"
         " SELECT 'id' || lpad(i::text, 5, '0'), 1, CASE WHEN i % 10 = 0 THEN '{rare}'::text[]"
         " ELSE '{}' END, i, CASE WHEN i % 100 = 1 THEN i END, 'name' || lpad(i::text, 5, '0'),"
-        " lpad(i::text, 5, '0') || repeat('x', 600), int4send(i::int), i % 50"
+        " lpad(i::text, 5, '0') || repeat('x', 600), int4send(i::int), i % 50, i % 50, i % 50,"
+        " lpad(i::text, 5, '0') || repeat('x', 600),"
+        " ARRAY['tag' || i % 500, repeat('x', 600) || i], ARRAY[i % 1000, -i], to_timestamp(i)"
         f" FROM generate_series(1, {MANY}) AS i"
     )
     await admin.execute(f"ANALYZE {table_of(fragment)}")

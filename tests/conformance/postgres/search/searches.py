@@ -41,9 +41,12 @@ FIELDS = (
     Field("text", FieldType.STRING, index=True),
     Field("blob", FieldType.BINARY, index=True),
     Field("plain", FieldType.INTEGER),
+    Field("kind", FieldType.INTEGER),
+    Field("label", FieldType.STRING),
     Field("amount", FieldType.DECIMAL),
     Field("at", FieldType.TIMESTAMP),
-    Field("tags", FieldType.LIST, items=FieldType.STRING),
+    Field("tags", FieldType.LIST, items=FieldType.STRING, index=True),
+    Field("marks", FieldType.SET, items=FieldType.INTEGER, index=True),
     Field("doc", FieldType.DOCUMENT),
     Field("prices", FieldType.MAP, items=FieldType.DECIMAL),
 )

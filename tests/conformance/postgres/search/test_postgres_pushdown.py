@@ -120,6 +120,13 @@ async def test_a_search_that_was_not_pushed_down_is_refused(
         (None, (), AccessPath.INDEX),
         (None, (OrderBy(ID, True),), AccessPath.INDEX),
         (eq("plain", 1), (OrderBy(("n",), True),), AccessPath.INDEX),
+        (Contains(("tags",), "x"), (), AccessPath.INDEX),
+        (Contains(("text",), "x"), (), AccessPath.SERVER_SCAN),
+        (eq("tags", None), (), AccessPath.SERVER_SCAN),
+        (eq("kind", 1), (), AccessPath.INDEX),
+        (None, (OrderBy(("kind",)), OrderBy(("at",))), AccessPath.INDEX),
+        (None, (OrderBy(("kind",)), OrderBy(("at",), True)), AccessPath.SERVER_SCAN),
+        (None, (OrderBy(("kind",)),), AccessPath.SERVER_SCAN),
         (Like(("name",), "%0"), (), AccessPath.SERVER_SCAN),
         (Not(eq("n", 1)), (), AccessPath.SERVER_SCAN),
         (Or((eq("n", 1), eq("plain", 1))), (), AccessPath.SERVER_SCAN),
@@ -147,6 +154,9 @@ def test_orders_by_document_members_are_not_pushed_down(
 # Indexes
 
 
+AT_3900 = datetime.fromtimestamp(3900, UTC)
+
+
 @pytest.mark.parametrize(
     ("filter_", "index"),
     [
@@ -162,6 +172,11 @@ def test_orders_by_document_members_are_not_pushed_down(
         (In(("text",), ("y", "z")), "d.many~text~"),
         (Like(("text",), "0000%"), "d.many~text~"),
         (ge("blob", b"\x00\x00\x0f\x9f"), "d.many~blob~"),
+        (Contains(("tags",), "tag7"), "d.many~tags~elements"),
+        (Contains(("tags",), f"{LONG}7"), "d.many~tags~elements"),
+        (Contains(("marks",), 7), "d.many~marks~elements"),
+        (And((eq("kind", 7), ge("at", AT_3900))), "d.many~kind,at"),
+        (And((eq("amount", Decimal(7)), eq("label", f"00007{LONG}"))), "d.many~amount,label~"),
         (Compare(Comparison.EQ, ID, "id00007"), "d.many_pkey"),
         (In(ID, ("id00007", "id00009")), "d.many_pkey"),
     ],
@@ -195,6 +210,9 @@ RARE = (OrderBy(("rare",)),)
         (None, RARE, Position((None,), "id02000")),
         (None, (OrderBy(("rare",), True),), Position((None,), "id02000")),
         (None, (OrderBy(("text",)),), Position((f"02000{LONG}",), "id02000")),
+        (eq("kind", 3), (OrderBy(("at",)),), Position((AT_3900,), "id03903")),
+        (eq("kind", 3), (OrderBy(("at",), True),), None),
+        (None, (OrderBy(("kind",)), OrderBy(("at",))), Position((7, AT_3900), "id03903")),
         (None, (), Position((), "id02000")),
         (None, (OrderBy(ID, True),), None),
     ],

@@ -66,6 +66,15 @@ test("pages follow each other when they are wanted", async () => {
   assert.deepEqual([items.map(({ id }) => id).sort(), next], [["c2", "c3"], null]);
 });
 
+test("an object is written by a unique key", async () => {
+  const key = { email: "ada+x@example.org" };
+  const { value } = await shop.patchBy("accounts", key, { tenant: "t", number: "1.50" });
+  const same = await shop.updateBy("accounts", { tenant: "t", number: "1.5" }, { visits: { inc: 1 } });
+  assert.deepEqual(same.value, { id: value.id, visits: 1 });
+  await assert.rejects(shop.patchBy("accounts", { tenant: "t" }, { visits: 1 }), { kind: "invalid" });
+  assert.equal((await shop.get("accounts", value.id)).value.email, key.email);
+});
+
 test("objects that meet a condition are written, each by itself", async () => {
   const put = (i) => ({ op: "put", class: "products", id: `w${i}`, body: { name: `w${i}`, price: `${1000 + i}`, stock: i % 2 } });
   await shop.batch(Array.from({ length: 4 }, (_, i) => put(i)));

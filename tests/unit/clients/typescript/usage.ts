@@ -55,6 +55,10 @@ export async function changes(): Promise<void> {
   await shop.update("products", "lamp", { name: { inc: 1 } });
   // @ts-expect-error one operator for each field
   await shop.update("products", "lamp", { stock: { inc: 1, set: 2 } });
+  await shop.patchBy("products", { name: "Lamp" }, { stock: 1 });
+  await shop.updateBy("products", { name: "Lamp" }, { stock: { inc: 1 } });
+  // @ts-expect-error there is no such field
+  await shop.patchBy("products", { colour: "red" }, { stock: 1 });
   const { written } = await shop.patchWhere("products", { eq: ["kind", "a"] }, { stock: 0 }, { allowScan: true });
   // @ts-expect-error there is no such field
   await shop.updateWhere("products", "all", { colour: { set: "red" } });

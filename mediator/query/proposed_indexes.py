@@ -1,0 +1,94 @@
+"""Indexes that would help a query and are not there: of fields together, of one, of elements."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from itertools import takewhile
+
+from mediator.model.filters import ID, Between, Compare, Comparison, Contains, In, conjuncts
+from mediator.model.query import Query
+from mediator.routing.model import ClassRoute
+from mediator.schema.limits import INDEX_FIELDS
+from mediator.schema.tree import ClassSchema
+from mediator.schema.types import ARRAYS, SCALARS, FieldType
+
+__all__ = ["proposed_indexes"]
+
+
+def proposed_indexes(query: Query, route: ClassRoute) -> tuple[tuple[str, ...], ...]:
+    """Return the fields of each index that would help a query and is not there, the best first.
+
+    An index of several fields answers equality with the first ones, and an order or one range of
+    the next: so fields come in this sequence, as far as they are in one place.
+    """
+    schema = route.schema
+    equal, ranged, held = _conditions(query, schema)
+    order = _order(query, schema, equal)
+    is_ordered = bool(order) and (bool(equal) or not ranged or order[0] in ranged)
+    names = [*equal, *(order if is_ordered else ranged[:1])]
+    together = tuple(_in_one_place(names, route))[:INDEX_FIELDS]
+    proposed = [] if _is_there(schema, equal, together) else [together]
+    proposed += [(name,) for name in held if not schema.fields[name].index]
+    return tuple(proposed)
+
+
+def _conditions(query: Query, schema: ClassSchema) -> tuple[list[str], list[str], list[str]]:
+    """Return the fields that are equal to a value, in a range, and have an element."""
+    equal: dict[str, None] = {}
+    ranged: dict[str, None] = {}
+    held: dict[str, None] = {}
+    for part in conjuncts(query.filter):
+        match part:
+            case Compare(Comparison.EQ, (name,)):
+                equal[name] = None
+            case Compare(comparison, (name,)) if comparison is not Comparison.NE:
+                ranged[name] = None
+            case Between((name,)) | In((name,)):
+                ranged[name] = None
+            case Contains((name,)):
+                held[name] = None
+    return (
+        [name for name in equal if _is_scalar(schema, name)],
+        [name for name in ranged if _is_scalar(schema, name) and name not in equal],
+        [name for name in held if _has_elements(schema, name)],
+    )
+
+
+def _is_scalar(schema: ClassSchema, name: str) -> bool:
+    return name in schema.fields and schema.fields[name].type in SCALARS
+
+
+def _has_elements(schema: ClassSchema, name: str) -> bool:
+    field = schema.fields.get(name)
+    return field is not None and field.type in ARRAYS and field.items is not FieldType.DOCUMENT
+
+
+def _order(query: Query, schema: ClassSchema, equal: Collection[str]) -> list[str]:
+    """Return the fields of an order that one index can have; what is equal orders nothing."""
+    levels = [*takewhile(lambda level: level.path != ID, query.order)]
+    one_way = len({level.descending for level in levels}) == 1
+    plain = all(len(each.path) == 1 and _is_scalar(schema, each.path[0]) for each in levels)
+    # Groups are ordered by what is computed of them.
+    if query.aggregate is not None or not (one_way and plain):
+        return []
+    return [level.path[0] for level in levels if level.path[0] not in equal]
+
+
+def _in_one_place(names: Iterable[str], route: ClassRoute) -> Iterator[str]:
+    """Yield the first of some fields, and the others of its cache group that its system holds."""
+    first: str | None = None
+    for name in names:
+        first = first or name
+        group = route.schema.fields[name].group == route.schema.fields[first].group
+        if group and route.fragment_of[name] is route.fragment_of[first]:
+            yield name
+
+
+def _is_there(schema: ClassSchema, equal: Collection[str], names: tuple[str, ...]) -> bool:
+    """Whether an index begins with some fields: those that are equal in any sequence."""
+    single = [(name,) for name, field in schema.fields.items() if field.has_ordered_index]
+    fixed = sum(name in equal for name in names)
+    return not names or any(
+        {*fields[:fixed]} == {*names[:fixed]} and fields[fixed : len(names)] == names[fixed:]
+        for fields in (*single, *(index.fields for index in schema.indexes))
+    )

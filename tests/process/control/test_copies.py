@@ -1,0 +1,314 @@
+"""Values that are copied between fields, on every store: once, whoever writes meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from decimal import Decimal
+from typing import Any, Final
+
+import pytest
+
+from mediator.base.errors import Conflict, Invalid, MediatorError, NotFound, Unavailable
+from mediator.control import copying
+from mediator.control.copy_report import CopyReport, CopyRules, Fallback, Kind
+from mediator.control.copying import _Run
+from mediator.data_plane.port import PAGE, pages
+from mediator.model.filters import Compare, Comparison
+from mediator.model.operations import Create, Delete, Outcome, Update
+from mediator.model.query import Query
+from mediator.routing.freshness import STRONG
+from mediator.schema.copies import parse_copy
+from mediator.schema.types import Value
+from tests.process.service import Service, field_on, unique
+
+SYSTEMS: Final = ("redis", "postgres", "mongo", "all")
+BY_REFERENCE: Final = "missions.player.account:account"
+BY_ID: Final = "missions.player=players.id.account:account"
+BY_NAME: Final = "missions.player_name=players.name.account:account"
+PLAIN: Final = CopyRules()
+KEEP: Final = CopyRules(orphans=Fallback.KEEP, duplicates=Fallback.KEEP, conflicts=Fallback.KEEP)
+
+
+def game_on(system: str) -> dict[str, Any]:
+    """Return Cleager's game: players, and the missions that they are on."""
+    of_players, of_accounts = ("postgres", "mongo") if system == "all" else (system, system)
+    players = {
+        "name": field_on(of_players, index=True),
+        "account": field_on(of_players),
+        "score": field_on(of_players, "integer"),
+        "points": field_on(of_accounts, "decimal", maximum="100", group="points"),
+    }
+    missions = {
+        "player": field_on(of_players, "reference", to="players"),
+        "player_name": field_on(of_players),
+        "account": field_on(of_accounts, index=True, group="account"),
+        "rank": field_on(of_players, "integer"),
+    }
+    return {"players": {"fields": players}, "missions": {"fields": missions}}
+
+
+@pytest.fixture(params=SYSTEMS)
+async def game(mediator: Service, request: pytest.FixtureRequest) -> str:
+    return await mediator.put_schema(game_on(request.param))
+
+
+async def populate(of: Service, game: str) -> None:
+    """Frodo and Sam lead to one mission each, and a third one has an account of its own."""
+    await of.create(game, "players", "1", name="frodo", account="free", score=7)
+    await of.create(game, "players", "2", name="sam", account="gold", score=101)
+    await of.create(game, "missions", "a", player="1", player_name="frodo")
+    await of.create(game, "missions", "b", player="2", player_name="sam")
+    await of.create(game, "missions", "c", player="2", player_name="sam", account="own")
+    await of.create(game, "missions", "d")
+
+
+async def copy(
+    of: Service, game: str, text: str, rules: CopyRules = PLAIN, **how: Any
+) -> CopyReport:
+    return await of.mediator.copying.run(game, parse_copy(text), rules, **how)
+
+
+def counts(report: CopyReport) -> dict[str, int]:
+    """Return the counts that are not zero."""
+    found = {kind.value: count for kind, count in report.counts.items()}
+    return {name: count for name, count in (found | {"failed": report.failed}).items() if count}
+
+
+async def of_field(of: Service, game: str, class_name: str, field: str) -> dict[str, Value]:
+    query = Query(game, class_name, fields=(field,))
+    items = (await of.mediator.data.query(query, STRONG)).items
+    return {item.outcome.id: (item.outcome.values or {}).get(field) for item in items}
+
+
+@pytest.mark.parametrize("text", [BY_REFERENCE, BY_NAME, BY_ID])
+async def test_missions_get_the_accounts_of_their_players(
+    mediator: Service, game: str, text: str
+) -> None:
+    await populate(mediator, game)
+    gold = Query(game, "missions", Compare(Comparison.EQ, ("account",), "gold"))
+    assert not (await mediator.mediator.data.query(gold, STRONG)).items
+    seen = await copy(mediator, game, text, dry_run=True)
+    assert counts(seen) == {"changed": 2, "kept": 1, "empty": 1}
+    assert not (await mediator.mediator.data.query(gold, STRONG)).items
+    before = await mediator.get(game, "players", "2")
+    done = await copy(mediator, game, text)
+    assert counts(done) == counts(seen)
+    assert done.next is None
+    expected = {"a": "free", "b": "gold", "c": "own", "d": None}
+    assert await of_field(mediator, game, "missions", "account") == expected
+    # By its index, too; and the players are as they were.
+    [item] = (await mediator.mediator.data.query(gold, STRONG)).items
+    assert item.outcome.id == "b"
+    assert await mediator.get(game, "players", "2") == before
+
+
+async def test_a_copy_changes_nothing_the_second_time(mediator: Service, game: str) -> None:
+    await populate(mediator, game)
+    await copy(mediator, game, BY_REFERENCE)
+    before = [await mediator.get(game, "missions", id_) for id_ in "abcd"]
+    again = await copy(mediator, game, BY_REFERENCE)
+    assert counts(again) == {"equal": 2, "kept": 1, "empty": 1}
+    assert [await mediator.get(game, "missions", id_) for id_ in "abcd"] == before
+
+
+async def test_what_objects_have_is_overwritten_by_rule_only(mediator: Service, game: str) -> None:
+    await populate(mediator, game)
+    await mediator.create(game, "missions", "e", player="1", account=None)
+    assert counts(await copy(mediator, game, BY_REFERENCE)) == {"changed": 2, "kept": 2, "empty": 1}
+    overwrite = CopyRules(overwrite=True)
+    verified = await copy(mediator, game, BY_REFERENCE, overwrite, dry_run=True)
+    assert counts(verified) == {"changed": 2, "equal": 2, "empty": 1}
+    await copy(mediator, game, BY_REFERENCE, overwrite)
+    expected = {"a": "free", "b": "gold", "c": "gold", "d": None, "e": "free"}
+    assert await of_field(mediator, game, "missions", "account") == expected
+
+
+async def test_a_field_of_another_type_gets_converted_values(mediator: Service, game: str) -> None:
+    await populate(mediator, game)
+    await mediator.create(game, "players", "3", name="pippin")
+    await mediator.create(game, "players", "4", score=None)
+    text = "players.score:points"
+    seen = await copy(mediator, game, text, dry_run=True)
+    assert counts(seen) == {"changed": 2, "conflicts": 1, "empty": 1}
+    assert seen.sample[Kind.CONFLICTS] == ["2"]
+    with pytest.raises(Conflict, match="value that does not fit: 2") as refused:
+        await copy(mediator, game, text)
+    assert refused.value.extra["next"] is None
+    assert refused.value.extra["objects"] == 0
+    assert set((await of_field(mediator, game, "players", "points")).values()) == {None}
+    await copy(mediator, game, text, CopyRules(conflicts=Fallback.NULL))
+    found = [await mediator.values(game, "players", id_) for id_ in "1234"]
+    points = [(each or {}).get("points", "missing") for each in found]
+    assert points == [Decimal(7), None, "missing", None]
+    again = await copy(mediator, game, text, CopyRules(conflicts=Fallback.NULL))
+    assert counts(again) == {"equal": 2, "kept": 1, "empty": 1}
+
+
+async def test_orphans_and_duplicates_are_refused_without_a_rule(
+    mediator: Service, game: str
+) -> None:
+    await populate(mediator, game)
+    for n in range(10):  # so many that one look-up does not come to the others
+        await mediator.create(game, "players", f"0{n}", name="merry", account=f"{n}")
+    await mediator.create(game, "missions", "o", player_name="gollum")
+    await mediator.create(game, "missions", "p", player_name="merry")
+    seen = await copy(mediator, game, BY_NAME, dry_run=True)
+    expected = {"changed": 2, "kept": 1, "empty": 1, "orphans": 1, "duplicates": 1}
+    assert counts(seen) == expected
+    sample = {"changed": ["a", "b"], "orphans": ["o"], "duplicates": ["p"], "conflicts": []}
+    assert seen.sample == sample
+    for rules, reason in (
+        (CopyRules(duplicates=Fallback.KEEP), "does not exist: o"),
+        (CopyRules(orphans=Fallback.KEEP), "more than one source: p"),
+    ):
+        with pytest.raises(Conflict, match=reason):
+            await copy(mediator, game, BY_NAME, rules)
+    unchanged = {"a": None, "b": None, "c": "own", "d": None, "o": None, "p": None}
+    assert await of_field(mediator, game, "missions", "account") == unchanged
+    assert counts(await copy(mediator, game, BY_NAME, KEEP)) == expected
+    changed = unchanged | {"a": "free", "b": "gold"}
+    assert await of_field(mediator, game, "missions", "account") == changed
+
+
+async def test_what_leads_nowhere_along_a_reference_is_an_orphan(
+    mediator: Service, game: str
+) -> None:
+    await mediator.create(game, "missions", "o", player="nobody")
+    await mediator.create(game, "missions", "p", player=None)
+    with pytest.raises(Conflict, match="does not exist: o"):
+        await copy(mediator, game, BY_REFERENCE)
+    found = await copy(mediator, game, BY_REFERENCE, CopyRules(orphans=Fallback.NULL))
+    assert counts(found) == {"orphans": 1, "empty": 1}
+    assert (await mediator.values(game, "missions", "o") or {})["account"] is None
+    assert "account" not in (await mediator.values(game, "missions", "p") or {})
+
+
+async def test_a_value_that_is_written_meanwhile_is_kept(
+    mediator: Service, game: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await populate(mediator, game)
+    once = iter([True])
+
+    async def meanwhile() -> None:
+        if next(once, False):
+            update = Update(game, "missions", "a", unique(), values={"account": "late"})
+            await mediator.mediator.data.write(update)
+            await mediator.mediator.data.write(Delete(game, "missions", "b", unique()))
+
+    before_writes(monkeypatch, meanwhile)
+    found = await copy(mediator, game, BY_REFERENCE)
+    assert counts(found) == {"kept": 2, "empty": 1}
+    expected = {"a": "late", "c": "own", "d": None}
+    assert await of_field(mediator, game, "missions", "account") == expected
+
+
+async def test_an_object_that_is_written_all_the_time_is_reported(
+    mediator: Service, game: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await populate(mediator, game)
+    ranks = iter(range(100))
+
+    async def meanwhile() -> None:
+        values: dict[str, Value] = {"rank": next(ranks)}
+        await mediator.mediator.data.write(Update(game, "missions", "a", unique(), values=values))
+
+    before_writes(monkeypatch, meanwhile)
+    found = await copy(mediator, game, BY_REFERENCE)
+    assert counts(found) == {"failed": 1, "changed": 1, "kept": 1, "empty": 1}
+    assert [each["id"] for each in found.problems] == ["a"]
+
+
+def before_writes(monkeypatch: pytest.MonkeyPatch, call: Callable[[], Awaitable[None]]) -> None:
+    """Call something each time that objects have been read, and are about to be written."""
+    write = _Run._write  # noqa: SLF001 - there is no other moment between the two
+
+    async def overtaken(self: Any, *arguments: Any, **how: Any) -> list[str]:
+        await call()
+        return await write(self, *arguments, **how)
+
+    monkeypatch.setattr(_Run, "_write", overtaken)
+
+
+async def test_a_long_copy_goes_on_where_it_stopped(mediator: Service) -> None:
+    game = await mediator.put_schema(game_on("postgres"))
+    await mediator.mediator.data.batch(
+        [
+            Create(game, "players", f"p{n:04}", unique(), values={"name": f"n{n}"})
+            for n in range(PAGE + 3)
+        ]
+    )
+    first = await copy(mediator, game, "players.name:account", for_s=0.0)
+    assert (first.objects, first.next) == (PAGE, f"p{PAGE - 1:04}")
+    second = await copy(mediator, game, "players.name:account", after=first.next, for_s=0.0)
+    assert second.objects == 3
+    last = await copy(mediator, game, "players.name:account", after=second.next, for_s=0.0)
+    assert (last.objects, last.next) == (0, None)
+    assert None not in (await of_all(mediator, game)).values()
+
+
+async def of_all(of: Service, game: str) -> dict[str, Value]:
+    query = Query(game, "players", fields=("account",), limit=2 * PAGE)
+    items = (await of.mediator.data.query(query, STRONG)).items
+    return {item.outcome.id: (item.outcome.values or {}).get("account") for item in items}
+
+
+async def test_a_system_that_does_not_answer_ends_it_with_what_was_done(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    game = await mediator.put_schema(game_on("postgres"))
+    await populate(mediator, game)
+    data = mediator.mediator.data
+
+    async def failing(operations: Any) -> list[Outcome | MediatorError]:
+        return [Unavailable("It does not answer.", system="postgres") for _ in operations]
+
+    monkeypatch.setattr(data, "batch", failing)
+    with pytest.raises(Unavailable) as refused:
+        await copy(mediator, game, "players.name:account", CopyRules(overwrite=True))
+    assert refused.value.extra["objects"] == 0
+    monkeypatch.undo()
+    assert counts(await copy(mediator, game, "players.name:account")) == {"kept": 2}
+
+
+async def test_a_schema_that_changes_meanwhile_ends_it(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    classes = game_on("postgres")
+    game = await mediator.put_schema(classes)
+    await populate(mediator, game)
+
+    async def changing(*arguments: Any) -> Any:
+        async for page in pages(*arguments):
+            classes["players"]["fields"]["more"] = field_on("postgres")
+            await mediator.mediator.control.set_schema(game, {"classes": classes})
+            yield page
+
+    monkeypatch.setattr(copying, "pages", changing)
+    with pytest.raises(Conflict, match="changed meanwhile"):
+        await copy(mediator, game, "players.name:account", CopyRules(overwrite=True))
+    assert (await of_field(mediator, game, "players", "account"))["1"] == "free"
+
+
+async def test_what_cannot_be_copied_is_refused(mediator: Service) -> None:
+    classes = game_on("postgres")
+    classes["missions"]["fields"]["rank"] |= {"required": True, "default": 1}
+    game = await mediator.put_schema(classes)
+    with pytest.raises(NotFound):
+        await copy(mediator, game, "nothing.name:account")
+    with pytest.raises(Invalid, match="cannot be copied"):
+        await copy(mediator, game, "missions.rank:nothing")
+    rules = CopyRules(orphans=Fallback.NULL)
+    with pytest.raises(Invalid, match="impossible") as refused:
+        await copy(mediator, game, "missions.player.score:rank", rules)
+    assert refused.value.locations[0].pointer == "orphans"
+    with pytest.raises(Invalid, match="impossible"):
+        await copy(mediator, game, BY_REFERENCE, CopyRules(conflicts=Fallback.DEFAULT))
+    await mediator.create(game, "missions", "m", player_name="frodo", player="nobody")
+    found = await copy(
+        mediator,
+        game,
+        "missions.player.score:rank",
+        CopyRules(overwrite=True, orphans=Fallback.DEFAULT),
+    )
+    assert counts(found) == {"orphans": 1}
+    assert (await mediator.values(game, "missions", "m") or {})["rank"] == 1
