@@ -96,16 +96,27 @@ def _class(route: ClassRoute, names: ClassNames) -> ClassRoute:
 
 
 def _schema(schema: ClassSchema, names: ClassNames) -> ClassSchema:
-    shown = [each for each in schema.unique if names.former.keys() >= {*each}]
-    unique = tuple([_renamed(each, names) for each in shown])
+    fields = _fields(schema.fields, names)
+    unique = tuple([_renamed(each, names) for each in schema.unique if _has(each, names)])
     owner = None if schema.owner_field is None else names.former.get(schema.owner_field)
-    return replace(schema, fields=_fields(schema.fields, names), unique=unique, owner_field=owner)
+    indexes = tuple(
+        [
+            replace(each, fields=_renamed(each.fields, names))
+            for each in schema.indexes
+            if _has(each.fields, names)
+        ]
+    )
+    return replace(schema, fields=fields, unique=unique, owner_field=owner, indexes=indexes)
 
 
 def _fragment(fragment: Fragment, names: ClassNames) -> Fragment:
     groups = {group: _renamed(of, names) for group, of in fragment.groups.items()}
     fields = _fields(fragment.fields, names)
-    return replace(fragment, fields=fields, groups=groups, unique=(), stored_names={})
+    return replace(fragment, fields=fields, groups=groups, unique=(), indexes=(), stored_names={})
+
+
+def _has(fields: Iterable[str], names: ClassNames) -> bool:
+    return all(name in names.former for name in fields)
 
 
 def _fields(fields: Mapping[str, Field], names: ClassNames) -> dict[str, Field]:

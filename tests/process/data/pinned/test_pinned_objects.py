@@ -276,3 +276,25 @@ async def test_puts_at_the_same_time_create_one_object(shop: Shop) -> None:
     puts = [shop.send("PUT", "goods/a", 1, json={"price": n}) for n in range(8)]
     answers = await asyncio.gather(*puts)
     assert sorted(answer.status_code for answer in answers) == [200] * 7 + [201]
+
+
+async def test_constraints_and_indexes_of_several_fields_hold_under_former_names(
+    shop: Shop,
+) -> None:
+    rules = {"unique": [["price", "stock"]], "indexes": [{"fields": ["price", "stock"]}]}
+    await shop.change({"goods": {**goods("price", "stock")["goods"], **rules}})
+    await shop.send("PUT", "goods/a", json={"price": 5, "stock": 1})
+    named = {"unique": [["cost", "stock"]], "indexes": [{"fields": ["cost", "stock"]}]}
+    after = {"goods": {**goods("cost", "stock", "size")["goods"], **named}}
+    await shop.change(after, "goods.price:cost")
+    taken = await shop.send("POST", "goods", 1, json={"price": 5, "stock": 1})
+    assert_problem(taken, 409, "not-unique")
+    assert [each["pointer"] for each in taken.json()["errors"]] == ["/price", "/stock"]
+    found = await shop.shown("goods?price=5&stock=1", 1)
+    assert found["items"] == [{"id": "a", "price": 5, "stock": 1}]
+    path = "goods?price=6&stock=2&upsert=true"
+    for status in (201, 200):
+        upserted = await shop.send("PATCH", path, 1, json={})
+        assert upserted.status_code == status, upserted.text
+    made = (await shop.shown("goods?cost=6"))["items"]
+    assert [(each["cost"], each["stock"]) for each in made] == [(6, 2)]
