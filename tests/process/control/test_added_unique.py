@@ -432,24 +432,26 @@ async def test_what_cannot_be_built_is_refused(mediator: Service) -> None:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 async def test_no_duplicate_slips_through_while_replicas_write(
-    mediator: Service, replica: Service, system: str
+    mediator: Service, replica: Service, monkeypatch: pytest.MonkeyPatch, system: str
 ) -> None:
     """Writers take values of each other, at all times; the change is sent until it is in force."""
+    monkeypatch.setattr(port, "PAGE", 2)
     database = await filled(mediator, system, [f"{n}@x" for n in range(20)])
     await replica.get(database, "users", "u00000")
     document, random, ended = users(system, unique=True), Random(7), asyncio.Event()
-    fresh, results = count(), Counter[str]()
+    fresh, results, had = count(), Counter[str](), {f"u{n:05}": f"{n}@x" for n in range(20)}
 
     async def write(of: Service) -> None:
         while not ended.is_set():
-            id_ = f"u{random.randrange(20):05}"
-            # Others' values are tried once all writes claim: before, the check would refuse them.
+            id_ = random.choice([*had])
+            # Others' values are tried once all writes claim: before, each would be a duplicate.
             taking = is_building(of, database) and random.random() < 0.3
-            email = f"{random.randrange(20)}@x" if taking else f"{next(fresh)}@y"
+            email = random.choice([*had.values()]) if taking else f"{next(fresh)}@y"
             kind = random.choice([Put, Update])
-            error = await error_of(
-                of, kind(database, "users", id_, unique(), values={"email": email})
-            )
+            operation = kind(database, "users", id_, unique(), values={"email": email})
+            error = await error_of(of, operation)
+            if error is None:
+                had[id_] = email
             results["written" if error is None else type(error).__name__] += 1
 
     writers = [asyncio.create_task(write(of)) for of in (mediator, replica) for _ in range(3)]

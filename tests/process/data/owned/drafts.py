@@ -60,6 +60,7 @@ SCHEMA: Final[dict[str, Any]] = {
             "fields": {
                 "author": {"type": "string", "required": True, "index": True},
                 "title": TITLE,
+                "code": {**TITLE, "unique": True},
             },
         },
     }

@@ -68,6 +68,21 @@ async def test_the_creator_owns_an_object_and_cannot_change_its_owner(drafts: Dr
     assert (await drafts.request("ada", "DELETE", path)).status_code == 204
 
 
+async def test_an_upsert_by_a_unique_key_finds_own_objects_only(drafts: Drafts) -> None:
+    """What another subject has is not free, and is not changed; the refusal does not name it."""
+    path, change = "strict?code=first&upsert=true", {"json": {"title": SECRET}, "headers": MERGE}
+    created = await drafts.request("bob", "PATCH", path, **change)
+    assert (created.status_code, created.json()["author"]) == (201, "bob")
+    mine = {"json": {"title": "mine"}, "headers": MERGE}
+    refused = await drafts.request("ada", "PATCH", path, **mine)
+    assert (refused.status_code, refused.json()["type"]) == (409, "/problems/not-unique")
+    assert SECRET not in refused.text
+    assert created.json()["id"] not in refused.text
+    again = await drafts.request("bob", "PATCH", path, **change)
+    assert (again.status_code, again.json()["id"]) == (200, created.json()["id"])
+    assert again.json()["title"] == SECRET
+
+
 async def test_an_administrator_gives_an_object_away(drafts: Drafts) -> None:
     await drafts.request("ada", "PUT", "drafts/given", json={"title": "x"})
     body = {"author": {"set": "bob"}}
