@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "key": "app.commands.key:key",
     "catalogue": "app.commands.catalogue:catalogue",
     "schema": "app.commands.schema:schema",
+    "system": "app.commands.system:system",
     "why": "app.commands.why:why",
     "query": "app.commands.query:query",
     "update": "app.commands.filtered_writes:update",

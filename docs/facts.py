@@ -196,6 +196,7 @@ _SETTINGS: Final[Mapping[str, type[BaseModel]]] = {
 _ADMIN: Final = {
     "## Health": "health",
     "## Schemas": "schemas",
+    "## Pinned versions": "pinned versions",
     "## Systems": "systems",
     "## Tenants": "tenants",
     "## Placement": "placements",

@@ -34,6 +34,7 @@ from mediator.changes.naming import naming_by
 from mediator.changes.service import ChangeService
 from mediator.changes.writers import LeasedAcknowledging, Writers
 from mediator.control.backfill import Backfill
+from mediator.control.claim_sweep import ClaimSweep
 from mediator.control.clearing import Clearing
 from mediator.control.constraint_check import ConstraintCheck
 from mediator.control.copying import Copying
@@ -41,6 +42,7 @@ from mediator.control.cutover import Cutover
 from mediator.control.erasure import Erasure
 from mediator.control.evaluation import PlacementEvaluation
 from mediator.control.follower import Follower
+from mediator.control.former_schemas import FormerSchemas
 from mediator.control.fragment_calls import FragmentCalls
 from mediator.control.membership import Membership
 from mediator.control.moves import MoveCheck
@@ -49,6 +51,7 @@ from mediator.control.port import SystemRegistration
 from mediator.control.registry import Registry
 from mediator.control.schemas import Schemas
 from mediator.control.tenancy import Tenancy
+from mediator.control.unique_builds import UniqueBuilds
 from mediator.coordination.connecting import Coordination
 from mediator.coordination.feed import Retention
 from mediator.coordination.metrics_exchange import MetricsExchange
@@ -235,6 +238,7 @@ class Mediator:
             self._observe,
             self._clock,
         )
+        self.former_schemas = FormerSchemas(self.stored_schemas, self.data, self._clock)
         control = ControlPlane(
             self.catalogue,
             self.registry,
@@ -243,6 +247,7 @@ class Mediator:
             self.evaluation,
             self._advisor,
             self.data,
+            self.former_schemas,
         )
         self.control = options.decorate_control(control, self.registrations.secret)
         self.installation = Installation(
@@ -267,6 +272,10 @@ class Mediator:
             fragments,
             moves,
         )
+        sweep = ClaimSweep(self.data, self.calls)
+        self.unique_builds = UniqueBuilds(
+            stored, self.data, follower, self.cutover, sweep, self._clock
+        )
         self.schemas = Schemas(
             stored,
             self.registry,
@@ -280,6 +289,7 @@ class Mediator:
             ConstraintCheck(self.data, self._clock),
             moves,
             Backfill(self.data, self._clock),
+            self.unique_builds,
             self._observe,
             self._clock,
         )
@@ -313,6 +323,7 @@ class Mediator:
             PeriodicTask("sweep expired objects", 5.0, lambda: self.sweep.run(self.data.model)),
             PeriodicTask("clear dropped databases", 60.0, self.clearing.run),
             PeriodicTask("erase dropped fields", 5.0, self.erasure.run),
+            PeriodicTask("abandon builds", 5.0, self.unique_builds.abandon_overdue),
             *self.changes.periodic_tasks(),
             *self.views.periodic_tasks(),
         ]

@@ -14,6 +14,7 @@ from app.admin.api import (
     health,
     integrity,
     overrides,
+    pinned_versions,
     placements,
     probes,
     schemas,
@@ -37,6 +38,7 @@ __all__ = ["create_admin_app"]
 _ROUTERS: Final = {
     "systems": systems.router,
     "schemas": schemas.router,
+    "pinned versions": pinned_versions.router,
     "placements": placements.router,
     "overrides": overrides.router,
     "views": views.router,

@@ -112,7 +112,7 @@ class Batches:
     ) -> tuple[ClassResource, str | None]:
         """Return a class that the request may read, or write, and the owner of its new objects."""
         routed.access.require(Scope.READ if reads else Scope.WRITE, routed.database, name)
-        resource = await self._directory.find(routed.database, name, routed.access)
+        resource = await self._directory.find(routed.database, name, routed.access, routed.pinned)
         return resource, routed.access.owner_of(routed.database, name)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
@@ -20,10 +20,12 @@ from app.http.validation import parse_parameters
 from mediator.access.authorisation import Access
 from mediator.access.former_owners import was_made_after
 from mediator.access.model import Scope
-from mediator.base.errors import Unavailable
+from mediator.base.errors import SchemaRetired, Unavailable
 from mediator.changes.feed import Event, PositionGone
+from mediator.changes.naming import named_as
 from mediator.changes.position import FeedPosition
 from mediator.changes.subscriptions import Subscription, Subscriptions
+from mediator.routing.former_schemas import FormerSchema
 
 __all__ = ["ChangesRoute"]
 
@@ -46,13 +48,21 @@ class _Subscriber:
     position: FeedPosition
     limit: int
     wait_s: float
+    pinned: Callable[[], Awaitable[FormerSchema]] | None
+
+    @property
+    def has_database(self) -> bool:
+        """Whether the database is there, and is still the one that was requested."""
+        return self.directory.id_of(self.database) == self.database_id
 
     async def shown(
         self, events: Sequence[tuple[Event, FeedPosition]]
     ) -> list[tuple[Event, FeedPosition]]:
         """Return the events that are requested and may be seen.
 
-        Raises `Unavailable` if it cannot be found out whether a class exists.
+        Raises:
+            Unavailable: It cannot be found out whether a class exists.
+            SchemaRetired: The version that the request is pinned to is not served any more.
         """
         names = {event.class_name for event, _ in events}
         if self.class_name is not None:
@@ -63,17 +73,32 @@ class _Subscriber:
             await self.directory.look_for(self.database, *(names - allowed))
             allowed = self._allowed(names)
         since = {name: self.access.owned_until(self.database, name) for name in allowed}
-        return [
+        seen = [
             (event, position)
             for event, position in events
             if event.class_name in allowed
             and ((until := since[event.class_name]) is None or was_made_after(event.data, until))
         ]
+        if self.pinned is None or not seen:
+            return seen
+        return _named(await self.pinned(), seen)
 
     def _allowed(self, names: AbstractSet[str]) -> set[str]:
         """Return the classes whose changes may be shown; others may be gone, or have got owners."""
         permitted = partial(self.access.may_read_all, self.database, by_anybody=False)
         return {name for name in names if permitted(name)}
+
+
+def _named(
+    schema: FormerSchema, events: Sequence[tuple[Event, FeedPosition]]
+) -> list[tuple[Event, FeedPosition]]:
+    """Return the events of classes that a version has, with its names of their fields."""
+    names = schema.names
+    return [
+        (named_as(event, names[event.class_name].former), position)
+        for event, position in events
+        if event.class_name in names
+    ]
 
 
 @dataclass(eq=False)
@@ -109,7 +134,7 @@ class ChangesRoute:
         database, class_name = routed.database, parameters.class_name
         database_id = (await self._directory.database(database)).id
         if class_name is not None:
-            await self._directory.find(database, class_name, routed.access)
+            await self._directory.find(database, class_name, routed.access, routed.pinned)
         after, name = parameters.after, "after"
         if last := routed.request.headers.get(b"last-event-id"):
             after, name = last, "Last-Event-ID"
@@ -128,6 +153,7 @@ class ChangesRoute:
             position,
             parameters.limit,
             parameters.wait,
+            routed.find_pinned if routed.pinned else None,
         )
 
     @staticmethod
@@ -167,16 +193,14 @@ async def _events(
         # So that a client that loses the connection before any change resumes from here.
         yield _position_event(subscription)
         # A client of a database that was dropped comes again, and gets a problem.
-        while routed.database_id == subscriber.database_id and not (
-            gone.done() or subscription.ended
-        ):
+        while subscriber.has_database and not (gone.done() or subscription.ended):
             chunk = await _next_events(subscription, subscriber)
             if not chunk and monotonic() - sent_s >= _HEARTBEAT_S:
                 chunk = b": heartbeat\n" + _position_event(subscription)
             if chunk:
                 yield chunk
                 sent_s = monotonic()
-    except (PositionGone, Unavailable):
+    except (PositionGone, SchemaRetired, Unavailable):
         return  # the client comes again, from what it has seen, and gets a problem
     finally:
         gone.cancel()

@@ -50,7 +50,7 @@ def if_match_condition(match: Tags, selection: FieldSelection) -> Condition:
     """Bind a write to the groups of its own resource; raises `PreconditionFailed` if no tag can."""
     if match.any:
         return Condition(present=True)
-    versions = binding_versions(match, selection.groups, selection.schema_version)
+    versions = binding_versions(match, selection.groups, selection.schema_version, selection.pinned)
     if not versions:
         raise PreconditionFailed("If-Match names no version of this resource.")
     return Condition(versions=versions)
@@ -59,7 +59,7 @@ def if_match_condition(match: Tags, selection: FieldSelection) -> Condition:
 def _exactly(
     versions: _Versions, match: Tags | None, none: Tags, selection: FieldSelection
 ) -> Condition:
-    tag = format_tag(selection.schema_version, selection.groups, versions)
+    tag = format_tag(selection.schema_version, selection.groups, versions, selection.pinned)
     if none.match_weakly(tag) or not (match is None or match.match_strongly(tag)):
         raise PreconditionFailed("The object has a version that the request excludes.")
     return Condition(versions=(versions,))

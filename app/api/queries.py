@@ -61,7 +61,6 @@ LARGEST: Final = 2**17
 
 SMALL_QUERY: Final = 2**12
 """Bytes of a query that is read in a millisecond or two."""
-_ONLY_IDS: Final = FieldSelection((), (), 0)
 
 
 @dataclass(eq=False)
@@ -79,7 +78,8 @@ class Queries:
         if any(name == "ids" for name, _ in pairs):
             return await self._by_ids(routed)
         names = next((value for name, value in pairs if name == "fields"), None)
-        selection = _ONLY_IDS if names == "id" else routed.resource.select(names)
+        resource = routed.resource
+        selection = resource.only_ids if names == "id" else resource.select(names)
         read = await self._read(
             routed, pairs, len(routed.request.query), lambda: pairs, parse_parameters
         )
@@ -113,13 +113,13 @@ class Queries:
     ) -> ParsedQuery:
         """Parse a query, or reuse the one that was parsed from the same text under the same schema.
 
-        A query that is long (`length` is in bytes), or that has a cursor, is not cached.
+        A query that is long (`length` is in bytes), that has a cursor, or whose request is pinned,
+        is not cached.
         """
         resource, model = routed.resource, routed.plane.model
-        if self._known_by is not model or len(self._known) >= _MOST_CACHED:
-            self._known_by, self._known = model, {}
         # The cache of this model: a newer model may replace it during the await.
-        known, key = self._known, (resource.database, resource.name, *key_parts)
+        known = {} if routed.pinned is not None else self._known_in(model)
+        key = (resource.database, resource.name, *key_parts)
         read = known.get(key)
         if read is None:
             schema = model.databases[resource.database].schema
@@ -129,6 +129,11 @@ class Queries:
             if read.after is None and not is_long:
                 known[key] = read
         return read
+
+    def _known_in(self, model: RoutingModel) -> dict[tuple[Any, ...], ParsedQuery]:
+        if self._known_by is not model or len(self._known) >= _MOST_CACHED:
+            self._known_by, self._known = model, {}
+        return self._known
 
     async def _answer(
         self,
@@ -289,8 +294,11 @@ def _is_registered(read: ParsedQuery) -> bool:
     return not (read.explain or query.joined_classes or query.count is CountMode.ESTIMATED)
 
 
-def _bound(resource: ClassResource, read: ParsedQuery) -> tuple[str, str, str]:
-    return resource.database, resource.name, read.identity
+def _bound(resource: ClassResource, read: ParsedQuery) -> tuple[str, ...]:
+    pinned = resource.full_selection.pinned
+    bound = resource.database, resource.name, read.identity
+    # The same text may mean other fields under another version.
+    return (*bound, str(pinned)) if pinned else bound
 
 
 def _database_id(resource: ClassResource) -> str:

@@ -15,6 +15,7 @@ from mediator.base.errors import AdvisoryOnly, Invalid, Location, NotFound
 from mediator.base.suggestions import did_you_mean
 from mediator.data_plane.port import DataPlane
 from mediator.operations.patch import FieldChanges, parse_update
+from mediator.routing.former_schemas import FormerSchema
 from mediator.routing.fragments import resource_groups
 from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
 
@@ -35,13 +36,16 @@ class FieldSelection:
         fields: Sorted names, without duplicates; None: the whole object.
         groups: The cache groups of these fields, in order: what the ETag is made of.
         schema_version: Version of the class's schema.
-        canonical: Whether the request named the fields sorted, and once each.
+        canonical: Whether the request named the fields sorted, and once each, and by their present
+            names: nothing else is kept by caches.
+        pinned: The version of the database's schema that the request is pinned to; 0: none.
     """
 
     fields: tuple[str, ...] | None
     groups: tuple[str, ...]
     schema_version: int
     canonical: bool = True
+    pinned: int = 0
 
 
 class ClassResource:
@@ -54,18 +58,21 @@ class ClassResource:
         "database",
         "full_selection",
         "name",
+        "only_ids",
         "route",
         "schema",
     )
 
-    def __init__(self, database: str, name: str, route: ClassRoute) -> None:
+    def __init__(self, database: str, name: str, route: ClassRoute, pinned: int = 0) -> None:
         self.database = database
         self.name = name
         self.route = route
         self.schema = route.schema
         self.codec = route.codec
         groups = resource_groups(route, None)
-        self.full_selection = FieldSelection(None, groups, route.schema_version)
+        version, canonical = route.schema_version, not pinned
+        self.full_selection = FieldSelection(None, groups, version, canonical, pinned)
+        self.only_ids = FieldSelection((), (), 0, canonical, pinned)
         self._selections: dict[str, FieldSelection] = {}
         self._updates: dict[bytes, FieldChanges] = {}
 
@@ -88,12 +95,14 @@ class ClassResource:
             raise Invalid("A field is not known.", locations=locations)
         selected = tuple(sorted(set(names)))
         groups = resource_groups(self.route, selected)
-        version = self.full_selection.schema_version
-        if selected != tuple(names):
-            return FieldSelection(selected, groups, version, canonical=False)
+        canonical = self.full_selection.canonical and selected == tuple(names)
+        version, pinned = self.full_selection.schema_version, self.full_selection.pinned
+        selection = FieldSelection(selected, groups, version, canonical, pinned)
+        if not canonical:
+            return selection
         if len(self._selections) >= _MOST_CACHED:
             self._selections.clear()
-        return self._selections.setdefault(fields, FieldSelection(selected, groups, version))
+        return self._selections.setdefault(fields, selection)
 
     def parse_update(self, body: Any, pointer: str) -> FieldChanges:
         """Parse an operator patch; most equal an earlier one, such as those that count."""
@@ -136,8 +145,19 @@ class Directory:
                 self._resources[database, name] = resource
         return resource
 
-    async def find(self, database: str, name: str, access: Access) -> ClassResource:
-        """Find a class, also one that only a newer routing model has; or raise `NotFound`."""
+    async def find(
+        self, database: str, name: str, access: Access, pinned: FormerSchema | None = None
+    ) -> ClassResource:
+        """Find a class, also one that only a newer routing model has; or raise `NotFound`.
+
+        Of a request that is `pinned`, it is the class under the names of that version.
+        """
+        present = await self._find(database, name, access)
+        if pinned is None:
+            return present
+        return ClassResource(database, name, pinned.route_of(name), pinned.version)
+
+    async def _find(self, database: str, name: str, access: Access) -> ClassResource:
         resource = self.present(database, name)
         if resource is not None:
             return resource
@@ -164,6 +184,11 @@ class Directory:
         if missing:
             with suppress(NotFound, AdvisoryOnly):
                 await self._plane.route(database, missing[0])
+
+    def id_of(self, database: str) -> str | None:
+        """Return the id of a database, unlike that of earlier ones of its name; None: unknown."""
+        found = self._plane.model.databases.get(database)
+        return None if found is None else found.id
 
     async def database(self, name: str) -> DatabaseRoute:
         if name not in self._plane.model.databases:

@@ -54,7 +54,7 @@ def tag_of(selection: FieldSelection, outcome: Outcome) -> str | None:
     for group in selection.groups:
         if group not in versions:
             return None
-    return format_tag(selection.schema_version, selection.groups, versions)
+    return format_tag(selection.schema_version, selection.groups, versions, selection.pinned)
 
 
 def location_of(planned: PlannedOperation) -> str:
@@ -97,7 +97,7 @@ def answer_read(
     The cache headers say who may keep it; an answer of a view never is kept, as it has an age.
     """
     selection = planned.selection
-    tag = format_tag(selection.schema_version, selection.groups, outcome.versions)
+    tag = format_tag(selection.schema_version, selection.groups, outcome.versions, selection.pinned)
     kept = selection.canonical and outcome.freshness is None and not outcome.partial
     headers = [(b"etag", tag.encode()), *(cache_headers if kept else (NO_STORE,))]
     add_freshness(headers, outcome.freshness)

@@ -22,9 +22,12 @@ from app.http.preconditions import (
 from app.http.prefer import NO_PREFERENCES, Preferences, parse_prefer
 from app.http.problems import UNSUPPORTED_MEDIA_TYPE, HttpError
 from mediator.access.authorisation import EVERYTHING, Access
+from mediator.access.metered_plane import Transact
 from mediator.access.model import Scope
+from mediator.data_plane.pinned_plane import PinnedPlane
 from mediator.data_plane.port import DataPlane
 from mediator.query.parameters import parse_flag, wrong_parameter
+from mediator.routing.former_schemas import FormerSchema
 from mediator.routing.freshness import ANY, ReadPreference
 
 __all__ = ["FIELDS", "LONGEST_AGE_S", "UNROUTED", "Address", "Handler", "Route", "RoutedRequest"]
@@ -34,6 +37,9 @@ _READING: Final = FIELDS | {"max_age"}
 _PATCHING: Final = FIELDS | {"upsert"}
 LONGEST_AGE_S: Final = 3600
 _READS: Final = frozenset({"GET", "HEAD"})
+
+FindPinned: TypeAlias = Callable[[], Awaitable[FormerSchema]]
+"""Finds the version that a request is pinned to; raises what `FormerSchemas.find` does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,7 @@ class Route:
         offers: Media type of the answers.
         streams: Media types of answers that have no end.
         patch_types: Media types of PATCH, for Accept-Patch.
+        is_pinnable: Whether requests may be pinned to a version of the database's schema.
         of_class: Whether the address names a class.
     """
 
@@ -56,6 +63,7 @@ class Route:
     offers: str = JSON
     streams: tuple[str, ...] = ()
     patch_types: tuple[str, ...] = ()
+    is_pinnable: bool = True
     of_class: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -90,6 +98,8 @@ class RoutedRequest:
         id: The object, or the run, that is addressed, if the route names one.
         access: What the sender may do.
         owner: The subject whose objects of the class alone are there; None: everybody's.
+        pinned: The version of the database's schema whose names the request uses; None: now's.
+        find_pinned: Finds it again, as it is then; only where there is one.
     """
 
     request: Request
@@ -107,9 +117,21 @@ class RoutedRequest:
     access: Access = field(default=EVERYTHING, init=False)
     owner: str | None = field(default=None, init=False)
     preferences: Preferences = field(default=NO_PREFERENCES, init=False)
+    pinned: FormerSchema | None = field(default=None, init=False)
+    find_pinned: FindPinned = field(init=False)
 
     def go_to(self, address: Address) -> None:
         self.route, self.database, self.class_name, self.id = address
+
+    async def pin(self, find: FindPinned) -> None:
+        """Let the handler see the names of a version, whatever it does with the data plane."""
+        self.find_pinned, self.pinned = find, await find()
+        self.plane = PinnedPlane(self.plane, self.pinned)
+
+    def transact(self, transact: Transact) -> Transact:
+        """Return the execution of transactions as this request may have it."""
+        narrowed = self.access.transact(transact)
+        return self.plane.transact(narrowed) if isinstance(self.plane, PinnedPlane) else narrowed
 
     def read_preferences(self) -> None:
         field = self.request.headers.get(b"prefer")
@@ -207,6 +229,8 @@ class RoutedRequest:
         sender = self.access.sender
         named = (b"content-type", b"if-match", b"if-none-match")
         values = [headers.get(name, "").encode("latin-1") for name in named]
+        if self.pinned is not None:  # under other names the same body is another request
+            values.append(b"%d" % self.pinned.version)
         request = self.request
         fingerprint = fingerprint_of(
             request.method.encode(), request.path, request.query, *values, body

@@ -32,20 +32,23 @@ from app.http.message import (
     forbid_body,
 )
 from app.http.negotiation import check_accept
-from app.http.problems import INTERNAL, METHOD_NOT_ALLOWED, HttpError, problem_of
+from app.http.paths import parse_integer
+from app.http.problems import INTERNAL, INVALID, METHOD_NOT_ALLOWED, HttpError, problem_of
 from app.security.data_port import RequestAuthoriser
 from mediator.access.authorisation import EVERYTHING
 from mediator.access.metered_plane import Transact
 from mediator.access.model import Scope as Permission
-from mediator.base.errors import MediatorError
+from mediator.base.errors import Location, MediatorError
 from mediator.base.observation import Observer, RequestFinished, RequestRefused
 from mediator.changes.subscriptions import Subscriptions
+from mediator.control.former_schemas import HEADER, FormerSchemas
 from mediator.data_plane.port import DataPlane
 
 __all__ = ["DataApi"]
 
 _log = logging.getLogger("portolan.api")
-_VARYING: Final = b"Accept, Prefer"
+_VARYING: Final = b"Accept, Prefer, Portolan-Schema"
+_MOST_VERSIONS: Final = 2**31
 _NO_GUESSING: Final = (b"x-content-type-options", b"nosniff")
 _NOT_MODIFIED: Final = 304
 _BODILESS: Final = frozenset({204, _NOT_MODIFIED})
@@ -70,6 +73,7 @@ class DataApi:
         transact: Transact | None = None,
         job_backend: JobBackend | None = None,
         authoriser: RequestAuthoriser | None = None,
+        former_schemas: FormerSchemas | None = None,
     ) -> None:
         self._plane = plane
         self._directory = Directory(plane)
@@ -77,6 +81,7 @@ class DataApi:
             self._directory, options, subscriptions, caches, transact, job_backend
         )
         self._authoriser = authoriser
+        self._former_schemas = former_schemas
         self._cors = CrossOrigin(options.origins)
         self.compresses = options.compresses
         self._varying = _VARYING + (b", Accept-Encoding" if self.compresses else b"")
@@ -160,8 +165,12 @@ class DataApi:
             routed.resource = await self._class(routed, scope)
         elif scope is not None:
             routed.access.require(scope, routed.database)
+        if (version := request.headers.get(b"portolan-schema")) is not None:
+            await self._pin(routed, version)
         request.phases.end("route")
         response = await handler(routed)
+        if routed.pinned is not None:
+            response.headers.append((b"portolan-schema", b"%d" % routed.pinned.version))
         if route.of_class and routed.access is not EVERYTHING:
             visibility = routed.resource.schema.cache.visibility
             response.headers = confined(response.headers, visibility)
@@ -177,6 +186,24 @@ class DataApi:
         granted = routed.access.enter_class(scope, database, name, resource.route)
         routed.owner, routed.request.phases.described = granted
         return resource
+
+    async def _pin(self, routed: RoutedRequest, field: str) -> None:
+        """Let the request use the names of a version; the sender may know of the database.
+
+        Where a handler authorises each class, it refuses who may do nothing in the database.
+        """
+        version = parse_integer(field, HEADER, least=1, most=_MOST_VERSIONS)
+        if self._former_schemas is None or not routed.route.is_pinnable:
+            locations = [Location(HEADER, "means nothing here")]
+            raise HttpError(INVALID, "No version can be pinned here.", locations=locations)
+        if routed.route.scopes is None and not routed.access.may_enter(routed.database):
+            return
+        find = self._former_schemas.find
+        await routed.pin(partial(find, routed.database, version, routed.access.sender))
+        if routed.route.of_class:
+            routed.resource = await self._directory.find(
+                routed.database, routed.class_name, routed.access, routed.pinned
+            )
 
     @staticmethod
     async def _admit(authoriser: RequestAuthoriser, routed: RoutedRequest) -> None:

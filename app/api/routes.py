@@ -92,7 +92,9 @@ class RouteTable:
             jobs,
         )
         methods = {"GET": jobs.get, "DELETE": jobs.delete}
-        self._run = Route("/v1/{database}/jobs/{run}", methods, _JOBS, streams=(EVENT_STREAM,))
+        self._run = Route(
+            "/v1/{database}/jobs/{run}", methods, _JOBS, streams=(EVENT_STREAM,), is_pinnable=False
+        )
         results = RunResults(directory, rights, job_backend, cursors, options.page_limit)
         self._below_run = _below_run(jobs, results)
 
@@ -198,16 +200,24 @@ def _below_database(
         b"transactions": Route(f"{path}transactions", {"POST": transactions.post}, None),
         b"changes": Route(f"{path}changes", {"GET": changes.get}, None, streams=stream),
         b"sketch": Route(f"{path}sketch", sketch, None, offers=SKETCH, streams=(JSON,)),
-        b"openapi.json": Route(f"{path}openapi.json", document, None),
-        b"jobs": Route(f"{path}jobs", {"POST": jobs.post, "GET": jobs.list}, _JOBS),
+        b"openapi.json": Route(f"{path}openapi.json", document, None, is_pinnable=False),
+        b"jobs": Route(
+            f"{path}jobs", {"POST": jobs.post, "GET": jobs.list}, _JOBS, is_pinnable=False
+        ),
     }
 
 
 def _below_run(jobs: Jobs, results: RunResults) -> dict[bytes, Route]:
     path = "/v1/{database}/jobs/{run}/"
     return {
-        b"resume": Route(f"{path}resume", {"POST": jobs.resume}, _JOBS),
-        b"results": Route(f"{path}results", {"GET": results.get}, _JOBS, streams=tuple(FILES)),
+        b"resume": Route(f"{path}resume", {"POST": jobs.resume}, _JOBS, is_pinnable=False),
+        b"results": Route(
+            f"{path}results",
+            {"GET": results.get},
+            _JOBS,
+            streams=tuple(FILES),
+            is_pinnable=False,
+        ),
     }
 
 

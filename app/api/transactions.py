@@ -59,7 +59,7 @@ class TransactionRoute:
             items = await self._items(routed, identity, operations, is_large=is_large)
             transaction = _transaction(routed.database, identity, reads, items, self._ids)
             routed.request.phases.end("parse")
-            outcomes = await routed.access.transact(self._transact)(transaction)
+            outcomes = await routed.transact(self._transact)(transaction)
         routed.request.phases.end("store")
         results = await render_items(items, outcomes, minimal=routed.preferences.minimal)
         headers: Headers = [JSON_TYPE, NO_STORE]
@@ -83,7 +83,9 @@ class TransactionRoute:
             routed.access.require_all(routed.database, name)
             try:
                 if name not in classes:
-                    classes[name] = await self._directory.find(routed.database, name, routed.access)
+                    classes[name] = await self._directory.find(
+                        routed.database, name, routed.access, routed.pinned
+                    )
                 item = await offload(is_large, plan_item, classes[name], identity, operation, index)
             except (MediatorError, HttpError) as error:
                 error.locations = tuple(

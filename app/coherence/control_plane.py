@@ -89,9 +89,11 @@ class CoherentControlPlane:
             author=author,
         )
 
-    async def delete_schema(self, database: str, *, dry_run: bool = False) -> dict[str, Any]:
+    async def delete_schema(
+        self, database: str, *, dry_run: bool = False, version: int | None = None
+    ) -> dict[str, Any]:
         present = await self._classes(database)
-        deletion = await self._control.delete_schema(database, dry_run=dry_run)
+        deletion = await self._control.delete_schema(database, dry_run=dry_run, version=version)
         if not dry_run:
             await self._invalidate_classes(database, present)
         return deletion

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +13,16 @@ from rich.console import Console
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["console", "errors", "json_text", "print_document", "printable", "shown_progress"]
+__all__ = [
+    "confirm",
+    "confirm_name",
+    "console",
+    "errors",
+    "json_text",
+    "print_document",
+    "printable",
+    "shown_progress",
+]
 
 console: Final = Console(highlight=False)
 errors: Final = Console(stderr=True, highlight=False)
@@ -21,6 +31,29 @@ errors: Final = Console(stderr=True, highlight=False)
 def printable(text: str) -> str:
     """Escape what a terminal would obey: texts of others, as the values of objects, may hold it."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask whether to go on, unless that was said with the command; raises `typer.Abort`."""
+    if yes:
+        return
+    _require_terminal()
+    typer.confirm(question, abort=True, err=True)
+
+
+def confirm_name(question: str, name: str, *, yes: bool) -> None:
+    """Ask for a name to be typed, where a letter is pressed too easily; as `confirm`."""
+    if yes:
+        return
+    _require_terminal()
+    if typer.prompt(question, err=True) != name:
+        errors.print("That is not its name; nothing was done.", markup=False)
+        raise typer.Exit(1)
+
+
+def _require_terminal() -> None:
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("Without a terminal to ask at, --yes is required.")
 
 
 def print_document(document: Any) -> None:

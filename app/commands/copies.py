@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.commands.consoles import errors, json_text, printable, shown_progress
+from app.commands.consoles import confirm, errors, json_text, printable, shown_progress
 from app.commands.running import (
     NOT_DONE,
     AdminUrl,
@@ -17,7 +17,6 @@ from app.commands.running import (
     KeyFile,
     Yes,
     admin_service,
-    confirm,
 )
 from mediator.control.copy_report import NEED_RULES, CopyRules, Fallback, Kind
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -42,7 +41,6 @@ __all__ = [
     "Yes",
     "admin_service",
     "check_name",
-    "confirm",
     "data_service",
     "key_in",
     "overridden",
@@ -68,15 +66,6 @@ AdminUrl = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
-
-
-def confirm(question: str, *, yes: bool) -> None:
-    """Ask, unless the answer is given; ends the command if it is no."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise typer.BadParameter("Without a terminal to ask at, --yes is required.")
-    typer.confirm(question, abort=True, err=True)
 
 
 def check_name(text: str) -> str:

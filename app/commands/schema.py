@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.commands.consoles import errors, print_document, printable
+from app.commands.consoles import confirm, confirm_name, errors, print_document, printable
 from app.commands.contracts import openapi, typescript
 from app.commands.copies import copy
 from app.commands.running import (
@@ -21,10 +21,10 @@ from app.commands.running import (
     KeyFile,
     Yes,
     admin_service,
-    confirm,
 )
 from app.commands.schema_files import read_schema, read_schemas
 from app.commands.schema_text import difference_line, revision_line
+from app.commands.schema_versions import pinned, retire
 
 if TYPE_CHECKING:
     from app.commands.service_client import ServiceClient
@@ -36,6 +36,8 @@ schema = typer.Typer(no_args_is_help=True, help="Schemas of a running service: d
 schema.command("openapi")(openapi)
 schema.command("typescript")(typescript)
 schema.command("copy")(copy)
+schema.command("pinned")(pinned)
+schema.command("retire")(retire)
 
 _PAUSE_S: Final = 1.0
 _TIMEOUT_S: Final = 300.0
@@ -288,14 +290,19 @@ def _put_in_force(new: _Schema, *, json: bool, yes: bool) -> None:
 def drop_(
     database: Database, *, url: AdminUrl = None, key_file: KeyFile = None, yes: Yes = False
 ) -> None:
-    """Print how many objects a database has, ask, and drop it with all of them."""
+    """Print how many objects a database has, ask for its name, and drop it with all of them.
+
+    It is refused if the schema has been changed since they were counted.
+    """
     with admin_service(url, key_file) as service:
+        version = service.request("GET", _path(database))["version"]
         dry_run = {"dry_run": "true"}
         objects = service.request("DELETE", _path(database), params=dry_run)["objects"]
         for name, count in objects.items():
             typer.echo(f"- {name}, objects: {count:,}")
-        confirm(f"Drop {database} with all of that?", yes=yes)
-        service.request("DELETE", _path(database))
+        question = f"Type {database} to drop it with all of that"
+        confirm_name(question, database, yes=yes)
+        service.request("DELETE", _path(database), headers={"If-Match": f'"{version}"'})
     errors.print(f"{database} is dropped.", markup=False)
 
 
@@ -414,12 +421,24 @@ def _lines(change: _Change) -> Iterator[str]:
     for each in change.differences:
         yield difference_line(change.database, each)
     for node, placed in change.placements.items():
-        name = change.database if node == "*" else node
-        moved = f" instead of {placed['before']}" if placed["before"] else ""
-        yield f"{name} is placed on {placed['system']}{moved}: {placed['why']}"
+        if not _follows(node, change.placements):
+            name = change.database if node == "*" else node
+            moved = f" instead of {placed['before']}" if placed["before"] else ""
+            yield f"{name} is placed on {placed['system']}{moved}: {placed['why']}"
     for move in change.moves:
         yield f"{move['node']} holds data that the change would move: {move['reason']}"
     yield from _objections({"violations": change.violations, "notes": change.notes})
+
+
+def _follows(node: str, placements: Mapping[str, Any]) -> bool:
+    """Whether a node is placed with the one that it belongs to, which is shown or follows itself."""
+    parent = placements.get(node.rpartition(".")[0] or "*") if node != "*" else None
+    placed = placements[node]
+    return (
+        parent is not None
+        and placed["kind"] != "own"
+        and (placed["system"], placed["before"]) == (parent["system"], parent["before"])
+    )
 
 
 def _objections(answer: Mapping[str, Any]) -> Iterator[str]:

@@ -170,14 +170,14 @@ def _check(answer: httpx.Response) -> httpx.Response:
 
 
 def reason_of(problem: dict[str, Any]) -> str:
-    """Return a problem in one line: its detail, and the location of each mistake."""
-    mistakes = problem.get("errors")
+    """Return a problem in one line: its detail, and each mistake that it does not name."""
+    detail, mistakes = str(problem.get("detail", "")), problem.get("errors")
     locations = [
         f"{each.get('pointer')}: {each.get('detail')}."
         for each in (mistakes if isinstance(mistakes, list) else ())
-        if isinstance(each, dict)
+        if isinstance(each, dict) and f"{each.get('pointer')} {each.get('detail')}" not in detail
     ]
-    return " ".join([str(problem.get("detail", "")), *locations]).strip()
+    return " ".join([detail, *locations]).strip()
 
 
 def _json_object(response: httpx.Response) -> dict[str, Any] | None:

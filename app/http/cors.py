@@ -13,11 +13,11 @@ EVERY_DATABASE: Final = "*"
 _EXPOSED: Final = (
     b"ETag, Age, Cache-Status, Link, Location, Retry-After, Server-Timing, X-Request-Id, "
     b"Accept-Patch, Preference-Applied, Idempotency-Replayed, Portolan-Position, Portolan-Partial, "
-    b"Portolan-Staleness, Portolan-Expires, Portolan-As-Of, Portolan-Sketch-Time"
+    b"Portolan-Staleness, Portolan-Expires, Portolan-As-Of, Portolan-Sketch-Time, Portolan-Schema"
 )
 _ALLOWED = (
     b"Accept, Content-Type, Cache-Control, If-Match, If-None-Match, Idempotency-Key, Prefer, "
-    b"Authorization, "
+    b"Authorization, Portolan-Schema, "
     b"X-Request-Id"
 )
 _EXPOSING: Final = (b"access-control-expose-headers", _EXPOSED)

@@ -66,6 +66,7 @@ _READ: Final = frozenset(
         b"if-none-match",
         b"last-event-id",
         b"origin",
+        b"portolan-schema",
         b"prefer",
         b"transfer-encoding",
         b"x-request-id",

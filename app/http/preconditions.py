@@ -5,9 +5,10 @@ the resource with its version, ``-`` where the group is absent::
 
     "j3.hits:1767225600000002.main:-"
 
-Equal tags mean equal bytes: a group's version changes with every write to it. Compressed, they are
-other bytes, and the tag ends in ``-gzip`` (section 8.8.3.3); of a precondition either tag names the
-version.
+For a request that is pinned to a version of the database's schema, say 7, it begins with ``j3~7``:
+the names of fields are others there, and so are the bytes. Equal tags mean equal bytes: a group's
+version changes with every write to it. Compressed, they are other bytes, and the tag ends in
+``-gzip`` (section 8.8.3.3); of a precondition either tag names the version.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ __all__ = [
     "parse_tags",
 ]
 
-_TAG = re.compile(r'"j([0-9]{1,18})((?:\.[a-z0-9_]{1,128}:(?:[0-9]{1,19}|-))+)(?:-gzip)?"')
+_TAG = re.compile(
+    r'"j([0-9]{1,18})(?:~([0-9]{1,18}))?((?:\.[a-z0-9_]{1,128}:(?:[0-9]{1,19}|-))+)(?:-gzip)?"'
+)
 
 GZIP_END: Final = '-gzip"'
 """How the tag of something compressed ends."""
@@ -105,7 +108,7 @@ def parse_tags(value: str, header: str, *, codings: bool = True) -> Tags:
 
 
 def binding_versions(
-    tags: Tags, groups: Sequence[str], schema_version: int
+    tags: Tags, groups: Sequence[str], schema_version: int, pinned: int = 0
 ) -> tuple[Mapping[str, int | None], ...]:
     """Turn the tags of If-Match into versions, any one of which may hold.
 
@@ -117,21 +120,29 @@ def binding_versions(
     return tuple(
         tag.versions
         for tag in parsed
-        if tag and tag.schema_version == schema_version and tag.versions.keys() == named
+        if tag
+        and (tag.schema_version, tag.pinned) == (schema_version, pinned)
+        and tag.versions.keys() == named
     )
 
 
 @dataclass(frozen=True, slots=True)
 class VersionTag:
+    """What a tag names; `pinned` is the version that its request was pinned to, 0: none."""
+
     schema_version: int
     versions: Mapping[str, int | None]
+    pinned: int = 0
 
 
 def format_tag(
-    schema_version: int, groups: Sequence[str], versions: Mapping[str, int | None]
+    schema_version: int,
+    groups: Sequence[str],
+    versions: Mapping[str, int | None],
+    pinned: int = 0,
 ) -> str:
     """Print the tag of a resource; groups that are absent have None or are left out."""
-    parts = [f'"j{schema_version}']
+    parts = [f'"j{schema_version}~{pinned}' if pinned else f'"j{schema_version}']
     for group in groups:
         version = versions.get(group)
         parts.append(f"{group}:{'-' if version is None else version}")
@@ -143,10 +154,10 @@ def parse_tag(tag: str) -> VersionTag | None:
     match = _TAG.fullmatch(tag)
     if match is None:
         return None
-    pairs = [part.split(":") for part in match[2][1:].split(".")]
+    pairs = [part.split(":") for part in match[3][1:].split(".")]
     versions = {group: None if text == "-" else int(text) for group, text in pairs}
     # No store counts further than that: what is above was never printed, and cannot be compared.
     beyond = any((version or 0) > INTEGER_MAX for version in versions.values())
     if len(versions) != len(pairs) or beyond:
         return None
-    return VersionTag(int(match[1]), versions)
+    return VersionTag(int(match[1]), versions, int(match[2] or 0))

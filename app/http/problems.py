@@ -93,6 +93,7 @@ _OF_ERROR: dict[type[MediatorError], ProblemType] = {
     errors.AdvisoryOnly: ProblemType("advisory-only", 409, "Advisory database"),
     PositionGone: _GONE,
     errors.ResultGone: _GONE,
+    errors.SchemaRetired: ProblemType("schema-retired", 410, "Schema version retired"),
     errors.PreconditionFailed: ProblemType("precondition-failed", 412, "Precondition Failed"),
     errors.PreconditionRequired: ProblemType("precondition-required", 428, "Precondition Required"),
     errors.IdempotencyReused: ProblemType(

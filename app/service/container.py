@@ -182,7 +182,15 @@ def _data_api(
 ) -> DataApi:
     subscriptions, transact = mediator.changes.subscriptions, mediator.transactions.run
     return DataApi(
-        mediator.data, options, observe, subscriptions, caches, transact, job_backend, authoriser
+        mediator.data,
+        options,
+        observe,
+        subscriptions,
+        caches,
+        transact,
+        job_backend,
+        authoriser,
+        mediator.former_schemas,
     )
 
 

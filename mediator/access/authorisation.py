@@ -88,6 +88,10 @@ class Access:
         if not self._allowed(scope, database):
             self.require(scope, database)
 
+    def may_enter(self, database: str) -> bool:
+        """Whether the request may read or write in one class at least."""
+        return any(self._allowed(scope, database) for scope in (Scope.READ, Scope.WRITE))
+
     @property
     def sender(self) -> tuple[str, ...]:
         """The namespace of the request's Idempotency-Keys: no sender gets answers to another's."""
@@ -252,6 +256,9 @@ class Unrestricted(Access):
 
     def owner_of(self, database: str, class_name: str) -> None:
         """Return None: no class is confined."""
+
+    def may_enter(self, database: str) -> bool:  # noqa: ARG002 - as that of `Access`
+        return True
 
     def may_read(self, *_: object) -> bool:
         return True

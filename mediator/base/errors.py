@@ -29,6 +29,7 @@ __all__ = [
     "PreconditionRequired",
     "ResultGone",
     "SchemaInvalid",
+    "SchemaRetired",
     "StillReferenced",
     "StorageFull",
     "TooCostly",
@@ -151,6 +152,10 @@ class TooCostly(MediatorError):
 
 class AdvisoryOnly(Conflict):
     """The database is in advisory mode: it answers advice and holds no data."""
+
+
+class SchemaRetired(MediatorError):
+    """The version of a schema that the request is pinned to is not served any more."""
 
 
 class ResultGone(MediatorError):

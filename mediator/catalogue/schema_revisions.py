@@ -16,13 +16,24 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.catalogue.tables import schema_revisions
+from mediator.schema.name_changes import NameChanges
 
-__all__ = ["REVISIONS_KEPT", "Author", "SchemaRevision", "keep", "newest", "read"]
+__all__ = [
+    "REVISIONS_KEPT",
+    "Author",
+    "ChangeRecord",
+    "FormerVersion",
+    "SchemaRevision",
+    "former",
+    "keep",
+    "newest",
+    "read",
+]
 
 REVISIONS_KEPT: Final = 100
 """Revisions kept of each database."""
 
-_DESCRIBED: Final = tuple(c for c in schema_revisions.c if c.name != "document")
+_DESCRIBED: Final = tuple(c for c in schema_revisions.c if c.name not in ("document", "names"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +60,30 @@ class SchemaRevision:
     changes: Mapping[str, int] | None
 
 
-async def keep(
-    connection: AsyncConnection,
-    database: StoredDatabase,
-    author: Author | None,
-    changes: Mapping[str, int] | None,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class ChangeRecord:
+    """What is kept of a change beside the schema that it led to; None: it is not known.
+
+    Attributes:
+        author: Who made it.
+        counts: How many nodes it added, removed and changed.
+        names: What it did to names.
+    """
+
+    author: Author | None = None
+    counts: Mapping[str, int] | None = None
+    names: NameChanges | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FormerVersion:
+    """A former schema, and what the changes since did to names, in their order."""
+
+    document: dict[str, Any]
+    changes: tuple[NameChanges, ...]
+
+
+async def keep(connection: AsyncConnection, database: StoredDatabase, change: ChangeRecord) -> None:
     """Keep the schema that a database is about to have, and forget the oldest."""
     of = schema_revisions.c
     row = {
@@ -62,8 +91,9 @@ async def keep(
         "version": database.version,
         "document": database.document,
         "at": func.clock_timestamp(),  # the transaction may have waited for the epoch
-        "author": None if author is None else asdict(author),
-        "changes": changes,
+        "author": None if change.author is None else asdict(change.author),
+        "changes": change.counts,
+        "names": change.names,
     }
     await connection.execute(insert(schema_revisions).values(row))
     past = of.version <= database.version - REVISIONS_KEPT
@@ -90,6 +120,21 @@ async def read(
     found = select(schema_revisions).where(of.database_id == database_id, of.version == version)
     row = (await connection.execute(found)).first()
     return None if row is None else (_revision(row), row.document)
+
+
+async def former(
+    connection: AsyncConnection, database_id: str, version: int, present: int
+) -> FormerVersion | None:
+    """Return a version and what led from it to the `present` one; None: not all of that is kept."""
+    of = schema_revisions.c
+    here = of.database_id == database_id
+    found = select(of.document).where(here, of.version == version)
+    document = (await connection.execute(found)).scalar()
+    since = select(of.names).where(here, of.version > version, of.version <= present)
+    changes = (await connection.execute(since.order_by(of.version))).scalars().all()
+    if document is None or len(changes) != present - version or None in changes:
+        return None
+    return FormerVersion(document, tuple(changes))
 
 
 def _revision(row: Row[Any]) -> SchemaRevision:

@@ -12,7 +12,7 @@ moment itself names the change that made it. Otherwise it gets all databases. Th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -38,7 +38,7 @@ from mediator.access.former_owners import owned_until
 from mediator.base.errors import Conflict, PreconditionFailed
 from mediator.catalogue import schema_revisions
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.schema_revisions import Author, SchemaRevision
+from mediator.catalogue.schema_revisions import ChangeRecord, FormerVersion, SchemaRevision
 from mediator.catalogue.stored_databases import (
     CatalogueSnapshot,
     Difference,
@@ -68,6 +68,9 @@ HOLD_S: Final = 30.0
 _CLEARED_FOR: Final = timedelta(hours=1)
 """For how long what is left of a dropped database is cleared again: by then no replica is left that
 could still write something under its id."""
+
+UNKNOWN: Final = ChangeRecord()
+"""The record of a change of which no more is known than the schema that it led to."""
 
 _NOT_HELD: Final = {"hold": None, "held": None, "held_until": None}
 
@@ -141,23 +144,29 @@ class CatalogueSchemas:
     async def put(
         self,
         database: StoredDatabase,
-        author: Author | None = None,
-        changes: Mapping[str, int] | None = None,
+        change: ChangeRecord = UNKNOWN,
+        former: StoredDatabase | None = None,
     ) -> tuple[Moment, StoredDatabase]:
         """Store a schema whose version follows the stored one; return the moment and the database.
 
-        Its `hold`, if it has one, must be in force, and ends. Who has set it, and how many nodes
-        that has changed, is kept with its revision.
+        Its `hold`, if it has one, must be in force, and ends. The record of the change is kept with
+        its revision. `former` is what it was made of.
 
         Raises:
             PreconditionFailed: The schema was changed meanwhile, or the database was dropped and
                 created again.
-            Conflict: The hold has ended before, or another replica holds writes to the database.
+            Conflict: The hold has ended before, another replica holds writes to the database, or
+                the layout is another than that of `former`.
         """
         async with self._catalogue.begin() as connection:
             new = await _next(connection, database.name)
-            before = await _check(connection, database, database.version - 1)
-            put = replace(database, hold=None, owned_until=_owned_until(before, database))
+            before = await _check(connection, database, database.version - 1, former)
+            put = replace(
+                database,
+                hold=None,
+                owned_until=_owned_until(before, database),
+                retired_before=before.retired_before if before else 0,
+            )
             values = {
                 **_NOT_HELD,
                 "owned_until": put.owned_until,
@@ -169,17 +178,31 @@ class CatalogueSchemas:
             inserted = insert(databases).values(name=database.name, id=database.id, **values)
             row = inserted.on_conflict_do_update(index_elements=["name"], set_=values)
             await connection.execute(row)
-            await schema_revisions.keep(connection, put, author, changes)
+            await schema_revisions.keep(connection, put, change)
         return new, put
 
-    async def put_layout(self, database: StoredDatabase) -> tuple[Moment, StoredDatabase]:
-        """Store a layout under the schema as it is; raises as `put`."""
+    async def put_layout(
+        self, database: StoredDatabase, former: StoredDatabase
+    ) -> tuple[Moment, StoredDatabase]:
+        """Store a layout under the schema as it is, in place of the `former` one; raises as `put`.
+
+        As there, its `hold` ends.
+        """
+        async with self._catalogue.begin() as connection:
+            new = await _next(connection, database.name)
+            await _check(connection, database, database.version, former)
+            changed = update(databases).where(databases.c.name == database.name)
+            await connection.execute(changed.values(layout=database.layout, **_NOT_HELD))
+        return new, replace(database, hold=None)
+
+    async def retire(self, database: StoredDatabase, before: int) -> tuple[Moment, StoredDatabase]:
+        """Let no client pin a version before this one from now on; raises as `put`."""
         async with self._catalogue.begin() as connection:
             new = await _next(connection, database.name)
             await _check(connection, database, database.version)
             changed = update(databases).where(databases.c.name == database.name)
-            await connection.execute(changed.values(layout=database.layout))
-        return new, database
+            await connection.execute(changed.values(retired_before=before))
+        return new, replace(database, retired_before=before)
 
     async def revisions(
         self, database_id: str, before: int | None, limit: int
@@ -194,6 +217,11 @@ class CatalogueSchemas:
         """Return one revision and its schema; None: it is not kept."""
         async with self._catalogue.begin() as connection:
             return await schema_revisions.read(connection, database_id, version)
+
+    async def former(self, database_id: str, version: int, present: int) -> FormerVersion | None:
+        """Return a version and the changes up to the `present` one; None: not all is kept."""
+        async with self._catalogue.begin() as connection:
+            return await schema_revisions.former(connection, database_id, version, present)
 
     async def remove(self, database: StoredDatabase) -> Moment:
         """Forget a database with all that the catalogue keeps of it; return the new moment.
@@ -302,6 +330,7 @@ def _database(row: Row[Any]) -> StoredDatabase:
         hold,
         row.owned_until,
         row.overrides,
+        row.retired_before,
     )
 
 
@@ -312,7 +341,10 @@ def _owned_until(before: Row[Any] | None, database: StoredDatabase) -> dict[str,
 
 
 async def _check(
-    connection: AsyncConnection, database: StoredDatabase, version: int
+    connection: AsyncConnection,
+    database: StoredDatabase,
+    version: int,
+    former: StoredDatabase | None = None,
 ) -> Row[Any] | None:
     """Return a database's row and the time; refuse one that has changed, or that others hold."""
     live = (databases.c.held_until > func.now()).label("live")
@@ -325,6 +357,8 @@ async def _check(
         raise Conflict(f"To place {database.name} anew took too long; try again.")
     if database.hold is None and row is not None and row.live:
         raise Conflict(f"Somebody else is placing {database.name} anew; try again.")
+    if former is not None and row is not None and row.layout != former.layout:
+        raise Conflict(f"The layout of {database.name} was changed meanwhile; try again.")
     return row
 
 

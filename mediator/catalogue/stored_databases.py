@@ -35,6 +35,8 @@ class StoredDatabase:
         owned_until: Until when objects of classes had owners that have none any more; kept by
             `CatalogueSchemas.put` alone (`mediator.access.former_owners`).
         overrides: For each overridden node the system, the reason, and until when.
+        retired_before: The version before which clients may pin none; kept by `CatalogueSchemas`
+            alone, as `owned_until` is.
     """
 
     name: str
@@ -45,6 +47,7 @@ class StoredDatabase:
     hold: Hold | None = None
     owned_until: Mapping[str, str] = field(default_factory=dict)
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    retired_before: int = 0
 
 
 @dataclass(frozen=True, slots=True)

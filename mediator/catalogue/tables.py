@@ -76,10 +76,12 @@ databases = _table(
     Column("held_until", DateTime(timezone=True)),
     Column("owned_until", JSONB, nullable=False, server_default=text("'{}'")),
     Column("overrides", JSONB, nullable=False, server_default=text("'{}'")),
+    Column("retired_before", BigInteger, nullable=False, server_default=text("0")),
 )
 """One row per database: its id, which none ever had before, its schema as JSON, where each cache
 group of each class is placed, the classes whose writes are held while they are placed anew, until
-when the objects of classes had owners that have none any more, and overrides of its placement."""
+when the objects of classes had owners that have none any more, overrides of its placement, and the
+version before which no client may pin one."""
 
 dropped_databases = _table(
     "dropped_databases",
@@ -115,9 +117,11 @@ schema_revisions = _table(
     Column("at", DateTime(timezone=True)),
     Column("author", JSONB(none_as_null=True)),
     Column("changes", JSONB(none_as_null=True)),
+    Column("names", JSONB(none_as_null=True)),
 )
-"""The last schemas of each database, the present one too; without time, author and changes, if it
-was set before revisions were kept."""
+"""The last schemas of each database, the present one too, and what each change did to names;
+without time, author and changes, if it was set before revisions were kept, and without names, if
+code set it that keeps none."""
 
 systems = _table(
     "systems",

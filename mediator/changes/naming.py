@@ -15,7 +15,7 @@ import orjson
 from mediator.changes.feed import Event
 from mediator.routing.model import RoutingModel
 
-__all__ = ["Naming", "naming_by"]
+__all__ = ["Naming", "named_as", "naming_by"]
 
 Naming: TypeAlias = Callable[[str, Event], Event]
 """Returns an event of a database, given by its id, with the names of now."""
@@ -32,15 +32,16 @@ def naming_by(model: Callable[[], RoutingModel]) -> Naming:
         route = None if schema is None else schema.classes.get(event.class_name)
         if route is None or not route.has_other_names:
             return event
-        return replace(event, data=_named(event.data, route.public_names))
+        return named_as(event, route.public_names)
 
     return named
 
 
-def _named(document: bytes, names: Mapping[str, str]) -> bytes:
-    members: dict[str, Any] = orjson.loads(document)
+def named_as(event: Event, names: Mapping[str, str]) -> Event:
+    """Return an event with other names of fields; those that get none are left out."""
+    members: dict[str, Any] = orjson.loads(event.data)
     for image in ("before", "after"):
         if members[image] is not None:
             known = ((names.get(stored), value) for stored, value in members[image].items())
             members[image] = {name: value for name, value in known if name is not None}
-    return orjson.dumps(members)
+    return replace(event, data=orjson.dumps(members))

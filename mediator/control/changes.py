@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,7 +16,15 @@ from mediator.base.errors import (
 )
 from mediator.base.suggestions import did_you_mean
 from mediator.catalogue.stored_databases import StoredDatabase, new_id
-from mediator.control.layout import fragments_of, layout_of, location_of, same_place, view_system_of
+from mediator.control.layout import (
+    UniqueBuild,
+    builds_of,
+    fragments_of,
+    layout_of,
+    location_of,
+    same_place,
+    view_system_of,
+)
 from mediator.control.overrides import documents
 from mediator.control.port import ChangeOptions
 from mediator.materialisation.service import ViewService
@@ -33,6 +41,7 @@ from mediator.schema.tightening import (
     TightenedConstraint,
     backfillable,
     tightened,
+    unique_constraints,
 )
 from mediator.schema.tree import ClassSchema, Field, Mode, Schema
 from mediator.stores.port import Fragment, Mirror
@@ -234,33 +243,32 @@ def _nodes(schema: Schema | None) -> set[str]:
     return {*classes, *(f"{name}.{field}" for name, c in classes.items() for field in c.fields)}
 
 
-def check_unique(schema: Schema, present: DatabaseRoute | None, holding: Collection[str]) -> None:
-    """Raise `Conflict` if unique constraints are added whose values objects may have already.
+def check_unique(plan: SchemaPlan) -> None:
+    """Refuse unique constraints that no system decides, or that cannot be built over objects.
 
-    A field that is new has no values.
+    Raises:
+        Conflict: Fields of one are on several systems, or are renamed by the same change.
     """
     locations = [
-        location
-        for name in sorted(holding & schema.classes.keys())
-        if present is not None
-        for location in _added_unique(present.schema.classes[name], schema.classes[name])
+        Location(f"{each.location}/{each.constraint}", reason)
+        for name, class_ in plan.schema.classes.items()
+        for each in unique_constraints(class_, class_.unique_constraints).values()
+        if (reason := _obstacle(plan, name, each.unique))
     ]
     if locations:
-        detail = (
-            "Unique constraints are added to classes that hold objects, whose values may be there"
-            " twice. Export the objects, delete them, change the schema, and import them."
-        )
-        raise Conflict(detail, locations=locations)
+        raise Conflict("Unique constraints cannot be put in force.", locations=locations)
 
 
-def _added_unique(before: ClassSchema, after: ClassSchema) -> Iterator[Location]:
-    at = f"/classes/{after.name}"
-    for names in after.unique_constraints:
-        if names not in before.unique_constraints and before.fields.keys() >= set(names):
-            below = f"fields/{names[0]}/unique"
-            if names in after.unique:
-                below = f"unique/{after.unique.index(names)}"
-            yield Location(f"{at}/{below}", "the class holds objects")
+def _obstacle(plan: SchemaPlan, class_name: str, names: tuple[str, ...]) -> str:
+    """Say what keeps a unique constraint from being in force; empty: nothing."""
+    added = names in plan.added_unique.get(class_name, ())
+    if added and class_name in plan.options.rename:
+        return "needs a change of its own, as this one renames fields of the class"
+    for route in (plan.route, plan.present if added else None):
+        placed = route.classes.get(class_name) if route is not None else None
+        if placed is not None and not any(f.fields.keys() >= set(names) for f in placed.fragments):
+            return "is of fields whose values are on several systems"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +302,34 @@ class SchemaPlan:
     @property
     def holding(self) -> frozenset[str]:
         return self.before.holding
+
+    @property
+    def builds(self) -> dict[str, UniqueBuild]:
+        """The unique constraints that are being built, by class."""
+        return builds_of(self.before.renamed) if self.before.renamed else {}
+
+    @property
+    def added_unique(self) -> dict[str, tuple[tuple[str, ...], ...]]:
+        """The unique constraints that are added over objects, those being built among them.
+
+        A field that is new has no values.
+        """
+        added = {}
+        for name in sorted(self.holding & self.schema.classes.keys()):
+            assert self.present is not None
+            before, build = self.present.schema.classes[name], self.builds.get(name)
+            kept = {*before.unique_constraints} - {*(build.unique if build else ())}
+            added[name] = tuple(
+                names
+                for names in self.schema.classes[name].unique_constraints
+                if names not in kept and before.fields.keys() >= set(names)
+            )
+        return {name: unique for name, unique in added.items() if unique}
+
+    def unique_constraints(self, class_name: str) -> Constraints:
+        """Return the unique constraints that are added over the objects of a class, by key."""
+        added = self.added_unique.get(class_name, ())
+        return unique_constraints(self.schema.classes[class_name], added)
 
     @property
     def dropped_classes(self) -> frozenset[str]:
@@ -336,8 +372,11 @@ class SchemaPlan:
         filled = backfillable(self.schema, self.holding) if options.backfill else {}
         if options.unchecked or self.present is None:
             return {}, filled
-        tighter = tightened(self.present.schema, self.schema, self.holding)
-        return {key: each for key, each in tighter.items() if key not in filled}, filled
+        tighter = dict(tightened(self.present.schema, self.schema, self.holding))
+        for name in self.added_unique:
+            tighter |= self.unique_constraints(name)
+        left = {key: each for key, each in sorted(tighter.items()) if key not in filled}
+        return left, filled
 
     @property
     def newly_connected(self) -> set[str]:

@@ -19,10 +19,20 @@ from mediator.control.port import SchemaChange
 from mediator.data_plane.port import DataPlane, pages
 from mediator.integrity.references import missing_targets, references_in
 from mediator.model.operations import Outcome
+from mediator.routing.model import ClassRoute
 from mediator.schema.limits import MAX_ERRORS
 from mediator.schema.tightening import TightenedConstraint
+from mediator.schema.types import Values
+from mediator.schema.unique import claim_of
 
-__all__ = ["CHECK_S", "CheckReport", "ConstraintCheck", "ConstraintViolation", "reported"]
+__all__ = [
+    "CHECK_S",
+    "SAMPLE",
+    "CheckReport",
+    "ConstraintCheck",
+    "ConstraintViolation",
+    "reported",
+]
 
 CHECK_S: Final = 60.0
 """Seconds for which a check reads objects."""
@@ -30,15 +40,23 @@ CHECK_S: Final = 60.0
 SAMPLE: Final = 5
 """Ids of objects that are named of each constraint."""
 
+COMPARED: Final = 500_000
+"""Values that are compared of each unique constraint: about 50 MiB are kept for them."""
+
 
 @dataclass(slots=True)
 class ConstraintViolation:
-    """One constraint: of `checked` objects `count` break it; the ids of some of them."""
+    """One constraint: of `checked` objects `count` break it; the ids of some of them.
+
+    `seen`: what the objects checked claim by a unique constraint; a later one with the same claim
+    breaks it.
+    """
 
     constraint: TightenedConstraint
     count: int = 0
     checked: int = 0
     sample: list[str] = field(default_factory=list)
+    seen: set[bytes] = field(default_factory=set, repr=False)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -57,18 +75,18 @@ class ConstraintViolation:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What a check has found, and the classes that it had no time (s) to read to their end."""
+    """What a check has found, and the classes that were beyond its limit."""
 
     violations: Sequence[ConstraintViolation] = ()
     unfinished: Sequence[str] = ()
-    seconds: float = CHECK_S
+    limit: str = f"{CHECK_S:g} s, or more than {COMPARED:,} values to be compared"
 
     def to_json(self) -> tuple[dict[str, Any], ...]:
         return tuple(violation.to_json() for violation in self.violations)
 
     def notes(self) -> Sequence[str]:
         return [
-            f"Not all objects of {name} were checked: that takes more than {self.seconds:g} s."
+            f"Not all objects of {name} were checked: that takes more than {self.limit}."
             for name in self.unfinished
         ]
 
@@ -85,7 +103,8 @@ class CheckReport:
                 f"Objects that are there break constraints that the change adds:"
                 f" {named[0].pointer} {named[0].detail}. Correct the objects first, or pass"
                 " unchecked=true to put the change in force regardless: constraints bind later"
-                " writes only. With backfill=true objects get the defaults of required fields."
+                " writes only, other than unique ones, which no object may break. With"
+                " backfill=true objects get the defaults of required fields."
             )
             raise ConstraintViolated(
                 detail, locations=named, extra={"violations": list(self.to_json())}
@@ -140,14 +159,14 @@ class ConstraintCheck:
         """Check the objects of a class; False if there was no time for all of them."""
         route = await self._plane.route(database, class_name)
         # A field that is about to be added has no values to be read.
-        read = {names.get(each.constraint.field, each.constraint.field) for each in found}
+        read = {names.get(name, name) for each in found for name in each.constraint.fields}
         concerned = read & route.fragment_of.keys()
         fields = tuple(sorted(concerned))
         async for page in pages(self._plane, database, class_name, fields=fields):
-            if self._clock.monotonic() >= until:
+            if self._clock.monotonic() >= until or any(len(v.seen) > COMPARED for v in found):
                 return False
             own = [await self._looked_up(database, each, page, names) for each in found]
-            await offload(True, _check, found, own, page, most, names)
+            await offload(True, _check, route, found, own, page, most, names)
         return True
 
     async def _looked_up(
@@ -167,6 +186,7 @@ class ConstraintCheck:
 
 
 def _check(
+    route: ClassRoute,
     found: Sequence[ConstraintViolation],
     constraints: Sequence[TightenedConstraint],
     page: Sequence[Outcome],
@@ -177,10 +197,24 @@ def _check(
         name = names.get(constraint.field, constraint.field)
         for outcome in throttled(page):
             violation.checked += 1
-            if constraint.is_broken_by((outcome.values or {}).get(name)):
+            values = outcome.values or {}
+            if (
+                _is_duplicate(route, violation, values)
+                if constraint.unique
+                else constraint.is_broken_by(values.get(name))
+            ):
                 violation.count += 1
                 if len(violation.sample) < most:
                     violation.sample.append(outcome.id)
+
+
+def _is_duplicate(route: ClassRoute, violation: ConstraintViolation, values: Values) -> bool:
+    claim = claim_of(route.schema.fields, violation.constraint.unique, values)
+    if claim is None:
+        return False
+    known, digest = len(violation.seen), bytes.fromhex(claim)
+    violation.seen.add(digest)
+    return len(violation.seen) == known
 
 
 def reported(change: SchemaChange, report: CheckReport) -> SchemaChange:

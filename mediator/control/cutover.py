@@ -20,7 +20,7 @@ that was acknowledged is lost, whichever replica stalls at whichever step: docs/
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -28,20 +28,27 @@ from typing import Any, Final
 
 from mediator.base.errors import Conflict, Unavailable
 from mediator.base.offload import offload
-from mediator.catalogue.schema_revisions import Author
+from mediator.catalogue.schema_revisions import Author, ChangeRecord
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import Moment, StoredDatabase
 from mediator.control.changes import SchemaPlan, replaced, without
 from mediator.control.clearing import Clearing
 from mediator.control.follower import Follower
 from mediator.control.fragment_calls import FragmentCalls
-from mediator.control.layout import copies_of, fragments_of, same_place, with_owned_until
+from mediator.control.layout import (
+    copies_of,
+    fragments_of,
+    route_of,
+    same_place,
+    with_what_is_kept,
+)
 from mediator.control.membership import Membership
 from mediator.control.moves import MoveCheck
 from mediator.data_plane.executor import Executor
 from mediator.materialisation.service import ViewService
 from mediator.routing.model import DatabaseRoute
 from mediator.schema.differences import change_counts
+from mediator.schema.name_changes import name_changes
 from mediator.stores.port import Fragment, Lockable, Store, is_claiming
 
 __all__ = ["Cutover"]
@@ -77,11 +84,11 @@ class Cutover:
         else:
             async with self._held(plan.stored, held_classes) as held:
                 await self.check_still_empty(plan, changing)
-                await self.check_unwritten(plan, held_classes)
+                await self.check_unwritten(plan.new.name, held_classes)
                 await self._moves.require(plan.schema.database, plan.moved, plan.owned)
                 new = replace(plan.new, hold=held.hold)
                 moment, put = await self._prepare_and_put(plan, new, author)
-        self._follower.has_put(moment, put, with_owned_until(plan.route, put))
+        self._follower.has_put(moment, put, with_what_is_kept(plan.route, put))
         before = (fragments_of(plan.present), copies_of(plan.present))
         after = (fragments_of(plan.route), copies_of(plan.route))
         for fragment in chain.from_iterable(map(without, before, after)):
@@ -95,19 +102,34 @@ class Cutover:
         self, plan: SchemaPlan, new: StoredDatabase, author: Author | None
     ) -> tuple[Moment, StoredDatabase]:
         # Before the catalogue is changed: replicas that read the new layout write there at once.
-        for fragment in fragments_of(plan.route):
-            previous = same_place(plan.present, fragment)
-            await self._calls.on(fragment, "write", _preparing(fragment, previous))
+        await self._prepare(fragments_of(plan.route), plan.present)
         # The state of a former copy of this name does not describe the new one.
         copies = copies_of(plan.route)
         await self._views.retract(without(copies, copies_of(plan.present)))
         for copy in copies:
             await self._calls.on(copy, "write", _preparing(copy, None))
-        before = plan.before.renamed.document if plan.before.renamed else {}
-        changes = await offload(True, change_counts, before, new.document)
-        if renames := plan.options.rename.values():
-            changes = {**changes, "renamed": sum(map(len, renames))}
-        return await self._catalogue.put(new, author, changes)
+        change = await offload(True, _recorded, plan, new.document, author)
+        return await self._catalogue.put(new, change, plan.stored)
+
+    async def _prepare(self, fragments: Iterable[Fragment], present: DatabaseRoute | None) -> None:
+        for fragment in fragments:
+            previous = same_place(present, fragment)
+            await self._calls.on(fragment, "write", _preparing(fragment, previous))
+
+    async def put_layout(
+        self, new: StoredDatabase, former: StoredDatabase, classes: Collection[str]
+    ) -> None:
+        """Put a layout in force by which some classes are written otherwise than before."""
+        route = await offload(True, route_of, new)
+        fragments = [f for f in fragments_of(route) if f.class_name in classes]
+        present = self._executor.model.databases[new.name]
+        # First without the hold: an index of many objects takes longer than writes may wait.
+        await self._prepare(fragments, present)
+        async with self._held(former, classes) as held:
+            await self.check_unwritten(new.name, classes)
+            await self._prepare(fragments, present)
+            moment, put = await self._catalogue.put_layout(replace(new, hold=held.hold), former)
+        self._follower.has_put(moment, put, route)
 
     async def check_still_empty(self, plan: SchemaPlan, changing: Collection[str]) -> None:
         """Refuse if an object was created since its class was found empty; writes are held.
@@ -119,12 +141,12 @@ class Cutover:
             if await self._calls.count(plan.present.classes[name]):
                 raise Conflict(f"Objects of {name} were created meanwhile; try again.")
 
-    async def check_unwritten(self, plan: SchemaPlan, held: Collection[str]) -> None:
+    async def check_unwritten(self, database: str, held: Collection[str]) -> None:
         """Refuse if writes to classes that are held are under way, and do not end."""
         # A joint write may be logged, and have reached no record that is counted. One that has
         # ended is still logged for a moment.
         for _ in range(_LOOKS):
-            if not await self._catalogue.are_written(plan.new.name, held):
+            if not await self._catalogue.are_written(database, held):
                 return
             await asyncio.sleep(_LOOK_S)
         raise Conflict(f"Writes to {', '.join(sorted(held))} are under way; try again.")
@@ -155,6 +177,16 @@ class Cutover:
         self._follower.has_removed(moment, stored.name)
         with suppress(Unavailable):  # then it is done later
             await self._clearing.run()
+
+
+def _recorded(plan: SchemaPlan, document: Mapping[str, Any], author: Author | None) -> ChangeRecord:
+    """Return what is kept of a change that leads to a schema."""
+    before, renames = plan.before, plan.options.rename
+    counts = change_counts(before.renamed.document if before.renamed else {}, document)
+    if renames:
+        counts["renamed"] = sum(map(len, renames.values()))
+    former = before.stored.document if before.stored else {}
+    return ChangeRecord(author, counts, name_changes(former, document, renames))
 
 
 def _dropping(fragment: Fragment) -> Callable[[Store], Coroutine[Any, Any, None]]:

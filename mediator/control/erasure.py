@@ -97,7 +97,9 @@ class Erasure:
     async def _note(self, stored: StoredDatabase, class_name: str) -> None:
         erased = {**stored.layout[class_name], "erasing": []}
         layout = {**stored.layout, class_name: erased}
-        moment, put = await self._catalogue.put_layout(replace(stored, layout=layout))
+        moment, put = await self._catalogue.put_layout(
+            replace(stored, layout=layout, hold=None), stored
+        )
         self._follower.has_put(moment, put, route_of(put))
 
 

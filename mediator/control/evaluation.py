@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -21,6 +21,7 @@ from mediator.placement.candidates import Candidate
 from mediator.placement.decide import NO_PINS, Decision, decide, pins_of
 from mediator.placement.explain import explain, summarise
 from mediator.placement.proposals import NOTHING_PROPOSED, Proposal, Proposals, differ, propose
+from mediator.placement.rank import ROOT
 from mediator.placement.violations import ViolationState, detect_violations
 from mediator.placement.what_if import what_if
 from mediator.routing.model import DatabaseRoute, RoutingModel
@@ -28,6 +29,9 @@ from mediator.schema.overrides import in_force
 from mediator.schema.tree import Mode
 
 __all__ = ["PlacementEvaluation"]
+
+MOST_MOVES: Final = 1_000
+"""Moves off a system that are listed at once."""
 
 _FEW_FIELDS: Final = 20
 """Fields of a database up to which its placement is decided in a millisecond or two."""
@@ -90,6 +94,22 @@ class PlacementEvaluation:
         overrides = in_force(route.overrides, self._clock.now())
         return what_if(route.schema, self._registry.candidates(), document, overrides)
 
+    async def moves_off(self, system: str) -> list[dict[str, Any]]:
+        """List nodes of which a system holds data, with where they would be without it.
+
+        At most `MOST_MOVES`; `proposed` is None where there is no other system, and `why` says so.
+        """
+        candidates = [_drained(c, system) for c in self._registry.candidates()]
+        found: list[dict[str, Any]] = []
+        for name, route in sorted(self._executor.model.databases.items()):
+            if not any(f.system == system for r in route.classes.values() for f in r.fragments):
+                continue
+            moves = await offload(True, _moves_off, system, route, candidates, self._clock.now())
+            found += [{"database": name, **move} for move in moves]
+            if len(found) >= MOST_MOVES:
+                break
+        return found[:MOST_MOVES]
+
     def _route(self, database: str) -> DatabaseRoute:
         route = self._executor.model.databases.get(database)
         if route is None:
@@ -149,6 +169,27 @@ def _decision(route: DatabaseRoute, candidates: Sequence[Candidate], now: float)
     advisory = route.schema.mode is Mode.ADVISORY
     pins = NO_PINS if advisory else pins_of(route, list(route.classes))
     return decide(route.schema, candidates, pins, in_force(route.overrides, now))
+
+
+def _drained(candidate: Candidate, system: str) -> Candidate:
+    if candidate.name != system or candidate.suspended:
+        return candidate
+    return replace(candidate, suspended="it is supposed to be drained")
+
+
+def _moves_off(
+    system: str, route: DatabaseRoute, candidates: Sequence[Candidate], now: float
+) -> list[dict[str, Any]]:
+    try:
+        decision = _decision(route, candidates, now)
+    except Unplaceable as error:
+        nodes = error.extra["nodes"] or [{"node": ROOT}]
+        return [{"node": each["node"], "proposed": None, "why": error.detail} for each in nodes]
+    return [
+        {"node": move.node, "proposed": move.proposed, "why": move.why}
+        for move in decision.moves
+        if move.current == system
+    ]
 
 
 def _propose(

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from mediator.base.errors import Conflict, Invalid, Location
 from mediator.catalogue.registrations import StoredSystem
-from mediator.control.port import SystemRegistration
+from mediator.control.port import SystemRegistration, SystemUse
 from mediator.placement.calibration import Calibration
 from mediator.schema.annotations import Capability, Metric
 from mediator.schema.types import FieldType
@@ -117,7 +117,8 @@ def known_from(system: StoredSystem) -> KnownSystem:
     form = system.registration
     findings = _FINDINGS.validate_python(system.findings) if system.findings else None
     config, declared = SystemConfig(**form["config"]), tuple(form["declared"])
-    return KnownSystem(SystemRegistration(config, declared, dict(form["metrics"])), findings)
+    use = SystemUse(form.get("use", SystemUse.FULL))
+    return KnownSystem(SystemRegistration(config, declared, dict(form["metrics"]), use), findings)
 
 
 def stored_form(known: KnownSystem) -> StoredSystem:
@@ -127,15 +128,19 @@ def stored_form(known: KnownSystem) -> StoredSystem:
         "config": {name: getattr(config, name) for name in SystemConfig.__slots__},
         "declared": list(known.registration.declared),
         "metrics": dict(known.registration.metrics or {}),
+        "use": known.registration.use.value,
     }
     findings = known.findings.to_json() if known.findings else {}
     return StoredSystem(known.name, registration, findings)
 
 
 def amended(
-    known: KnownSystem, metrics: Mapping[str, float | None] | None, declared: Sequence[str] | None
+    known: KnownSystem,
+    metrics: Mapping[str, float | None] | None,
+    declared: Sequence[str] | None,
+    use: SystemUse | None = None,
 ) -> KnownSystem:
-    """State metrics, of which None takes one back, and declare capabilities."""
+    """State metrics, of which None takes one back, capabilities, and what it is used for."""
     registration = known.registration
     if metrics is not None:
         merged = {**(registration.metrics or {}), **metrics}
@@ -143,6 +148,8 @@ def amended(
         registration = replace(registration, metrics=stated)
     if declared is not None:
         registration = replace(registration, declared=tuple(declared))
+    if use is not None:
+        registration = replace(registration, use=use)
     return replace(known, registration=registration)
 
 

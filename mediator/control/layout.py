@@ -9,12 +9,15 @@ it is now.
 Likewise they name fields by *stored names*, for as long as the class keeps its generation. The
 stored name of a field is the first name that it had, unless that is taken: by a field that was
 renamed since, or by one that was dropped with its values.
+
+Unique constraints that are being built (`mediator.control.unique_builds`) are part of a layout, not
+of the schema: all writes keep them, and nobody is promised that they hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import count
 from secrets import token_hex
@@ -26,24 +29,77 @@ from mediator.placement.decide import Decision, GroupPlacement, build_routes
 from mediator.routing.model import ClassRoute, DatabaseRoute
 from mediator.schema.overrides import Override
 from mediator.schema.parse import parse_schema
+from mediator.schema.tree import Schema
 from mediator.stores.port import Fragment
 from mediator.stores.stored_names import stored_fragment
 
 __all__ = [
+    "UniqueBuild",
+    "builds_of",
     "copies_of",
     "fragments_of",
     "is_read_by",
     "layout_of",
     "location_of",
+    "notes_on_builds",
     "overrides_of",
     "route_of",
     "same_place",
     "view_system_of",
-    "with_owned_until",
+    "with_what_is_kept",
 ]
 
 _NAME_LENGTH: Final = 63
 """Characters of a stored name: PostgreSQL has no longer names of columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueBuild:
+    """Unique constraints of one class that are being built over its objects.
+
+    Attributes:
+        id: Of this build, unlike those of all others.
+        unique: The fields of each.
+        until: When it is abandoned, unless somebody goes on with it.
+        after: The last id up to which the objects claim their values; None: none does yet.
+    """
+
+    id: str
+    unique: tuple[tuple[str, ...], ...]
+    until: datetime
+    after: str | None = None
+
+    @classmethod
+    def of(cls, layout: Mapping[str, Any] | None) -> UniqueBuild | None:
+        """Return what is being built of a class, by its layout."""
+        kept = layout.get("building") if layout else None
+        if not kept:
+            return None
+        unique = tuple(map(tuple, kept["unique"]))
+        return cls(kept["id"], unique, datetime.fromisoformat(kept["until"]), kept["after"])
+
+    def to_json(self) -> dict[str, Any]:
+        unique = list(map(list, self.unique))
+        return {
+            "id": self.id,
+            "unique": unique,
+            "until": self.until.isoformat(),
+            "after": self.after,
+        }
+
+
+def builds_of(stored: StoredDatabase) -> dict[str, UniqueBuild]:
+    """Return what is being built, by class."""
+    found = {name: UniqueBuild.of(layout) for name, layout in stored.layout.items()}
+    return {name: build for name, build in found.items() if build is not None}
+
+
+def notes_on_builds(stored: StoredDatabase) -> list[str]:
+    return [
+        f"{', '.join(names)} of {class_name} is being made unique: writes keep it so already."
+        for class_name, build in builds_of(stored).items()
+        for names in build.unique
+    ]
 
 
 def layout_of(
@@ -75,7 +131,7 @@ def layout_of(
 
 
 def route_of(stored: StoredDatabase) -> DatabaseRoute:
-    schema = parse_schema(stored.name, stored.document)
+    schema = _with_builds(parse_schema(stored.name, stored.document), stored.layout)
     groups = {
         class_name: {
             group: _placed(layout["groups"][group]) for group in throttled(layout["order"])
@@ -85,14 +141,28 @@ def route_of(stored: StoredDatabase) -> DatabaseRoute:
     versions = {class_name: layout["version"] for class_name, layout in stored.layout.items()}
     built = build_routes(schema, groups, versions, view_system_of(stored))
     classes = {name: _identified(route, stored) for name, route in built.classes.items()}
-    route = DatabaseRoute(schema, classes, stored.id, overrides=overrides_of(stored))
-    return with_owned_until(route, stored)
+    overrides, version = overrides_of(stored), stored.version
+    route = DatabaseRoute(schema, classes, stored.id, overrides=overrides, version=version)
+    return with_what_is_kept(route, stored)
 
 
-def with_owned_until(route: DatabaseRoute, stored: StoredDatabase) -> DatabaseRoute:
-    """Return the routes of a database with its former owners; the fragments stay the same."""
+def _with_builds(schema: Schema, layout: Mapping[str, Any]) -> Schema:
+    """Add to a schema the unique constraints that are being built."""
+    classes = {
+        name: replace(class_, unique=(*class_.unique, *build.unique))
+        for name, class_ in schema.classes.items()
+        if (build := UniqueBuild.of(layout.get(name)))
+    }
+    return replace(schema, classes={**schema.classes, **classes}) if classes else schema
+
+
+def with_what_is_kept(route: DatabaseRoute, stored: StoredDatabase) -> DatabaseRoute:
+    """Return the routes of a database with what the catalogue alone keeps; fragments stay the same.
+
+    That are the former owners of its classes, and which versions are retired.
+    """
     times = {name: datetime.fromisoformat(at) for name, at in stored.owned_until.items()}
-    return replace(route, owned_until=times)
+    return replace(route, owned_until=times, retired_before=stored.retired_before)
 
 
 def overrides_of(stored: StoredDatabase | None) -> dict[str, Override]:
@@ -127,14 +197,17 @@ def same_place(route: DatabaseRoute | None, fragment: Fragment) -> Fragment | No
 
 
 def is_read_by(fragment: Fragment, other: Fragment | None) -> bool:
-    """Whether everything that is written to a fragment is found by another one."""
+    """Whether all that is written to a fragment is found by another one, with all its claims."""
     if other is None:
         return False
     fragment, other = stored_fragment(fragment), stored_fragment(other)
     types = {name: (field.type, field.items) for name, field in other.fields.items()}
     return all(
         types.get(name) == (field.type, field.items) for name, field in fragment.fields.items()
-    ) and all(set(names) <= set(other.groups.get(g, ())) for g, names in fragment.groups.items())
+    ) and (
+        all(set(names) <= set(other.groups.get(g, ())) for g, names in fragment.groups.items())
+        and set(other.unique) <= set(fragment.unique)
+    )
 
 
 def location_of(fragment: Fragment) -> tuple[str, str, str]:

@@ -13,6 +13,8 @@ from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.schema_revisions import Author, SchemaRevision
 from mediator.control.changes import would_move
 from mediator.control.evaluation import PlacementEvaluation
+from mediator.control.former_schemas import FormerSchemas
+from mediator.control.pinned_uses import PinnedUse
 from mediator.control.port import (
     CAREFUL,
     AfterChange,
@@ -20,6 +22,7 @@ from mediator.control.port import (
     ChangeOptions,
     SchemaChange,
     SystemRegistration,
+    SystemUse,
 )
 from mediator.control.registry import KnownSystem, Registry
 from mediator.control.schemas import Schemas
@@ -48,6 +51,7 @@ class ControlPlane:
     _evaluation: PlacementEvaluation
     _advisor: Advisor
     _executor: Executor
+    _former: FormerSchemas
 
     async def databases(self) -> list[dict[str, Any]]:
         """Their name, mode, version and classes."""
@@ -123,6 +127,24 @@ class ControlPlane:
         """Return a revision of a schema, and the schema as it was."""
         return await self._schemas.revision(database, version)
 
+    async def retire_versions(
+        self, database: str, before: int, *, dry_run: bool = False
+    ) -> list[PinnedUse]:
+        """Let no client pin a version before this one; return the uses that this ends, or would.
+
+        A lower number than before takes that back. Raises `NotFound`, `Invalid`.
+        """
+        retired = await self._schemas.retire(database, before, dry_run=dry_run)
+        return [use for use in self._former.uses.of(retired.id) if use.version < before]
+
+    async def pinned_versions(self, database: str) -> tuple[int, list[PinnedUse]]:
+        """Return the version before which none is served, and which this process has served.
+
+        Raises `NotFound`.
+        """
+        stored = await self._schemas.stored(database)
+        return stored.retired_before, self._former.uses.of(stored.id)
+
     async def place(
         self, documents: Mapping[str, Any], statements: Mapping[str, Mapping[str, Any]]
     ) -> None:
@@ -141,9 +163,14 @@ class ControlPlane:
             if change.moves:
                 raise would_move(change.moves)
 
-    async def delete_schema(self, database: str, *, dry_run: bool = False) -> dict[str, Any]:
-        """Drop a database with its data; returns what was (or would be) dropped."""
-        return await self._schemas.remove(database, dry_run=dry_run)
+    async def delete_schema(
+        self, database: str, *, dry_run: bool = False, version: int | None = None
+    ) -> dict[str, Any]:
+        """Drop a database with its data; returns what was (or would be) dropped.
+
+        `version` is the one that the caller has seen. Raises `NotFound`, `PreconditionFailed`.
+        """
+        return await self._schemas.remove(database, dry_run=dry_run, version=version)
 
     async def systems(self) -> list[dict[str, Any]]:
         """Describe all systems: capabilities with their proof, metrics, facts, state."""
@@ -163,11 +190,24 @@ class ControlPlane:
         *,
         metrics: Mapping[str, float | None] | None = None,
         declared: Sequence[str] | None = None,
+        use: SystemUse | None = None,
     ) -> dict[str, Any]:
-        """Change the operator's statements about a system (None removes a metric), and rescore."""
+        """Change the operator's statements about a system (None removes a metric), and rescore.
+
+        Other replicas use it as stated within seconds.
+        """
         _check_statements(metrics, declared)
-        known = await self._registry.amend(name, metrics, declared)
+        known = await self._registry.amend(name, metrics, declared, use)
         return await self._reevaluated(known)
+
+    async def moves_off(self, name: str) -> list[dict[str, Any]]:
+        """List what is on a system, and where it would be placed if nothing were placed there.
+
+        Raises `NotFound`.
+        """
+        self._registry.get(name)
+        await self._schemas.refresh()
+        return await self._evaluation.moves_off(name)
 
     async def add_statements(self, statements: Mapping[str, Mapping[str, Any]]) -> None:
         """Add statements of another installation about systems that exist here; those here win.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
 from mediator.schema.copies import Copy
@@ -17,7 +18,20 @@ __all__ = [
     "ChangeOptions",
     "SchemaChange",
     "SystemRegistration",
+    "SystemUse",
 ]
+
+
+class SystemUse(StrEnum):
+    """What a system is used for.
+
+    FULL: for all that is placed there. DRAINING: for what is there; nothing else is placed there.
+    SUSPENDED: for nothing; calls to it fail at once, as if it did not answer.
+    """
+
+    FULL = "full"
+    DRAINING = "draining"
+    SUSPENDED = "suspended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +42,13 @@ class SystemRegistration:
         config: How to reach it.
         declared: Capabilities that cannot be probed or observed, as the operator states them.
         metrics: Metrics that the operator states; they replace measured ones until removed.
+        use: What the operator lets it be used for.
     """
 
     config: SystemConfig
     declared: tuple[str, ...] = ()
     metrics: Mapping[str, float] | None = None
+    use: SystemUse = SystemUse.FULL
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from mediator.control.known_systems import (
     with_statements,
 )
 from mediator.control.opening import Opening, Retirement
-from mediator.control.port import SystemRegistration
+from mediator.control.port import SystemRegistration, SystemUse
 from mediator.placement.candidates import Candidate
 from mediator.placement.metrics_registry import History, MetricsRegistry
 from mediator.schema.annotations import Capability, Metric
@@ -172,9 +172,13 @@ class Registry:
         return await self._add(store, known, accept, new=True)
 
     async def amend(
-        self, name: str, metrics: Mapping[str, float | None] | None, declared: Sequence[str] | None
+        self,
+        name: str,
+        metrics: Mapping[str, float | None] | None,
+        declared: Sequence[str] | None,
+        use: SystemUse | None,
     ) -> KnownSystem:
-        return await self._store(self.get(name), lambda now: amended(now, metrics, declared))
+        return await self._store(self.get(name), lambda now: amended(now, metrics, declared, use))
 
     async def add_statements(self, name: str, statements: Mapping[str, Any]) -> None:
         await self._store(self.get(name), lambda now: with_statements(now, statements))
@@ -226,7 +230,7 @@ class Registry:
             inexact=findings.inexact,
             claims=findings.claims,
             durability_s=findings.durability_s,
-            suspended=None if findings.acceptable else findings.reason,
+            suspended=_obstacle(known.registration.use, findings),
         )
 
     def describe(self, known: KnownSystem) -> dict[str, Any]:
@@ -239,6 +243,7 @@ class Registry:
             "kind": config.kind,
             "durability": config.durability,
             "state": _state(guarded),
+            "use": known.registration.use.value,
             "error": known.error,
             "capabilities": sorted(candidate.capabilities),
             "declared": list(known.registration.declared),
@@ -288,6 +293,7 @@ class Registry:
         If the store cannot be kept, because its system was forgotten meanwhile, it is closed.
         """
         guarded = GuardedStore(store, self._observe, self._clock)
+        guarded.breaker.suspend(known.registration.use is SystemUse.SUSPENDED)
         try:
             with suppress(StoreError):  # it is read again and again
                 await guarded.read_clock()
@@ -366,6 +372,8 @@ class Registry:
         return changed
 
     def _remember(self, known: KnownSystem) -> None:
+        if guarded := self._systems.find(known.name):
+            guarded.breaker.suspend(known.registration.use is SystemUse.SUSPENDED)
         if findings := known.findings:
             self._metrics.remember(known.name, History(findings.calibrated, findings.p99))
 
@@ -378,7 +386,16 @@ def _taken(name: str) -> Conflict:
     return Conflict(f"There is a system {name} already.")
 
 
+def _obstacle(use: SystemUse, findings: Findings) -> str | None:
+    """Say why nothing is placed on a system; None if it may be."""
+    if not findings.acceptable:
+        return findings.reason
+    return None if use is SystemUse.FULL else f"its operator has it {use}"
+
+
 def _state(guarded: GuardedStore | None) -> str:
     if guarded is None:
         return "not connected"
+    if guarded.breaker.suspended:
+        return "suspended"
     return "failing" if guarded.breaker.is_open else "serving"

@@ -33,7 +33,9 @@ def _layout(layout: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     former = layout.get("names", {})
     kept = {names.get(name, name): stored for name, stored in former.items()}
     new = {new: former.get(old, old) for old, new in names.items()}
-    return {**layout, "groups": groups, "names": {**kept, **new}}
+    # Constraints that are being built are abandoned: they would have other names.
+    building = None if names else layout.get("building")
+    return {**layout, "groups": groups, "names": {**kept, **new}, "building": building}
 
 
 def _node(node: str, renames: Renames) -> str:

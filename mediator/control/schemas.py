@@ -10,6 +10,8 @@ from typing import Any
 
 from mediator.base.clock import Clock
 from mediator.base.errors import (
+    Invalid,
+    Location,
     MediatorError,
     NotFound,
     PreconditionFailed,
@@ -40,9 +42,11 @@ from mediator.control.cutover import Cutover
 from mediator.control.follower import Follower
 from mediator.control.fragment_calls import FragmentCalls
 from mediator.control.layout import (
+    notes_on_builds,
     overrides_of,
     route_of,
     view_system_of,
+    with_what_is_kept,
 )
 from mediator.control.membership import Membership
 from mediator.control.moves import MoveCheck, moved_fields
@@ -56,6 +60,7 @@ from mediator.control.port import (
 )
 from mediator.control.registry import Registry
 from mediator.control.renames import renamed
+from mediator.control.unique_builds import UniqueBuilds
 from mediator.data_plane.executor import Executor
 from mediator.materialisation.service import ViewService
 from mediator.placement.advice import notes_on, placements_of
@@ -87,6 +92,7 @@ class Schemas:
     _check: ConstraintCheck
     _moves: MoveCheck
     _backfill: Backfill
+    _builds: UniqueBuilds
     _observe: Observer
     _clock: Clock
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
@@ -152,6 +158,27 @@ class Schemas:
             raise NotFound(f"There is no revision {version} of {name}, or not any more.")
         return found
 
+    async def retire(self, name: str, before: int, *, dry_run: bool) -> StoredDatabase:
+        """Let no client pin a version before this one; a lower number takes that back.
+
+        Raises:
+            NotFound: There is no such database.
+            Invalid: Its schema has not that many versions.
+        """
+        async with self._changing:
+            await self._follower.catch_up()
+            stored = self._expect(name)
+            if before > stored.version:
+                detail = f"is greater than {stored.version}, the present version"
+                locations = [Location("/retired_before", detail)]
+                raise Invalid("There is no such version.", locations=locations)
+            if dry_run or before == stored.retired_before:
+                return replace(stored, retired_before=before)
+            moment, retired = await self._catalogue.retire(stored, before)
+            route = self._executor.model.databases[name]
+            self._follower.has_put(moment, retired, with_what_is_kept(route, retired))
+            return retired
+
     async def try_out(
         self,
         name: str,
@@ -185,6 +212,7 @@ class Schemas:
     ) -> SchemaChange:
         schema = await self._parse(name, document)
         checked: Constraints = {}
+        built: set[str] = set()
         are_moved = not options.move
         while True:
             async with self._changing:
@@ -192,21 +220,25 @@ class Schemas:
                 if plan.moves:
                     raise would_move(plan.moves)
                 tighter, filled = await offload(True, plan.constraints, options)
-                if tighter.keys() <= checked.keys() and are_moved:
+                left = {key: each for key, each in tighter.items() if key not in checked}
+                is_ready = are_moved and not left
+                builds = await self._builds.begin(plan, built) if is_ready else {}
+                if is_ready and not builds:
                     dropped = await self._dropped_by(plan)
                     if before is not None:
                         await before(schema.classes)
                     epoch = await self._cutover.put_in_force(plan, author)
                     break
-            # Without the lock, as it may take long. If the schema is changed meanwhile, what is
+            # Without the lock, as both may take long. If the schema is changed meanwhile, what is
             # tighter than the new one is checked, too.
-            left = {key: each for key, each in tighter.items() if key not in checked}
-            report = await self._check.run(name, left.values(), plan.owned, plan.former_names)
-            report.require_clean()
+            if left:
+                report = await self._check.run(name, left.values(), plan.owned, plan.former_names)
+                report.require_clean()
+                checked = {**checked, **left}
             if not are_moved:  # before writes are held for it
                 await self._moves.require(name, plan.moved, plan.owned)
                 are_moved = True
-            checked = {**checked, **left}
+            built |= await self._builds.finish(plan, builds)
         self._observe(_decided(name, epoch, plan.decision))
         if plan.gives_names_anew:
             # Before caches are invalidated: none of them gets the former names afterwards.
@@ -216,6 +248,8 @@ class Schemas:
             await after(schema.classes)
         change = await self._change(plan.new, epoch, plan.decision, schema=schema)
         change = _noted(change, dropped)
+        # A unique constraint is in force for all objects, so nothing can have broken it.
+        checked = {key: each for key, each in checked.items() if not each.unique}
         if not (checked or filled):
             return change
         return await self._finish(change, checked, filled, plan)
@@ -238,11 +272,19 @@ class Schemas:
             return replace(change, notes=(*change.notes, note))
         return reported(change, report)
 
-    async def remove(self, name: str, *, dry_run: bool) -> dict[str, Any]:
-        """Drop a database with its data; returns the number of objects of each class."""
+    async def remove(
+        self, name: str, *, dry_run: bool, version: int | None = None
+    ) -> dict[str, Any]:
+        """Drop a database with its data; returns the number of objects of each class.
+
+        Raises:
+            NotFound: There is none.
+            PreconditionFailed: Its schema has another `version` than the caller has seen.
+        """
         async with self._changing:
             await self._follower.catch_up()
             stored = self._expect(name)
+            _check_version(name, stored, version)
             route = self._executor.model.databases[name]
             counts = {c: await self._calls.count(r) for c, r in route.classes.items()}
             if not dry_run:
@@ -268,9 +310,7 @@ class Schemas:
         await self._follower.catch_up()
         name = schema.database
         stored = self._follower.stored(name)
-        seen = stored.version if stored else 0
-        if version is not None and version != seen:
-            raise PreconditionFailed(f"The schema of {name} has version {seen} now.")
+        _check_version(name, stored, version)
         model = self._executor.model
         route = self._executor.model.databases.get(name)
         moved = moved_fields(options, route, schema)
@@ -278,7 +318,6 @@ class Schemas:
         options = replace(options, drop=options.drop.union(dropped))
         before = await self._before(schema, stored, options)
         present, holding = before.route, set(before.holding)
-        check_unique(schema, present, holding)
         if candidates is None:
             candidates = self._registry.candidates()
         names = [candidate.name for candidate in candidates]
@@ -293,7 +332,10 @@ class Schemas:
         route = await offload(True, route_of, new)
         moves += left_behind(present, route, holding, options.drop)
         moved = tuple(each for each in moved if each.class_name in holding)
-        return SchemaPlan(schema, before, new, route, options, decision, moves, model.epoch, moved)
+        plan = SchemaPlan(schema, before, new, route, options, decision, moves, model.epoch, moved)
+        if not moves:
+            check_unique(plan)
+        return plan
 
     async def _before(
         self, schema: Schema, stored: StoredDatabase | None, options: ChangeOptions
@@ -328,6 +370,7 @@ class Schemas:
             notes=(
                 *await offload(True, notes_on, schema, decision),
                 *notes_on_view(schema, self._views),
+                *notes_on_builds(stored),
             ),
         )
 
@@ -365,6 +408,13 @@ class Schemas:
         present = self._executor.model.databases.get(name)
         routes = present.classes.values() if present else ()
         return sum([await self._calls.count(route) for route in routes])
+
+
+def _check_version(name: str, stored: StoredDatabase | None, seen: int | None) -> None:
+    """Raise `PreconditionFailed` if a schema has another version than the caller has seen."""
+    version = stored.version if stored else 0
+    if seen is not None and seen != version:
+        raise PreconditionFailed(f"The schema of {name} has version {version} now.")
 
 
 def _noted(change: SchemaChange, notes: Sequence[str]) -> SchemaChange:

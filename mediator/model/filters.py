@@ -8,8 +8,8 @@ filter does not. `exists` holds for every field that is not missing, null includ
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -32,6 +32,7 @@ __all__ = [
     "all_of",
     "conjuncts",
     "paths_of",
+    "with_paths",
 ]
 
 Path: TypeAlias = tuple[str, ...]
@@ -145,6 +146,19 @@ def all_of(parts: Iterable[Filter]) -> Filter | None:
     if len(operands) > 1:
         return And(operands)
     return operands[0] if operands else None
+
+
+def with_paths(filter_: Filter, renamed: Callable[[Path], Path]) -> Filter:
+    """Return the same filter on other paths."""
+    match filter_:
+        case And(operands):
+            return And(tuple([with_paths(operand, renamed) for operand in operands]))
+        case Or(operands):
+            return Or(tuple([with_paths(operand, renamed) for operand in operands]))
+        case Not(operand):
+            return Not(with_paths(operand, renamed))
+        case _:
+            return replace(filter_, path=renamed(filter_.path))
 
 
 def paths_of(filter_: Filter | None) -> frozenset[Path]:

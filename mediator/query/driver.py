@@ -81,8 +81,8 @@ class Driver:
     async def rows(self) -> list[Row]:
         """Compute the aggregate; raises `Invalid` if there are too many groups."""
         plan, aggregate = self._plan, self._plan.query.aggregate
-        store, most = self._guarded.store, self._budget.limits.groups
-        assert isinstance(store, Aggregating)
+        store = cast("Aggregating", self._guarded.store)  # or else the plan would not say so
+        most = self._budget.limits.groups
         assert aggregate is not None
         call = partial(
             store.aggregate,

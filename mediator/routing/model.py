@@ -116,6 +116,8 @@ class DatabaseRoute:
         owned_until: Until when the objects of classes had owners that have none any more
             (`mediator.access.former_owners`).
         overrides: Systems that operators have chosen, those that have ended included.
+        version: How often its schema was set, or an override.
+        retired_before: The version before which clients may pin none.
     """
 
     schema: Schema
@@ -124,6 +126,8 @@ class DatabaseRoute:
     held: frozenset[str] = frozenset()
     owned_until: Mapping[str, datetime] = field(default_factory=dict)
     overrides: Overrides = field(default_factory=dict)
+    version: int = 0
+    retired_before: int = 0
 
     def __post_init__(self) -> None:
         if not self.id:

@@ -2,12 +2,13 @@
 
 Each constraint is compared with itself as it was. Whether another pattern is tighter is not
 decided: every new pattern counts, as does an enumeration that lacks a former member. A foreign key
-is a constraint on the objects that there are: which these are is looked up by who checks it.
+is a constraint on the objects that there are, and a unique constraint one on all objects of a
+class: what there is, is looked up by who checks it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -15,9 +16,16 @@ from mediator.base.offload import throttled
 from mediator.schema.constraints import Check, checks_of
 from mediator.schema.errors import token
 from mediator.schema.foreign_keys import added_foreign_keys
-from mediator.schema.tree import Field, Schema
+from mediator.schema.tree import ClassSchema, Field, Schema
 
-__all__ = ["Constraints", "TightenedConstraint", "backfillable", "tightened", "tightened_of"]
+__all__ = [
+    "Constraints",
+    "TightenedConstraint",
+    "backfillable",
+    "tightened",
+    "tightened_of",
+    "unique_constraints",
+]
 
 ConstraintKey: TypeAlias = tuple[str, str, str]
 """Class, field and constraint."""
@@ -25,9 +33,12 @@ ConstraintKey: TypeAlias = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class TightenedConstraint:
-    """One constraint of a field; `holds` is of values that are neither missing nor null.
+    """One constraint of a field, or of a class (`field` is empty).
 
-    `to`: of a foreign key, the class whose objects have to exist.
+    Attributes:
+        holds: Whether a value that is neither missing nor null meets it.
+        to: Of a foreign key, the class whose objects have to exist.
+        unique: Of a unique constraint, its fields.
     """
 
     class_name: str
@@ -35,11 +46,17 @@ class TightenedConstraint:
     constraint: str
     holds: Check
     to: str | None = None
+    unique: tuple[str, ...] = ()
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return self.unique or (self.field,)
 
     @property
     def location(self) -> str:
-        """The JSON pointer of the field in the schema."""
-        return f"/classes{token(self.class_name)}/fields{token(self.field)}"
+        """The JSON pointer of the field, or of the class, in the schema."""
+        below = f"/fields{token(self.field)}" if self.field else ""
+        return f"/classes{token(self.class_name)}{below}"
 
     def is_broken_by(self, value: Any) -> bool:
         """Whether a stored value breaks it; None: it is null or missing."""
@@ -50,6 +67,7 @@ Constraints: TypeAlias = Mapping[ConstraintKey, TightenedConstraint]
 
 _REQUIRED: Final = "required"
 _ON_DELETE: Final = "on_delete"
+_UNIQUE: Final = "unique"
 
 _TIGHTER: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "minimum": lambda before, after: after > before,
@@ -80,6 +98,19 @@ def tightened(before: Schema, after: Schema, classes: Collection[str]) -> Constr
             at = (key.class_name, key.field, _ON_DELETE)
             found[at] = TightenedConstraint(*at, lambda _: True, key.to)
     return dict(sorted(found.items()))
+
+
+def unique_constraints(class_: ClassSchema, added: Collection[Sequence[str]]) -> Constraints:
+    """Return some unique constraints of a class, by key: each at its place in the schema."""
+    single = [(name, _UNIQUE, (name,)) for name, field in class_.fields.items() if field.unique]
+    several = [("", f"{_UNIQUE}/{i}", names) for i, names in enumerate(class_.unique)]
+    return {
+        (class_.name, field, constraint): TightenedConstraint(
+            class_.name, field, constraint, lambda _: True, unique=names
+        )
+        for field, constraint, names in (*single, *several)
+        if names in added
+    }
 
 
 def backfillable(schema: Schema, classes: Collection[str]) -> Constraints:

@@ -16,7 +16,7 @@ from mediator.schema.scalars import SCALAR_ENCODERS
 from mediator.schema.tree import Field
 from mediator.schema.types import SCALARS, FieldType, Values
 
-__all__ = ["UNIQUE_TYPES", "claims_of", "constraint_fields", "constraint_name"]
+__all__ = ["UNIQUE_TYPES", "claim_of", "claims_of", "constraint_fields", "constraint_name"]
 
 UNIQUE_TYPES: Final = SCALARS - {FieldType.FLOAT}
 """Types whose values are compared exactly, and alike on every system."""
@@ -48,13 +48,13 @@ def claims_of(
     """
     names = None if touched is None else frozenset(touched)
     return {
-        constraint_name(constraint): _claim_of(fields, constraint, values)
+        constraint_name(constraint): claim_of(fields, constraint, values)
         for constraint in constraints
         if names is None or not names.isdisjoint(constraint)
     }
 
 
-def _claim_of(fields: Mapping[str, Field], names: Sequence[str], values: Values) -> str | None:
+def claim_of(fields: Mapping[str, Field], names: Sequence[str], values: Values) -> str | None:
     """Return the claim of the values of a constraint; None: one is null or missing."""
     documents = []
     for name in names:

@@ -52,7 +52,11 @@ class CircuitOpen(StoreUnavailable):
 
 
 class Breaker:
-    """Counts failures in a row and says whether a call may go through."""
+    """Counts failures in a row and says whether a call may go through.
+
+    Attributes:
+        suspended: Whether an operator has suspended the system; then none may.
+    """
 
     def __init__(self, system: str, observe: Observer, clock: Clock) -> None:
         self._system = system
@@ -62,6 +66,7 @@ class Breaker:
         self._pause_s = FIRST_PAUSE_S
         self._closed_at = 0.0
         self._testing = False
+        self.suspended = False
 
     @property
     def is_open(self) -> bool:
@@ -70,16 +75,27 @@ class Breaker:
     @property
     def retry_after_s(self) -> float:
         """Seconds until the next call is let through; 0 if calls go through now."""
+        if self.suspended:
+            return MAX_PAUSE_S
         return max(0.0, self._closed_at - self._clock.monotonic()) if self.is_open else 0.0
 
     def admit(self) -> None:
         """Let a call through, or raise `StoreUnavailable`."""
+        if self.suspended:
+            raise CircuitOpen(f"an operator has suspended {self._system}")
         if self._failures < FAILURES_TO_OPEN:
             return
         if self._testing or self._clock.monotonic() < self._closed_at:
             raise CircuitOpen(f"{self._system} does not answer; calls to it are suspended")
         # Until this call has ended, all others fail at once.
         self._testing = True
+
+    def suspend(self, suspended: bool) -> None:
+        """Let no call through from now on, or let them through again."""
+        if suspended is not self.suspended:
+            self.suspended = suspended
+            reason = "an operator has suspended it" if suspended else "its operator has resumed it"
+            self._observe(CircuitChanged(self._system, open=suspended, reason=reason))
 
     def succeeded(self) -> None:
         if self._failures:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
-from mediator.model.filters import And, Filter, Not, Or, Path
+from mediator.model.filters import Filter, Path, with_paths
 from mediator.model.query import Aggregate, OrderBy
 from mediator.schema.unique import constraint_fields, constraint_name
 from mediator.stores.port import (
@@ -200,12 +200,4 @@ def _path(path: Path, names: Mapping[str, str]) -> Path:
 
 
 def _renamed(filter_: Filter, names: Mapping[str, str]) -> Filter:
-    match filter_:
-        case And(operands):
-            return And(tuple([_renamed(operand, names) for operand in operands]))
-        case Or(operands):
-            return Or(tuple([_renamed(operand, names) for operand in operands]))
-        case Not(operand):
-            return Not(_renamed(operand, names))
-        case _:
-            return replace(filter_, path=_path(filter_.path, names))
+    return with_paths(filter_, lambda path: _path(path, names))

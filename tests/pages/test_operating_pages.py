@@ -69,6 +69,46 @@ async def test_a_system_is_refused_without_showing_its_url(stage: Stage) -> None
         assert "planted-secret" not in answer.text
 
 
+async def test_a_system_is_drained_and_suspended(page: Page, stage: Stage) -> None:
+    await page.goto("/systems?system=mongo")
+    system = page.locator("#system")
+    await system.get_by_role("button", name="Drain mongo").click()
+    await expect(system).to_contain_text("Draining: nothing else is placed here")
+    moves = page.get_by_role("region", name="Moves off the system")
+    await expect(moves.get_by_role("row").nth(1)).to_contain_text(stage.database)
+    danger = system.get_by_role("button", name="Suspend mongo")
+    await expect(danger).to_be_hidden()
+    await system.get_by_text("Suspend this system").click()
+    await danger.click()
+    await expect(system).to_contain_text("Suspended: it is not called")
+    row = page.get_by_role("region", name="Systems").get_by_role("row", name="mongo")
+    await expect(row).to_contain_text("suspended")
+    await system.get_by_role("button", name="Resume mongo").click()
+    await expect(system.get_by_role("button", name="Drain mongo")).to_be_visible()
+    assert (await stage.admin.get("systems/mongo")).json()["use"] == "full"
+
+
+async def test_a_database_is_dropped_once_its_name_is_typed(page: Page, stage: Stage) -> None:
+    database = unique("mistake")
+    schema = {"classes": {"notes": {"fields": {"title": {"type": "string"}}}}}
+    await stage.admin.put(f"schemas/{database}", json=schema)
+    await page.set_viewport_size({"width": 390, "height": 800})
+    await page.goto(f"/schema?database={database}")
+    await page.get_by_role("link", name=f"Drop {database}").click()
+    await expect(page.get_by_role("region", name="Classes")).to_contain_text("notes")
+    width = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert await page.evaluate(width) == 0
+    button = page.get_by_role("button", name=f"Drop {database}")
+    await page.get_by_label("Type the name").fill("other")
+    await button.click()
+    await expect(page.get_by_role("alert")).to_contain_text("nothing was dropped")
+    assert (await stage.admin.get(f"schemas/{database}")).status_code == 200
+    await page.get_by_label("Type the name").fill(database)
+    await button.click()
+    await page.wait_for_url("**/schema")
+    assert (await stage.admin.get(f"schemas/{database}")).status_code == 404
+
+
 async def test_a_placement_is_overridden_for_a_while(page: Page, stage: Stage) -> None:
     schema = {"classes": {"notes": {"fields": {"title": {"type": "string"}}}}}
     database = unique("placed")

@@ -167,10 +167,10 @@ async def get_revision(
 
 @router.delete("/schemas/{database}")
 async def drop_database(
-    control: Control, database: Name, dry_run: DryRun = False
+    control: Control, database: Name, dry_run: DryRun = False, if_match: IfMatch = None
 ) -> dict[str, Any]:
     """Drop a database with all its objects; the dry run counts them."""
-    return await control.delete_schema(database, dry_run=dry_run)
+    return await control.delete_schema(database, dry_run=dry_run, version=_version(if_match))
 
 
 def described(revision: SchemaRevision, reader: Principal | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.admin.api.responses import Control, Name
 from app.http.framework import SmallBodies
 from app.settings.main import SystemSettings
-from mediator.control.port import SystemRegistration
+from mediator.control.port import SystemRegistration, SystemUse
 
 __all__ = ["router"]
 
@@ -42,6 +42,9 @@ class Amendment(BaseModel):
     declared: list[str] | None = Field(
         None, description="Capabilities that can be neither probed nor observed."
     )
+    use: SystemUse | None = Field(
+        None, description="draining: nothing else is placed there; suspended: it is not called."
+    )
 
 
 @router.get("/systems")
@@ -65,7 +68,14 @@ async def get_system(control: Control, name: Name) -> dict[str, Any]:
 @router.patch("/systems/{name}")
 async def amend_system(control: Control, name: Name, amendment: Amendment) -> dict[str, Any]:
     """Change what the operator says of a system, and score placements anew."""
-    return await control.amend(name, metrics=amendment.metrics, declared=amendment.declared)
+    metrics, declared = amendment.metrics, amendment.declared
+    return await control.amend(name, metrics=metrics, declared=declared, use=amendment.use)
+
+
+@router.get("/systems/{name}/moves")
+async def list_moves(control: Control, name: Name) -> dict[str, Any]:
+    """List what is on a system, and where it would be placed if the system were drained."""
+    return {"items": await control.moves_off(name)}
 
 
 @router.post("/systems/{name}/calibration")

@@ -38,6 +38,7 @@ _NOT_CONDITIONS: Final = frozenset({"aggregate", "count", "explain", "fields", "
 """Parameters of a query that the page has no table for."""
 
 _OF_BUILDER: Final = frozenset({"field", "operator", "value"})
+_SCANS: Final = ("allow_scan", "true")
 
 Text = Annotated[str, Query(max_length=4000)]
 Limit = Annotated[int, Query(ge=1, le=100)]
@@ -80,18 +81,9 @@ async def show(
     chosen = class_name or next(iter(classes), "")
     if not chosen:
         return render(request, "data.html", databases=databases, database=name, classes=classes)
-    further = [pair for pair in pairs if pair[0] not in _OF_PAGE]
-    if refused := [Location(n, "is no condition") for n, _ in further if n in _NOT_CONDITIONS]:
-        raise Invalid("The page shows objects that meet conditions.", locations=refused)
-    given = {"filter": filter, "order": order, "limit": str(limit), "after": after}
-    parameters = [*further, *((key, text) for key, text in given.items() if text)]
-    answer, problem = None, None
-    try:
-        answer = await send(request, "GET", f"{name}/{chosen}", [*parameters, ("explain", "true")])
-    except DataApiRefused as error:
-        problem = error.problem
+    query = _Query(_further(pairs), filter, order, limit, after)
+    answer, problem = await _answer(request, f"{name}/{chosen}", query)
     shown = await shown_class(request, name, chosen)
-    conditions = [Condition.read(*pair) for pair in further if pair[0] != "allow_scan"]
     return render(
         request,
         "data.html",
@@ -100,18 +92,58 @@ async def show(
         classes=classes,
         chosen=chosen,
         shown=shown,
-        query={"filter": filter, "order": order, "limit": limit},
-        conditions=conditions,
+        query=query,
         operators=OPERATORS,
-        scans=("allow_scan", "true") in further,
-        sent=f"/v1/{name}/{chosen}?{urlencode(parameters, safe=_READABLE)}",
-        address=_Address([("database", name), ("class", chosen), *parameters]),
+        sent=f"/v1/{name}/{chosen}?{urlencode(query.parameters, safe=_READABLE)}",
+        address=_Address([("database", name), ("class", chosen), *query.parameters]),
         answer=answer,
         columns=_columns(shown, answer["items"]) if answer else [],
         problem=problem,
-        lacking=_without_index(shown, conditions, order),
+        lacking=_without_index(shown, query),
         ascends=order if order in shown.sortable else "",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """What the page asks of a class; `further` are the parameters that are conditions."""
+
+    further: Pairs
+    filter: str
+    order: str
+    limit: int
+    after: str
+
+    @property
+    def parameters(self) -> Pairs:
+        names = ("filter", "order", "limit", "after")
+        own = [(name, str(getattr(self, name))) for name in names]
+        return [*self.further, *(pair for pair in own if pair[1])]
+
+    @property
+    def conditions(self) -> list[Condition]:
+        return [Condition.read(*pair) for pair in self.further if pair[0] != _SCANS[0]]
+
+    @property
+    def scans(self) -> bool:
+        """Whether it may read what no index leads to."""
+        return _SCANS in self.further
+
+
+def _further(pairs: Pairs) -> Pairs:
+    """Return what is not the page's own; raises `Invalid` if one of that is no condition."""
+    further = [pair for pair in pairs if pair[0] not in _OF_PAGE]
+    if refused := [Location(n, "is no condition") for n, _ in further if n in _NOT_CONDITIONS]:
+        raise Invalid("The page shows objects that meet conditions.", locations=refused)
+    return further
+
+
+async def _answer(request: Request, path: str, query: _Query) -> tuple[Any, Any]:
+    """Return the answer of the data API and no problem, or the problem and no answer."""
+    try:
+        return await send(request, "GET", path, [*query.parameters, ("explain", "true")]), None
+    except DataApiRefused as error:
+        return None, error.problem
 
 
 _READABLE: Final = ',:{}[]"-'
@@ -150,10 +182,10 @@ def _columns(shown: Shown, items: list[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(["id", *shown.fields, *(name for item in items for name in item)]))
 
 
-def _without_index(shown: Shown, conditions: list[Condition], order: str) -> list[str]:
+def _without_index(shown: Shown, query: _Query) -> list[str]:
     """Name the fields of a query that could have an index, and have none."""
-    levels = [level.strip().removeprefix("-") for level in order.split(",")]
-    paths = dict.fromkeys([*(condition.path for condition in conditions), *levels])
+    levels = [level.strip().removeprefix("-") for level in query.order.split(",")]
+    paths = dict.fromkeys([*(condition.path for condition in query.conditions), *levels])
     return [path for path in paths if path in shown.sortable and not shown.fields[path]["index"]]
 
 

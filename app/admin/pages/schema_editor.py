@@ -12,6 +12,7 @@ from fastapi import Query, Request, Response
 
 from app.admin.api.responses import NAME, OfDatabase
 from app.admin.api.schemas import By, described
+from app.admin.pages import database_drop
 from app.admin.pages.colours import colours_of
 from app.admin.pages.data_client import chosen_database
 from app.admin.pages.page import Page, page_router, read_form, redirect, render
@@ -31,6 +32,7 @@ from mediator.schema.documents import merge_patch
 __all__ = ["PAGE", "moved"]
 
 router = page_router()
+router.include_router(database_drop.router)
 _LARGEST: Final = 2**20
 """Bytes of a form with a schema in it."""
 

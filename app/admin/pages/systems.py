@@ -14,6 +14,7 @@ from app.admin.api.systems import NewSystem
 from app.admin.pages.colours import colours_of
 from app.admin.pages.page import Page, page_router, read_form, redirect, render
 from mediator.base.errors import Invalid, Location, NotFound
+from mediator.control.port import SystemUse
 from mediator.schema.annotations import Capability, Metric
 from mediator.stores.kinds import store_kinds
 
@@ -67,6 +68,14 @@ async def declare(request: Request, control: Control, name: Name) -> Response:
     return _back(name)
 
 
+@router.post("/systems/{name}/use")
+async def use(request: Request, control: Control, name: Name) -> Response:
+    """Drain a system, suspend it, or use it in full again."""
+    form = await read_form(request, frozenset({"use"}))
+    await control.amend(name, use=_use(form.get("use", "")))
+    return _back(name)
+
+
 @router.post("/systems/{name}/remove")
 async def remove(control: Control, name: Name) -> Response:
     await control.unregister(name)
@@ -78,6 +87,8 @@ async def _page(request: Request, control: Control, name: str | None) -> Respons
     serves = (await control.readiness())["systems"]
     chosen = _chosen(systems, name)
     classes = serves[chosen["name"]]["serves"] if chosen else []
+    leaves = chosen is not None and chosen["use"] != SystemUse.FULL
+    moves = await control.moves_off(chosen["name"]) if chosen and leaves else []
     return render(
         request,
         "systems.html",
@@ -85,6 +96,7 @@ async def _page(request: Request, control: Control, name: str | None) -> Respons
         serves=serves,
         chosen=chosen,
         classes=classes,
+        moves=moves,
         sizes=await request.app.state.sizes.of(request, classes),
         colours=colours_of(systems),
         kinds=store_kinds(),
@@ -100,6 +112,14 @@ def _chosen(systems: list[dict[str, Any]], name: str | None) -> dict[str, Any] |
         if each["name"] == name:
             return each
     raise NotFound("There is no such system.")
+
+
+def _use(text: str) -> SystemUse:
+    try:
+        return SystemUse(text)
+    except ValueError:
+        locations = [Location("use", f"one of {', '.join(SystemUse)} is expected")]
+        raise Invalid("A system has no such use.", locations=locations) from None
 
 
 def _figure(text: str) -> float | None:

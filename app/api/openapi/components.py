@@ -267,6 +267,12 @@ _PARAMETERS: Final[dict[str, Any]] = {
     "ifNoneMatch": _parameter("If-None-Match", "header", _TAGS, "RFC 9110, section 13.1.2."),
     "idempotencyKey": _parameter("Idempotency-Key", "header", _KEY, "Makes a retry safe."),
     "prefer": _parameter("Prefer", "header", _PREFER, "RFC 7240."),
+    "schemaVersion": _parameter(
+        "Portolan-Schema",
+        "header",
+        {"type": "integer", "minimum": 1, "maximum": 2**31},
+        "The version of the schema whose names of fields are used.",
+    ),
 }
 
 
@@ -283,6 +289,7 @@ _HEADERS: Final = {
     "Location": "The address of the new object.",
     "Portolan-Position": "Names the versions written, for Prefer: at-least.",
     "Portolan-Partial": "Groups that are still to be rolled forward.",
+    "Portolan-Schema": "The version of the schema that the request is pinned to.",
     "Preference-Applied": "RFC 7240, section 3.",
     "Idempotency-Replayed": "true: the answer of the first request.",
     "Server-Timing": "Milliseconds of each phase.",

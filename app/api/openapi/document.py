@@ -37,6 +37,17 @@ _CONDITIONAL: Final = (412, 428)
 _TEXT: Final[dict[str, Any]] = {"schema": {"type": "string"}}
 _ON_RETRY: Final = ("idempotencyKey", "prefer")
 
+_PINNABLE: Final = (
+    "/v1/{database}/{class}/{id}",
+    "/v1/{database}/{class}",
+    "/v1/{database}/{class}/query",
+    "/v1/{database}/{class}/import",
+    "/v1/{database}/{class}/export",
+    "/v1/{database}/batch",
+    "/v1/{database}/transactions",
+    "/v1/{database}/changes",
+)
+
 _PATCHES: Final = {
     MERGE_PATCH: "MergePatch",
     JSON_PATCH: "JsonPatch",
@@ -87,7 +98,20 @@ def data_paths() -> dict[str, Any]:
     }
     return {
         path: {"parameters": _parameters(_VARIABLE.findall(path)), **methods, "options": options}
-        for path, methods in paths.items()
+        for path, methods in (paths | {path: _pinnable(paths[path]) for path in _PINNABLE}).items()
+    }
+
+
+def _pinnable(methods: dict[str, Any]) -> dict[str, Any]:
+    """Add that requests may be pinned to a version of the schema, which may be retired."""
+    pinned, retired = _parameters(["schemaVersion"]), {"410": ref("responses", "410")}
+    return {
+        method: {
+            **operation,
+            "parameters": [*operation["parameters"], *pinned],
+            "responses": dict(sorted((operation["responses"] | retired).items())),
+        }
+        for method, operation in methods.items()
     }
 
 

@@ -2,7 +2,16 @@
 import { Connection, jsonOf } from "./connection.js";
 import { follow } from "./feed.js";
 import { Problem } from "./problems.js";
-import { conditions, fieldNames, idList, pathOf, preferences, withParameters, writeHeaders } from "./requests.js";
+import {
+  conditions,
+  fieldNames,
+  idList,
+  pathOf,
+  pinnedHeaders,
+  preferences,
+  withParameters,
+  writeHeaders,
+} from "./requests.js";
 
 const UPDATE = "application/vnd.portolan.update+json";
 const MOST_PROBLEMS = 100;
@@ -12,7 +21,7 @@ export class Client {
 
   constructor(baseUrl, database, options = {}) {
     const url = `${baseUrl.replace(/\/+$/, "")}/v1/${pathOf(database)}/`;
-    this.#connection = new Connection(url, options);
+    this.#connection = new Connection(url, { ...options, headers: pinnedHeaders(options) });
   }
 
   async get(className, id, { fields, freshness, known } = {}) {

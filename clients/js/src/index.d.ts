@@ -105,6 +105,8 @@ export type Options = {
   credential?: string | (() => string | Promise<string>);
   /** Sent with each request. */
   headers?: Record<string, string>;
+  /** The version of the schema whose names all requests use, however fields are renamed later. */
+  schemaVersion?: number;
   /** For a whole request; 30 by default. A time-out is not repeated. */
   timeoutS?: number;
   /** How often a request is sent, and how long it is waited for in between. */

@@ -47,6 +47,11 @@ export function preferences({ consistency, maxStalenessS, atLeast } = {}) {
   return wanted.length === 0 ? {} : { prefer: [...wanted, "handling=strict"].join(", ") };
 }
 
+/** Returns the header fields of all requests, with the version of the schema whose names they use. */
+export function pinnedHeaders({ headers = {}, schemaVersion }) {
+  return schemaVersion === undefined ? headers : { ...headers, "portolan-schema": String(schemaVersion) };
+}
+
 /** Returns the header fields of a write; by its key the service recognises one that is sent again. */
 export function writeHeaders({ ifMatch, ifNoneMatch, idempotencyKey = newKey() } = {}) {
   const headers = { "idempotency-key": quoted(idempotencyKey) };

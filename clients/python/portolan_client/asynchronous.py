@@ -18,6 +18,7 @@ from portolan_client.connecting import (
     authentication,
     data_url,
     headers_of,
+    pinned_headers,
     reply_of,
     request_of,
 )
@@ -139,9 +140,10 @@ class AsyncClient(_AsyncConnection):
         headers: Mapping[str, str] | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
         retries: Retries = Retries(),  # noqa: B008 - immutable
+        schema_version: int | None = None,
     ) -> None:
-        url = data_url(base_url, database)
-        super().__init__(url, credential, timeout_s, headers, transport, retries)
+        url, pinned = data_url(base_url, database), pinned_headers(headers, schema_version)
+        super().__init__(url, credential, timeout_s, pinned, transport, retries)
 
     get = _sent(objects.get)
     get_many = _sent(objects.get_many)

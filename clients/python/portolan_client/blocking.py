@@ -18,6 +18,7 @@ from portolan_client.connecting import (
     authentication,
     data_url,
     headers_of,
+    pinned_headers,
     reply_of,
     request_of,
 )
@@ -134,6 +135,8 @@ class Client(_Connection):
         headers: Sent with each request.
         transport: Sends the requests, if not the network: a cache, for example.
         retries: How often a request is sent again.
+        schema_version: The version of the schema whose names all requests use, however fields are
+            renamed later; None: those in force.
     """
 
     def __init__(
@@ -146,9 +149,10 @@ class Client(_Connection):
         headers: Mapping[str, str] | None = None,
         transport: httpx.BaseTransport | None = None,
         retries: Retries = Retries(),  # noqa: B008 - immutable
+        schema_version: int | None = None,
     ) -> None:
-        url = data_url(base_url, database)
-        super().__init__(url, credential, timeout_s, headers, transport, retries)
+        url, pinned = data_url(base_url, database), pinned_headers(headers, schema_version)
+        super().__init__(url, credential, timeout_s, pinned, transport, retries)
 
     get = _sent(objects.get)
     get_many = _sent(objects.get_many)

@@ -17,6 +17,7 @@ __all__ = [
     "authentication",
     "data_url",
     "headers_of",
+    "pinned_headers",
     "reply_of",
     "request_of",
 ]
@@ -46,6 +47,12 @@ def authentication(credential: Credential | None) -> httpx.Auth | None:
 
 def headers_of(headers: Mapping[str, str] | None) -> dict[str, str]:
     return {"User-Agent": _USER_AGENT, **(headers or {})}
+
+
+def pinned_headers(headers: Mapping[str, str] | None, version: int | None) -> Mapping[str, str]:
+    """Add the version of the schema that requests are pinned to, if there is one."""
+    pinned = {} if version is None else {"Portolan-Schema": str(version)}
+    return {**(headers or {}), **pinned}
 
 
 def data_url(base_url: str, database: str) -> str:

@@ -27,6 +27,7 @@ __all__ = [
     "PreconditionRequired",
     "Problem",
     "RateLimited",
+    "SchemaRetired",
     "ServerError",
     "StillReferenced",
     "StorageFull",
@@ -165,6 +166,16 @@ class Gone(Problem):
     """410: the position of a feed, or a cursor, is not kept any more."""
 
 
+class SchemaRetired(Problem):
+    """410: the version of the schema that the client is pinned to is not served any more."""
+
+    @property
+    def present(self) -> int | None:
+        """The version in force."""
+        present = self.members.get("present")
+        return present if isinstance(present, int) else None
+
+
 class PreconditionFailed(Problem):
     """412: the object has another version, or exists although it must not; nothing was done."""
 
@@ -226,6 +237,7 @@ _OF_KIND: Final[Mapping[str, type[Problem]]] = {
     "locked": Locked,
     "not-unique": NotUnique,
     "outcome-unknown": OutcomeUnknown,
+    "schema-retired": SchemaRetired,
     "still-referenced": StillReferenced,
     "transaction-aborted": TransactionAborted,
 }

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final
 
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType, Value
+from mediator.schema.unique import claims_of
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import (
     NotOffered,
     applied,
     expect_status,
     expect_statuses,
+    present,
     require,
     same,
 )
@@ -236,6 +239,56 @@ async def a_constraint_can_go_and_come_back(scratch: Scratch) -> None:
     back = await scratch.prepare(bound, free.fragment)
     applied(await back.create("z", {"email": "a"}), "a value that deleted records had")
     _taken(await back.create("x", {"email": "a"}), "z")
+
+
+@THEME.proves("contract")
+async def a_claim_can_be_made_alone(scratch: Scratch) -> None:
+    """A record gets claims for what it has already, at the versions that it has, and no change."""
+    subject = await _subject(scratch)
+    fragment, fields = subject.fragment, (_EMAIL, _TENANT, counter())
+    free = await scratch.prepare(scratch.fragment(fragment.class_name, fields), fragment)
+    await free.apply_all([free.creation(f"{i}", {"email": f"{i}"}) for i in range(8)])
+    await free.apply_all([free.creation(id_, {"email": "twin"}) for id_ in ("one", "other")])
+    bound = scratch.fragment(fragment.class_name, fields, unique=_SINGLE)
+    subject = await scratch.prepare(bound, free.fragment)
+    before = await subject.read_all([f"{i}" for i in range(8)])
+    await subject.apply_all([await _claiming_alone(subject, f"{i}") for i in range(8)])
+    same(await subject.read_all([f"{i}" for i in range(8)]), before, "the records")
+    _taken(await subject.create("z", {"email": "3"}), "3")
+    late = await _claiming_alone(subject, "4")
+    applied(await subject.update("4", {"email": "moved"}), "a write")
+    expect_status(await subject.write(late), Status.CONFLICT, "a claim of what it had")
+    applied(await subject.create("z", {"email": "4"}), "a value that has become free")
+    applied(await subject.write(await _claiming_alone(subject, "one")), "the first of two")
+    _taken(await subject.write(await _claiming_alone(subject, "other")), "one")
+    gone = await _claiming_alone(subject, "5")
+    applied(await subject.delete("5"), "a deletion")
+    expect_status(await subject.write(gone), Status.MISSING, "a claim of a deleted record")
+    applied(await subject.create("w", {"email": "5"}), "what a deleted record had")
+
+
+@THEME.proves("contract")
+async def claims_can_be_corrected_alone(scratch: Scratch) -> None:
+    """What a record claims that it has no more becomes free, and its own values are claimed."""
+    subject = await _subject(scratch)
+    await subject.apply_all([subject.creation(id_, {"email": id_}) for id_ in ("x", "y")])
+    fragment, fields = subject.fragment, (_EMAIL, _TENANT, counter())
+    free = await scratch.prepare(scratch.fragment(fragment.class_name, fields), fragment)
+    await free.apply_all([free.change("x", {"email": "new"}), free.change("y", {"email": None})])
+    subject = await scratch.prepare(
+        scratch.fragment(fragment.class_name, fields, unique=_SINGLE), free.fragment
+    )
+    await subject.apply_all([await _claiming_alone(subject, id_) for id_ in ("x", "y")])
+    _taken(await subject.create("z", {"email": "new"}), "x")
+    await subject.apply_all([subject.creation(f"{id_}2", {"email": id_}) for id_ in ("x", "y")])
+
+
+async def _claiming_alone(subject: ScratchClass, id_: str) -> Write:
+    """Return the write of what a record claims by its values, at the version that it has."""
+    record = present(await subject.read(id_), id_)
+    claims = claims_of(subject.fragment.unique, subject.fragment.fields, record.values)
+    write = subject.change(id_, expect=dict(record.versions))
+    return replace(write, groups=(), claims=claims)
 
 
 async def _locked(

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import httpx
 import pytest
 
 from portolan_client import (
@@ -25,6 +26,7 @@ from portolan_client import (
     PreconditionFailed,
     Read,
     ReverseJoin,
+    SchemaRetired,
     field,
 )
 from tests.faults.service import Service
@@ -300,3 +302,27 @@ async def test_objects_that_meet_a_condition_are_written(
     ).written == 3
     assert (await shop.delete_where("products", "all")).written == 1
     assert (await shop.query("products")).items == []
+
+
+async def test_a_client_is_pinned_to_a_version(
+    started: Service, shop: AsyncClient, database: str, kind: Kind
+) -> None:
+    await shop.put("products", "lamp", LAMP)
+    fields = {**SHOP["classes"]["products"]["fields"]}
+    fields["unit_price"] = fields.pop("price")
+    products = {**SHOP["classes"]["products"], "fields": fields}
+    schema = {**SHOP, "classes": {**SHOP["classes"], "products": products}}
+    url = f"{started.admin}/admin/v1/schemas/{database}"
+    async with httpx.AsyncClient() as admin:
+        rename = {"rename": "products.price:unit_price"}
+        renamed = await admin.put(url, json=schema, params=rename)
+        assert renamed.status_code == 200, renamed.text
+        async with opened(kind, started.data, database, schema_version=1) as pinned:
+            assert (await pinned.get("products", "lamp")).value == {"id": "lamp", **LAMP}
+            await pinned.patch("products", "lamp", {"price": "31"})
+            assert (await shop.get("products", "lamp")).value["unit_price"] == "31"
+            retired = {"retired_before": 2}
+            await admin.put(f"{url}/pinned-versions", json=retired)
+            with pytest.raises(SchemaRetired) as gone:
+                await pinned.get("products", "lamp")
+    assert gone.value.present == 2

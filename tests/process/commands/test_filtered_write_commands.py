@@ -27,7 +27,7 @@ async def test_objects_are_counted_changed_and_deleted(opened: Shop) -> None:
     assert deleted.stdout == "Objects deleted: 2; refused: 0.\n"
     careless = await opened.call("delete", opened.database, "products")
     assert careless.exit_code == 1
-    assert "all: must be true to write every object" in careless.stderr
+    assert "all must be true to write every object" in careless.stderr
     assert (await opened.done("delete", opened.database, "products", "--all")).lines == [
         "Objects deleted: 4; refused: 0."
     ]

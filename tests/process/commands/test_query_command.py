@@ -85,7 +85,7 @@ async def test_mistakes_are_reported(stocked: Shop) -> None:
         assert result.exit_code == status, result
         assert result.stdout == ""
     refused = await stocked.call(*query, "--where", "colour=red")
-    assert "colour: " in refused.stderr
+    assert refused.stderr.count("colour") == 1
     assert len(refused.stderr.splitlines()) == 1
 
 

@@ -158,7 +158,7 @@ async def test_schemas_from_before_are_kept_without_author_and_time(catalogue: C
     await catalogue.migrate(catalogue.revisions.upgrade)
     async with catalogue.begin() as connection:
         found = (await connection.execute(select(schema_revisions))).all()
-    assert [tuple(each) for each in found] == [("news_1", 7, EMPTY, None, None, None)]
+    assert [tuple(each) for each in found] == [("news_1", 7, EMPTY, *[None] * 4)]
 
 
 async def test_tenants_see_their_own_authors_only(installation: Guarded) -> None:

@@ -293,13 +293,15 @@ async def test_cors(paper: Newspaper) -> None:
     assert problem.headers["access-control-allow-origin"] == origin["origin"]
     exposed = problem.headers["access-control-expose-headers"]
     assert {"ETag", "Server-Timing", "Portolan-Position"} <= set(exposed.split(", "))
-    assert problem.headers.get_list("vary") == ["Accept, Prefer, Accept-Encoding, Origin"], (
-        "nginx reads only one line"
-    )
+    assert problem.headers.get_list("vary") == [
+        "Accept, Prefer, Portolan-Schema, Accept-Encoding, Origin"
+    ], "nginx reads only one line"
     foreign = await paper.client.get("articles/none", headers={"origin": "https://evil.example"})
     assert "access-control-allow-origin" not in foreign.headers
     for refused in (foreign, await paper.client.get("articles/none")):
-        assert refused.headers.get_list("vary") == ["Accept, Prefer, Accept-Encoding, Origin"]
+        assert refused.headers.get_list("vary") == [
+            "Accept, Prefer, Portolan-Schema, Accept-Encoding, Origin"
+        ]
 
 
 async def test_options_and_methods(paper: Newspaper) -> None:

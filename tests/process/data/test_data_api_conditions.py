@@ -30,7 +30,7 @@ async def test_reads_on_condition(paper: Newspaper) -> None:
     assert (same.status_code, same.content) == (304, b"")
     assert same.headers["etag"] == tag
     assert same.headers["cache-control"] == "no-cache"
-    assert same.headers["vary"] == "Accept, Prefer, Accept-Encoding, Origin"
+    assert same.headers["vary"] == "Accept, Prefer, Portolan-Schema, Accept-Encoding, Origin"
     assert "content-type" not in same.headers
     changed = await paper.client.get("articles/a1", headers={"if-none-match": '"x"'})
     assert changed.status_code == 200

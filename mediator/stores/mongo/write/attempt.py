@@ -86,6 +86,8 @@ def _condition(layout: Layout, write: Write, stamp: int, presence: Document = LI
 
 def _bookkeeping(layout: Layout, write: Write, stamp: int) -> dict[str, Document]:
     """Return what every write does: its `$set`, `$unset` and `$push`."""
+    if not write.groups:
+        return with_claims(layout, write, {})
     versions = dict.fromkeys(write.groups, stamp)
     pushed = {"_pending": layout.effects.text(write, versions, stamp)}
     sets: Document = dict.fromkeys((layout.version_paths[g] for g in write.groups), Int64(stamp))
@@ -110,9 +112,8 @@ def _versions(
 def _update(layout: Layout, write: Write, stamp: int) -> UpdateAttempt | None:
     query = _condition(layout, write, stamp)
     update = _bookkeeping(layout, write, stamp)
-    sets = update["$set"]
     for name, value in write.values.items():
-        sets[layout.paths[name]] = layout.encode(name, value)
+        update["$set"][layout.paths[name]] = layout.encode(name, value)
     _unset(update, [layout.paths[name] for name in write.unset])
     for call in write.operators:
         step = native(layout, call, stamp)

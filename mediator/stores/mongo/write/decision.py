@@ -183,6 +183,9 @@ class _Revision:
         self, result: WriteResult, changes: Document, values: Values | None
     ) -> ConditionalUpdate:
         result = self._complete(result, values)
+        if not self.write.groups:
+            update = with_claims(self.layout, self.write, {})
+            return ConditionalUpdate(self._unchanged(), update, result, self.stamp)
         paths = self.layout.version_paths
         versions = {paths[group]: Int64(self.versions[group]) for group in self.write.groups}
         lists = entries(self.layout, self.write, result, values, self.stamp)

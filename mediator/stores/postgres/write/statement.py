@@ -129,7 +129,7 @@ class _WriteBuilder:
         source = self.new.join(self.clock if self.shape.whole else self.old, sa.true())
         if self.shape.whole:
             source = source.outerjoin(self.old, sa.true())
-        entries = {"outbox": self._changes(source)}
+        entries = {"outbox": self._changes(source)} if self.shape.groups else {}
         if self.shape.remember:
             entries["remember"] = self._operation(source)
         return entries

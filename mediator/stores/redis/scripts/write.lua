@@ -198,9 +198,9 @@ local function put_update(shape, row, after, fields)
       removed[#removed + 1] = change.name
     end
   end
-  if #fields <= 1000 then
+  if fields[1] and #fields <= 1000 then
     call('HSET', row.key, unpack(fields))
-  else
+  elseif fields[1] then
     records().in_parts('HSET', row.key, fields)
   end
   if row.intent then

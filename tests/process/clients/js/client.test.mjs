@@ -174,3 +174,11 @@ test("what cannot be followed is refused, and a feed ends when it is to", async 
   ending.abort();
   assert.deepEqual(await pending, { value: undefined, done: true });
 });
+
+test("a client is pinned to a version of the schema", async () => {
+  const pinned = new Client(url, database, { schemaVersion: 1, headers: { "x-request-id": "pinned" } });
+  await pinned.put("products", "desk", lamp);
+  assert.deepEqual((await pinned.get("products", "desk")).value, { id: "desk", ...lamp });
+  const ahead = new Client(url, database, { schemaVersion: 99 });
+  await assert.rejects(ahead.get("products", "desk"), refused("invalid"));
+});

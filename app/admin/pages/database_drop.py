@@ -1,0 +1,75 @@
+"""Dropping a database: what would go, and its name typed to confirm that."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from fastapi import Request, Response
+
+from app.admin.api.responses import NAME, Control, OfDatabase
+from app.admin.pages.colours import colours_of
+from app.admin.pages.page import page_router, read_form, redirect, render
+from app.http.paths import parse_integer
+from mediator.base.errors import Invalid, Location
+from mediator.control.plane import ControlPlane
+
+__all__ = ["router"]
+
+router = page_router()
+
+_FIELDS: Final = frozenset({"database", "version", "name"})
+
+
+@router.get("/schema/drop")
+async def show(request: Request, control: Control, database: OfDatabase = None) -> Response:
+    """Show what would go with a database, without changing anything."""
+    return await _page(request, control, _checked(database))
+
+
+@router.post("/schema/drop")
+async def drop(request: Request, control: Control) -> Response:
+    """Drop a database whose name was typed, if its schema is the one that was shown."""
+    form = await read_form(request, _FIELDS)
+    database = _checked(form.get("database"))
+    if form.get("name", "") != database:
+        return await _page(request, control, database, mistyped=True)
+    version = parse_integer(form.get("version", ""), "version", least=1)
+    await control.delete_schema(database, version=version)
+    return redirect("/schema")
+
+
+async def _page(
+    request: Request, control: ControlPlane, database: str, *, mistyped: bool = False
+) -> Response:
+    counted = await control.delete_schema(database, dry_run=True)
+    _, version = await control.stored_schema(database)
+    serves = (await control.readiness())["systems"]
+    before, uses = await control.pinned_versions(database)
+    return render(
+        request,
+        "drop.html",
+        database=database,
+        version=version,
+        objects=counted["objects"],
+        systems=_systems(serves, database),
+        pinned=[use for use in uses if use.version >= before],
+        mistyped=mistyped,
+        colours=colours_of(await control.systems()),
+    )
+
+
+def _systems(serves: dict[str, Any], database: str) -> list[str]:
+    """Name the systems that hold objects of a database."""
+    return [
+        name
+        for name, each in serves.items()
+        if any(node.partition(".")[0] == database for node in each["serves"])
+    ]
+
+
+def _checked(database: str | None) -> str:
+    if database is None or not re.fullmatch(NAME, database):
+        locations = [Location("database", "names the database that would be dropped")]
+        raise Invalid("There is no database of this name.", locations=locations)
+    return database

@@ -1,0 +1,159 @@
+"""Queries by the names of a former schema, as queries by the present ones, and their results back.
+
+An alias, and the name of a result, is the client's choice: it is no name of a field of the version,
+but may be one of a present field. Then it gets another name while the query is executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import count
+from typing import Final, TypeVar
+
+from mediator.model.filters import ID, Filter, Path, with_paths
+from mediator.model.operations import Outcome
+from mediator.model.query import Aggregate, Join, OrderBy, Query, ReverseJoin
+from mediator.query.execution import Item, QueryResult
+from mediator.routing.former_schemas import ClassNames, FormerSchema
+from mediator.schema.types import Values
+
+__all__ = ["PinnedQuery", "former_values"]
+
+_T = TypeVar("_T")
+
+_NAME_LENGTH: Final = 63
+
+
+def former_values(values: Values | None, names: ClassNames) -> Values | None:
+    """Return values by the names of a version; fields that it does not have are left out."""
+    if values is None:
+        return None
+    former = names.former
+    return {former[name]: value for name, value in values.items() if name in former}
+
+
+class PinnedQuery:
+    """One query, and the names that it uses.
+
+    Attributes:
+        present: The query by present names.
+    """
+
+    def __init__(self, schema: FormerSchema, query: Query) -> None:
+        self._schema = schema
+        self._own = schema.names[query.class_name]
+        joins: list[Join | ReverseJoin] = [*query.joins, *query.list_joins, *query.reverse_joins]
+        self._classes = {join.alias: join.class_name for join in joins}
+        computed = query.aggregate.compute if query.aggregate else ()
+        taken = schema.now.classes[query.class_name].schema.fields
+        self._chosen = _free([*self._classes, *computed], taken)
+        self._aliases = {chosen: alias for alias, chosen in self._chosen.items()}
+        self.present = self._translated(query)
+
+    def _translated(self, query: Query) -> Query:
+        return replace(
+            query,
+            filter=self._filter(query.filter),
+            order=tuple([self._order(level) for level in query.order]),
+            fields=_fields(query.fields, self._own),
+            joins=tuple([self._join(join) for join in query.joins]),
+            list_joins=tuple([self._join(join) for join in query.list_joins]),
+            reverse_joins=tuple([self._reverse_join(join) for join in query.reverse_joins]),
+            aggregate=None if query.aggregate is None else self._aggregate(query.aggregate),
+            as_documents=False,  # they have names that would have to be replaced all the same
+        )
+
+    def _path(self, path: Path) -> Path:
+        head, *rest = path
+        if head in self._classes:
+            names = self._schema.names[self._classes[head]]
+            return (self._chosen[head], *_within(names, tuple(rest)))
+        if head in self._chosen:
+            return (self._chosen[head],)
+        return _within(self._own, path)
+
+    def _filter(self, filter_: Filter | None) -> Filter | None:
+        return None if filter_ is None else with_paths(filter_, self._path)
+
+    def _order(self, level: OrderBy) -> OrderBy:
+        return replace(level, path=self._path(level.path))
+
+    def _join(self, join: Join) -> Join:
+        return Join(
+            self._chosen[join.alias],
+            self._path(join.reference),
+            join.class_name,
+            _fields(join.fields, self._schema.names[join.class_name]),
+        )
+
+    def _reverse_join(self, join: ReverseJoin) -> ReverseJoin:
+        names = self._schema.names[join.class_name]
+        inner = join.filter
+        return replace(
+            join,
+            alias=self._chosen[join.alias],
+            reference=names.present[join.reference],
+            filter=None if inner is None else with_paths(inner, lambda path: _within(names, path)),
+            order=tuple([replace(o, path=_within(names, o.path)) for o in join.order]),
+            fields=_fields(join.fields, names),
+        )
+
+    def _aggregate(self, aggregate: Aggregate) -> Aggregate:
+        compute = {
+            self._chosen[name]: each
+            if each.path is None
+            else replace(each, path=self._path(each.path))
+            for name, each in aggregate.compute.items()
+        }
+        groups = tuple([self._path(path) for path in aggregate.group])
+        return Aggregate(groups, compute, self._filter(aggregate.having))
+
+    def result(self, result: QueryResult) -> QueryResult:
+        """Return a result by the names of the version; rows of an aggregate have no names."""
+        return replace(result, items=tuple([self._item(item) for item in result.items]))
+
+    def _item(self, item: Item) -> Item:
+        own = _outcome(item.outcome, self._own)
+        joined = {
+            alias: outcome and _outcome(outcome, names)
+            for alias, names, outcome in self._of_joins(item.joined)
+        }
+        lists = {
+            alias: [_outcome(outcome, names) for outcome in outcomes]
+            for alias, names, outcomes in self._of_joins(item.lists)
+        }
+        return Item(own, joined, lists)
+
+    def _of_joins(self, joined: Mapping[str, _T]) -> Iterable[tuple[str, ClassNames, _T]]:
+        for chosen, value in joined.items():
+            alias = self._aliases[chosen]
+            yield alias, self._schema.names[self._classes[alias]], value
+
+
+def _outcome(outcome: Outcome, names: ClassNames) -> Outcome:
+    return replace(outcome, values=former_values(outcome.values, names))
+
+
+def _within(names: ClassNames, path: Path) -> Path:
+    return path if path == ID else (names.present[path[0]], *path[1:])
+
+
+def _fields(fields: tuple[str, ...] | None, names: ClassNames) -> tuple[str, ...] | None:
+    return None if fields is None else tuple(sorted(names.all_present(fields)))
+
+
+def _free(chosen: Iterable[str], taken: Iterable[str]) -> dict[str, str]:
+    """Return a name for each of those that were chosen: itself, unless that is taken."""
+    chosen = [*chosen]
+    used = {*taken, *chosen}
+    free = {}
+    for name in chosen:
+        free[name] = name
+        if name in taken:
+            ends = (f"_{number}" for number in count(2))
+            free[name] = next(
+                each for end in ends if (each := name[: _NAME_LENGTH - len(end)] + end) not in used
+            )
+            used.add(free[name])
+    return free

@@ -1,0 +1,117 @@
+"""A former version of a schema as it is now: present classes, under the names of that version.
+
+Only names are those of the version. Types, constraints, defaults and rules are the present ones:
+they bind what is stored. So what is written here becomes present values by its names alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from mediator.base.errors import NotFound
+from mediator.routing.model import ClassRoute, DatabaseRoute, RoutingModel
+from mediator.schema.name_changes import FieldNames
+from mediator.schema.tree import ClassSchema, Field
+from mediator.stores.port import Fragment
+
+__all__ = ["ClassNames", "FormerSchema", "former_schema"]
+
+
+class ClassNames:
+    """The names of one class's fields in a version, and now.
+
+    Attributes:
+        present: The present names, by those of the version.
+        former: The names of the version, by the present ones.
+        hidden: The fields that the version does not have, by their present names.
+    """
+
+    __slots__ = ("former", "hidden", "present")
+
+    def __init__(self, present: Mapping[str, str], fields: Collection[str]) -> None:
+        self.present = present
+        self.former = {now: name for name, now in present.items()}
+        self.hidden = frozenset(fields) - self.former.keys()
+
+    def all_present(self, names: Iterable[str]) -> tuple[str, ...]:
+        return tuple([self.present[name] for name in names])
+
+
+@dataclass(frozen=True, eq=False)
+class FormerSchema:
+    """A version of a database's schema, for requests that are pinned to it.
+
+    Attributes:
+        database: Its name.
+        version: The version.
+        now: The present routes, which it was made from.
+        model: A routing model of this database alone, under the names of the version: to read
+            requests by, and to write answers. Nothing is executed by it.
+        names: The names of each class that the version has.
+    """
+
+    database: str
+    version: int
+    now: DatabaseRoute
+    model: RoutingModel
+    names: Mapping[str, ClassNames] = field(default_factory=dict)
+
+    @property
+    def classes(self) -> Mapping[str, ClassRoute]:
+        return self.model.databases[self.database].classes
+
+    def route_of(self, class_name: str) -> ClassRoute:
+        """Raises `NotFound` if the version has no such class, or another one of the name."""
+        route = self.classes.get(class_name)
+        if route is None:
+            raise NotFound(f"Version {self.version} of {self.database} has no class {class_name}.")
+        return route
+
+
+def former_schema(now: DatabaseRoute, version: int, names: FieldNames) -> FormerSchema:
+    """Return a version, given the present name of each of its fields that is still there."""
+    kept = {name: _shown(now.classes[name], names) for name in names.keys() & now.classes.keys()}
+    classes = {name: _class(now.classes[name], each) for name, each in kept.items()}
+    schema = replace(now.schema, classes={name: route.schema for name, route in classes.items()})
+    route = replace(now, schema=schema, classes=classes, version=version)
+    database = now.schema.database
+    return FormerSchema(database, version, now, RoutingModel(0, {database: route}), kept)
+
+
+def _shown(route: ClassRoute, names: FieldNames) -> ClassNames:
+    """Return the names of a class; a reference to a class that the version lacks is not shown."""
+    fields = route.schema.fields
+    shown = {
+        name: now
+        for name, now in names[route.schema.name].items()
+        if now in fields and (fields[now].to is None or fields[now].to in names)
+    }
+    return ClassNames(shown, fields)
+
+
+def _class(route: ClassRoute, names: ClassNames) -> ClassRoute:
+    fragments = tuple([_fragment(fragment, names) for fragment in route.fragments])
+    return ClassRoute(_schema(route.schema, names), route.schema_version, fragments)
+
+
+def _schema(schema: ClassSchema, names: ClassNames) -> ClassSchema:
+    shown = [each for each in schema.unique if names.former.keys() >= {*each}]
+    unique = tuple([_renamed(each, names) for each in shown])
+    owner = None if schema.owner_field is None else names.former.get(schema.owner_field)
+    return replace(schema, fields=_fields(schema.fields, names), unique=unique, owner_field=owner)
+
+
+def _fragment(fragment: Fragment, names: ClassNames) -> Fragment:
+    groups = {group: _renamed(of, names) for group, of in fragment.groups.items()}
+    fields = _fields(fragment.fields, names)
+    return replace(fragment, fields=fields, groups=groups, unique=(), stored_names={})
+
+
+def _fields(fields: Mapping[str, Field], names: ClassNames) -> dict[str, Field]:
+    shown = [(names.former.get(name), each) for name, each in fields.items()]
+    return {name: replace(each, name=name) for name, each in shown if name is not None}
+
+
+def _renamed(fields: Iterable[str], names: ClassNames) -> tuple[str, ...]:
+    return tuple([names.former[name] for name in fields if name in names.former])

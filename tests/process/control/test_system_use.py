@@ -1,0 +1,143 @@
+"""Systems that their operator drains, or suspends: what is placed there, what is called, and when
+that ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+
+from app.admin.application import create_admin_app
+from mediator.base.errors import Unavailable, Unplaceable
+from mediator.base.observation import CircuitChanged
+from mediator.control.port import SystemUse
+from mediator.stores.port import SystemConfig
+from tests.process.caching.newspaper import assert_problem
+from tests.process.control.classes import on
+from tests.process.service import Service, scratch_catalogue, service
+
+
+@pytest.fixture
+async def own(
+    system_configs: Sequence[SystemConfig], postgresql_config: SystemConfig
+) -> AsyncIterator[Service]:
+    """An installation of its own, as no other may have its systems suspended."""
+    async with (
+        scratch_catalogue(postgresql_config) as url,
+        service(system_configs, url) as started,
+    ):
+        await started.favour()
+        yield started
+
+
+async def test_nothing_else_is_placed_on_a_system_that_is_drained(own: Service) -> None:
+    control = own.mediator.control
+    database = await own.put_schema({"notes": on("redis")})
+    await own.create(database, "notes", "x", title="t")
+    described = await control.amend("redis", use=SystemUse.DRAINING)
+    assert (described["use"], described["state"]) == ("draining", "serving")
+    assert await own.values(database, "notes", "x") == {"title": "t"}, "what is there is used"
+    await own.create(database, "notes", "y", title="t")
+    other = await own.put_schema({"notes": on("redis")})
+    assert own.systems_of(other, "notes") != ("redis",)
+    with pytest.raises(Unplaceable) as refused:
+        await own.put_schema({"notes": on("redis")}, system="redis")
+    assert "its operator has it draining" in str(refused.value.locations)
+    classes = {"notes": on("redis"), "more": on("redis")}
+    await control.set_schema(database, {"classes": classes})
+    assert own.systems_of(database, "notes") == ("redis",), "data stays where it is"
+    assert own.systems_of(database, "more") != ("redis",)
+    await control.amend("redis", use=SystemUse.FULL)
+    third = await own.put_schema({"notes": on("redis")})
+    assert own.systems_of(third, "notes") == ("redis",)
+
+
+async def test_moves_off_a_system_are_listed_before_it_is_drained_and_after(own: Service) -> None:
+    control = own.mediator.control
+    database = await own.put_schema({"notes": on("redis"), "texts": on("postgres")})
+    bound = await own.put_schema({"notes": on("redis")}, system="redis")
+    for use in (SystemUse.FULL, SystemUse.DRAINING):
+        await control.amend("redis", use=use)
+        found = {
+            (each["database"], each["node"]): each for each in await control.moves_off("redis")
+        }
+        assert {name for name, _ in found} == {database, bound}
+        move = found[database, "notes.title"]
+        assert move["proposed"] not in (None, "redis")
+        assert move["why"]
+        assert [each["proposed"] for (name, _), each in found.items() if name == bound] == [None]
+    assert await control.moves_off("mongo") == []
+
+
+async def test_a_drain_becomes_proposals(own: Service) -> None:
+    database = await own.put_schema({"notes": on("redis")})
+    await own.create(database, "notes", "x", title="t")
+    assert await own.mediator.control.proposals(database) == []
+    await own.mediator.control.amend("redis", use=SystemUse.DRAINING)
+    proposed = await own.mediator.control.proposals(database)
+    assert {each["current"] for each in proposed} == {"redis"}
+
+
+async def test_a_system_that_is_suspended_is_not_called(own: Service) -> None:
+    control = own.mediator.control
+    database = await own.put_schema({"notes": on("redis"), "texts": on("postgres")})
+    await own.create(database, "notes", "x", title="t")
+    described = await control.amend("redis", use=SystemUse.SUSPENDED)
+    assert (described["use"], described["state"]) == ("suspended", "suspended")
+    with pytest.raises(Unavailable) as refused:
+        await own.get(database, "notes", "x")
+    assert refused.value.system == "redis"
+    await own.create(database, "texts", "y", title="t")
+    assert "redis" in (await control.readiness())["degraded"]
+    changes = [each for each in own.observed if isinstance(each, CircuitChanged)]
+    assert [(each.system, each.open) for each in changes] == [("redis", True)]
+    await control.amend("redis", use=SystemUse.FULL)
+    assert await own.values(database, "notes", "x") == {"title": "t"}
+
+
+async def test_a_system_stays_suspended_over_a_restart_and_on_other_replicas(
+    own: Service, system_configs: Sequence[SystemConfig]
+) -> None:
+    control = own.mediator.control
+    database = await own.put_schema({"notes": on("redis")})
+    await own.create(database, "notes", "x", title="t")
+    async with service(system_configs, own.catalogue_url) as running:
+        await control.amend("redis", use=SystemUse.SUSPENDED)
+        await running.mediator.registry.reconnect()
+        with pytest.raises(Unavailable):
+            await running.get(database, "notes", "x")
+        async with service(system_configs, own.catalogue_url) as started:
+            with pytest.raises(Unavailable):
+                await started.get(database, "notes", "x")
+        await control.amend("redis", use=SystemUse.FULL)
+        await running.mediator.registry.reconnect()
+        assert await running.values(database, "notes", "x") == {"title": "t"}
+
+
+async def test_operators_drain_by_the_api_and_the_page(own: Service) -> None:
+    app = create_admin_app(own.mediator.control, CollectorRegistry())
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    await own.put_schema({"notes": on("redis")})
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as admin:
+        path = "/admin/v1/systems/redis"
+        done = await admin.patch(path, json={"use": "draining"})
+        assert done.json()["use"] == "draining", done.text
+        moves = await admin.get(f"{path}/moves")
+        assert moves.json()["items"][0]["node"].startswith("notes")
+        for wrong in ({"use": "off"}, {"use": None, "more": 1}, {"use": True}):
+            assert_problem(await admin.patch(path, json=wrong), 400, "invalid")
+        absent = await admin.patch("/admin/v1/systems/nowhere", json={"use": "full"})
+        assert_problem(absent, 404, "not-found")
+        assert_problem(await admin.get("/admin/v1/systems/nowhere/moves"), 404, "not-found")
+        page = await admin.get("/systems?system=redis")
+        assert "End the drain" in page.text
+        assert "Where it would be without redis" in page.text
+        suspended = await admin.post("/systems/redis/use", data={"use": "suspended"})
+        assert suspended.status_code == 303, suspended.text
+        page = await admin.get("/systems?system=redis")
+        assert "Resume redis" in page.text
+        assert (await admin.post("/systems/redis/use", data={"use": "x"})).status_code == 400
+        assert (await admin.post("/systems/redis/use", data={"use": "full"})).status_code == 303
+        assert (await admin.get(path)).json()["use"] == "full"

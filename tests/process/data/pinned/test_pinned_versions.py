@@ -1,0 +1,305 @@
+"""Pinned versions: which there are, when they end, who uses them, and what caches may keep."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import update
+
+from mediator.base.errors import SchemaRetired
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.tables import schema_revisions
+from mediator.control.pinned_uses import SENDERS_KEPT, USES_KEPT, PinnedUses
+from mediator.stores.port import SystemConfig
+from tests.process.caching.guarded import Guarded, guarded
+from tests.process.caching.newspaper import assert_problem
+from tests.process.data.pinned.shop import Shop, goods
+from tests.process.service import Service, service, unique
+
+
+@pytest.fixture
+async def shop(mediator: Service) -> Shop:
+    shop = Shop.of(mediator)
+    await shop.change(goods("price"))
+    await shop.send("PUT", "goods/a", json={"price": 5})
+    await shop.change(goods("cost"), "goods.price:cost")
+    return shop
+
+
+@pytest.mark.parametrize("version", ["", "0", "-1", "+1", "1.0", "x", "1, 1", "9" * 400, "٣"])
+async def test_what_is_no_version_is_refused(shop: Shop, version: str) -> None:
+    headers = {"portolan-schema": version.encode()}
+    refused = await shop.send("GET", "goods/a", headers=headers)
+    assert_problem(refused, 400, "invalid")
+    assert refused.json()["errors"][0]["pointer"] == "Portolan-Schema"
+
+
+async def test_a_version_that_has_not_been_yet_is_refused(shop: Shop) -> None:
+    assert_problem(await shop.send("GET", "goods/a", 3), 400, "invalid")
+    assert await shop.change(goods("cost", "more")) == 3
+    assert await shop.shown("goods/a", 3) == {"id": "a", "cost": 5}
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "openapi.json"), ("GET", "jobs"), ("POST", "jobs")]
+)
+async def test_where_versions_mean_nothing_they_are_refused(
+    shop: Shop, method: str, path: str
+) -> None:
+    assert_problem(await shop.send(method, path, 1), 400, "invalid")
+
+
+async def test_a_retired_version_is_refused_until_it_is_taken_back(shop: Shop) -> None:
+    control = shop.service.mediator.control
+    await shop.shown("goods/a", 1)
+    [use] = await control.retire_versions(shop.database, 2, dry_run=True)
+    assert (use.version, use.requests) == (1, 1)
+    await shop.shown("goods/a", 1)
+    await control.retire_versions(shop.database, 2)
+    gone = await shop.send("GET", "goods/a", 1)
+    assert_problem(gone, 410, "schema-retired")
+    assert (gone.json()["present"], gone.json()["retired_before"]) == (2, 2)
+    assert await shop.shown("goods/a", 2) == {"id": "a", "cost": 5}
+    assert await shop.change(goods("cost", "more")) == 3
+    assert_problem(await shop.send("GET", "goods/a", 1), 410, "schema-retired")
+    await control.retire_versions(shop.database, 0)
+    assert await shop.shown("goods/a", 1) == {"id": "a", "price": 5}
+
+
+async def test_a_version_whose_changes_are_not_all_known_is_not_served(shop: Shop) -> None:
+    """Code that keeps no names has set a schema, in a rolling upgrade."""
+    await shop.change(goods("cost", "more"))
+    id_ = shop.service.mediator.data.model.databases[shop.database].id
+    of = schema_revisions.c
+    unknown = update(schema_revisions).where(of.database_id == id_, of.version == 2)
+    catalogue = Catalogue(shop.service.catalogue_url)
+    await catalogue.open()
+    try:
+        await catalogue.execute(unknown.values(names=None))
+    finally:
+        await catalogue.close()
+    assert_problem(await shop.send("GET", "goods/a", 1), 410, "schema-retired")
+    assert await shop.shown("goods/a", 2) == {"id": "a", "cost": 5}
+
+
+async def test_a_version_is_read_once_for_many_requests(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = shop.service.mediator.stored_schemas
+    read, reads = stored.former, []
+
+    async def counted(*args: Any) -> Any:
+        reads.append(args)
+        return await read(*args)
+
+    monkeypatch.setattr(stored, "former", counted)
+    await asyncio.gather(*(shop.shown("goods/a", 1) for _ in range(8)))
+    await shop.shown("goods/a", 1)
+    assert len(reads) == 1
+    for _ in range(3):
+        await shop.shown("goods/a")
+    assert len(reads) == 1, "requests that are not pinned read nothing"
+
+
+async def test_other_replicas_know_of_retirements_and_of_versions(
+    mediator: Service, system_configs: Sequence[SystemConfig], shop: Shop
+) -> None:
+    async with service(system_configs, mediator.catalogue_url) as replica:
+        other = Shop.of(replica)
+        other.database = shop.database
+        assert await other.shown("goods/a", 1) == {"id": "a", "price": 5}
+        await mediator.mediator.control.retire_versions(shop.database, 2)
+        await replica.mediator.schemas.refresh()
+        assert_problem(await other.send("GET", "goods/a", 1), 410, "schema-retired")
+        await shop.change(goods("cost", "more"))
+        assert await other.shown("goods/a", 3) == {"id": "a", "cost": 5}
+
+
+def test_uses_are_kept_in_bounded_memory() -> None:
+    class Clock:
+        def now(self) -> float:
+            return 1.0
+
+        def monotonic(self) -> float:
+            return 1.0
+
+    uses = PinnedUses(Clock())
+    for number in range(SENDERS_KEPT + 5):
+        uses.note("db", 1, ("acme", str(number)))
+    [use] = uses.of("db")
+    assert use.requests == SENDERS_KEPT + 5
+    assert len(use.senders) == SENDERS_KEPT
+    assert ("acme", "0") not in use.senders
+    for version in range(2, USES_KEPT + 2):
+        uses.note("db", version, ())
+    assert len(uses.of("db")) == USES_KEPT
+    assert uses.of("db")[0].version == 2
+
+
+@pytest.fixture(scope="module")
+async def installation(
+    redis_config: SystemConfig,
+    system_configs: Sequence[SystemConfig],
+    own_catalogue: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[Guarded]:
+    jobs: Path = tmp_path_factory.mktemp("jobs")
+    async with guarded(system_configs[:2], own_catalogue, redis_config.url, jobs) as running:
+        yield running
+
+
+class Kept:
+    """A database of an installation with keys, whose class caches may keep."""
+
+    def __init__(self, running: Guarded, database: str, headers: dict[str, str]) -> None:
+        self.running, self.database, self.headers = running, database, headers
+
+    async def change(self, name: str, visibility: str = "public", **params: str) -> None:
+        class_ = {
+            "cache": {"visibility": visibility, "max_ttl_s": 60},
+            "fields": {name: {"type": "integer", "index": True}},
+        }
+        answer = await self.running.admin.put(
+            f"/admin/v1/schemas/{self.database}",
+            json={"classes": {"goods": class_}},
+            params=params,
+            headers=self.headers,
+        )
+        assert answer.status_code == 200, answer.text
+
+    async def get(self, path: str, **headers: str) -> httpx.Response:
+        return await self.running.data.get(
+            f"/v1/{self.database}/{path}", headers={**self.headers, **headers}
+        )
+
+
+@pytest.fixture
+async def kept(installation: Guarded) -> Kept:
+    kept = Kept(installation, unique("db"), await installation.headers("operator", "write"))
+    await kept.change("price")
+    path = f"/v1/{kept.database}/goods/a"
+    await installation.data.put(path, json={"price": 5}, headers=kept.headers)
+    await kept.change("cost", rename="goods.price:cost")
+    return kept
+
+
+@pytest.mark.parametrize(
+    ("present", "pinned"),
+    [
+        ("goods/a", "goods/a"),
+        ("goods/a?fields=cost", "goods/a?fields=price"),
+        ("goods/a?max_age=60", "goods/a?max_age=60"),
+        ("goods?cost.ge=1", "goods?price.ge=1"),
+        ("goods?fields=id", "goods?fields=id"),
+        ("goods?ids=a", "goods?ids=a"),
+    ],
+)
+async def test_no_cache_gives_a_client_the_names_of_another_version(
+    kept: Kept, present: str, pinned: str
+) -> None:
+    shared = await kept.get(present)
+    assert shared.status_code == 200, shared.text
+    assert "Portolan-Schema" in shared.headers["vary"].split(", "), "else it is given to any client"
+    own = await kept.get(pinned, **{"portolan-schema": "1"})
+    assert own.status_code == 200, own.text
+    assert own.headers["cache-control"] == "no-store"
+    assert "portolan-expires" not in own.headers
+    assert "Portolan-Schema" in own.headers["vary"].split(", ")
+    if present != "goods?fields=id":
+        assert own.headers.get("etag") != shared.headers.get("etag") or "etag" not in own.headers
+        known = {"if-none-match": shared.headers.get("etag", '"none"')}
+        again = await kept.get(pinned, **{"portolan-schema": "1"}, **known)
+        assert again.status_code == 200, "a copy under other names must not be confirmed"
+
+
+async def test_a_copy_of_the_same_version_is_confirmed(kept: Kept) -> None:
+    pinned = {"portolan-schema": "1"}
+    first = await kept.get("goods/a", **pinned)
+    assert first.headers["etag"].startswith('"j2~1.')
+    again = await kept.get("goods/a", **pinned, **{"if-none-match": first.headers["etag"]})
+    assert again.status_code == 304
+    foreign = {"if-match": (await kept.get("goods/a")).headers["etag"]}
+    path = f"/v1/{kept.database}/goods/a"
+    refused = await kept.running.data.patch(
+        path, json={"price": 6}, headers={**kept.headers, **pinned, **foreign}
+    )
+    assert_problem(refused, 412, "precondition-failed")
+
+
+async def test_who_may_not_read_learns_nothing_of_versions(kept: Kept) -> None:
+    await kept.change("cost", "private")
+    stranger = await kept.running.headers("stranger", "read")
+    body = {"operations": [{"op": "delete", "class": "goods", "id": "x"}]}
+    for path in ("goods/x", "goods", "batch", "changes", "transactions"):
+        method, json = ("POST", body) if path in ("batch", "transactions") else ("GET", None)
+        answers = [
+            await kept.running.data.request(
+                method, f"/v1/{kept.database}/{path}", headers={**stranger, **pinned}, json=json
+            )
+            for pinned in ({}, {"portolan-schema": "1"}, {"portolan-schema": "77"})
+        ]
+        first, *others = [(each.status_code, _without_instance(each)) for each in answers]
+        assert others == [first, first], path
+
+
+def _without_instance(answer: httpx.Response) -> Any:
+    document = answer.json()
+    if isinstance(document, dict):
+        del document["instance"]
+    return document
+
+
+async def test_operators_see_who_uses_which_version(kept: Kept) -> None:
+    reader = {"authorization": f"Bearer {await kept.running.key('read', tenant='operator')}"}
+    for _ in range(2):
+        await kept.running.data.get(
+            f"/v1/{kept.database}/goods/a", headers={**reader, "portolan-schema": "1"}
+        )
+    path = f"/admin/v1/schemas/{kept.database}/pinned-versions"
+    answer = await kept.running.admin.get(path, headers=kept.headers)
+    [use] = answer.json()["items"]
+    assert (use["version"], use["requests"]) == (1, 2)
+    assert [(each["tenant"], each["subject"]) for each in use["by"]] == [("operator", "somebody")]
+    retired = {"retired_before": 2}
+    tried = await kept.running.admin.put(
+        path, json=retired, params={"dry_run": "true"}, headers=kept.headers
+    )
+    assert tried.json() == {**retired, "items": answer.json()["items"]}
+    assert (await kept.get("goods/a", **{"portolan-schema": "1"})).status_code == 200
+    done = await kept.running.admin.put(path, json=retired, headers=kept.headers)
+    assert done.status_code == 200, done.text
+    gone = await kept.get("goods/a", **{"portolan-schema": "1"})
+    assert_problem(gone, 410, "schema-retired")
+    for wrong in ({"retired_before": 99}, {"retired_before": -1}, {"retired_before": "2"}, {}):
+        refused = await kept.running.admin.put(path, json=wrong, headers=kept.headers)
+        assert_problem(refused, 400, "invalid")
+    assert_problem(
+        await kept.running.admin.get(
+            "/admin/v1/schemas/nowhere/pinned-versions", headers=kept.headers
+        ),
+        404,
+        "not-found",
+    )
+
+
+async def test_the_feed_has_the_names_of_the_version(kept: Kept) -> None:
+    path = f"/v1/{kept.database}/goods/a"
+    await kept.running.data.patch(path, json={"cost": 6}, headers=kept.headers)
+    pinned = {"portolan-schema": "1"}
+    changes: list[Any] = []
+    while len(changes) < 2:
+        page = await kept.get("changes?after=beginning&wait=5", **pinned)
+        assert page.status_code == 200, page.text
+        changes = page.json()["changes"]
+    assert [change["after"] for change in changes] == [{"price": 5}, {"price": 6}]
+    control = kept.running.container.mediator.control
+    await control.retire_versions(kept.database, 2)
+    gone = await kept.get("changes?after=beginning", **pinned)
+    assert_problem(gone, 410, "schema-retired")
+    with pytest.raises(SchemaRetired):
+        await kept.running.container.mediator.former_schemas.find(kept.database, 1)
