@@ -431,7 +431,7 @@ def _lines(change: _Change) -> Iterator[str]:
 
 
 def _follows(node: str, placements: Mapping[str, Any]) -> bool:
-    """Whether a node is placed with the one that it belongs to, which is shown or follows itself."""
+    """Whether a node is placed with the one it belongs to, which is shown or follows itself."""
     parent = placements.get(node.rpartition(".")[0] or "*") if node != "*" else None
     placed = placements[node]
     return (
