@@ -58,6 +58,7 @@ from mediator.control.port import (
     ChangeOptions,
     SchemaChange,
 )
+from mediator.control.preparation import Preparation
 from mediator.control.registry import Registry
 from mediator.control.renames import renamed
 from mediator.control.unique_builds import UniqueBuilds
@@ -211,34 +212,21 @@ class Schemas:
         author: Author | None = None,
     ) -> SchemaChange:
         schema = await self._parse(name, document)
-        checked: Constraints = {}
-        built: set[str] = set()
-        are_moved = not options.move
+        preparation = Preparation(self._check, self._moves, self._builds)
         while True:
             async with self._changing:
                 plan = await self._plan(schema, version, options)
                 if plan.moves:
                     raise would_move(plan.moves)
                 tighter, filled = await offload(True, plan.constraints, options)
-                left = {key: each for key, each in tighter.items() if key not in checked}
-                is_ready = are_moved and not left
-                builds = await self._builds.begin(plan, built) if is_ready else {}
-                if is_ready and not builds:
+                left = await preparation.left(plan, tighter)
+                if left is None:
                     dropped = await self._dropped_by(plan)
                     if before is not None:
                         await before(schema.classes)
                     epoch = await self._cutover.put_in_force(plan, author)
                     break
-            # Without the lock, as both may take long. If the schema is changed meanwhile, what is
-            # tighter than the new one is checked, too.
-            if left:
-                report = await self._check.run(name, left.values(), plan.owned, plan.former_names)
-                report.require_clean()
-                checked = {**checked, **left}
-            if not are_moved:  # before writes are held for it
-                await self._moves.require(name, plan.moved, plan.owned)
-                are_moved = True
-            built |= await self._builds.finish(plan, builds)
+            await preparation.go_on(plan, left)
         self._observe(_decided(name, epoch, plan.decision))
         if plan.gives_names_anew:
             # Before caches are invalidated: none of them gets the former names afterwards.
@@ -249,7 +237,8 @@ class Schemas:
         change = await self._change(plan.new, epoch, plan.decision, schema=schema)
         change = _noted(change, dropped)
         # A unique constraint is in force for all objects, so nothing can have broken it.
-        checked = {key: each for key, each in checked.items() if not each.unique}
+        kept = preparation.checked.items()
+        checked = {key: each for key, each in kept if not each.unique}
         if not (checked or filled):
             return change
         return await self._finish(change, checked, filled, plan)

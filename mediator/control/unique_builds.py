@@ -37,7 +37,7 @@ from mediator.data_plane.port import DataPlane, pages
 from mediator.schema.unique import constraint_name
 from mediator.stores.port import Taken
 
-__all__ = ["BUILD_S", "KEPT_S", "UniqueBuilds"]
+__all__ = ["BUILD_S", "KEPT_S", "Builds", "UniqueBuilds"]
 
 BUILD_S: Final = 60.0
 """Seconds for which one request makes claims; the next one goes on."""
