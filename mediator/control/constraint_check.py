@@ -75,19 +75,18 @@ class ConstraintViolation:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What a check has found, and the classes that it had no time (s) to read to their end."""
+    """What a check has found, and the classes that were beyond its limit."""
 
     violations: Sequence[ConstraintViolation] = ()
     unfinished: Sequence[str] = ()
-    seconds: float = CHECK_S
+    limit: str = f"{CHECK_S:g} s, or more than {COMPARED:,} values to be compared"
 
     def to_json(self) -> tuple[dict[str, Any], ...]:
         return tuple(violation.to_json() for violation in self.violations)
 
     def notes(self) -> Sequence[str]:
         return [
-            f"Not all objects of {name} were checked: that takes more than {self.seconds:g} s, or"
-            f" more than {COMPARED:,} values to be compared."
+            f"Not all objects of {name} were checked: that takes more than {self.limit}."
             for name in self.unfinished
         ]
 

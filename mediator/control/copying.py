@@ -39,6 +39,9 @@ COPY_S: Final = 10.0
 
 _ATTEMPTS: Final = 5
 
+_AT_ONCE: Final = 100
+"""Objects written at once: requests of others wait for them."""
+
 
 @dataclass(frozen=True)
 class Copying:
@@ -130,7 +133,10 @@ class _Run:
         """Write objects; return the ids of those that others wrote meanwhile, if it `repeats`."""
         _count((each for each in decisions if each.value is MISSING), report)
         changed = [each for each in decisions if each.value is not MISSING]
-        answers = await self._plane.batch([self._update(each) for each in changed])
+        answers: list[Outcome | MediatorError] = []
+        for start in range(0, len(changed), _AT_ONCE):
+            some = changed[start : start + _AT_ONCE]
+            answers += await self._plane.batch([self._update(each) for each in some])
         overtaken = []
         for decision, answer in zip(changed, answers, strict=True):
             id_ = decision.outcome.id

@@ -81,7 +81,7 @@ class MoveCheck:
                 violations.append(violation)
             elif report.next is not None:
                 unfinished.append(each.class_name)
-        return CheckReport(violations, unfinished, MOVE_S)
+        return CheckReport(violations, unfinished, f"{MOVE_S:g} s")
 
     async def _compared(self, database: str, copy: Copy, until: float) -> CopyReport:
         left_s = until - self._clock.monotonic()

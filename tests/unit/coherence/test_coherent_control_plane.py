@@ -63,7 +63,9 @@ class World:
             self.calls.append(("checked", database))
         return SchemaChange(database, 8, 1, document, {})
 
-    async def delete_schema(self, database: str, *, dry_run: bool = False) -> dict[str, Any]:
+    async def delete_schema(
+        self, database: str, *, dry_run: bool = False, version: int | None = None
+    ) -> dict[str, Any]:
         if not dry_run:
             del self.schemas[database]
         return {"deleted": 1}
