@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pytest
+import redis.asyncio
 
 from mediator.base.errors import Conflict
 from mediator.control.port import ChangeOptions
@@ -126,6 +127,7 @@ async def test_indexes_that_are_added_find_former_objects_and_survive_renames(
         await control.set_schema(database, {"classes": orders(system)})
         for query in QUERIES:
             await check(client, query)
+        assert system != "redis" or await indexes_of(mediator, database)
         names = {"status": "state", "tags": "labels"}
         options = ChangeOptions(rename={"orders": names})
         await control.set_schema(
@@ -144,6 +146,14 @@ async def test_indexes_that_are_added_find_former_objects_and_survive_renames(
         await control.set_schema(database, {"classes": without})
         answer = await client.query("orders", {"filter": {"eq": ["total", 3]}, "allow_scan": True})
         assert [item["id"] for item in answer["items"]] == ["o03"]
+    assert system != "redis" or await indexes_of(mediator, database) == []
+
+
+async def indexes_of(mediator: Service, database: str) -> list[bytes]:
+    """Return the keys of indexes of a database in Redis."""
+    config = mediator.configs["redis"]
+    async with redis.asyncio.Redis.from_url(config.url, protocol=2) as server:
+        return [key async for key in server.scan_iter(f"*:{database}.*:i.*", count=1000)]
 
 
 def apart(*indexes: Json) -> Json:
