@@ -53,8 +53,8 @@ from mediator.stores.redis.retention import trim_stream
 from mediator.stores.redis.scripts import ALL
 from mediator.stores.redis.search.intervals import EVERYTHING, beyond, past
 from mediator.stores.redis.search.listing import IndexListing
+from mediator.stores.redis.search.plan import choose
 from mediator.stores.redis.search.search import (
-    choose,
     count,
     counts,
     found,
