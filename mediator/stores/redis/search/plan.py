@@ -124,6 +124,7 @@ def choose(layout: Layout, filter_: Filter | None, order: tuple[OrderBy, ...]) -
         all_of([each for number, each in enumerate(conditions) if number not in use.used]),
         AccessPath.KEYS if _are_keys(use) else AccessPath.INDEX,
         use.orders(wanted),
+        use.index.fields or None,
     )
     return SearchPlan(use.index, use.intervals, wanted.descending, pushdown, use.fixed)
 
@@ -175,9 +176,10 @@ def _entire(layout: Layout, filter_: Filter | None, order: _Order) -> SearchPlan
     """Read the whole class, in its order if there is an index for it."""
     every = (IDS, *layout.ordered_indexes)
     index = next((index for index in every if order.is_of(index.fields)), None)
+    fields = index.fields if index else ()
     # Without a condition nothing is read in vain, as long as nothing has to be sorted.
     access = AccessPath.INDEX if index and filter_ is None else AccessPath.CLIENT_SCAN
-    pushdown = Pushdown(None, filter_, access, index is not None)
+    pushdown = Pushdown(None, filter_, access, index is not None, fields or None)
     return SearchPlan(index or IDS, [EVERYTHING], order.descending and index is not None, pushdown)
 
 
