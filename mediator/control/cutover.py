@@ -11,7 +11,8 @@ Order of events, with what a crash in between leaves behind:
 5. the catalogue is changed, if its version is the one seen     the next start serves the new model
    and the hold still stands;
 6. the new routing model is put in force;
-7. fragments that nothing uses any more are dropped.            unused tables
+7. fragments that nothing uses any more are dropped, and        unused tables and indexes
+   indexes, once no replica searches by them.
 
 A write that is held is refused (503); a retry finds the new location. Why nothing
 that was acknowledged is lost, whichever replica stalls at whichever step: docs/replicas.md.
@@ -50,6 +51,7 @@ from mediator.routing.model import DatabaseRoute
 from mediator.schema.differences import change_counts
 from mediator.schema.name_changes import name_changes
 from mediator.stores.port import Fragment, Lockable, Store, is_claiming
+from mediator.stores.stored_names import stored_fragment
 
 __all__ = ["Cutover"]
 
@@ -96,7 +98,18 @@ class Cutover:
             # again: an empty table, or one of a class that is dropped.
             with suppress(Unavailable):
                 await self._calls.on(fragment, "write", _dropping(fragment))
+        await self._remove_indexes(plan, moment.epoch)
         return moment.epoch
+
+    async def _remove_indexes(self, plan: SchemaPlan, epoch: int) -> None:
+        """Have stores remove indexes that are no more, once no replica searches by them."""
+        for fragment in fragments_of(plan.route):
+            previous = same_place(plan.present, fragment)
+            if previous is None or _indexes(previous) <= _indexes(fragment):
+                continue
+            with suppress(Unavailable):  # then the next change of the class does it
+                await self._membership.agree(epoch)
+                await self._calls.on(fragment, "write", _preparing(fragment, fragment))
 
     async def _prepare_and_put(
         self, plan: SchemaPlan, new: StoredDatabase, author: Author | None
@@ -187,6 +200,13 @@ def _recorded(plan: SchemaPlan, document: Mapping[str, Any], author: Author | No
         counts["renamed"] = sum(map(len, renames.values()))
     former = before.stored.document if before.stored else {}
     return ChangeRecord(author, counts, name_changes(former, document, renames))
+
+
+def _indexes(fragment: Fragment) -> set[tuple[str, ...]]:
+    """Return the indexes of a fragment, as its store names their fields."""
+    stored = stored_fragment(fragment)
+    elements = [(name,) for name, field in stored.fields.items() if field.has_element_index]
+    return {*stored.ordered_indexes, *elements}
 
 
 def _dropping(fragment: Fragment) -> Callable[[Store], Coroutine[Any, Any, None]]:

@@ -97,6 +97,7 @@ def _search(plan: QueryPlan) -> dict[str, Any]:
     return {
         "system": plan.driver.system,
         "access": plan.access.value,
+        "index": plan.pushdown.index,
         "pushed": {
             "filter": filter_document(plan.pushdown.pushed),
             "joined": {

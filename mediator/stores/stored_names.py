@@ -149,6 +149,7 @@ class StoredNames:
             plan,
             pushed=self.public_filter(plan.pushed),
             residual=self.public_filter(plan.residual),
+            index=plan.index and tuple([self._public.get(name, name) for name in plan.index]),
         )
 
     def aggregate(self, aggregate: Aggregate) -> Aggregate:

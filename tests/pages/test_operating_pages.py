@@ -238,6 +238,22 @@ async def test_a_refused_query_is_listed_with_the_index_that_helps(
     assert (await stage.data.get(f"{database}/notes?rank.ge=12345")).status_code == 200
 
 
+async def test_an_index_of_several_fields_is_filled_in(page: Page, stage: Stage) -> None:
+    fields = {"kind": {"type": "string"}, "rank": {"type": "integer"}}
+    database = unique("slow")
+    schema = {"classes": {"notes": {"system": "redis", "fields": fields}}}
+    await stage.admin.put(f"schemas/{database}", json=schema)
+    latest = f"{database}/notes?kind=a&order=-rank"
+    assert (await stage.data.get(latest)).status_code == 422
+    await page.goto("/queries")
+    row = page.get_by_role("row", name=f"{database}.notes")
+    await row.get_by_role("link", name="an index on kind and rank").click()
+    await page.get_by_role("button", name="Dry run").click()
+    await page.get_by_role("button", name="Apply").click()
+    await expect(page.get_by_role("row", name="2 20")).to_be_visible()
+    assert (await stage.data.get(latest)).status_code == 200
+
+
 async def test_the_feed_is_followed_paused_and_continued(page: Page, stage: Stage) -> None:
     await page.goto(f"/feed?database={stage.database}&class=people")
     changes = page.locator("#changes li")

@@ -57,12 +57,15 @@ class Pushdown:
         ordered: Whether it returns them in the requested order, so that `SearchRequest.after` may
             be used: of each level missing, nulls, values, or the reverse; then ids, in the
             direction of the last level.
+        index: The fields of the index that it reads; None: that of the ids, none, or one that the
+            server chooses by its statistics.
     """
 
     pushed: Filter | None
     residual: Filter | None
     access: AccessPath
     ordered: bool
+    index: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

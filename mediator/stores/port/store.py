@@ -135,7 +135,10 @@ class Store(Protocol):
         """Whether the store applies the operator to the type exactly and atomically."""
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
-        """Make tables, columns and indexes for the fragment; idempotent, keeps existing data."""
+        """Make tables, columns and indexes for the fragment; idempotent, keeps existing data.
+
+        Searches of `previous`, which is what was prepared before, find what they did.
+        """
 
     async def drop(self, fragment: Fragment) -> None:
         """Remove the fragment with all its data."""

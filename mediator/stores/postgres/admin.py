@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import asyncpg
@@ -28,14 +30,21 @@ __all__ = ["drop_class", "erase", "observe", "prepare_class", "prepare_namespace
 
 _NAMESPACE_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('portolan ' || $1, 0))"
 _LONG_TIMEOUT: Final = "SET LOCAL statement_timeout = '300s'"
-"""An index may take minutes to build; the timeout of a session is for single calls."""
+"""Changes of tables wait for each other; the timeout of a session is for single calls."""
+
+_BUILD_TIMEOUT: Final = "SET statement_timeout = '3600s'"
+_USUAL_TIMEOUT: Final = "RESET statement_timeout"
+_TAKE_TABLE: Final = "SELECT pg_try_advisory_lock(hashtextextended('portolan table ' || $1, 0))"
+_LEAVE_TABLE: Final = "SELECT pg_advisory_unlock(hashtextextended('portolan table ' || $1, 0))"
+_LOOK_S: Final = 0.1
+"""Seconds until a table that somebody else changes is looked at again."""
 
 _COLUMNS: Final = """
 SELECT attname, format_type(atttypid, NULL) FROM pg_attribute
 WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped
 """
 _INDEXES: Final = """
-SELECT c.relname FROM pg_index JOIN pg_class c ON c.oid = indexrelid
+SELECT c.relname, indisvalid FROM pg_index JOIN pg_class c ON c.oid = indexrelid
 WHERE indrelid = $1::regclass AND NOT indisprimary
 """
 _TRUNCATE: Final = """
@@ -115,17 +124,66 @@ async def prepare_class(
 ) -> None:
     """Make the table of a class what its fragment needs; rows that are there keep their data."""
     table = records.table
-    async with transaction(connection):
-        await connection.execute(_LONG_TIMEOUT)
-        await connection.fetch(_NAMESPACE_LOCK, str(table.schema))
-        if await connection.fetchval("SELECT to_regclass($1)", qualified(table)) is None:
-            await _create(connection, table)
-        else:
-            await _retire(connection, namespace_tables, records, previous)
-            await _add_columns(connection, records)
-            await _match_indexes(connection, records, previous)
-        remember = _NEW_FIELDS.format(classes=qualified(namespace_tables.classes))
-        await connection.execute(remember, table.name, list(records.columns))
+    async with _alone(connection, qualified(table)):
+        async with transaction(connection):
+            await connection.execute(_LONG_TIMEOUT)
+            await connection.fetch(_NAMESPACE_LOCK, str(table.schema))
+            if await connection.fetchval("SELECT to_regclass($1)", qualified(table)) is None:
+                await _create(connection, table)
+            else:
+                await _retire(connection, namespace_tables, records, previous)
+                await _add_columns(connection, records)
+                await _match_indexes(connection, records, previous)
+            remember = _NEW_FIELDS.format(classes=qualified(namespace_tables.classes))
+            await connection.execute(remember, table.name, list(records.columns))
+        await _build_indexes(connection, records)
+
+
+@asynccontextmanager
+async def _alone(connection: Any, table: str) -> AsyncIterator[None]:
+    """Change a table by itself, among all replicas.
+
+    To wait for a lock takes a snapshot, and an index that is built waits for all of these: so the
+    lock is tried again and again.
+    """
+    while True:
+        if await connection.fetchval(_TAKE_TABLE, table):
+            break
+        await asyncio.sleep(_LOOK_S)
+    async with _ending(connection, _LEAVE_TABLE, table):
+        yield
+
+
+@asynccontextmanager
+async def _ending(connection: Any, statement: str, *arguments: str) -> AsyncIterator[None]:
+    """Execute a statement in the end, unless the connection is cut off, which the pool closes."""
+    try:
+        yield
+    except (asyncpg.PostgresError, asyncpg.InterfaceError):
+        await connection.fetch(statement, *arguments)
+        raise
+    await connection.fetch(statement, *arguments)
+
+
+async def _build_indexes(connection: Any, records: RecordTable) -> None:
+    """Build what indexes are not there, while the table is read and written as ever."""
+    table = records.table
+    there = await connection.fetch(_INDEXES, qualified(table))
+    valid = {name for name, is_valid in there if is_valid}
+    missing = {str(index.name): index for index in table.indexes if index.name not in valid}
+    if not missing:
+        return
+    await connection.execute(_BUILD_TIMEOUT)
+    async with _ending(connection, _USUAL_TIMEOUT):
+        for name in sorted(missing):
+            # One that was not built to its end is there, and is of no use.
+            unfinished = quoted(str(table.schema), name)
+            await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {unfinished}")
+            await connection.execute(_concurrently(missing[name]))
+
+
+def _concurrently(index: sa.Index) -> str:
+    return _sql(CreateIndex(index)).replace("INDEX ", "INDEX CONCURRENTLY ", 1)
 
 
 async def _retire(
@@ -185,8 +243,9 @@ def _check_types(records: RecordTable, there: dict[str, str]) -> None:
 
 
 async def _match_indexes(connection: Any, records: RecordTable, previous: Fragment | None) -> None:
+    """Drop the indexes that are no more, and make those of unique constraints."""
     table = records.table
-    there = {name for (name,) in await connection.fetch(_INDEXES, qualified(table))}
+    there = {name for name, _ in await connection.fetch(_INDEXES, qualified(table))}
     wanted = {str(index.name): index for index in table.indexes}
     # A unique constraint that goes is in force until the catalogue is changed.
     kept = {claim_index(table.name, constraint) for constraint in _constraints(previous)}
@@ -196,7 +255,8 @@ async def _match_indexes(connection: Any, records: RecordTable, previous: Fragme
     for constraint in records.claims.keys() - _constraints(previous):
         await connection.execute(_clearing(records, constraint))
     for name in sorted(wanted.keys() - there):
-        await connection.execute(_sql(CreateIndex(wanted[name])))
+        if wanted[name].unique:
+            await connection.execute(_sql(CreateIndex(wanted[name])))
 
 
 def _constraints(previous: Fragment | None) -> set[str]:
@@ -218,7 +278,8 @@ async def drop_class(
     """Drop the table of a class and what is remembered of it; its changes stay for the feed."""
     operations, classes = namespace_tables.operations, namespace_tables.classes
     name, schema = table_name(fragment.database, fragment.stored_as), str(operations.schema)
-    async with transaction(connection):
+    alone = _alone(connection, quoted(schema, name))
+    async with alone, transaction(connection):
         await connection.execute(_LONG_TIMEOUT)
         await connection.fetch(_NAMESPACE_LOCK, schema)
         await connection.execute(f"DROP TABLE IF EXISTS {quoted(schema, name)}")
@@ -234,7 +295,7 @@ async def erase(connection: Any, records: RecordTable, names: Sequence[str]) -> 
     """Drop the columns of fields, which takes no longer for a long table; `_nulls` keeps them."""
     table = records.table
     dropped = ", ".join(f"DROP COLUMN IF EXISTS {quoted(column_name(name))}" for name in names)
-    async with transaction(connection):
+    async with _alone(connection, qualified(table)), transaction(connection):
         await connection.fetch(_NAMESPACE_LOCK, str(table.schema))
         await connection.execute(f"ALTER TABLE IF EXISTS {qualified(table)} {dropped}")
 

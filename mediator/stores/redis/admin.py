@@ -97,11 +97,16 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 
-async def fill_indexes(client: CommandClient, layout: Layout) -> None:
-    """Add existing records to indexes that are new, and remove those that are no more."""
+async def fill_indexes(client: CommandClient, layout: Layout, previous: Layout | None) -> None:
+    """Add existing records to indexes that are new, and remove those that are no more.
+
+    Those that there were so far stay: replicas search by them until they know of the change.
+    """
+    kept = previous or layout
     for prefix in layout.prefixes:
         single, multi, filled = await _indexes(client, prefix)
-        stale = (single - layout.single_names) | (multi - layout.multi_names)
+        stale = single - layout.single_names - (kept.single_names - layout.multi_names)
+        stale |= multi - layout.multi_names - (kept.multi_names - layout.single_names)
         # One that is filled and not kept up was left by a removal that failed.
         stale |= filled - single - multi
         await _remove(client, prefix, stale)

@@ -53,8 +53,8 @@ from mediator.stores.redis.retention import trim_stream
 from mediator.stores.redis.scripts import ALL
 from mediator.stores.redis.search.intervals import EVERYTHING, beyond, past
 from mediator.stores.redis.search.listing import IndexListing
+from mediator.stores.redis.search.plan import choose
 from mediator.stores.redis.search.search import (
-    choose,
     count,
     counts,
     found,
@@ -115,8 +115,9 @@ class RedisStore:
     def supports(self, operator: Operator, type_: FieldType) -> bool:
         return supports(operator, type_)
 
-    async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:  # noqa: ARG002 - which indexes are filled is known in the store
-        await fill_indexes(self._bulk_client, self._layout_of(fragment))
+    async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
+        before = None if previous is None else self._layout_of(previous)
+        await fill_indexes(self._bulk_client, self._layout_of(fragment), before)
 
     async def drop(self, fragment: Fragment) -> None:
         await drop_class(self._bulk_client, self._layout_of(fragment))

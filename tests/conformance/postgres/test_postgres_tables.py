@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+import asyncpg
 import pytest
 
+from mediator.model.filters import Compare, Comparison, Contains
+from mediator.model.query import OrderBy
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.port import (
+    Fragment,
     Read,
+    SearchRequest,
+    StoreError,
     StoreRefused,
     SystemConfig,
     WriteKind,
 )
 from mediator.stores.postgres import PostgresStore
 from tests.conformance.in_order import in_order
-from tests.conformance.postgres.records import NAMESPACE, fragment_of, get, one, put, write
+from tests.conformance.postgres.records import (
+    NAMESPACE,
+    fragment_of,
+    get,
+    one,
+    put,
+    table_of,
+    write,
+)
+from tests.faults.conditions import eventually
 
 
 async def test_replicas_prepare_at_once(config: SystemConfig) -> None:
@@ -85,3 +102,110 @@ async def test_indexes_come_and_go(store: PostgresStore, admin: Any) -> None:
     await store.prepare(plain, indexed)
     assert await admin.fetchval(count) == before
     await store.drop(plain)
+
+
+async def building(admin: Any, fragment: Fragment) -> list[int]:
+    """Return the sessions that build an index of a table."""
+    rows = await admin.fetch(
+        "SELECT pid FROM pg_stat_progress_create_index WHERE relid = $1::regclass",
+        table_of(fragment),
+    )
+    return [pid for (pid,) in rows]
+
+
+async def begun(admin: Any, fragment: Fragment) -> int:
+    """Wait until an index of a table is built; return the session that does it."""
+
+    async def is_built() -> bool:
+        return bool(await building(admin, fragment))
+
+    await eventually(is_built)
+    return (await building(admin, fragment))[0]
+
+
+@asynccontextmanager
+async def held(config: SystemConfig, fragment: Fragment) -> AsyncIterator[None]:
+    """Write to a table in a transaction that is open for a while: an index has to wait for it."""
+    other = await asyncpg.connect(config.url)
+    async with other.transaction():
+        await other.execute(f"UPDATE {table_of(fragment)} SET _joint = _joint WHERE id = 'x'")
+        yield
+    await other.close()
+
+
+NAME = Field("name", FieldType.STRING, index=True)
+TAGS = Field("tags", FieldType.LIST, items=FieldType.STRING, index=True)
+
+
+def indexed_late() -> tuple[Fragment, Fragment]:
+    """Return a fragment without its indexes, and with them."""
+    after = replace(
+        fragment_of(NAME, TAGS, Field("n", FieldType.INTEGER)), indexes=(("name", "n"),)
+    )
+    fields = {name: replace(field, index=False) for name, field in after.fields.items()}
+    return replace(after, fields=fields, indexes=()), after
+
+
+async def test_a_table_is_read_and_written_while_an_index_is_built(
+    store: PostgresStore, admin: Any, config: SystemConfig
+) -> None:
+    before, after = indexed_late()
+    await store.prepare(before)
+    await put(store, before, "x", name="a", n=1, tags=["t"])
+    async with held(config, before):
+        preparing = asyncio.create_task(store.prepare(after, before))
+        await begun(admin, after)
+        await put(store, before, "y", name="a", n=2, tags=["t"])
+        await put(store, before, "y", name="a", n=3, tags=["t"])
+        assert await get(store, before, "y") == {"name": "a", "n": 3, "tags": ["t"]}
+        assert not preparing.done()
+    await preparing
+    for filter_ in (Contains(("tags",), "t"), Compare(Comparison.EQ, ("name",), "a")):
+        page = await store.find(SearchRequest(after, filter_, (OrderBy(("n",)),), 9))
+        assert [record.id for record in page.records] == ["x", "y"]
+    assert await invalid(admin, after) == 0
+    await store.drop(after)
+
+
+async def invalid(admin: Any, fragment: Fragment) -> int:
+    """Count the indexes of a table that were not built to their end."""
+    query = "SELECT count(*) FROM pg_index WHERE indrelid = $1::regclass AND NOT indisvalid"
+    return int(await admin.fetchval(query, table_of(fragment)))
+
+
+async def test_an_index_that_was_not_built_to_its_end_is_built_again(
+    store: PostgresStore, admin: Any, config: SystemConfig
+) -> None:
+    before, after = indexed_late()
+    await store.prepare(before)
+    await put(store, before, "x", name="a", n=1)
+    async with held(config, before):
+        preparing = asyncio.create_task(store.prepare(after, before))
+        pid = await begun(admin, after)
+        await admin.execute("SELECT pg_cancel_backend($1)", pid)
+        with pytest.raises(StoreError):
+            await preparing
+    assert await invalid(admin, after) == 1
+    await store.prepare(after, before)
+    assert await invalid(admin, after) == 0
+    (timeout,) = await store.use(lambda c: c.fetchrow("SHOW statement_timeout"))
+    assert timeout == "10s"
+    await store.drop(after)
+
+
+async def test_replicas_build_one_after_the_other(
+    store: PostgresStore, admin: Any, config: SystemConfig
+) -> None:
+    before, after = indexed_late()
+    other = PostgresStore(config)
+    await other.open()
+    await store.prepare(before)
+    await put(store, before, "x", name="a", n=1)
+    async with held(config, before):
+        both = [asyncio.create_task(each.prepare(after, before)) for each in (store, other)]
+        await begun(admin, after)
+        assert len(await building(admin, after)) == 1
+    await asyncio.gather(*both)
+    assert await invalid(admin, after) == 0
+    await store.drop(after)
+    await other.close()

@@ -11,10 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mediator.model.filters import Compare, Comparison, Contains
 from mediator.model.operators import Operator, OperatorCall
+from mediator.model.query import OrderBy
 from mediator.schema.tree import MISSING
 from mediator.stores.port import (
     Fragment,
+    SearchRequest,
     StoreRefused,
     SystemConfig,
     WriteKind,
@@ -116,3 +119,29 @@ async def test_preparing_fills_a_new_index_and_removes_an_old_one(
         await store.prepare(fragment, without)
         found = await in_order(store, fragment, "hits", limit=1000, fields=())
         assert [int(record.id) for record in found] == list(range(999, -1, -1))
+
+
+async def test_a_former_index_serves_until_nobody_searches_by_it(
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
+) -> None:
+    """A replica that does not know of a change yet searches by what was there before it."""
+    tags = replace(fragment.fields["tags"], index=True)
+    before = replace(
+        fragment, fields={**fragment.fields, "tags": tags}, indexes=(("name", "price"),)
+    )
+    await store.prepare(before)
+    after = replace(before, fields={n: replace(f, index=False) for n, f in before.fields.items()})
+    after = replace(after, indexes=())
+    await store.write([put(before, "a", name="x", tags=["t"], hits=1)])
+    await store.prepare(after, before)
+    await store.write([put(after, "b", name="x", tags=["t"], hits=2)])
+    for filter_, order in (
+        (Contains(("tags",), "t"), ()),
+        (Compare(Comparison.EQ, ("name",), "x"), (OrderBy(("price",)),)),
+        (Compare(Comparison.GE, ("hits",), 1), ()),
+    ):
+        page = await store.find(SearchRequest(before, filter_, order, 9))
+        assert [record.id for record in page.records] == ["a", "b"]
+    await store.prepare(after, after)
+    assert await keys_of(server, config, f"{fragment.class_name}:i.") == []
+    assert await keys_of(server, config, f"{fragment.class_name}:indexed") == []

@@ -112,6 +112,7 @@ K_IS_1 = Compare(Comparison.EQ, ("k",), 1)
 ID_IS_A = Compare(Comparison.EQ, ID, "a")
 HAS_TAG, HAS_TAG_TOO = Contains(("tags",), "a"), Contains(("tags",), "ab")
 R_IS_A, W_IS_A = Compare(Comparison.EQ, ("r",), "a"), Compare(Comparison.EQ, ("w",), "a")
+O_IS_TRUE, K_AMONG = Compare(Comparison.EQ, ("o",), True), In(("k",), (0, 1))
 BY_R_DOWN = (OrderBy(("r",), descending=True),)
 BY_R_W_N_DOWN = tuple(OrderBy((name,), descending=True) for name in "rwn")
 BY_N = (OrderBy(("n",)),)
@@ -161,6 +162,8 @@ BY_N_DOWN = (OrderBy(("n",), descending=True),)
             AccessPath.INDEX,
             True,
         ),
+        (And((O_IS_TRUE, K_AMONG)), (), And((O_IS_TRUE, K_AMONG)), AccessPath.INDEX, False),
+        (And((Exists(("o",)), K_AMONG)), (), Exists(("o",)), AccessPath.INDEX, False),
         (None, BY_R_W_N_DOWN, None, AccessPath.INDEX, True),
         (None, (*BY_R_W_N_DOWN[:2], *BY_N), None, AccessPath.CLIENT_SCAN, False),
         (R_IS_A, BY_R_W_N_DOWN[1:], R_IS_A, AccessPath.INDEX, True),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pytest
+import redis.asyncio
 
 from mediator.base.errors import Conflict
 from mediator.control.port import ChangeOptions
@@ -109,6 +110,7 @@ async def test_a_page_through_a_compound_index_moves_no_more_than_it_returns(
         order = {"order": [["created", "desc"]], "limit": 2, "explain": True}
         answer = await client.query("orders", {"filter": {"and": [OPEN, SINCE]}, **order})
     explained = answer["explain"]
+    assert explained["index"] == ["status", "created"]
     assert (explained["residual"], explained["pushed"]["limit"]) == (None, True)
     assert explained["rows"]["moved"] <= explained["rows"]["returned"] + 1
 
@@ -126,6 +128,7 @@ async def test_indexes_that_are_added_find_former_objects_and_survive_renames(
         await control.set_schema(database, {"classes": orders(system)})
         for query in QUERIES:
             await check(client, query)
+        assert system != "redis" or await indexes_of(mediator, database)
         names = {"status": "state", "tags": "labels"}
         options = ChangeOptions(rename={"orders": names})
         await control.set_schema(
@@ -135,7 +138,11 @@ async def test_indexes_that_are_added_find_former_objects_and_survive_renames(
         for condition in ({"eq": ["state", "new"]}, {"contains": ["labels", "z"]}):
             answer = await client.query("orders", {"filter": condition, "explain": True})
             assert [item["id"] for item in answer["items"]] == ["o99"]
-            assert answer["explain"]["access"] == "index"
+            [(_, (name, _))] = condition.items()
+            index = ["state", "created"] if name == "state" else ["labels"]
+            explained = answer["explain"]
+            assert explained["access"] == "index"
+            assert explained["index"] == (index if system == "redis" else None)
         order = {"order": [["created", "asc"]], "fields": []}
         answer = await client.query("orders", {"filter": {"eq": ["state", "open"]}, **order})
         found = [item["id"] for item in answer["items"]]
@@ -144,6 +151,14 @@ async def test_indexes_that_are_added_find_former_objects_and_survive_renames(
         await control.set_schema(database, {"classes": without})
         answer = await client.query("orders", {"filter": {"eq": ["total", 3]}, "allow_scan": True})
         assert [item["id"] for item in answer["items"]] == ["o03"]
+    assert system != "redis" or await indexes_of(mediator, database) == []
+
+
+async def indexes_of(mediator: Service, database: str) -> list[bytes]:
+    """Return the keys of indexes of a database in Redis."""
+    config = mediator.configs["redis"]
+    async with redis.asyncio.Redis.from_url(config.url, protocol=2) as server:
+        return [key async for key in server.scan_iter(f"*:{database}.*:i.*", count=1000)]
 
 
 def apart(*indexes: Json) -> Json:

@@ -8,6 +8,7 @@ import jsonschema_rs
 import pytest
 import schemathesis
 
+from app.api.openapi.class_schemas import conditions
 from app.api.openapi.database_document import database_document
 from app.api.openapi.document import data_paths
 from mediator.schema.parse import parse_schema
@@ -155,3 +156,14 @@ def test_a_pattern_is_stated_where_all_read_it_alike(pattern: str, is_shared: bo
     field = document["components"]["schemas"]["c"]["properties"]["f"]
     assert (field.get("pattern") == pattern) is is_shared
     assert ("description" in field) is not is_shared
+
+
+def test_conditions_that_any_kind_of_index_serves_are_parameters() -> None:
+    tags = {"type": "set", "items": "integer", "index": True, "max_length": 9}
+    fields = {"kind": {"type": "string"}, "rank": {"type": "integer"}, "tags": tags}
+    class_ = {"fields": fields, "indexes": [{"fields": ["kind", "rank"]}]}
+    schema = parse_schema("shop", {"classes": {"notes": class_}}).classes["notes"]
+    described = conditions(schema)["schema"]["properties"]
+    assert {name.partition(".")[0] for name in described} == {"kind", "tags"}
+    assert described["tags.contains"]["type"] == "integer"
+    assert "kind.ge" in described
