@@ -14,7 +14,6 @@ from mediator.schema.types import SCALARS, FieldType
 from mediator.stores.conformance.change_reader import ChangeReader, expect_changes, json_of, summary
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import (
-    NotOffered,
     applied,
     expect_status,
     require,
@@ -31,7 +30,7 @@ from mediator.stores.conformance.samples import (
     text,
 )
 from mediator.stores.conformance.scratch import Scratch
-from mediator.stores.port import Status, WriteResult, is_claiming
+from mediator.stores.port import Status, WriteResult
 
 __all__ = ["THEME"]
 
@@ -178,18 +177,6 @@ def _run(reader: ChangeReader, id_: str, case: Case, result: WriteResult) -> Non
     before, after = (json_of(fragment, values) for values in (case.row, result.values))
     version = applied(result, what).versions["main"]
     same(changes, [("main", "update", version, before, after)], what)
-
-
-@THEME.proves("contract")
-async def a_claim_that_is_made_alone_is_not_logged(scratch: Scratch) -> None:
-    """An update of no group leaves nothing in the logs."""
-    if not is_claiming(scratch.store):
-        raise NotOffered("the store keeps no values unique")
-    reader = await ChangeReader.to(scratch, text(), unique=(("s",),))
-    version = applied(await reader.subject.create("x", {"s": "a"})).versions["main"]
-    claiming = replace(reader.subject.change("x"), groups=(), claims={"s": "a claim"})
-    applied(await reader.subject.write(claiming), "a claim")
-    await expect_changes(reader, "x", ("main", "create", version, None, {"s": "a"}))
 
 
 @THEME.proves("contract")

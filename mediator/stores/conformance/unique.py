@@ -12,6 +12,7 @@ from typing import Final
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType, Value
 from mediator.schema.unique import claims_of
+from mediator.stores.conformance.change_reader import ChangeReader, expect_changes
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import (
     NotOffered,
@@ -286,6 +287,17 @@ async def claims_can_be_corrected_alone(scratch: Scratch) -> None:
     await subject.apply_all([await _claiming_alone(subject, id_) for id_ in ("x", "y")])
     _taken(await subject.create("z", {"email": "new"}), "x")
     await subject.apply_all([subject.creation(f"{id_}2", {"email": id_}) for id_ in ("x", "y")])
+
+
+@THEME.proves("contract")
+async def a_claim_that_is_made_alone_is_not_logged(scratch: Scratch) -> None:
+    """An update of no group leaves nothing in the logs."""
+    _claiming(scratch)
+    reader = await ChangeReader.to(scratch, _EMAIL, unique=_SINGLE)
+    version = applied(await reader.subject.create("x", {"email": "a"})).versions["main"]
+    claiming = replace(reader.subject.change("x"), groups=(), claims={"email": "a claim"})
+    applied(await reader.subject.write(claiming), "a claim")
+    await expect_changes(reader, "x", ("main", "create", version, None, {"email": "a"}))
 
 
 async def _acknowledge(subject: ScratchClass, ids: Sequence[str]) -> None:
