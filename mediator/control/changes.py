@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from mediator.base.errors import (
     SchemaInvalid,
     Unplaceable,
 )
+from mediator.base.offload import throttled
 from mediator.base.suggestions import did_you_mean
 from mediator.catalogue.stored_databases import StoredDatabase, new_id
 from mediator.control.layout import (
@@ -104,12 +105,28 @@ def stored_form(
     kept = before.renamed.layout if before.renamed else {}
     layout = {}
     if schema.mode is not Mode.ADVISORY:
-        layout = layout_of(decision, versions, view, kept, before.holding)
+        retyped = _retyped(before.renamed.document if before.renamed else {}, document)
+        layout = layout_of(decision, versions, view, kept, before.holding, retyped)
     version = stored.version + 1 if stored else 1
     id_ = stored.id if stored else new_id(schema.database)
     return StoredDatabase(
         schema.database, id_, version, document, layout, overrides=documents(overrides)
     )
+
+
+def _retyped(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Return by class the fields that have another type than before."""
+    former = before.get("classes", {})
+    return {
+        name: {
+            field
+            for field, new in throttled(class_["fields"].items())
+            if (old := former[name]["fields"].get(field)) is not None
+            and (old["type"], old.get("items")) != (new["type"], new.get("items"))
+        }
+        for name, class_ in after["classes"].items()
+        if name in former
+    }
 
 
 def _class_version(class_name: str, document: dict[str, Any], stored: StoredDatabase | None) -> int:

@@ -108,16 +108,23 @@ def layout_of(
     view: str | None,
     present: Mapping[str, Any],
     holding: Collection[str] = (),
+    retyped: Mapping[str, Collection[str]] | None = None,
 ) -> dict[str, Any]:
     """Return the layout of a decision, with the schema version of each class.
 
     `view` is the system of the copies; classes keep the generations of the layout `present`, and
-    the names of what their objects have, if they hold any.
+    the names of what their objects have, if they hold any. Fields that are `retyped` (by class; it
+    holds no objects) are others under the same names.
     """
     return {
         class_name: {
             "version": versions[class_name],
-            **_stored_as(present.get(class_name), groups, class_name in holding),
+            **_stored_as(
+                present.get(class_name),
+                groups,
+                (retyped or {}).get(class_name, ()),
+                holding=class_name in holding,
+            ),
             "view": view,
             "groups": {
                 group: {"system": placed.system, "fields": list(placed.fields)}
@@ -215,7 +222,11 @@ def location_of(fragment: Fragment) -> tuple[str, str, str]:
 
 
 def _stored_as(
-    present: Mapping[str, Any] | None, groups: Mapping[str, GroupPlacement], holding: bool
+    present: Mapping[str, Any] | None,
+    groups: Mapping[str, GroupPlacement],
+    retyped: Collection[str],
+    *,
+    holding: bool,
 ) -> dict[str, Any]:
     """Return the generation of a class, its stored names, and those of fields that were dropped.
 
@@ -227,8 +238,9 @@ def _stored_as(
     names, dropped = present.get("names", {}), {*present.get("dropped", ())}
     before = {name for placed in present["groups"].values() for name in placed["fields"]}
     fields = [name for placed in groups.values() for name in placed.fields]
-    kept = {name: names.get(name, name) for name in before.intersection(fields)}
-    left = {names.get(name, name) for name in before.difference(fields)} if holding else set()
+    kept = {name: names.get(name, name) for name in before.intersection(fields) - {*retyped}}
+    ended = before.difference(fields) if holding else before.intersection(retyped)
+    left = {names.get(name, name) for name in ended}
     dropped |= left
     taken = {*kept.values(), *dropped}
     for name in fields:

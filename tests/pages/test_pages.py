@@ -302,7 +302,7 @@ async def test_a_query_is_explained(page: Page) -> None:
     await page.get_by_label("Order").fill("-hits")
     await page.get_by_role("button", name="Show and explain").click()
     plan = page.locator("section", has_text="How it was found")
-    await expect(plan).to_contain_text("Queried redis (index)")
+    await expect(plan).to_contain_text("Queried redis (index of hits)")
     await expect(plan).to_contain_text("the rest of each object from postgres")
     await expect(plan).to_contain_text('{"ge":["hits",99]}, order, limit')
     await expect(

@@ -14,9 +14,9 @@ from mediator.base.errors import (
     Unavailable,
 )
 from mediator.catalogue.stored_databases import Moment, StoredDatabase
-from mediator.model.operations import Create, Outcome
+from mediator.model.operations import Create, Delete, Outcome
 from tests.process.control.classes import on
-from tests.process.service import Service, unique
+from tests.process.service import Service, field_on, unique
 
 
 async def test_a_write_is_never_lost_to_a_class_that_moves(mediator: Service) -> None:
@@ -46,6 +46,23 @@ async def test_a_write_is_never_lost_to_a_class_that_moves(mediator: Service) ->
     await asyncio.gather(move(), *(write() for _ in range(4)))
     for id_ in kept:
         assert await mediator.values(name, "notes", id_) == {"title": id_}
+
+
+@pytest.mark.parametrize("system", ["redis", "mongo", "postgres"])
+async def test_fields_of_an_empty_class_get_other_types(mediator: Service, system: str) -> None:
+    def notes(type_: str, **members: Any) -> dict[str, Any]:
+        return {"notes": {"fields": {"title": field_on(system, type_, index=True, **members)}}}
+
+    control = mediator.mediator.control
+    name = await mediator.put_schema(notes("integer"))
+    created = await mediator.create(name, "notes", unique(), title=7)
+    await mediator.mediator.data.write(Delete(name, "notes", created.id, unique()))
+    for type_, value in (("string", "seven"), ("boolean", True), ("integer", 8)):
+        await control.set_schema(name, {"classes": notes(type_)})
+        id_ = unique()
+        await mediator.create(name, "notes", id_, title=value)
+        assert await mediator.values(name, "notes", id_) == {"title": value}
+        await mediator.mediator.data.write(Delete(name, "notes", id_, unique()))
 
 
 async def test_writes_to_a_class_that_moves_are_held_until_it_has_moved(
