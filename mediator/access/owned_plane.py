@@ -41,7 +41,6 @@ from mediator.access.ownership import (
     taken,
     with_owner,
 )
-from mediator.base.concurrency import result_or_error
 from mediator.base.errors import (
     Conflict,
     Forbidden,
@@ -50,7 +49,7 @@ from mediator.base.errors import (
     PreconditionFailed,
     StillReferenced,
 )
-from mediator.data_plane.port import DataPlane
+from mediator.data_plane.port import DataPlane, in_turn
 from mediator.model.filters import And, Compare, Comparison
 from mediator.model.operations import (
     Condition,
@@ -135,10 +134,10 @@ class OwnedPlane(NarrowedPlane):
                 together |= {i: with_owner(get, owner) for i, get in gets.items()}
                 restricted |= {i: (route, get, owner) for i, get in gets.items()}
         slots, preference = asyncio.Semaphore(_CONCURRENCY), WHOLE if whole else ANY
-        in_turn = [[operations[i] for i in indices] for indices in lanes.values()]
+        ordered = [[operations[i] for i in indices] for indices in lanes.values()]
         work = [
             self._plane.batch(list(together.values()), whole=whole),
-            *(self._in_turn(own, slots, preference) for own in in_turn),
+            *(in_turn(self, own, slots, preference) for own in ordered),
         ]
         found = await asyncio.gather(*work)
         for indices, results in zip([list(together), *lanes.values()], found, strict=True):
@@ -173,17 +172,6 @@ class OwnedPlane(NarrowedPlane):
         field = route.schema.owner_field
         subject = None if field is None else self._owner_of(database, class_name)
         return route, Owner(field, subject) if field and subject is not None else None
-
-    async def _in_turn(
-        self, operations: Sequence[Operation], slots: asyncio.Semaphore, preference: ReadPreference
-    ) -> list[Outcome | MediatorError]:
-        async with slots:
-            return [
-                await result_or_error(self.read, operation, preference)
-                if isinstance(operation, Get)
-                else await result_or_error(self.write, operation)
-                for operation in operations
-            ]
 
     async def _write(self, route: ClassRoute, owner: Owner, operation: WriteOperation) -> Outcome:
         operation = kept(owner, operation)

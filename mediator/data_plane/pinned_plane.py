@@ -13,11 +13,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from mediator.base.concurrency import result_or_error
 from mediator.base.errors import AlreadyExists, MediatorError, NotFound, PreconditionFailed
 from mediator.data_plane.pinned_operations import PinnedOperation
 from mediator.data_plane.pinned_queries import PinnedQuery
-from mediator.data_plane.port import DataPlane
+from mediator.data_plane.port import DataPlane, in_turn
 from mediator.model.operations import (
     ANYTHING,
     Condition,
@@ -121,7 +120,7 @@ class PinnedPlane:
         found = await asyncio.gather(
             self._together([pinned[index] for index in together], whole=whole),
             *(
-                self._in_turn([operations[index] for index in lane], slots, preference)
+                in_turn(self, [operations[index] for index in lane], slots, preference)
                 for lane in lanes.values()
             ),
         )
@@ -138,17 +137,6 @@ class PinnedPlane:
         done = iter(await self._plane.batch(allowed, whole=whole) if allowed else [])
         answers = [each if isinstance(each, MediatorError) else next(done) for each in planned]
         return [_answer(each, answer) for each, answer in zip(pinned, answers, strict=True)]
-
-    async def _in_turn(
-        self, operations: Sequence[Operation], slots: asyncio.Semaphore, preference: ReadPreference
-    ) -> list[Outcome | MediatorError]:
-        async with slots:
-            return [
-                await result_or_error(self.read, operation, preference)
-                if isinstance(operation, Get)
-                else await result_or_error(self.write, operation)
-                for operation in operations
-            ]
 
     async def recall(self, operation: WriteOperation) -> Outcome | None:
         pinned = self._pinned(operation)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, Protocol
 
+from mediator.base.concurrency import result_or_error
 from mediator.base.errors import MediatorError
 from mediator.model.operations import Get, Operation, Outcome, WriteOperation
 from mediator.model.query import Position, Query
@@ -13,7 +15,7 @@ from mediator.query.execution import QueryResult
 from mediator.routing.freshness import ANY, STRONG, ReadPreference
 from mediator.routing.model import ClassRoute, RoutingModel
 
-__all__ = ["DataPlane", "pages"]
+__all__ = ["DataPlane", "in_turn", "pages"]
 
 PAGE: Final = 500
 """Objects read at once."""
@@ -64,6 +66,22 @@ class DataPlane(Protocol):
             TooCostly: It goes beyond the limits of rows or time.
             Invalid: An aggregate cannot be computed.
         """
+
+
+async def in_turn(
+    plane: DataPlane,
+    operations: Sequence[Operation],
+    slots: asyncio.Semaphore,
+    preference: ReadPreference,
+) -> list[Outcome | MediatorError]:
+    """Do operations one after the other, once a slot is free; each is answered by itself."""
+    async with slots:
+        return [
+            await result_or_error(plane.read, operation, preference)
+            if isinstance(operation, Get)
+            else await result_or_error(plane.write, operation)
+            for operation in operations
+        ]
 
 
 async def pages(

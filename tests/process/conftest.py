@@ -85,6 +85,19 @@ async def running(
 
 
 @pytest.fixture(scope="module")
+async def installation(
+    redis_config: SystemConfig,
+    system_configs: Sequence[SystemConfig],
+    own_catalogue: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[Guarded]:
+    """An installation that requires keys, on a catalogue of its own."""
+    jobs: Path = tmp_path_factory.mktemp("jobs")
+    async with guarded(system_configs[:2], own_catalogue, redis_config.url, jobs) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
 async def endpoint() -> AsyncIterator[Endpoint]:
     """One address for the origins of a module's tests, and the caches before them."""
     endpoint = Endpoint()

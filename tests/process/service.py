@@ -14,9 +14,10 @@ from redis.asyncio import Redis
 from sqlalchemy import make_url
 
 from mediator.base.clock import SystemClock
+from mediator.base.errors import MediatorError
 from mediator.base.observation import Observation
 from mediator.control.port import SystemRegistration
-from mediator.model.operations import Create, Get, Outcome, Update
+from mediator.model.operations import Create, Get, Outcome, Update, WriteOperation
 from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.types import Values
 from mediator.service import Mediator, MediatorOptions
@@ -27,6 +28,7 @@ from tests.process.access.examinations import recall, remember
 __all__ = [
     "NOWHERE",
     "Service",
+    "error_of",
     "field_on",
     "inc",
     "scratch_catalogue",
@@ -93,6 +95,15 @@ class Service:
     def systems_of(self, database: str, class_name: str) -> tuple[str, ...]:
         route = self.mediator.data.model.databases[database].classes[class_name]
         return tuple(fragment.system for fragment in route.fragments)
+
+
+async def error_of(of: Service, operation: WriteOperation) -> MediatorError | None:
+    """Write, and return why it was refused."""
+    try:
+        await of.mediator.data.write(operation)
+    except MediatorError as error:
+        return error
+    return None
 
 
 def inc(

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mediator.stores.port import SystemConfig
-from tests.process.caching.guarded import Guarded, guarded
 from tests.process.service import Service, scratch_catalogue, service
 
 
@@ -43,16 +41,3 @@ async def with_feed(
     ):
         await started.favour()
         yield started
-
-
-@pytest.fixture(scope="module")
-async def installation(
-    redis_config: SystemConfig,
-    system_configs: Sequence[SystemConfig],
-    own_catalogue: str,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[Guarded]:
-    """An installation that requires keys, on a catalogue of its own."""
-    jobs: Path = tmp_path_factory.mktemp("jobs")
-    async with guarded(system_configs[:2], own_catalogue, redis_config.url, jobs) as running:
-        yield running

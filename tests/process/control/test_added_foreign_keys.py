@@ -10,14 +10,13 @@ import pytest
 from mediator.base.errors import (
     ConstraintViolated,
     DanglingReference,
-    MediatorError,
     StillReferenced,
     Unavailable,
 )
 from mediator.control.port import ChangeOptions
-from mediator.model.operations import Create, Delete, WriteOperation
+from mediator.model.operations import Create, Delete
 from tests.process.control.test_placing_anew import follows, late, paused, waits
-from tests.process.service import Service, field_on, unique
+from tests.process.service import Service, error_of, field_on, unique
 
 __all__ = ["late"]  # a fixture
 
@@ -39,14 +38,6 @@ async def library(mediator: Service) -> str:
     await mediator.create(name, "books", "fine", author="ada")
     await mediator.create(name, "books", "none")
     return name
-
-
-async def error_of(of: Service, operation: WriteOperation) -> MediatorError | None:
-    try:
-        await of.mediator.data.write(operation)
-    except MediatorError as error:
-        return error
-    return None
 
 
 async def test_dangling_references_refuse_the_change(mediator: Service) -> None:

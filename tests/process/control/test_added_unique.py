@@ -28,12 +28,12 @@ from mediator.control.port import ChangeOptions, SchemaChange
 from mediator.control.unique_builds import BUILD_S, KEPT_S
 from mediator.data_plane import port
 from mediator.data_plane.port import PAGE, pages
-from mediator.model.operations import Create, Delete, Outcome, Put, Update, WriteOperation
+from mediator.model.operations import Create, Delete, Outcome, Put, Update
 from mediator.routing.model import ClassRoute
 from mediator.schema.types import Values
 from mediator.transactions.log import TransactionEntry
 from tests.process.control.test_placing_anew import follows, late, paused, waits
-from tests.process.service import Service, field_on, unique
+from tests.process.service import Service, error_of, field_on, unique
 
 __all__ = ["late"]  # a fixture
 
@@ -74,14 +74,6 @@ async def filled(of: Service, system: str, emails: Sequence[str]) -> str:
 async def objects(of: Service, database: str) -> dict[str, Outcome]:
     found = [page async for page in pages(of.mediator.data, database, "users")]
     return {outcome.id: outcome for page in found for outcome in page}
-
-
-async def error_of(of: Service, operation: WriteOperation) -> MediatorError | None:
-    try:
-        await of.mediator.data.write(operation)
-    except MediatorError as error:
-        return error
-    return None
 
 
 async def takes(of: Service, database: str, email: str) -> bool:

@@ -13,14 +13,14 @@ import pytest
 from app.admin.application import create_admin_app
 from app.admin.context import AdminContext
 from app.telemetry.metrics import Metrics
-from mediator.base.errors import Conflict, ConstraintViolated, Invalid, MediatorError, Unavailable
+from mediator.base.errors import Conflict, ConstraintViolated, Invalid, Unavailable
 from mediator.control import moves
 from mediator.control.copy_report import CopyRules, Fallback
 from mediator.control.port import ChangeOptions, SchemaChange
-from mediator.model.operations import Create, Update, WriteOperation
+from mediator.model.operations import Create, Update
 from mediator.schema.copies import parse_copy
 from tests.process.control.test_placing_anew import follows, late, paused, waits
-from tests.process.service import Service, field_on, unique
+from tests.process.service import Service, error_of, field_on, unique
 
 __all__ = ["late"]  # a fixture
 
@@ -67,14 +67,6 @@ async def move(of: Service, name: str, system: str = "postgres", **how: Any) -> 
 
 def account_of(name: str, account: int) -> Update:
     return Update(name, "players", "ada", unique(), values={"account": account})
-
-
-async def error_of(of: Service, operation: WriteOperation) -> MediatorError | None:
-    try:
-        await of.mediator.data.write(operation)
-    except MediatorError as error:
-        return error
-    return None
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

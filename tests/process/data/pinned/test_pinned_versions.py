@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import httpx
@@ -16,7 +15,7 @@ from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.tables import schema_revisions
 from mediator.control.pinned_uses import SENDERS_KEPT, USES_KEPT, PinnedUses
 from mediator.stores.port import SystemConfig
-from tests.process.caching.guarded import Guarded, guarded
+from tests.process.caching.guarded import Guarded
 from tests.process.caching.newspaper import assert_problem
 from tests.process.data.pinned.shop import Shop, goods
 from tests.process.service import Service, service, unique
@@ -139,18 +138,6 @@ def test_uses_are_kept_in_bounded_memory() -> None:
         uses.note("db", version, ())
     assert len(uses.of("db")) == USES_KEPT
     assert uses.of("db")[0].version == 2
-
-
-@pytest.fixture(scope="module")
-async def installation(
-    redis_config: SystemConfig,
-    system_configs: Sequence[SystemConfig],
-    own_catalogue: str,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[Guarded]:
-    jobs: Path = tmp_path_factory.mktemp("jobs")
-    async with guarded(system_configs[:2], own_catalogue, redis_config.url, jobs) as running:
-        yield running
 
 
 class Kept:

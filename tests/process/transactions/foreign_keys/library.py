@@ -9,7 +9,7 @@ from typing import Any, Final
 from mediator.base.errors import Locked, MediatorError, NotFound
 from mediator.model.operations import Create, Delete, Put, ReadModifyWrite, Update, WriteOperation
 from tests.faults.conditions import eventually
-from tests.process.service import Service, field_on, unique
+from tests.process.service import Service, error_of, field_on, unique
 
 __all__ = [
     "ACTIONS",
@@ -56,14 +56,6 @@ WRITES: Final[dict[str, Callable[..., WriteOperation]]] = {
 
 def referring(library: str, class_name: str, id_: str, to: str) -> Create:
     return Create(library, class_name, id_, unique(), values={"author": to})
-
-
-async def error_of(mediator: Service, operation: WriteOperation) -> MediatorError | None:
-    try:
-        await mediator.mediator.data.write(operation)
-    except MediatorError as error:
-        return error
-    return None
 
 
 async def once_free(mediator: Service, operation: WriteOperation) -> MediatorError | None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from mediator.base.errors import MediatorError, NotUnique
+from mediator.base.errors import NotUnique
 from mediator.model.operations import Create, Delete, Get, Outcome, Put, Update, WriteOperation
 from mediator.schema.types import Values
 from mediator.transactions.model import CommitRequest
-from tests.process.service import Service, field_on, unique
+from tests.process.service import Service, error_of, field_on, unique
 from tests.process.transactions.crashable import CrashPoint
 from tests.process.transactions.joint.pairs import CrashAt, attempt
 from tests.process.transactions.open_writes import all_over, expire
@@ -42,14 +42,6 @@ def put(database: str, id_: str, email: str | None, class_name: str = "users") -
     return Put(database, class_name, id_, unique(), values={"email": email})
 
 
-async def refused(mediator: Service, operation: WriteOperation) -> MediatorError | None:
-    try:
-        await mediator.mediator.data.write(operation)
-    except MediatorError as error:
-        return error
-    return None
-
-
 async def holders(mediator: Service, database: str, ids: list[str], email: str) -> list[str]:
     answers = await mediator.mediator.data.batch([Get(database, "users", id_) for id_ in ids])
     found = [each for each in answers if isinstance(each, Outcome)]
@@ -67,14 +59,14 @@ async def test_writers_race_for_a_value(mediator: Service, users: str) -> None:
         Create(users, "users", id_, unique(), values={"email": email, "title": "t"})
         for id_ in ids[2::3]
     ]
-    errors = await asyncio.gather(*(refused(mediator, each) for each in operations))
+    errors = await asyncio.gather(*(error_of(mediator, each) for each in operations))
     assert errors.count(None) <= 1
     assert all(isinstance(error, NotUnique | None) or error.detail for error in errors)
     assert len(await holders(mediator, users, ids, email)) == errors.count(None)
     await all_over(mediator)
     if not errors.count(None):  # all of them were in the way of each other
-        assert await refused(mediator, operations[0]) is None
-    again = await asyncio.gather(*(refused(mediator, each) for each in operations))
+        assert await error_of(mediator, operations[0]) is None
+    again = await asyncio.gather(*(error_of(mediator, each) for each in operations))
     assert all(isinstance(error, NotUnique) for error in again if error is not None)
     assert len(await holders(mediator, users, ids, email)) == 1
 
@@ -105,8 +97,9 @@ async def test_killed_at_any_step_it_has_the_new_value_or_the_old_one(
         await expire(mediator)
         [owned] = [e for e in (old, new) if await holders(mediator, users, [id_], e)]
         assert owned == new or not acknowledged, crash.taken
-        assert isinstance(await refused(mediator, put(users, other, owned)), NotUnique), crash.taken
-        assert await refused(mediator, put(users, other, old if owned == new else new)) is None
+        error = await error_of(mediator, put(users, other, owned))
+        assert isinstance(error, NotUnique), crash.taken
+        assert await error_of(mediator, put(users, other, old if owned == new else new)) is None
         step += 1
     assert "reserve" in crash.taken
 
@@ -119,13 +112,13 @@ async def test_what_is_reserved_is_waited_for(
         id_, email = unique(), unique()
         crash = CrashAt("commit", after=after)
         await attempt(mediator, put(users, id_, email), crash)
-        waiting = asyncio.create_task(refused(mediator, put(users, unique(), email)))
+        waiting = asyncio.create_task(error_of(mediator, put(users, unique(), email)))
         await expire(mediator)
         error = await waiting
         if isinstance(error, outcome):
             continue
         # It gave up before the lease ended.
-        assert isinstance(await refused(mediator, put(users, unique(), email)), outcome)
+        assert isinstance(await error_of(mediator, put(users, unique(), email)), outcome)
 
 
 async def test_a_part_of_a_constraint_is_changed_with_the_rest_as_it_is(
@@ -141,12 +134,12 @@ async def test_a_part_of_a_constraint_is_changed_with_the_rest_as_it_is(
     taking = Update(users, "users", b, unique(), values={"login": "ada"})
     titled = Update(users, "users", b, unique(), values={"login": "ada", "title": "t"})
     for update in (taking, titled):
-        error = await refused(mediator, update)
+        error = await error_of(mediator, update)
         assert isinstance(error, NotUnique)
         assert [each.pointer for each in error.locations] == ["/tenant", "/login"]
         assert await mediator.values(users, "users", b) == values[1]
     await mediator.mediator.data.write(Update(users, "users", a, unique(), unset=("login",)))
-    assert await refused(mediator, titled) is None
+    assert await error_of(mediator, titled) is None
     assert await mediator.values(users, "users", b) == {**values[0], "title": "t"}
     await all_over(mediator)
 
