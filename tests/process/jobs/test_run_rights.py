@@ -295,6 +295,7 @@ async def test_changes_of_a_class_that_is_gone_are_for_its_administrators(
     assert (await running.data.put(draft, json=body, headers=operator)).status_code == 201
     assert (await running.data.delete(draft, headers=operator)).status_code == 204
     assert (await changes(running, database, reader)).status_code == 403
+    await until_relayed(running, database, VALUE, operator)
     await set_classes(running, database, CLASSES)
     note = f"/v1/{database}/notes/after"
     await running.data.put(note, json={"title": "known-to-readers"}, headers=operator)
