@@ -106,8 +106,8 @@ RESOLVE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
   --no-emit-index-url --no-annotate --no-header
 
 # All extras but gpu: half a gigabyte of CUDA, for one kind of card, that no test here could use.
-EXTRAS := plots docs spark linkage embedded dev
-FOR_WORKERS := --extra spark --extra linkage
+EXTRAS := plots docs spark linkage matching embedded dev
+FOR_WORKERS := --extra spark --extra linkage --extra matching
 
 lock:
 	$(RESOLVE) $(addprefix --extra ,$(EXTRAS)) pyproject.toml -o requirements.lock
