@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
 from app.commands.consoles import confirm, confirm_name, errors, print_document, printable
 from app.commands.contracts import openapi, typescript
 from app.commands.copies import copy
+from app.commands.proposed_indexes import ProposedIndex, proposal, proposals
 from app.commands.running import (
     NOT_DONE,
     AdminUrl,
@@ -179,7 +180,12 @@ def diff(
     document = read_schema(files or [])
     with admin_service(url, key_file) as service:
         options = _Options(unchecked, backfill, drop or [], rename or [], move or [])
-        change = _Schema(service, database, document, options).change()
+        _show(_Schema(service, database, document, options), json=json)
+
+
+def _show(new: _Schema, *, json: bool) -> NoReturn:
+    """Print what a schema would change, and end with 1 if that would be refused."""
+    change = new.change()
     _print_change(change, json=json)
     raise typer.Exit(1 if change.is_refused else 0)
 
@@ -250,6 +256,50 @@ def deploy(
         for database, document in schemas.items():
             new = _Schema(service, database, document, _Options())
             _put_in_force(new, json=False, yes=yes)
+
+
+@schema.command("index")
+def index(
+    database: Database,
+    index: Annotated[
+        str | None,
+        typer.Argument(metavar="CLASS.FIELD[,FIELD]…", help="The proposal to put in force."),
+    ] = None,
+    *,
+    url: AdminUrl = None,
+    key_file: KeyFile = None,
+    json: Json = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the changes.")] = False,
+    yes: Yes = False,
+) -> None:
+    """List the indexes that would help costly queries, or add one of them.
+
+    Without INDEX: each with the queries that it would help, which took long or were refused since
+    the service started. With it: print what the schema changes, ask, and put it in force, as
+    `apply` does.
+    """
+    with admin_service(url, key_file) as service:
+        present = service.request("GET", _path(database))["schema"]
+        proposed = proposals(service, database)
+        if index is None:
+            _print_proposals(database, proposed, json=json)
+            return
+        document = proposal(proposed, index).added_to(present)
+        new = _Schema(service, database, document, _Options())
+        if dry_run:
+            _show(new, json=json)
+        _put_in_force(new, json=json, yes=yes)
+
+
+def _print_proposals(database: str, proposed: list[ProposedIndex], *, json: bool) -> None:
+    if json:
+        print_document([asdict(each) for each in proposed])
+        return
+    for each in proposed:
+        for line in each.lines():
+            typer.echo(printable(line))
+    if not proposed:
+        errors.print(f"No index is proposed for {database}: docs/admin-api.md, Costly queries.")
 
 
 def _await(service: ServiceClient, seconds: int) -> None:

@@ -387,6 +387,52 @@ async def test_versions_that_clients_have_pinned_are_listed_and_retired(opened: 
         assert "/retired_before: is greater than 2" in refused.stderr
 
 
+async def test_an_index_is_proposed_and_added(opened: Shop) -> None:
+    none = await opened.done("schema", "index", opened.database)
+    assert none.lines == []
+    assert f"No index is proposed for {opened.database}" in none.stderr
+    await opened.put("products", "lamp", {"name": "Lamp", "price": "1", "stock": 3})
+    url = f"{opened.service.data}/v1/{opened.database}/products/query"
+    query = {"filter": {"ge": ["stock", 2]}}
+    async with httpx.AsyncClient() as client:
+        for _ in range(2):
+            assert (await client.post(url, json=query)).status_code == 422
+        listed = await opened.done("schema", "index", opened.database)
+        assert listed.lines == [
+            "products.stock",
+            '  refused 2 times: needs a scan  {"filter":{"ge":["stock","?"]}}',
+        ]
+        [as_json] = orjson.loads((await opened.done(*listed_as_json(opened))).stdout)
+        assert as_json["index"] == "products.stock"
+        assert as_json["patch"] == {"classes": {"products": {"fields": {"stock": {"index": True}}}}}
+        assert as_json["queries"][0]["refused"] == 2
+        add = ("schema", "index", opened.database, "products.stock")
+        difference = "~ products.stock  index: false → true"
+        assert (await opened.done(*add, "--dry-run")).lines[0] == difference
+        unasked = await opened.call(*add)
+        assert unasked.exit_code == 2
+        assert (await client.post(url, json=query)).status_code == 422
+        added = await opened.done(*add, "--yes")
+        assert added.lines[0] == difference
+        assert f"{opened.database} has version 2 of its schema now." in added.stderr
+        found = await client.post(url, json=query)
+        assert [each["id"] for each in found.json()["items"]] == ["lamp"]
+    assert orjson.loads((await opened.done(*listed_as_json(opened))).stdout) == []
+
+
+def listed_as_json(shop: Shop) -> tuple[str, ...]:
+    return ("schema", "index", shop.database, "--json")
+
+
+async def test_only_an_index_that_is_proposed_is_added(opened: Shop) -> None:
+    refused = await opened.call("schema", "index", opened.database, "products.stock", "--yes")
+    assert refused.exit_code == 2
+    assert "products.stock is not proposed; what is: none." in " ".join(refused.stderr.split())
+    nowhere = await opened.call("schema", "index", "nowhere")
+    assert nowhere.exit_code == 1
+    assert "There is no database nowhere." in nowhere.stderr
+
+
 async def test_mistakes_are_reported_with_their_locations(opened: Shop) -> None:
     file = opened.file("wrong.json", changed(colour={"type": "paint"}))
     results = [
