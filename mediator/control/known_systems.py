@@ -45,6 +45,7 @@ class Findings:
         calibrated: Metrics of the synthetic workload.
         p99: 99th percentiles of its latencies.
         claims: Whether it keeps values unique.
+        path_indexes: Whether it indexes paths within documents and maps.
         acceptable: Whether the system may hold data; if not, `reason` says why.
     """
 
@@ -56,6 +57,7 @@ class Findings:
     calibrated: Mapping[Metric, float]
     p99: Mapping[Metric, float] = field(default_factory=dict)
     claims: bool = True
+    path_indexes: bool = False
     acceptable: bool = True
     reason: str = ""
     details: Mapping[str, str] = field(default_factory=dict)
@@ -84,6 +86,7 @@ def findings_of(
         capabilities=report.capabilities,
         inexact=report.inexact,
         claims=report.claims,
+        path_indexes=report.path_indexes,
         calibrated=calibration.metrics if calibration else {},
         p99=calibration.p99 if calibration else {},
         acceptable=report.acceptable,

@@ -229,6 +229,7 @@ class Registry:
             p99={**p99, **stated},
             inexact=findings.inexact,
             claims=findings.claims,
+            path_indexes=findings.path_indexes,
             durability_s=findings.durability_s,
             suspended=_obstacle(known.registration.use, findings),
         )

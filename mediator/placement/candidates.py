@@ -40,6 +40,8 @@ class Candidate:
         p99: The 99th percentiles, for requirements that name them; in the same units.
         inexact: Field types for which it lacks an exact operator; such fields are not placed here.
         claims: Whether it keeps values unique; fields that have to be are not placed elsewhere.
+        path_indexes: Whether it indexes paths within documents and maps; fields that have some are
+            not placed elsewhere.
         durability_s: Seconds of acknowledged writes that a crash may lose; None: not known.
         suspended: Why it is no candidate at all, or None.
     """
@@ -50,6 +52,7 @@ class Candidate:
     p99: Mapping[Metric, float] = field(default_factory=dict)
     inexact: frozenset[FieldType] = frozenset()
     claims: bool = True
+    path_indexes: bool = True
     durability_s: float | None = None
     suspended: str | None = None
 

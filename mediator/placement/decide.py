@@ -204,7 +204,8 @@ def view_system(
 ) -> str | None:
     """Return the view: the one the schema names, else the best-ranked one proven for it.
 
-    Proven means scans, sorting and range queries (docs/design.md, "Placement"). Where the database
+    Proven means scans, sorting and range queries (docs/design.md, "Placement"), and that it has the
+    indexes of paths, if the schema has some. Where the database
     has no scores the first registered one counts as the best. None if no system is proven for it,
     or only those that are `unfit`, as they take no copies. The present view stays as long as it
     is one: another would have to be built from the fragments.
@@ -214,12 +215,21 @@ def view_system(
     usable = [
         c.name
         for c in decision.candidates
-        if c.suspended is None and c.capabilities >= _VIEW_CAPABILITIES and c.name not in unfit
+        if c.suspended is None and not _lacking_of_view(schema, c) and c.name not in unfit
     ]
     if present in usable:
         return present
     scores = decision.ranking.scores
     return max(usable, key=lambda name: scores.get(name, -1.0), default=None)
+
+
+def _lacking_of_view(schema: Schema, candidate: Candidate) -> tuple[str, ...]:
+    """Return what a system is not proven for that whole objects are read by."""
+    lacking: tuple[str, ...] = candidate.lacking(_VIEW_CAPABILITIES)
+    if candidate.path_indexes:
+        return lacking
+    fields = (field for class_ in schema.classes.values() for field in class_.fields.values())
+    return (*lacking, "indexes of paths") if any(f.indexed_paths for f in fields) else lacking
 
 
 def named_mistakes(schema: Schema, candidates: Sequence[Candidate]) -> list[Location]:
@@ -236,7 +246,7 @@ def named_mistakes(schema: Schema, candidates: Sequence[Candidate]) -> list[Loca
     ]
     mistakes += unknown_systems(schema, known)
     view = known.get(schema.materialised_view.system or "")
-    lacking = view.lacking(_VIEW_CAPABILITIES) if view else ()
+    lacking = _lacking_of_view(schema, view) if view else ()
     if schema.mode is Mode.MICROBATCHED and lacking:
         needs = f"is not proven for {', '.join(lacking)}, which whole objects are read by"
         mistakes.append(

@@ -214,6 +214,8 @@ def _unfit(
 ) -> str:
     if field_.type in candidate.inexact:
         return f"lacks an exact operator for type {field_.type}, the type of {node}"
+    if field_.indexed_paths and not candidate.path_indexes:
+        return f"indexes no paths within documents and maps, as {node} has"
     unknown = [r for r in requirements if candidate.measured(r) is None]
     names = dict.fromkeys(f"p99 {r.metric}" if r.statistic == "p99" else r.metric for r in unknown)
     return f"has no measured {', '.join(names)}, needed by {node}" if names else ""

@@ -1,18 +1,23 @@
-"""Indexes that would help a query and are not there: of fields together, of one, of elements."""
+"""Indexes that would help a query and are not there: of fields, of elements, and of paths."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from itertools import takewhile
+from typing import Final
 
-from mediator.model.filters import ID, Between, Compare, Comparison, Contains, In, conjuncts
+from mediator.model.evaluate import kind_of
+from mediator.model.filters import ID, Between, Compare, Comparison, Contains, In, Path, conjuncts
 from mediator.model.query import Query
 from mediator.routing.model import ClassRoute
+from mediator.schema.indexed_paths import is_indexable
 from mediator.schema.limits import INDEX_FIELDS
 from mediator.schema.tree import ClassSchema
-from mediator.schema.types import ARRAYS, SCALARS, FieldType
+from mediator.schema.types import ARRAYS, SCALARS, FieldType, Value
 
 __all__ = ["proposed_indexes"]
+
+_INDEXED_KINDS: Final = frozenset({kind_of(0), kind_of("")})
 
 
 def proposed_indexes(query: Query, route: ClassRoute) -> tuple[tuple[str, ...], ...]:
@@ -29,6 +34,7 @@ def proposed_indexes(query: Query, route: ClassRoute) -> tuple[tuple[str, ...], 
     together = tuple(_in_one_place(names, route))[:INDEX_FIELDS]
     proposed = [] if _is_there(schema, equal, together) else [together]
     proposed += [(name,) for name in held if not schema.fields[name].index]
+    proposed += [(".".join(path),) for path in _paths(query, schema)]
     return tuple(proposed)
 
 
@@ -52,6 +58,29 @@ def _conditions(query: Query, schema: ClassSchema) -> tuple[list[str], list[str]
         [name for name in ranged if _is_scalar(schema, name) and name not in equal],
         [name for name in held if _has_elements(schema, name)],
     )
+
+
+def _paths(query: Query, schema: ClassSchema) -> Iterator[Path]:
+    """Yield the paths within documents that are compared with strings or numbers.
+
+    Not those within maps, whose keys are data: what is proposed is kept and shown.
+    """
+    for part in conjuncts(query.filter):
+        match part:
+            case Compare(comparison, (name, *keys), value) if comparison is not Comparison.NE:
+                some: tuple[Value, ...] = (value,)
+            case Between((name, *keys), low, high):
+                some = (low, high)
+            case In((name, *keys), some):
+                pass
+            case _:
+                continue
+        field = schema.fields.get(name)
+        if field is None or field.type is not FieldType.DOCUMENT or not keys:
+            continue
+        indexed = tuple(keys) in field.indexed_keys or not is_indexable(field, keys)
+        if not indexed and all(kind_of(each) in _INDEXED_KINDS for each in some):
+            yield (name, *keys)
 
 
 def _is_scalar(schema: ClassSchema, name: str) -> bool:

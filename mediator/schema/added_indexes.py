@@ -16,16 +16,21 @@ def index_patch(
 ) -> dict[str, Any] | None:
     """Return what to merge into a complete schema for an index of a field, or of several together.
 
-    None: the schema has the index, or lacks one of the fields. A list or set gets the bound that
-    its index requires.
+    A name may be a path within a field, ``address.city``. None: the schema has the index, or lacks
+    one of the fields. A list or set gets the bound that its index requires.
     """
     class_ = document["classes"].get(class_name, {"fields": {}})
+    name, _, path = names[0].partition(".")
+    if path and name in class_["fields"]:
+        paths = class_["fields"][name].get("indexed_paths", [])
+        added = {"indexed_paths": [*paths, path]}
+        return None if path in paths else _of(class_name, {"fields": {name: added}})
     if not all(name in class_["fields"] for name in names):
         return None
     if len(names) > 1:
-        there, added = class_["indexes"], {"fields": list(names)}
-        return None if added in there else _of(class_name, {"indexes": [*there, added]})
-    field = class_["fields"][names[0]]
+        there, index = class_["indexes"], {"fields": list(names)}
+        return None if index in there else _of(class_name, {"indexes": [*there, index]})
+    field = class_["fields"][name]
     members: dict[str, Any] = {"index": True}
     if field["type"] in ARRAYS and field.get("max_length", INDEXED_ELEMENTS + 1) > INDEXED_ELEMENTS:
         members["max_length"] = INDEXED_ELEMENTS

@@ -20,6 +20,7 @@ __all__ = [
     "FOREIGN_KEYS_TO_CLASS",
     "ID_BYTES",
     "INDEXED_ELEMENTS",
+    "INDEXED_PATHS",
     "INDEXES",
     "INDEX_FIELDS",
     "INTEGER_MAX",
@@ -28,6 +29,7 @@ __all__ = [
     "MAX_ERRORS",
     "MAX_LENGTH",
     "OBJECT_TTL_MAX_S",
+    "PATH_CHARACTERS",
     "PATTERN_CHARACTERS",
     "UNIQUE_CONSTRAINTS",
     "UNIQUE_FIELDS",
@@ -48,6 +50,10 @@ INDEX_FIELDS: Final = 4
 
 INDEXED_ELEMENTS: Final = 1_000
 """Upper end of the `max_length` of lists and sets with an index: each element has an entry."""
+
+INDEXED_PATHS: Final = 16
+PATH_CHARACTERS: Final = 200
+"""Paths of a document or map that have an index, and characters of one of them."""
 
 ENUM_MEMBERS: Final = 100
 PATTERN_CHARACTERS: Final = 1_000

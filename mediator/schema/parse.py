@@ -17,6 +17,7 @@ from mediator.schema.constraints import searcher
 from mediator.schema.errors import InvalidValue, invalid, locations_below
 from mediator.schema.foreign_keys import mistakes_of_number, mistakes_of_on_delete
 from mediator.schema.ids import NAME
+from mediator.schema.indexed_paths import mistakes_of_indexed_paths
 from mediator.schema.limits import INDEXED_ELEMENTS, MAX_ERRORS, UNIQUE_CONSTRAINTS
 from mediator.schema.scalars import SCALAR_DECODERS, text_error
 from mediator.schema.tree import (
@@ -132,6 +133,7 @@ def _mistakes(field: Field, classes: Mapping[str, ClassSchema], at: str) -> Iter
     if error := _mistake_in_reference(field, classes):
         yield Location(f"{at}/to", error)
     yield from mistakes_of_on_delete(field, classes, at)
+    yield from mistakes_of_indexed_paths(field, f"{at}/indexed_paths")
     yield from _mistakes_of_flags(field, at)
     yield from _mistakes_of_lengths_and_enum(field, at)
 
@@ -333,8 +335,8 @@ def schema_document(schema: Schema) -> dict[str, Any]:
     """Write a schema as JSON, ready for orjson.
 
     Every member that has a default is written. Left out is only what a field has none of: `items`,
-    `to`, `on_delete`, `default`, `updated`, `unique`, `system` and constraints; and `statistic` and
-    `violation` of an annotation.
+    `to`, `on_delete`, `default`, `updated`, `unique`, `indexed_paths`, `system` and constraints;
+    and `statistic` and `violation` of an annotation.
     """
     return {
         "mode": schema.mode.value,
@@ -386,6 +388,8 @@ def _field_document(field: Field) -> dict[str, Any]:
     elif not isinstance(default, MissingType):
         document["default"] = written(default)
     document |= {flag: True for flag in ("updated", "unique") if getattr(field, flag)}
+    if field.indexed_paths:
+        document["indexed_paths"] = list(field.indexed_paths)
     if field.on_delete is not None:
         document["on_delete"] = field.on_delete.value
     return document | {

@@ -21,9 +21,11 @@ from mediator.schema.limits import (
     ENUM_MEMBERS,
     FIELDS_PER_CLASS,
     INDEX_FIELDS,
+    INDEXED_PATHS,
     INDEXES,
     MAX_LENGTH,
     OBJECT_TTL_MAX_S,
+    PATH_CHARACTERS,
     PATTERN_CHARACTERS,
     UNIQUE_CONSTRAINTS,
     UNIQUE_FIELDS,
@@ -135,6 +137,15 @@ _Pattern: TypeAlias = Annotated[
 ]
 
 
+_IndexedPaths: TypeAlias = Annotated[
+    tuple[
+        Annotated[str, Bounds(strict=True, min_length=1, max_length=PATH_CHARACTERS)],
+        ...,
+    ],
+    Bounds(max_length=INDEXED_PATHS),
+]
+
+
 class Generated(StrEnum):
     """Defaults that are generated for each object: of timestamps, and of strings."""
 
@@ -160,6 +171,7 @@ class Field:
     `updated`: it is the time of the object's last write, which the service sets.
     `unique`: no two objects of the class have the same value.
     `on_delete`: of a reference that is a foreign key; None stands for `OnDelete.IGNORE`.
+    `indexed_paths`: what has an index within a document or a map: ``city``, or ``geo.lat``.
     """
 
     name: Key
@@ -181,6 +193,7 @@ class Field:
     updated: Flag = False
     unique: Flag = False
     on_delete: Omissible[OnDelete] = None
+    indexed_paths: _IndexedPaths = ()
 
     @property
     def has_default(self) -> bool:
@@ -201,6 +214,11 @@ class Field:
     def has_element_index(self) -> bool:
         """Whether the elements of its values have an index: a multi-valued one."""
         return self.index and self.type in ARRAYS
+
+    @property
+    def indexed_keys(self) -> tuple[tuple[str, ...], ...]:
+        """The keys that lead to what has an index within its values."""
+        return tuple([tuple(path.split(".")) for path in self.indexed_paths])
 
 
 _UniqueFields: TypeAlias = Annotated[

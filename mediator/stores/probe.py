@@ -14,18 +14,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from mediator.model.filters import Compare, Comparison
 from mediator.model.operators import APPLICABLE, Operator
 from mediator.schema.annotations import DURABLE_S, Capability
+from mediator.schema.tree import SCRATCH_DATABASE, Field
 from mediator.schema.types import FieldType
 from mediator.stores.conformance.check import Check
 from mediator.stores.conformance.runner import CHECKS, CheckFinding, CheckStatus, run_check
 from mediator.stores.port import (
+    AccessPath,
     ChangeLog,
+    Fragment,
     PendingChanges,
     ServerFacts,
     Store,
     StoreError,
     is_claiming,
+    is_queryable,
 )
 
 __all__ = ["CapabilityFinding", "How", "ProbeReport", "State", "probe"]
@@ -79,6 +84,7 @@ class ProbeReport:
             fields are not placed there.
         has_outbox: Whether the store has an outbox; without one the feed would have a hole.
         claims: Whether it keeps values unique; else fields that have to be are not placed there.
+        path_indexes: Whether it indexes paths within documents and maps; likewise.
     """
 
     capabilities: Mapping[Capability, CapabilityFinding]
@@ -86,6 +92,7 @@ class ProbeReport:
     inexact: frozenset[FieldType]
     has_outbox: bool
     claims: bool
+    path_indexes: bool
 
     @property
     def acceptable(self) -> bool:
@@ -117,7 +124,12 @@ async def probe(store: Store, *, budget_s: float = 10.0) -> ProbeReport:
     capabilities |= _observed(facts)
     has_outbox = isinstance(store, ChangeLog | PendingChanges)
     return ProbeReport(
-        capabilities, facts, _inexact(store, findings), has_outbox, _claims(store, findings)
+        capabilities,
+        facts,
+        _inexact(store, findings),
+        has_outbox,
+        _claims(store, findings),
+        _indexes_paths(store),
     )
 
 
@@ -201,6 +213,14 @@ def _bounded(holds: bool, figure: float | None, detail: str) -> CapabilityFindin
 def _claims(store: Store, findings: Iterable[CheckFinding]) -> bool:
     failed = {finding.check.name for finding in findings if finding.status is CheckStatus.FAILED}
     return is_claiming(store) and _UNIQUE not in failed
+
+
+def _indexes_paths(store: Store) -> bool:
+    """Whether the store says that it finds values within a document by an index."""
+    field = Field("value", FieldType.DOCUMENT, indexed_paths=("key",))
+    fragment = Fragment("", SCRATCH_DATABASE, "probe", {field.name: field}, {})
+    equal = Compare(Comparison.EQ, (field.name, "key"), "text")
+    return is_queryable(store) and (store.pushdown(fragment, equal, ()).access is AccessPath.INDEX)
 
 
 def _inexact(store: Store, findings: Iterable[CheckFinding]) -> frozenset[FieldType]:

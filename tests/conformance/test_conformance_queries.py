@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mediator.model.evaluate import Lookup, holds
-from mediator.model.filters import And, Compare, Comparison, Contains, Filter, Like, Not
+from mediator.model.filters import And, Compare, Comparison, Contains, Filter, Like, Not, Path
 from mediator.model.query import Aggregate, Computation, OrderBy, Position
-from mediator.schema.tree import MISSING
+from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
 from mediator.stores.conformance import CHECKS, CheckStatus, run
 from mediator.stores.port import (
@@ -24,7 +24,7 @@ from mediator.stores.port import (
 from tests.conformance.model_store import ModelStore
 from tests.conformance.searching_model import SearchingModel
 
-SEARCHES = ("queries.", "query_orders.", "indexes.", "aggregates.")
+SEARCHES = ("queries.", "query_orders.", "indexes.", "path_indexes.", "aggregates.")
 
 
 class ThreeValued(SearchingModel):
@@ -227,26 +227,43 @@ class Repeating(SearchingModel):
         ]
 
 
-DEFECTS = {
-    Stale: "indexes.elements_of_a_set_follow_writes",
-    Repeating: "indexes.elements_of_a_list_are_found",
-    ThreeValued: "queries.integer_compares",
-    Caseless: "queries.texts_match_patterns",
-    Rounding: "queries.integer_compares",
-    Coercing: "queries.documents_are_searched_within",
-    Prefixing: "queries.texts_match_patterns",
-    Losing: "queries.logic_is_two_valued",
-    FindsDeleted: "queries.boolean_compares",
-    Overlapping: "queries.pages_give_all_once",
-    Upward: "query_orders.several_fields_order",
-    Digitwise: "query_orders.integer_orders",
-    Wide: "queries.found_records_are_whole_or_sparse",
-    Merging: "aggregates.every_type_groups",
-    Floating: "aggregates.each_function_computes",
-    Counting: "aggregates.each_function_computes",
-    CountsDeleted: "aggregates.what_a_filter_finds_is_counted",
-    Guessing: "aggregates.estimates_are_numbers_of_records",
-}
+class Descending(SearchingModel):
+    """Looks into arrays on the way of a path."""
+
+    def values(self, record: Record) -> Lookup:
+        lookup = super().values(record)
+
+        def within(path: Path) -> Value | MissingType:
+            outer = lookup(path[:-1]) if len(path) > 1 else MISSING
+            inner = outer[0] if isinstance(outer, list) and outer else None
+            return inner.get(path[-1], MISSING) if isinstance(inner, dict) else lookup(path)
+
+        return within
+
+
+DEFECTS = (
+    (Descending, "path_indexes.paths_into_documents_are_found"),
+    (Digitwise, "path_indexes.items_of_a_map_of_integer_are_found"),
+    (Stale, "path_indexes.indexed_paths_follow_writes"),
+    (Stale, "indexes.elements_of_a_set_follow_writes"),
+    (Repeating, "indexes.elements_of_a_list_are_found"),
+    (ThreeValued, "queries.integer_compares"),
+    (Caseless, "queries.texts_match_patterns"),
+    (Rounding, "queries.integer_compares"),
+    (Coercing, "queries.documents_are_searched_within"),
+    (Prefixing, "queries.texts_match_patterns"),
+    (Losing, "queries.logic_is_two_valued"),
+    (FindsDeleted, "queries.boolean_compares"),
+    (Overlapping, "queries.pages_give_all_once"),
+    (Upward, "query_orders.several_fields_order"),
+    (Digitwise, "query_orders.integer_orders"),
+    (Wide, "queries.found_records_are_whole_or_sparse"),
+    (Merging, "aggregates.every_type_groups"),
+    (Floating, "aggregates.each_function_computes"),
+    (Counting, "aggregates.each_function_computes"),
+    (CountsDeleted, "aggregates.what_a_filter_finds_is_counted"),
+    (Guessing, "aggregates.estimates_are_numbers_of_records"),
+)
 
 
 async def test_faithful_store_conforms() -> None:
@@ -256,9 +273,9 @@ async def test_faithful_store_conforms() -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize("defective", DEFECTS)
-async def test_every_defect_is_found(defective: type[SearchingModel]) -> None:
-    report = await run(defective(), only=DEFECTS[defective])
+@pytest.mark.parametrize(("defective", "check"), DEFECTS)
+async def test_every_defect_is_found(defective: type[SearchingModel], check: str) -> None:
+    report = await run(defective(), only=check)
     assert [finding.status for finding in report.findings] == [CheckStatus.FAILED]
 
 

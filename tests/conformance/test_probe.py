@@ -57,6 +57,7 @@ async def test_real_stores_are_proven(kind: str, request: pytest.FixtureRequest)
         report = await probe(store, budget_s=BUDGET_S)
     assert report.acceptable, report.reason
     assert report.reason == ""
+    assert report.path_indexes is (kind != "redis")
     assert _states(report, FUNCTIONAL | IN_ORDER) == {"proven"}
     assert report.facts is not None
     declared = set(Capability) - FUNCTIONAL - IN_ORDER - OBSERVED

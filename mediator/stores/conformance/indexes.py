@@ -5,7 +5,7 @@ A store may leave everything to the mediator; what it says it has applied must b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
 from typing import Any, Final
 
@@ -28,7 +28,6 @@ from mediator.schema.limits import ID_BYTES, INDEX_FIELDS, INDEXED_ELEMENTS
 from mediator.schema.tree import Field
 from mediator.schema.types import ARRAYS, SCALARS, FieldType, Value, Values
 from mediator.stores.conformance.check import Theme
-from mediator.stores.conformance.expect import NotOffered
 from mediator.stores.conformance.query_cases import (
     Searched,
     constants,
@@ -36,10 +35,11 @@ from mediator.stores.conformance.query_cases import (
     rows_of,
     sample,
     searched,
+    searched_again,
 )
 from mediator.stores.conformance.samples import collection, counter, edges_of, light, plain, text
 from mediator.stores.conformance.scratch import Scratch, ScratchClass
-from mediator.stores.port import Write, is_queryable
+from mediator.stores.port import Write
 
 __all__ = ["THEME"]
 
@@ -53,20 +53,6 @@ _LONG: Final[dict[FieldType, Sequence[Any]]] = {
     FieldType.BINARY: [_NOISE.encode() + end for end in (b"", b"a", b"b")],
 }
 """Elements that differ beyond what an index may hold of them, or that are beyond it."""
-
-
-async def _check_all(rows: Searched, filters: Iterable[Filter]) -> None:
-    for filter_ in filters:
-        await rows.check(filter_)
-
-
-async def _found(subject: ScratchClass) -> Searched:
-    """Return the records as they are now, to be searched."""
-    store = subject.store
-    records = await store.scan(subject.fragment, None, 1_000)
-    if not is_queryable(store):
-        raise NotOffered("the store does not search by filters")
-    return Searched(subject, store, {record.id: dict(record.values) for record in records})
 
 
 def _tags(type_: FieldType, items: FieldType = FieldType.STRING, **rules: Any) -> Field:
@@ -90,8 +76,8 @@ async def elements(type_: FieldType, scratch: Scratch) -> None:
         more = _LONG.get(items, ())
         values = [*edges_of(type_, items), list(more), *([each] for each in more)]
         rows = await searched(scratch, [_tags(type_, items)], rows_of(values, "tags"))
-        await _check_all(rows, _containing(*light(items), *more))
-        await _check_all(rows, equalities(("tags",), ()))
+        await rows.check_all(_containing(*light(items), *more))
+        await rows.check_all(equalities(("tags",), ()))
 
 
 @THEME.proves("contract")
@@ -116,8 +102,8 @@ async def elements_follow_writes(type_: FieldType, scratch: Scratch) -> None:
     await subject.apply_all([subject.creation(id_, {"tags": ["a", "b"]}) for id_ in "123456"])
     for write in _writes(subject, type_):
         await subject.apply_all([write])
-        rows = await _found(subject)
-        await _check_all(rows, _containing("a", "b", "c", "'", "absent"))
+        rows = await searched_again(subject)
+        await rows.check_all(_containing("a", "b", "c", "'", "absent"))
 
 
 def _writes(subject: ScratchClass, type_: FieldType) -> Iterator[Write]:
@@ -173,8 +159,8 @@ async def indexes_are_added_to_records(scratch: Scratch) -> None:
 
 
 async def _check_added(subject: ScratchClass) -> None:
-    rows = await _found(subject)
-    await _check_all(rows, _containing("a", "b"))
+    rows = await searched_again(subject)
+    await rows.check_all(_containing("a", "b"))
     equal = Compare(Comparison.EQ, ("s",), "x")
     for filter_ in (equal, And((equal, Compare(Comparison.GE, ("n",), 1)))):
         await rows.check(filter_, (OrderBy(("n",)),), limit=3)
@@ -272,7 +258,7 @@ async def texts_of_any_length_are_indexed_together(scratch: Scratch) -> None:
     ids = ["i" * ID_BYTES, "j" * ID_BYTES]
     rows: list[Values] = [{n: _NOISE[i:] + end for i, n in enumerate(names)} for end in "ab"]
     await subject.apply_all([subject.creation(*each) for each in zip(ids, rows, strict=True)])
-    found = await _found(subject)
+    found = await searched_again(subject)
     for row in rows:
         await found.check(And(tuple(Compare(Comparison.EQ, (n,), row[n]) for n in names)))
 
@@ -297,7 +283,7 @@ async def compound_indexes_follow_writes(scratch: Scratch) -> None:
         subject.replacement("8"),
     ):
         await subject.apply_all([write])
-        rows = await _found(subject)
+        rows = await searched_again(subject)
         for one, two in product((1, 2, None), ("x", "y", None)):
             equal = Compare(Comparison.EQ, _A, one)
             await rows.check(And((equal, Compare(Comparison.EQ, _B, two))))

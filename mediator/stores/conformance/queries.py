@@ -61,18 +61,13 @@ def _two_fields(type_: FieldType) -> list[Field]:
     return [plain(type_, index=True), plain(type_, "unindexed")]
 
 
-async def _check_all(rows: Searched, filters: Iterable[Filter]) -> None:
-    for filter_ in filters:
-        await rows.check(filter_)
-
-
 @QUERIES.proves_each(sorted(SCALARS), "{}_compares", "contract")
 async def compares(type_: FieldType, scratch: Scratch) -> None:
     """Filters on a {} find what they hold for, indexed and not."""
     names = ("value", "unindexed")
     rows = await searched(scratch, _two_fields(type_), rows_of(sample(type_), *names))
     for name in names:
-        await _check_all(rows, comparisons((name,), constants(type_)))
+        await rows.check_all(comparisons((name,), constants(type_)))
 
 
 @QUERIES.proves_each((FieldType.LIST, FieldType.SET), "{}_contains", "contract")
@@ -82,9 +77,9 @@ async def contains(type_: FieldType, scratch: Scratch) -> None:
         field = collection(type_, items)
         rows = await searched(scratch, [field], rows_of(edges_of(type_, items), "value"))
         members = some(light(items))
-        await _check_all(rows, (Contains(("value",), member) for member in members))
-        await _check_all(rows, (Not(Contains(("value",), member)) for member in members[:2]))
-        await _check_all(rows, equalities(("value",), ()))
+        await rows.check_all(Contains(("value",), member) for member in members)
+        await rows.check_all(Not(Contains(("value",), member)) for member in members[:2])
+        await rows.check_all(equalities(("value",), ()))
 
 
 def _texts(path: Path, parts: Sequence[str] = PARTS) -> Iterable[Filter]:
@@ -100,8 +95,8 @@ async def texts_match_patterns(scratch: Scratch) -> None:
     rows = await searched(
         scratch, [text("value", index=True), text("other")], rows_of(TEXTS, "value", "other")
     )
-    await _check_all(rows, _texts(("value",)))
-    await _check_all(rows, _texts(("other",)))
+    await rows.check_all(_texts(("value",)))
+    await rows.check_all(_texts(("other",)))
 
 
 @QUERIES.proves("contract")
@@ -109,15 +104,15 @@ async def documents_are_searched_within(scratch: Scratch) -> None:
     """Paths lead into documents, where values compare with their own kind only."""
     rows = await searched(scratch, [plain(FieldType.DOCUMENT)], DOCUMENTS)
     for path in DOCUMENT_PATHS:
-        await _check_all(rows, equalities(path, (1, "a", True)))
+        await rows.check_all(equalities(path, (1, "a", True)))
     path = ("value", "a")
-    await _check_all(rows, equalities(path, DOCUMENT_VALUES))
+    await rows.check_all(equalities(path, DOCUMENT_VALUES))
     numbers = [v for v in DOCUMENT_VALUES if type(v) in (int, float)]
-    await _check_all(rows, comparisons(path, numbers[1::2]))
-    await _check_all(rows, comparisons(path, WHOLE_FLOATS))
-    await _check_all(rows, comparisons(path, ["", "a", "é", "1"]))
-    await _check_all(rows, (Contains(path, value) for value in DOCUMENT_VALUES))
-    await _check_all(rows, (Like(path, pattern) for pattern in ("%", "_", "a%", "1", "\\%")))
+    await rows.check_all(comparisons(path, numbers[1::2]))
+    await rows.check_all(comparisons(path, WHOLE_FLOATS))
+    await rows.check_all(comparisons(path, ["", "a", "é", "1"]))
+    await rows.check_all(Contains(path, value) for value in DOCUMENT_VALUES)
+    await rows.check_all(Like(path, pattern) for pattern in ("%", "_", "a%", "1", "\\%"))
 
 
 @QUERIES.proves("contract")
@@ -128,8 +123,8 @@ async def maps_are_searched_within(scratch: Scratch) -> None:
         maps += [{"value": {}}, {"value": None}, {}]
         rows = await searched(scratch, [collection(FieldType.MAP, items)], maps)
         for path in (("value", "k"), ("value", "a.b")):
-            await _check_all(rows, comparisons(path, values[:3]))
-        await _check_all(rows, (Exists(("value",)), Compare(Comparison.EQ, ("value",), None)))
+            await rows.check_all(comparisons(path, values[:3]))
+        await rows.check_all((Exists(("value",)), Compare(Comparison.EQ, ("value",), None)))
 
 
 @QUERIES.proves("contract")
@@ -137,9 +132,9 @@ async def ids_are_searched(scratch: Scratch) -> None:
     """Ids compare like strings, and are never null or missing."""
     rows = await searched(scratch, [counter()], [{"n": i} for i in range(24)])
     ids = [*sorted(rows.rows)[::6], "absent", "gone-a000-0", "a", "~"]
-    await _check_all(rows, comparisons(ID, ids))
-    await _check_all(rows, (Like(ID, pattern) for pattern in ("a%", "%-1", "_%", "é0_0%")))
-    await _check_all(rows, (Contains(ID, part) for part in ("é", "-", "")))
+    await rows.check_all(comparisons(ID, ids))
+    await rows.check_all(Like(ID, pattern) for pattern in ("a%", "%-1", "_%", "é0_0%"))
+    await rows.check_all(Contains(ID, part) for part in ("é", "-", ""))
 
 
 @QUERIES.proves("contract")
@@ -147,7 +142,7 @@ async def logic_is_two_valued(scratch: Scratch) -> None:
     """And, or and not decide for nulls and missing fields as for values."""
     fields = [counter(index=True), text("s"), plain(FieldType.BOOLEAN, "b", index=True)]
     rows = await searched(scratch, fields, logical_rows())
-    await _check_all(rows, LOGICAL)
+    await rows.check_all(LOGICAL)
 
 
 @QUERIES.proves("contract")
@@ -160,7 +155,7 @@ async def searches_follow_writes(scratch: Scratch) -> None:
     await subject.update(c, unset=("n",))
     await subject.delete(d)
     now: dict[str, Values] = {a: {"n": 2, "s": "x"}, b: {"n": None, "s": "x"}, c: {"s": "x"}}
-    await _check_all(Searched(subject, rows.store, now), comparisons(("n",), (1, 2)))
+    await Searched(subject, rows.store, now).check_all(comparisons(("n",), (1, 2)))
 
 
 @QUERIES.proves("contract")

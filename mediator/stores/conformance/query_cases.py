@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -54,6 +54,7 @@ __all__ = [
     "rows_of",
     "sample",
     "searched",
+    "searched_again",
     "some",
 ]
 
@@ -283,6 +284,10 @@ class Searched:
         if plan.ordered:
             same(ids, self.in_order(ids, order), f"the order {order}")
 
+    async def check_all(self, filters: Iterable[Filter]) -> None:
+        for filter_ in filters:
+            await self.check(filter_)
+
     async def check_positions(self, order: tuple[OrderBy, ...], filter_: Filter | None) -> None:
         """Require that a search may begin beyond any record, if the store has the order."""
         plan = self.plan(filter_, order)
@@ -352,6 +357,14 @@ async def searched(
     await subject.apply_all(writes, "of a record to be found")
     await subject.apply_all([subject.deletion(id_) for id_ in gone], "of a record not to be found")
     return Searched(subject, scratch.store, named)
+
+
+async def searched_again(subject: ScratchClass) -> Searched:
+    """Return the records of a class as they are now, to be searched."""
+    if not isinstance(subject.store, Queryable):
+        raise NotOffered("the store does not search by filters")
+    records = await subject.store.scan(subject.fragment, None, _MOST)
+    return Searched(subject, subject.store, {each.id: dict(each.values) for each in records})
 
 
 def _id(number: int, count: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pymongo import AsyncMongoClient
@@ -23,8 +23,8 @@ _NAMESPACE_EXISTS: Final = 48
 _CLAIMS: Final = "unique "
 """What the names of the indexes of unique constraints begin with."""
 
-_COMPOUND: Final = "compound "
-"""The same of compound indexes."""
+_NAMED: Final = ("compound ", "path ")
+"""The same of compound indexes, and of those of paths within documents and maps."""
 
 _STAND_IN_LOSS_S: Final = 1.0
 _JOURNAL_MS: Final = 100
@@ -53,19 +53,29 @@ async def prepare(
     for name, field in fragment.fields.items():
         if field.index:
             await collection.create_index({layout.paths[name]: 1, "_id": 1})
-    await _match_compound(collection, layout)
+    await _match_named(collection, layout)
     await _match_claims(collection, layout, previous)
 
 
-async def _match_compound(collection: AsyncCollection[Document], layout: Layout) -> None:
-    """Make the compound indexes, and drop those that are no more."""
-    wanted = {f"{_COMPOUND}{','.join(names)}": names for names in layout.fragment.indexes}
+async def _match_named(collection: AsyncCollection[Document], layout: Layout) -> None:
+    """Make the compound indexes and those of paths, and drop those that are no more."""
+    wanted = dict(_named_indexes(layout))
     for name in await collection.index_information():
-        if name.startswith(_COMPOUND) and name not in wanted:
+        if name.startswith(_NAMED) and name not in wanted:
             await collection.drop_index(name)
-    for name, fields in wanted.items():
-        keys = dict.fromkeys((layout.paths[field] for field in fields), 1) | {"_id": 1}
-        await collection.create_index(keys, name=name)
+    for name, paths in wanted.items():
+        await collection.create_index(dict.fromkeys(paths, 1) | {"_id": 1}, name=name)
+
+
+def _named_indexes(layout: Layout) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name of each index, and the paths of the values that it has."""
+    compound, path = _NAMED
+    for names in layout.fragment.indexes:
+        yield f"{compound}{','.join(names)}", [layout.paths[name] for name in names]
+    for name, field in layout.fragment.fields.items():
+        for keys in field.indexed_keys:
+            at = layout.path_within(name, keys)
+            yield f"{path}{at}", [at]
 
 
 async def _match_claims(

@@ -127,6 +127,10 @@ class Layout:
         constraints = map(constraint_name, fragment.unique)
         self.claim_paths = {name: f"_claims.{name}" for name in constraints}
 
+    def path_within(self, name: str, keys: Iterable[str]) -> str:
+        """Return the path to what keys lead to within a document or a map."""
+        return ".".join([self.paths[name], *map(path_key, keys)])
+
     def key(self, id_: str) -> Document:
         """Return the condition that selects a record: a text, so that it can be no operator."""
         return {"_id": ordered_text(id_)}

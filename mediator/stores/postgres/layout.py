@@ -8,9 +8,10 @@ record claims is in columns of its own, each with a unique index (see `claims`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import product
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
@@ -23,6 +24,7 @@ from mediator.schema.types import FieldType
 from mediator.schema.unique import constraint_name
 from mediator.stores.port import Fragment
 from mediator.stores.postgres.codec import Codec, field_codec
+from mediator.stores.postgres.paths import KINDS, at_path, kinds_of
 from mediator.stores.postgres.sql import constant, number
 
 __all__ = [
@@ -223,6 +225,8 @@ def _add_indexes(whole: RecordTable) -> None:
             key = element_key(field, whole.columns[name], whole.namespace)
             index = index_name(table.name, f"{name}~elements")
             sa.Index(index, key, postgresql_using="gin", postgresql_where=whole.live)
+        for keys, kind in product(field.indexed_keys, kinds_of(field)):
+            _add_path_index(whole, field, keys, kind)
 
 
 def _add_ordered_index(whole: RecordTable, names: tuple[str, ...]) -> None:
@@ -245,6 +249,18 @@ def _add_ordered_index(whole: RecordTable, names: tuple[str, ...]) -> None:
         # What ranks are computed of: so an index is enough to count by.
         postgresql_include=[table.c["_nulls"]] if is_exact else [],
     )
+
+
+def _add_path_index(whole: RecordTable, field: Field, keys: Sequence[str], kind: str) -> None:
+    """Index the values of one kind that are at a path; it has no entry where none is.
+
+    What is equal comes in the order of ids, so that a page of it is read without a sort.
+    """
+    like, view = KINDS[kind]
+    value = at_path(whole.columns[field.name], map(constant, keys))
+    key = sort_key(like, view(value))
+    name = index_name(whole.table.name, f"{'.'.join((field.name, *keys))}~{kind}")
+    sa.Index(name, key, whole.id, postgresql_where=sa.and_(whole.live, key.is_not(None)))
 
 
 def rank(table: Any, name: str, column: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:

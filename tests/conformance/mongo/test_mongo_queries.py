@@ -27,6 +27,8 @@ from mediator.model.filters import (
     Or,
 )
 from mediator.model.query import OrderBy, Position
+from mediator.schema.tree import Field
+from mediator.schema.types import FieldType
 from mediator.stores.mongo import MongoStore
 from mediator.stores.mongo.codec import ordered_text
 from mediator.stores.mongo.layout import Document, layout_of
@@ -249,3 +251,20 @@ async def test_compound_indexes_come_and_go_with_the_schema(mongodb_config: Syst
                 f"compound {a},{b}": [(f"values.{a}", 1), (f"values.{b}", 1), ("_id", 1)]
                 for a, b in indexes
             }
+
+
+async def test_indexes_of_paths_come_and_go_with_the_schema(mongodb_config: SystemConfig) -> None:
+    config = replace(mongodb_config, namespace=f"test_{uuid4().hex[:8]}", deadline_s=20.0)
+    async with mongo_apart(config) as store:
+        collection = store.link.session.collection
+        for paths in (("a.b", "$x"), ("a.b",), ()):
+            field = Field("d", FieldType.DOCUMENT, indexed_paths=paths)
+            fragment = Fragment("mongo", "d", "c", {"d": field}, {"main": ("d",)})
+            await store.prepare(fragment)
+            there = await collection(layout_of(fragment)).index_information()
+            found = [of["key"] for name, of in there.items() if name.startswith("path ")]
+            stored = ["values.d.a.b", "values.d.%24x"][: len(paths)]
+            assert sorted(found) == sorted([(path, 1), ("_id", 1)] for path in stored)
+            equal = Compare(Comparison.EQ, ("d", "a", "b"), "x")
+            access = AccessPath.INDEX if paths else AccessPath.SERVER_SCAN
+            assert store.pushdown(fragment, equal, ()).access is access

@@ -28,7 +28,8 @@ CLASS: Final[dict[str, Any]] = {
         "marks": {"type": "list", "items": "integer", "max_length": 5_000},
         "words": {"type": "list", "items": "string", "index": True, "max_length": 9},
         "docs": {"type": "list", "items": "document"},
-        "more": {"type": "document"},
+        "more": {"type": "document", "indexed_paths": ["b.c"]},
+        "prices": {"type": "map", "items": "integer"},
     },
 }
 SCHEMA: Final = parse_schema("d", {"classes": {"c": CLASS}})
@@ -86,7 +87,16 @@ def every(*conditions: Any, **members: Any) -> Any:
         ({"filter": {"contains": ["words", "a"]}}, []),
         ({"filter": {"contains": ["status", "a"]}}, []),
         ({"filter": {"contains": ["more.a", "a"]}}, []),
-        ({"filter": {"eq": ["more.a", "a"]}, "order": ["more.a"]}, []),
+        ({"filter": {"eq": ["more.a", "a"]}, "order": ["more.a"]}, [("more.a",)]),
+        ({"filter": {"between": ["more.a", 1, 2.5]}}, [("more.a",)]),
+        (every(OPEN, {"in": ["more.a.b", [1, "x"]]}), [("status",), ("more.a.b",)]),
+        ({"filter": {"eq": ["more.b.c", "a"]}}, []),
+        ({"filter": {"eq": ["more.a", True]}}, []),
+        ({"filter": {"in": ["more.a", ["x", None]]}}, []),
+        ({"filter": {"ne": ["more.a", "a"]}}, []),
+        ({"filter": {"eq": ["more.a.0", "a"]}}, []),
+        ({"filter": {"eq": ["more." + "a" * 201, "a"]}}, []),
+        ({"filter": {"eq": ["prices.eur", 1]}}, []),
         ({"filter": {"or": [OPEN, SINCE]}}, []),
         ({"filter": {"not": OPEN}}, []),
         ({"filter": {"ne": ["status", "open"]}}, []),
@@ -117,6 +127,8 @@ def test_an_index_is_proposed_of_fields_in_one_place() -> None:
         (("status",), {"fields": {"status": {"index": True}}}),
         (("tags",), {"fields": {"tags": {"index": True, "max_length": 1_000}}}),
         (("marks",), {"fields": {"marks": {"index": True, "max_length": 1_000}}}),
+        (("more.a",), {"fields": {"more": {"indexed_paths": ["b.c", "a"]}}}),
+        (("prices.eur",), {"fields": {"prices": {"indexed_paths": ["eur"]}}}),
         (
             ("status", "at"),
             {"indexes": [{"fields": ["kind", "at"]}, {"fields": ["status", "at"]}]},
@@ -131,11 +143,14 @@ def test_a_patch_adds_an_index(names: tuple[str, ...], members: Any) -> None:
     if len(names) > 1:
         assert after.indexes == (*OF.indexes, CompoundIndex(names))
     else:
-        assert after.fields[names[0]].index
+        name, _, path = names[0].partition(".")
+        assert path in after.fields[name].indexed_paths if path else after.fields[name].index
     assert index_patch(merge_patch(document, patch), "c", names) is None
 
 
-@pytest.mark.parametrize("names", [("city",), ("kind", "at"), ("gone",), ("status", "gone")])
+@pytest.mark.parametrize(
+    "names", [("city",), ("kind", "at"), ("gone",), ("status", "gone"), ("more.b.c",), ("gone.a",)]
+)
 def test_what_cannot_be_added_has_no_patch(names: tuple[str, ...]) -> None:
     assert index_patch(schema_document(SCHEMA), "c", names) is None
     assert index_patch(schema_document(SCHEMA), "other", ("status",)) is None

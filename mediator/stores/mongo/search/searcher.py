@@ -191,4 +191,7 @@ def _begins_literally(pattern: str) -> bool:
 
 def _is_indexed(fragment: Fragment, path: Path) -> bool:
     """Whether an index leads to values: a compound one does by its first field."""
-    return path == ID or (len(path) == 1 and path[0] in fragment.leading)
+    name, *keys = path
+    if keys:
+        return tuple(keys) in fragment.fields[name].indexed_keys
+    return path == ID or name in fragment.leading

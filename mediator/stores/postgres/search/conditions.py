@@ -19,12 +19,14 @@ from mediator.model.filters import ID
 from mediator.schema.tree import Field
 from mediator.stores.port import Fragment
 from mediator.stores.postgres.layout import (
+    INDEXED_CHARACTERS,
     RecordTable,
     element_key,
     indexed_lengths,
     rank,
     sort_key,
 )
+from mediator.stores.postgres.paths import KINDS, as_text, at_path
 from mediator.stores.postgres.read.statements import NULL_RANK, VALUE_RANK
 from mediator.stores.postgres.search.predicates import FilterShape, Joined, Negated, Predicate
 from mediator.stores.postgres.sql import constant, number, parameter
@@ -61,8 +63,10 @@ def rank_of(records: RecordTable, name: str) -> Expression:
 
 def served(fragment: Fragment, shape: FilterShape) -> bool:
     """Whether an index leads to the records of a shape: a compound one does by its first field."""
-    if not isinstance(shape, Predicate) or shape.keys:
+    if not isinstance(shape, Predicate) or (shape.keys and not shape.path):
         return False
+    if shape.path:
+        return True
     if shape.test == "member":
         return fragment.fields[shape.field].has_element_index
     leads = shape.field == ID[0] or shape.field in fragment.leading
@@ -134,22 +138,33 @@ class _Builder:
         return held if key is items else sa.and_(held, test)
 
     def _within(self, predicate: Predicate) -> Expression:
-        value: Expression = self._records.columns[predicate.field]
-        for _ in range(predicate.keys):
-            # A text is a key even where it looks like the index of an element.
-            value = value.op("->", return_type=JSONB())(self._parameter(sa.Text()))
+        column: Expression = self._records.columns[predicate.field]
+        if predicate.path:
+            return self._indexed(predicate, at_path(column, map(constant, predicate.path)))
+        value = at_path(column, [self._parameter(sa.Text()) for _ in range(predicate.keys)])
         if predicate.test == "exists":
             return value.is_not(None)
         if predicate.test == "null":
             return value == sa.cast(constant("null"), JSONB())
         if predicate.kind == "either":
-            part = _part(_as_text(value), self._parameter(_TEXT))
+            part = _part(as_text(value), self._parameter(_TEXT))
             return sa.or_(part, _held(value, self._parameter(JSONB())))
         if predicate.test == "member":
             return _held(value, self._parameter(JSONB()))
-        viewed = _VIEWS[predicate.kind](value)
+        viewed = KINDS[predicate.kind][1](value) if predicate.kind else value
         given = [self._parameter(type_) for type_ in _types(predicate, viewed.type)]
         return _TESTS[predicate.test](viewed, *given)
+
+    def _indexed(self, predicate: Predicate, value: Expression) -> Expression:
+        """Test a value within a document or a map that has an index."""
+        like, view = KINDS[predicate.kind]
+        viewed = view(value)
+        given = [self._parameter(type_) for type_ in _types(predicate, viewed.type)]
+        test = _TESTS[predicate.test](viewed, *given)
+        if predicate.prefixed:
+            key = sort_key(like, viewed)
+            return sa.and_(key >= given[1], key < given[2], test)
+        return sa.and_(*_coarse(predicate, like, viewed, given, INDEXED_CHARACTERS), test)
 
 
 def _coarse(
@@ -186,17 +201,6 @@ def _bare(type_: Any) -> Any:
     return sa.Text() if isinstance(type_, sa.Text) else type_
 
 
-def _as_text(value: Expression) -> Expression:
-    text = value.op("#>>", return_type=_TEXT)(sa.literal_column("'{}'"))
-    viewed = sa.case((sa.func.jsonb_typeof(value) == constant("string"), text))
-    return sa.type_coerce(sa.collate(viewed, "C"), _TEXT)
-
-
-def _as_number(value: Expression) -> Expression:
-    number_ = sa.cast(value, sa.Numeric())
-    return sa.case((sa.func.jsonb_typeof(value) == constant("number"), number_))
-
-
 def _held(value: Expression, element: Expression) -> Expression:
     within = value.op("@>", return_type=sa.Boolean())(element)
     return sa.and_(sa.func.jsonb_typeof(value) == constant("array"), within)
@@ -210,11 +214,6 @@ def _like(text: Expression, pattern: Expression, *_: Expression) -> Expression:
     return text.like(pattern, escape="\\")
 
 
-_VIEWS: Final[dict[str, Callable[[Expression], Expression]]] = {
-    "": lambda value: value,
-    "text": _as_text,
-    "number": _as_number,
-}
 _TESTS: Final[dict[str, Callable[..., Expression]]] = {
     "eq": operator.eq,
     "lt": operator.lt,

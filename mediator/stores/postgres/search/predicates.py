@@ -66,6 +66,7 @@ class Predicate(NamedTuple):
         keys: How many keys lead from the field into its jsonb.
         kind: ``text`` or ``number`` where jsonb is compared as one, else empty.
         prefixed: Whether a pattern comes with the range of strings of its beginning.
+        path: The keys, if what they lead to has an index that may serve; else they are constants.
     """
 
     test: str
@@ -73,6 +74,7 @@ class Predicate(NamedTuple):
     keys: int = 0
     kind: str = ""
     prefixed: bool = False
+    path: tuple[str, ...] = ()
 
 
 class Joined(NamedTuple):
@@ -221,8 +223,31 @@ def _within(
     typed = field.items if field.type is FieldType.MAP and len(keys) == 1 else None
     if any(text_error(key) is not None for key in keys):
         raise _Inexact
+    if tuple(keys) in field.indexed_keys and (indexed := _indexed_test(typed, leaf)):
+        test, kind, constants = indexed
+        predicate = Predicate(test, name, len(keys), kind, test == "like", tuple(keys))
+        return ShapedFilter(predicate, constants)
     test, kind, constants = _json_test(typed, leaf)
     return ShapedFilter(Predicate(test, name, len(keys), kind), (*keys, *constants))
+
+
+def _indexed_test(
+    typed: FieldType | None, leaf: Compare | Between | In | Like | Contains | Exists
+) -> tuple[str, str, tuple[Any, ...]] | None:
+    """Return the test of a text or a number that is served by an index of these; None: none is."""
+    match leaf:
+        case Compare(comparison, _, value):
+            kind, constants = _of_one_kind(typed, value)
+            return (comparison.value, kind, tuple(constants)) if kind else None
+        case Between(_, low, high):
+            kind, constants = _of_one_kind(typed, low, high)
+            return ("between", kind, tuple(constants)) if kind else None
+        case In(_, values) if values:
+            kind, constants = _of_one_kind(typed, *values)
+            return ("among", kind, (constants,)) if kind else None
+        case Like(_, pattern) if bounds := prefix_range(pattern, INDEXED_CHARACTERS):
+            return "like", "text", (like_pattern(_string(typed, pattern)), *bounds)
+    return None
 
 
 def _json_test(
@@ -282,13 +307,23 @@ def _string(typed: FieldType | None, value: Value) -> str:
 def _compared(
     test: str, typed: FieldType | None, *values: Value
 ) -> tuple[str, str, tuple[Any, ...]]:
+    kind, constants = _of_one_kind(typed, *values)
+    if not kind:
+        raise _Inexact
+    return test, kind, tuple(constants)
+
+
+def _of_one_kind(typed: FieldType | None, *values: Value) -> tuple[str, list[Any]]:
+    """Return constants with their kind, `text` or `number`; it is empty if it is none of these."""
+    if None in values:
+        return "", []
     constants = [_json(typed, value) for value in values]
     kinds = {"text" if isinstance(c, str) else "number" for c in constants}
     if len(kinds) > 1 or bool in map(type, constants):
-        raise _Inexact
+        return "", []
     if kinds == {"number"}:
         constants = [Decimal(_text(constant)) for constant in constants]
-    return test, kinds.pop(), tuple(constants)
+    return kinds.pop(), constants
 
 
 def _held(value: Value) -> tuple[str, str, tuple[Any, ...]]:

@@ -50,12 +50,16 @@ async def many(store: PostgresStore, admin: Any) -> Fragment:
     await admin.execute(
         f"INSERT INTO {table_of(fragment)}"
         " (id, _creation_version, _nulls, n, rare, name, text, blob, plain, kind, amount,"
-        " label, tags, marks, at)"
+        " label, tags, marks, at, doc, counts)"
         " SELECT 'id' || lpad(i::text, 5, '0'), 1, CASE WHEN i % 10 = 0 THEN '{rare}'::text[]"
         " ELSE '{}' END, i, CASE WHEN i % 100 = 1 THEN i END, 'name' || lpad(i::text, 5, '0'),"
         " lpad(i::text, 5, '0') || repeat('x', 600), int4send(i::int), i % 50, i % 50, i % 50,"
         " lpad(i::text, 5, '0') || repeat('x', 600),"
-        " ARRAY['tag' || i % 500, repeat('x', 600) || i], ARRAY[i % 1000, -i], to_timestamp(i)"
+        " ARRAY['tag' || i % 500, repeat('x', 600) || i], ARRAY[i % 1000, -i], to_timestamp(i),"
+        " jsonb_build_object('city', CASE WHEN i % 2 = 0 THEN to_jsonb(i) ELSE"
+        " to_jsonb('city' || lpad(i::text, 5, '0') || repeat('x', 600)) END,"
+        " 'geo', jsonb_build_object('lat', i / 2.0), 'it''s % \\ :x $1', i),"
+        " jsonb_build_object('eur', i)"
         f" FROM generate_series(1, {MANY}) AS i"
     )
     await admin.execute(f"ANALYZE {table_of(fragment)}")

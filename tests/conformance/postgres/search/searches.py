@@ -47,8 +47,9 @@ FIELDS = (
     Field("at", FieldType.TIMESTAMP),
     Field("tags", FieldType.LIST, items=FieldType.STRING, index=True),
     Field("marks", FieldType.SET, items=FieldType.INTEGER, index=True),
-    Field("doc", FieldType.DOCUMENT),
+    Field("doc", FieldType.DOCUMENT, indexed_paths=("city", "geo.lat", "it's % \\ :x $1")),
     Field("prices", FieldType.MAP, items=FieldType.DECIMAL),
+    Field("counts", FieldType.MAP, items=FieldType.INTEGER, indexed_paths=("eur",)),
 )
 
 

@@ -154,6 +154,10 @@ def test_orders_by_document_members_are_not_pushed_down(
 # Indexes
 
 
+def at(*path: str, value: Any) -> Compare:
+    return Compare(Comparison.EQ, path, value)
+
+
 AT_3900 = datetime.fromtimestamp(3900, UTC)
 
 
@@ -177,6 +181,20 @@ AT_3900 = datetime.fromtimestamp(3900, UTC)
         (Contains(("marks",), 7), "d.many~marks~elements"),
         (And((eq("kind", 7), ge("at", AT_3900))), "d.many~kind,at"),
         (And((eq("amount", Decimal(7)), eq("label", f"00007{LONG}"))), "d.many~amount,label~"),
+        (at("doc", "city", value=f"city00007{LONG}"), "d.many~doc.city~text"),
+        (at("doc", "city", value=8), "d.many~doc.city~number"),
+        (Between(("doc", "city"), "city00007", "city00009"), "d.many~doc.city~text"),
+        (In(("doc", "city"), (f"city00007{LONG}", "y")), "d.many~doc.city~text"),
+        (Like(("doc", "city"), "city0000%"), "d.many~doc.city~text"),
+        (Like(("doc", "city"), "%0000%"), None),
+        (In(("doc", "city"), (8, "y")), None),
+        (at("doc", "city", value=True), None),
+        (at("doc", "city", value=None), None),
+        (at("doc", "geo", "lat", value=3.5), "d.many~doc.geo.lat~number"),
+        (at("doc", "geo.lat", value=3.5), None),
+        (at("doc", "it's % \\ :x $1", value=7), "d.many~doc.it's % \\ :x $1~number"),
+        (at("counts", "eur", value=7), "d.many~counts.eur~number"),
+        (at("counts", "usd", value=7), None),
         (Compare(Comparison.EQ, ID, "id00007"), "d.many_pkey"),
         (In(ID, ("id00007", "id00009")), "d.many_pkey"),
     ],
@@ -185,6 +203,8 @@ async def test_indexes_serve_filters(
     store: PostgresStore, admin: Any, many: Fragment, filter_: Filter, index: str | None
 ) -> None:
     plan = await plan_of(store, admin, many, filter_, (OrderBy(("plain",)),))
+    access = store.pushdown(many, filter_, (OrderBy(("plain",)),)).access
+    assert (access is AccessPath.SERVER_SCAN) is (index is None)
     if index is None:
         assert "Index" not in plan
     else:
