@@ -36,6 +36,7 @@ NOT_OFFERED = {
     "lifecycle",
     "intents",
     "mirror",
+    "path_indexes",
     "queries",
     "query_orders",
     "unique",
