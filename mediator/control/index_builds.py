@@ -69,10 +69,10 @@ class IndexBuilds:
 
     def left(self, plan: SchemaPlan, done: Collection[IndexKey]) -> tuple[AddedIndexes, ...]:
         """Return what a change adds over objects, but for what is `done`."""
-        places = ((f, same_place(plan.present, f)) for f in fragments_of(plan.route))
+        present = ((f, same_place(plan.present, f)) for f in fragments_of(plan.route))
         over_objects = [
             AddedIndexes(fragment, previous)
-            for fragment, previous in places
+            for fragment, previous in present
             if previous is not None and fragment.class_name in plan.holding
         ]
         return tuple(each for each in over_objects if each.names and each.key not in done)
