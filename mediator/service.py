@@ -44,6 +44,7 @@ from mediator.control.evaluation import PlacementEvaluation
 from mediator.control.follower import Follower
 from mediator.control.former_schemas import FormerSchemas
 from mediator.control.fragment_calls import FragmentCalls
+from mediator.control.index_builds import IndexBuilds
 from mediator.control.membership import Membership
 from mediator.control.moves import MoveCheck
 from mediator.control.plane import ControlPlane
@@ -276,6 +277,7 @@ class Mediator:
         self.unique_builds = UniqueBuilds(
             stored, self.data, follower, self.cutover, sweep, self._clock
         )
+        self.index_builds = IndexBuilds(fragments, self._clock)
         self.schemas = Schemas(
             stored,
             self.registry,
@@ -289,6 +291,7 @@ class Mediator:
             ConstraintCheck(self.data, self._clock),
             moves,
             Backfill(self.data, self._clock),
+            self.index_builds,
             self.unique_builds,
             self._observe,
             self._clock,
@@ -357,6 +360,7 @@ class Mediator:
     async def stop(self) -> None:
         # Tasks first: they use what is closed below.
         await self.scheduler.stop()
+        await self.index_builds.close()
         await self.transactions.resolver.close()
         await self.views.close()
         await self.changes.close()

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from threading import Thread
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
-from app.commands.consoles import confirm, confirm_name, errors, print_document, printable
+from app.commands.consoles import (
+    confirm,
+    confirm_name,
+    errors,
+    print_document,
+    printable,
+    shown_progress,
+)
 from app.commands.contracts import openapi, typescript
 from app.commands.copies import copy
 from app.commands.proposed_indexes import ProposedIndex, proposal, proposals
@@ -24,7 +34,7 @@ from app.commands.running import (
     admin_service,
 )
 from app.commands.schema_files import read_schema, read_schemas
-from app.commands.schema_text import difference_line, revision_line
+from app.commands.schema_text import build_line, difference_line, revision_line
 from app.commands.schema_versions import pinned, retire
 
 if TYPE_CHECKING:
@@ -42,7 +52,8 @@ schema.command("retire")(retire)
 
 _PAUSE_S: Final = 1.0
 _TIMEOUT_S: Final = 300.0
-"""Checking and backfilling objects takes a minute each, at most, and the check comes twice."""
+"""Checking and backfilling objects, and waiting for indexes, take a minute each, at most; the check
+comes twice."""
 
 Unchecked = Annotated[
     bool, typer.Option("--unchecked", help="Do not check objects by constraints that are added.")
@@ -329,7 +340,7 @@ def _put_in_force(new: _Schema, *, json: bool, yes: bool) -> None:
     if not (change.differences or change.placements or new.options.backfill):
         return
     confirm("Put it in force?", yes=yes)
-    done = new.put(change.version)
+    done = new.put_in_force(change.version)
     version = done["version"]
     for line in _objections(done):
         errors.print(printable(line), markup=False, soft_wrap=True)
@@ -410,6 +421,44 @@ class _Schema:
             headers={"If-Match": f'"{version}"'},
             timeout=_TIMEOUT_S,
         )
+
+    def put_in_force(self, version: int) -> dict[str, Any]:
+        """Put it in force, however long its indexes take; shows how far they are."""
+        from app.commands.service_client import ServiceRefused
+
+        with shown_progress() as progress:
+            bar = progress.add_task("", total=None)
+            while True:
+                pending = _in_background(lambda: self.put(version))
+                while not wait([pending], _PAUSE_S).done:
+                    progress.update(bar, description=self._building())
+                try:
+                    return pending.result()
+                except ServiceRefused as refused:
+                    if "builds" not in refused.problem:
+                        raise
+
+    def _building(self) -> str:
+        from app.commands.service_client import ServiceRefused
+
+        with suppress(ServiceRefused):  # then it is seen the next time
+            builds = self.service.request("GET", f"{_path(self.database)}/index-builds")["items"]
+            return "; ".join(map(build_line, builds))
+        return ""
+
+
+def _in_background(call: Callable[[], dict[str, Any]]) -> Future[dict[str, Any]]:
+    """Call something in a thread that an interrupted command does not wait for."""
+    future = Future[dict[str, Any]]()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except Exception as error:  # noqa: BLE001 - it is raised where the result is waited for
+            future.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return future
 
 
 def _present(service: ServiceClient, database: str) -> dict[str, Any]:

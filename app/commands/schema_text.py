@@ -10,7 +10,7 @@ from app.commands.consoles import json_text
 if TYPE_CHECKING:
     from mediator.schema.differences import Difference
 
-__all__ = ["difference_line", "revision_line"]
+__all__ = ["build_line", "difference_line", "revision_line"]
 
 _SIGNS: Final = {"added": "+", "removed": "-", "changed": "~", "renamed": "→"}
 
@@ -28,6 +28,12 @@ def difference_line(database: str, each: Difference) -> str:
 
 def _members(members: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}: {json_text(value)}" for name, value in members.items())
+
+
+def build_line(each: Mapping[str, Any]) -> str:
+    """Write an index that is being built, with how much of it is, where that is known."""
+    name = f"index of {each['class']}.{' and of '.join(each['indexes'])} on {each['system']}"
+    return name if each["share"] is None else f"{name}: {each['share']:.0%}"
 
 
 def revision_line(each: Mapping[str, Any]) -> str:

@@ -67,6 +67,7 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/admin/v1/schemas/{database}": dict.fromkeys(
         ("GET", "PUT", "PATCH", "DELETE"), _SCHEMA_OF_DATABASE
     ),
+    "/admin/v1/schemas/{database}/index-builds": {"GET": _SCHEMA_OF_DATABASE},
     "/admin/v1/schemas/{database}/revisions": {"GET": _SCHEMA_OF_DATABASE},
     "/admin/v1/schemas/{database}/revisions/{version}": {"GET": _SCHEMA_OF_DATABASE},
     "/admin/v1/schemas/{database}/pinned-versions": {

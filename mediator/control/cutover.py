@@ -39,6 +39,7 @@ from mediator.control.fragment_calls import FragmentCalls
 from mediator.control.layout import (
     copies_of,
     fragments_of,
+    indexes_of,
     route_of,
     same_place,
     with_what_is_kept,
@@ -51,9 +52,8 @@ from mediator.routing.model import DatabaseRoute
 from mediator.schema.differences import change_counts
 from mediator.schema.name_changes import name_changes
 from mediator.stores.port import Fragment, Lockable, Store, is_claiming
-from mediator.stores.stored_names import stored_fragment
 
-__all__ = ["Cutover"]
+__all__ = ["Cutover", "preparing"]
 
 _LOOKS: Final = 20
 _LOOK_S: Final = 0.1
@@ -105,11 +105,11 @@ class Cutover:
         """Have stores remove indexes that are no more, once no replica searches by them."""
         for fragment in fragments_of(plan.route):
             previous = same_place(plan.present, fragment)
-            if previous is None or _indexes(previous) <= _indexes(fragment):
+            if previous is None or indexes_of(previous).keys() <= indexes_of(fragment).keys():
                 continue
             with suppress(Unavailable):  # then the next change of the class does it
                 await self._membership.agree(epoch)
-                await self._calls.on(fragment, "write", _preparing(fragment, fragment))
+                await self._calls.on(fragment, "write", preparing(fragment, fragment))
 
     async def _prepare_and_put(
         self, plan: SchemaPlan, new: StoredDatabase, author: Author | None
@@ -120,14 +120,14 @@ class Cutover:
         copies = copies_of(plan.route)
         await self._views.retract(without(copies, copies_of(plan.present)))
         for copy in copies:
-            await self._calls.on(copy, "write", _preparing(copy, None))
+            await self._calls.on(copy, "write", preparing(copy, None))
         change = await offload(True, _recorded, plan, new.document, author)
         return await self._catalogue.put(new, change, plan.stored)
 
     async def _prepare(self, fragments: Iterable[Fragment], present: DatabaseRoute | None) -> None:
         for fragment in fragments:
             previous = same_place(present, fragment)
-            await self._calls.on(fragment, "write", _preparing(fragment, previous))
+            await self._calls.on(fragment, "write", preparing(fragment, previous))
 
     async def put_layout(
         self, new: StoredDatabase, former: StoredDatabase, classes: Collection[str]
@@ -202,20 +202,15 @@ def _recorded(plan: SchemaPlan, document: Mapping[str, Any], author: Author | No
     return ChangeRecord(author, counts, name_changes(former, document, renames))
 
 
-def _indexes(fragment: Fragment) -> set[tuple[str, ...]]:
-    """Return the indexes of a fragment, as its store names their fields."""
-    stored = stored_fragment(fragment)
-    elements = [(name,) for name, field in stored.fields.items() if field.has_element_index]
-    return {*stored.ordered_indexes, *elements}
-
-
 def _dropping(fragment: Fragment) -> Callable[[Store], Coroutine[Any, Any, None]]:
     return lambda store: store.drop(fragment)
 
 
-def _preparing(
+def preparing(
     fragment: Fragment, previous: Fragment | None
 ) -> Callable[[Store], Coroutine[Any, Any, None]]:
+    """Return what prepares a store for a fragment; it raises `Conflict` if the store is unfit."""
+
     async def prepare(store: Store) -> None:
         if fragment.joint and not isinstance(store, Lockable):
             raise Conflict(

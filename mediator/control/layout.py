@@ -38,6 +38,7 @@ __all__ = [
     "builds_of",
     "copies_of",
     "fragments_of",
+    "indexes_of",
     "is_read_by",
     "layout_of",
     "location_of",
@@ -86,6 +87,19 @@ class UniqueBuild:
             "until": self.until.isoformat(),
             "after": self.after,
         }
+
+
+def indexes_of(fragment: Fragment) -> dict[tuple[str, ...], str]:
+    """Return the indexes of a fragment: as its store names them, with their names in the schema."""
+    names = map(",".join, _indexes(fragment))
+    return dict(zip(_indexes(stored_fragment(fragment)), names, strict=True))
+
+
+def _indexes(fragment: Fragment) -> list[tuple[str, ...]]:
+    fields = fragment.fields.items()
+    elements = [(name,) for name, field in fields if field.has_element_index]
+    paths = [(f"{name}.{path}",) for name, field in fields for path in field.indexed_paths]
+    return [*fragment.ordered_indexes, *elements, *paths]
 
 
 def builds_of(stored: StoredDatabase) -> dict[str, UniqueBuild]:

@@ -115,6 +115,13 @@ class ControlPlane:
             author=author,
         )
 
+    async def index_builds(self, database: str) -> list[dict[str, Any]]:
+        """List the indexes that are being built over objects, by this replica.
+
+        Each has `class`, `system`, `indexes`, `seconds`, and `share`: from 0 to 1; None: not known.
+        """
+        return await self._schemas.index_builds(database)
+
     async def schema_revisions(
         self, database: str, before: int | None, limit: int
     ) -> Sequence[SchemaRevision]:

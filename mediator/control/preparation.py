@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from mediator.control.changes import SchemaPlan
 from mediator.control.constraint_check import ConstraintCheck
+from mediator.control.index_builds import AddedIndexes, IndexBuilds, IndexKey
 from mediator.control.moves import MoveCheck
 from mediator.control.unique_builds import Builds, UniqueBuilds
 from mediator.schema.tightening import Constraints
@@ -19,10 +20,11 @@ __all__ = ["Preparation"]
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """What is left to be done: constraints that are not checked, and builds."""
+    """What is left to be done: constraints that are not checked, indexes, and builds."""
 
-    constraints: Constraints
-    builds: Builds
+    constraints: Constraints = field(default_factory=dict)
+    indexes: tuple[AddedIndexes, ...] = ()
+    builds: Builds = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -35,9 +37,11 @@ class Preparation:
 
     _check: ConstraintCheck
     _moves: MoveCheck
+    _indexes: IndexBuilds
     _builds: UniqueBuilds
     checked: Constraints = field(default_factory=dict, init=False)
     _are_moved: bool = field(default=False, init=False)
+    _indexed: set[IndexKey] = field(default_factory=set, init=False)
     _built: set[str] = field(default_factory=set, init=False)
 
     async def left(self, plan: SchemaPlan, tighter: Constraints) -> _Left | None:
@@ -47,16 +51,18 @@ class Preparation:
         """
         left = {key: each for key, each in tighter.items() if key not in self.checked}
         if left or (plan.moved and not self._are_moved):
-            return _Left(left, {})
+            return _Left(left)
+        if indexes := self._indexes.left(plan, self._indexed):
+            return _Left(indexes=indexes)
         builds = await self._builds.begin(plan, self._built)
-        return _Left({}, builds) if builds else None
+        return _Left(builds=builds) if builds else None
 
     async def go_on(self, plan: SchemaPlan, left: _Left) -> None:
         """Do what is left.
 
         Raises:
             ConstraintViolated: Objects would break the new schema, or lose values.
-            Conflict: There was no time to find that out.
+            Conflict: There was no time for all of it.
             MediatorError: A system does not answer.
         """
         database, unnamed = plan.schema.database, plan.owned
@@ -69,4 +75,5 @@ class Preparation:
             # It is required once more while writes are held; this may take longer.
             await self._moves.require(database, plan.moved, unnamed)
             self._are_moved = True
+        self._indexed |= await self._indexes.finish(left.indexes)
         self._built |= await self._builds.finish(plan, left.builds)

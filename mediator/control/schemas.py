@@ -42,6 +42,7 @@ from mediator.control.constraint_check import ConstraintCheck, reported
 from mediator.control.cutover import Cutover
 from mediator.control.follower import Follower
 from mediator.control.fragment_calls import FragmentCalls
+from mediator.control.index_builds import IndexBuilds
 from mediator.control.layout import (
     notes_on_builds,
     overrides_of,
@@ -94,6 +95,7 @@ class Schemas:
     _check: ConstraintCheck
     _moves: MoveCheck
     _backfill: Backfill
+    _indexes: IndexBuilds
     _builds: UniqueBuilds
     _observe: Observer
     _clock: Clock
@@ -160,6 +162,10 @@ class Schemas:
             raise NotFound(f"There is no revision {version} of {name}, or not any more.")
         return found
 
+    async def index_builds(self, name: str) -> list[dict[str, Any]]:
+        """Describe the indexes that this replica builds; raises `NotFound`."""
+        return await self._indexes.of((await self.stored(name)).name)
+
     async def retire(self, name: str, before: int, *, dry_run: bool) -> StoredDatabase:
         """Let no client pin a version before this one; a lower number takes that back.
 
@@ -213,7 +219,7 @@ class Schemas:
         author: Author | None = None,
     ) -> SchemaChange:
         schema = await self._parse(name, document)
-        preparation = Preparation(self._check, self._moves, self._builds)
+        preparation = Preparation(self._check, self._moves, self._indexes, self._builds)
         while True:
             async with self._changing:
                 plan = await self._plan(schema, version, options)

@@ -26,6 +26,7 @@ from mediator.stores.port import (
     Estimating,
     Fragment,
     FragmentOf,
+    IndexBuilding,
     Joining,
     Lockable,
     LogEntry,
@@ -65,6 +66,7 @@ class _Whole(
     ChangeLog,
     PendingChanges,
     Erasing,
+    IndexBuilding,
     Protocol,
 ):
     """A store of all protocols; which of them it offers, `_decorated` knows."""
@@ -98,6 +100,9 @@ class _Renaming(_Decorator):
         self, fragment: Fragment, names: Sequence[str], after: str | None, limit: int
     ) -> Coroutine[Any, Any, str | None]:
         return self.store.erase(stored_fragment(fragment), names, after, limit)
+
+    def built(self, fragment: Fragment) -> Coroutine[Any, Any, float | None]:
+        return self.store.built(stored_fragment(fragment))
 
     def read(self, calls: Sequence[Read]) -> Coroutine[Any, Any, list[Record | None]]:
         for call in calls:

@@ -170,6 +170,18 @@ async def test_an_address_may_fill_in_an_index(page: Page, stage: Stage) -> None
     await expect(page.locator("#tried")).to_contain_text("notes.rank changed index: false → true")
 
 
+async def test_an_address_may_fill_in_an_index_of_a_path(page: Page, stage: Stage) -> None:
+    database = unique("draft")
+    notes = {"fields": {"place": {"type": "document"}}}
+    put = await stage.admin.put(f"schemas/{database}", json={"classes": {"notes": notes}})
+    assert put.is_success
+    await page.goto(f"/schema?database={database}&index=notes.place.a,%22b")
+    await page.get_by_role("button", name="Dry run").click()
+    await expect(page.locator("#tried")).to_contain_text(
+        'notes.place added indexed_paths: ["a,\\"b"]'
+    )
+
+
 async def test_a_long_schema_fits_the_form(page: Page, stage: Stage) -> None:
     await page.goto(f"/schema?database={await drafted(stage)}")
     await edit(page, **{f"field_{n}": {"type": "string"} for n in range(400)})

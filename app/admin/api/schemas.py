@@ -142,6 +142,15 @@ async def patch_schema(
     return await offload(True, answer_of, change)
 
 
+@router.get("/schemas/{database}/index-builds")
+async def list_index_builds(control: Control, database: Name) -> dict[str, Any]:
+    """List the indexes that this process builds over objects, for a change that waits for them.
+
+    `share` is how much is built, from 0 to 1; null where a system does not say.
+    """
+    return {"items": await control.index_builds(database)}
+
+
 @router.get("/schemas/{database}/revisions")
 async def list_revisions(
     control: Control, request: Request, database: Name, before: Before = None, limit: Limit = 20

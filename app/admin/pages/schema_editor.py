@@ -30,7 +30,7 @@ from mediator.schema import ids
 from mediator.schema.added_indexes import index_patch
 from mediator.schema.differences import Difference, differences
 from mediator.schema.documents import merge_patch
-from mediator.schema.limits import INDEX_FIELDS
+from mediator.schema.limits import INDEX_FIELDS, PATH_CHARACTERS
 
 __all__ = ["PAGE", "moved"]
 
@@ -41,7 +41,8 @@ _LARGEST: Final = 2**20
 
 _REVISIONS: Final = 20
 _FURTHER: Final = f"(,{ids.FIELD_NAME.pattern}){{0,{INDEX_FIELDS - 1}}}"
-_INDEX: Final = rf"^{ids.NAME.pattern}\.{ids.FIELD_NAME.pattern}{_FURTHER}$"
+_WITHIN: Final = rf"(?s:\..{{1,{PATH_CHARACTERS}}})"
+_INDEX: Final = rf"^{ids.NAME.pattern}\.{ids.FIELD_NAME.pattern}({_FURTHER}|{_WITHIN})$"
 _FIELDS: Final = frozenset(
     {"database", "version", "schema", "unchecked", "backfill", "drop", "tried", "apply"}
 )
@@ -112,7 +113,8 @@ async def show(
 ) -> Response:
     """Show a schema in the editor: the one in force, a former one, or an example.
 
-    With `index` (``class.field`` or ``class.field,field``) the draft has an index of these fields.
+    With `index` (``class.field``, ``class.field,field`` or ``class.field.path``) the draft has an
+    index of these fields, or of the path.
     """
     control: ControlPlane = request.app.state.control
     _, name = await chosen_database(request, database)
@@ -228,6 +230,7 @@ async def _page(
         lines=lines or {},
         tried=tried,
         compared=compared,
+        builds=await control.index_builds(draft.database) if known else (),
         revisions=[described(each, sender(request)) for each in revisions],
         colours=colours_of(await control.systems()),
     )
@@ -254,7 +257,8 @@ def moved(
 
 def _with_index(document: dict[str, Any], node: str) -> dict[str, Any]:
     class_name, _, names = node.partition(".")
-    patch = index_patch(document, class_name, names.split(","))
+    is_path = "." in names  # whose keys may have commas
+    patch = index_patch(document, class_name, [names] if is_path else names.split(","))
     if patch is None:
         raise NotFound("There is no such field, or it has this index.")
     indexed: dict[str, Any] = merge_patch(document, patch)

@@ -16,6 +16,7 @@ __all__ = [
     "Claiming",
     "Erasing",
     "FragmentOf",
+    "IndexBuilding",
     "Lockable",
     "LogEntry",
     "Mirror",
@@ -284,6 +285,14 @@ class Erasing(Protocol):
         It is no write: it makes no version and no outbox entry. Returns what leads to the next
         step as `after`; None: all is removed.
         """
+
+
+@runtime_checkable
+class IndexBuilding(Protocol):
+    """A store that says how far the indexes are that `Store.prepare` builds over records."""
+
+    async def built(self, fragment: Fragment) -> float | None:
+        """Return how much is built, from 0 to 1; None: it is not known, or nothing is built."""
 
 
 @runtime_checkable

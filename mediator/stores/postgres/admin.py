@@ -26,7 +26,7 @@ from mediator.stores.postgres.layout import (
 )
 from mediator.stores.postgres.sql import DIALECT, qualified, quoted
 
-__all__ = ["drop_class", "erase", "observe", "prepare_class", "prepare_namespace"]
+__all__ = ["built", "drop_class", "erase", "observe", "prepare_class", "prepare_namespace"]
 
 _NAMESPACE_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('portolan ' || $1, 0))"
 _LONG_TIMEOUT: Final = "SET LOCAL statement_timeout = '300s'"
@@ -46,6 +46,10 @@ WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped
 _INDEXES: Final = """
 SELECT c.relname, indisvalid FROM pg_index JOIN pg_class c ON c.oid = indexrelid
 WHERE indrelid = $1::regclass AND NOT indisprimary
+"""
+_PROGRESS: Final = """
+SELECT blocks_done AS done, blocks_total AS blocks, phase LIKE 'index validation%' AS is_checked
+FROM pg_stat_progress_create_index WHERE relid = to_regclass($1)
 """
 _TRUNCATE: Final = """
 CREATE FUNCTION {name}({type}[]) RETURNS {type}[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -180,6 +184,15 @@ async def _build_indexes(connection: Any, records: RecordTable) -> None:
             unfinished = quoted(str(table.schema), name)
             await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {unfinished}")
             await connection.execute(_concurrently(missing[name]))
+
+
+async def built(connection: Any, records: RecordTable) -> float | None:
+    """Return how much of an index of a table is built: it is read twice, to build and to check."""
+    row = await connection.fetchrow(_PROGRESS, qualified(records.table))
+    if row is None:
+        return None
+    done = row["done"] / row["blocks"] if row["blocks"] else 0.0
+    return float(done + row["is_checked"]) / 2
 
 
 def _concurrently(index: sa.Index) -> str:

@@ -58,6 +58,9 @@ T = TypeVar("T")
 _TIME: Final = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 _DDL_S: Final = 300.0
+_BUILD_S: Final = 7200.0
+"""Seconds for a table with its indexes, which are built while it is read and written."""
+
 """Longest time for changing tables, in seconds: an index on data that is there takes its time."""
 
 
@@ -115,7 +118,12 @@ class PostgresStore:
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
         """Make table, columns and indexes for the fragment; idempotent, keeps existing data."""
         tables, records = self.statements.namespace_tables, self.statements.records(fragment)
-        await self.use(lambda c: admin.prepare_class(c, tables, records, previous), _DDL_S)
+        await self.use(lambda c: admin.prepare_class(c, tables, records, previous), _BUILD_S)
+
+    async def built(self, fragment: Fragment) -> float | None:
+        """Return how much of an index is built, whoever does it, as the server says."""
+        records = self.statements.records(fragment)
+        return await self.use(lambda c: admin.built(c, records))
 
     async def drop(self, fragment: Fragment) -> None:
         """Remove the fragment with all its data; changes stay in the outbox for the feed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -97,13 +97,17 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 
-async def fill_indexes(client: CommandClient, layout: Layout, previous: Layout | None) -> None:
+async def fill_indexes(
+    client: CommandClient, layout: Layout, previous: Layout | None, filled_to: Callable[[int], None]
+) -> None:
     """Add existing records to indexes that are new, and remove those that are no more.
 
     Those that there were so far stay: replicas search by them until they know of the change.
+    `filled_to` gets the number of the partition that is next.
     """
     kept = previous or layout
-    for prefix in layout.prefixes:
+    for number, prefix in enumerate(layout.prefixes):
+        filled_to(number)
         single, multi, filled = await _indexes(client, prefix)
         stale = single - layout.single_names - (kept.single_names - layout.multi_names)
         stale |= multi - layout.multi_names - (kept.multi_names - layout.single_names)

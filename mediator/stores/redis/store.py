@@ -87,6 +87,7 @@ class RedisStore:
         self._bulk_client = CommandClient(config, ALL) if config.pool_size > 1 else self._client
         self._layout_of = layouts(config)
         self._writes_under_way = 0
+        self._built: dict[str, float] = {}
         self._logs = StreamLogs(config, self._bulk_client)
         self._coalescer = Coalescer(self._layout_of, self._client, config.name)
 
@@ -117,7 +118,20 @@ class RedisStore:
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
         before = None if previous is None else self._layout_of(previous)
-        await fill_indexes(self._bulk_client, self._layout_of(fragment), before)
+        layout = self._layout_of(fragment)
+        class_, partitions = layout.prefixes[0], len(layout.prefixes)
+
+        def filled_to(number: int) -> None:
+            self._built[class_] = number / partitions
+
+        try:
+            await fill_indexes(self._bulk_client, layout, before, filled_to)
+        finally:
+            self._built.pop(class_, None)
+
+    async def built(self, fragment: Fragment) -> float | None:
+        """Return the share of the partitions that this process has filled."""
+        return self._built.get(self._layout_of(fragment).prefixes[0])
 
     async def drop(self, fragment: Fragment) -> None:
         await drop_class(self._bulk_client, self._layout_of(fragment))

@@ -209,3 +209,28 @@ async def test_replicas_build_one_after_the_other(
     assert await invalid(admin, after) == 0
     await store.drop(after)
     await other.close()
+
+
+async def test_what_is_built_of_an_index_is_read_from_the_server(
+    store: PostgresStore, config: SystemConfig
+) -> None:
+    """A transaction that has written holds up the build, so that it is seen at its beginning."""
+    before = fragment_of(Field("n", FieldType.INTEGER), name="slow")
+    after = fragment_of(Field("n", FieldType.INTEGER, index=True), name="slow")
+    await store.prepare(before)
+    await put(store, before, "x", n=1)
+    assert await store.built(after) is None
+    other = await asyncpg.connect(config.url)
+    writing = other.transaction()
+    await writing.start()
+    await other.execute(f"UPDATE {table_of(before)} SET id = id")
+    building = asyncio.create_task(store.prepare(after, before))
+
+    async def begun() -> bool:
+        return await store.built(after) == 0.0
+
+    await eventually(begun)
+    await writing.rollback()
+    await other.close()
+    await building
+    assert await store.built(after) is None

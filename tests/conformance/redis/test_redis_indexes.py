@@ -22,7 +22,7 @@ from mediator.stores.port import (
     SystemConfig,
     WriteKind,
 )
-from mediator.stores.redis import RedisStore
+from mediator.stores.redis import RedisStore, admin
 from tests.conformance.in_order import in_order
 from tests.conformance.redis.records import (
     FLOATS,
@@ -145,3 +145,20 @@ async def test_a_former_index_serves_until_nobody_searches_by_it(
     await store.prepare(after, after)
     assert await keys_of(server, config, f"{fragment.class_name}:i.") == []
     assert await keys_of(server, config, f"{fragment.class_name}:indexed") == []
+
+
+async def test_the_share_of_an_index_that_is_filled_is_known(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fragment = Fragment("redis", "d", "shares", {}, {"main": ()})
+    shares: list[float | None] = []
+
+    async def fill(*_: object) -> None:
+        shares.append(await store.built(fragment))
+
+    monkeypatch.setattr(admin, "_fill", fill)
+    assert await store.built(fragment) is None
+    await store.prepare(fragment)
+    count = len(shares)
+    assert shares == [number / count for number in range(count)]
+    assert await store.built(fragment) is None

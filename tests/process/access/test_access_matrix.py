@@ -144,6 +144,7 @@ ADMIN: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "PUT /admin/v1/schemas/{database}": ("schema", HIDDEN, {"json": []}),
     "PATCH /admin/v1/schemas/{database}": ("schema", HIDDEN, {"json": []}),
     "DELETE /admin/v1/schemas/{database}": ("schema", HIDDEN, {"params": {"dry_run": "true"}}),
+    "GET /admin/v1/schemas/{database}/index-builds": ("schema", HIDDEN, NOTHING),
     "GET /admin/v1/schemas/{database}/revisions": ("schema", HIDDEN, NOTHING),
     "GET /admin/v1/schemas/{database}/revisions/{version}": ("schema", HIDDEN, NOTHING),
     "GET /admin/v1/schemas/{database}/pinned-versions": ("schema", HIDDEN, NOTHING),

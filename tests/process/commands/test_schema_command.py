@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import pty
+import re
+from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -422,6 +424,47 @@ async def test_an_index_is_proposed_and_added(opened: Shop) -> None:
 
 def listed_as_json(shop: Shop) -> tuple[str, ...]:
     return ("schema", "index", shop.database, "--json")
+
+
+async def test_an_index_that_takes_long_is_waited_for(opened: Shop) -> None:
+    """The service refuses after a minute, with what it still builds: so it is asked again."""
+    present = orjson.loads((await opened.done("schema", "show", opened.database)).stdout)
+    build = {"class": "products", "system": "redis", "indexes": ["stock"], "share": None}
+    late = {"type": "/problems/conflict", "detail": "Not all indexes are built.", "builds": [build]}
+    taken = {"type": "/problems/conflict", "detail": "Somebody else is at it."}
+    answers, requests = iter(((409, late), (200, None), (409, taken))), []
+    change = {"schema": present, "placements": {}, "moves": [], "violations": [], "notes": []}
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = re.search(rb"(?i)content-length: (\d+)", head)
+                await reader.readexactly(int(length[1]) if length else 0)
+                status, document = 200, {**change, "version": 1}
+                if head.startswith(b"PUT") and b"dry_run=true" not in head:
+                    requests.append(head)
+                    status, given = next(answers)
+                    document = given or document
+                body = orjson.dumps(document)
+                type_ = "application/problem+json" if status >= 400 else "application/json"
+                lines = (
+                    f"HTTP/1.1 {status} -\r\nContent-Type: {type_}\r\nContent-Length: {len(body)}"
+                )
+                writer.write(f"{lines}\r\n\r\n".encode() + body)
+        writer.close()
+        await writer.wait_closed()
+
+    file = opened.file("more.json", present)
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        apply = ("schema", "apply", opened.database, file, "--yes", "--backfill", "--url", url)
+        done = await opened.done(*apply)
+        assert f"{opened.database} has version 1 of its schema now." in done.stderr
+        assert len(requests) == 2
+        refused = await opened.call(*apply)
+    assert (refused.exit_code, len(requests)) == (1, 3)
+    assert "Somebody else is at it." in refused.stderr
 
 
 async def test_only_an_index_that_is_proposed_is_added(opened: Shop) -> None:
