@@ -22,15 +22,14 @@ __all__ = ["Concept", "Ontology", "parse_ontology"]
 MOST_TEXT: Final = 64 * 2**20
 """Characters of an ontology's text."""
 MOST_CONCEPTS: Final = 200_000
-MOSTMOST_RUN: Final = 100_000
-"""Characters without markup in RDF/XML: a parser that appends piece by piece takes long for more."""
+MOST_LABELS: Final = 100
+"""Labels and synonyms that are kept of one concept."""
+MOST_RUN: Final = 100_000
+"""Characters without markup in RDF/XML; the parser appends them piece by piece."""
 
 _ENTITY: Final = re.compile(
     r"""<!ENTITY\s+(?:(?P<name>[\w.:-]+)\s+(?:"(?P<quoted>[^"&%]*)"|'(?P<single>[^'&%]*)')\s*>)?"""
 )
-_LABELS: Final = 100
-"""Labels and synonyms that are kept of one concept."""
-
 _LABELS: Final = (RDFS.label, SKOS.prefLabel)
 _SYNONYM: Final = re.compile(r"(?i)synonym|altLabel|hiddenLabel|IAO_0000118")
 _PART: Final = re.compile(r"(?i)part[_ -]?of|BFO_0000050")

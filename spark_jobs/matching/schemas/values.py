@@ -16,6 +16,10 @@ from spark_jobs.matching.schemas.profiles import ColumnProfile
 __all__ = ["ValueEvidence", "ValueFrequencies", "value_evidence"]
 
 _OVERLAP: Final = 1.2
+_COMMON: Final = 4.0
+_ENOUGH: Final = 20.0
+"""Bits of texts in common that are as good as any more: numbers, and yes and no, are in common
+by chance."""
 _SHAPES: Final = 4.0
 _NUMBERS: Final = -3.5
 _LENGTHS: Final = -4.5
@@ -58,9 +62,13 @@ def value_evidence(left: Element, right: Element, frequencies: ValueFrequencies)
         return ValueEvidence(_EMPTY, ("neither has values",))
     if not one.present or not other.present:
         return ValueEvidence(0.0)
-    overlap, shapes = _overlap(one, other, frequencies), _common(one.shapes, other.shapes)
+    common, share = _overlap(one, other, frequencies)
+    overlap = min(1.0, max(share, _cosine(one, other, frequencies)))
+    shapes = _common(one.shapes, other.shapes)
+    texts = 1 - max(one.numbers, other.numbers)
     bits = (
         _OVERLAP * overlap
+        + _COMMON * texts * share * min(1.0, common / _ENOUGH)
         + _SHAPES * shapes
         + _NUMBERS * abs(one.numbers - other.numbers)
         + _LENGTHS * _relative_distance(one, other)
@@ -83,15 +91,16 @@ def _types(left: Element, right: Element) -> ValueEvidence:
     return ValueEvidence(-_EMPTY)
 
 
-def _overlap(one: ColumnProfile, other: ColumnProfile, frequencies: ValueFrequencies) -> float:
-    """The share of values that are common, or the likeness of their words, from 0 to 1."""
+def _overlap(
+    one: ColumnProfile, other: ColumnProfile, frequencies: ValueFrequencies
+) -> tuple[float, float]:
+    """Return the bits of the values in common, and their share of the smaller column's."""
 
     def weight(values: Iterable[str]) -> float:
         return sum(map(frequencies.value_bits, sorted(values)))
 
     common = weight(one.values.keys() & other.values.keys())
-    of_values = common / min(weight(one.values), weight(other.values))
-    return min(1.0, max(of_values, _cosine(one, other, frequencies)))
+    return common, min(1.0, common / min(weight(one.values), weight(other.values)))
 
 
 def _cosine(one: ColumnProfile, other: ColumnProfile, frequencies: ValueFrequencies) -> float:
