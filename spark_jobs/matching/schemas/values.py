@@ -16,7 +16,7 @@ from spark_jobs.matching.schemas.profiles import ColumnProfile
 __all__ = ["ValueEvidence", "ValueFrequencies", "value_evidence"]
 
 _OVERLAP: Final = 1.2
-_COMMON: Final = 4.0
+_COMMON: Final = 3.0
 _ENOUGH: Final = 20.0
 """Bits of texts in common that are as good as any more: numbers, and yes and no, are in common
 by chance."""
