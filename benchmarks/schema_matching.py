@@ -1,0 +1,121 @@
+"""Schema matching: pairs of tables (Valentine) and of ontologies (OAEI anatomy) with known truth.
+
+One configuration for everything: that of a job without settings, and no background. The truth is
+only used to judge. F1 and the mean reciprocal rank are means over the pairs of tables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from time import perf_counter
+from typing import Final
+
+from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.schema_pairs import TablePair, anatomy, synthetic_pair, table_pairs
+from spark_jobs.matching.schemas.assignment import one_to_one
+from spark_jobs.matching.schemas.background import Background
+from spark_jobs.matching.schemas.concepts import concept_candidates
+from spark_jobs.matching.schemas.confidence import Calibration, calibration_error
+from spark_jobs.matching.schemas.elements import Candidate
+from spark_jobs.matching.schemas.fields import field_candidates
+
+__all__ = ["run"]
+
+_LEAST: Final = 0.5
+_BARS: Final = {"f1": 0.80, "mrr": 0.95, "anatomy": 0.877, "error": 0.10}
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What came out for one pair of schemas."""
+
+    precision: float
+    recall: float
+    reciprocal_rank: float
+    confidences: Sequence[float]
+    right: Sequence[bool]
+
+    @property
+    def f1(self) -> float:
+        total = self.precision + self.recall
+        return 2 * self.precision * self.recall / total if total else 0.0
+
+
+async def run(options: Options) -> Measured:
+    return await asyncio.to_thread(_measure, options)
+
+
+def _measure(options: Options) -> Measured:
+    pairs = [] if options.quick else list(table_pairs())
+    results = list(_of_tables(pairs or [synthetic_pair()], options))
+    if not options.quick:
+        results += _of_ontologies(options)
+    return Measured(results)
+
+
+def _of_tables(pairs: Sequence[TablePair], options: Options) -> Iterator[Result]:
+    options.say(f"{len(pairs)} pairs of tables")
+    began = perf_counter()
+    judged = [_judged(_of_fields(pair), pair.truth) for pair in pairs]
+    spent = perf_counter() - began
+    name = f"{len(pairs)} pairs of tables"
+    yield Result(f"F1, {name}", "", fmean(each.f1 for each in judged), bar=_BARS["f1"])
+    rank = fmean(each.reciprocal_rank for each in judged)
+    yield Result(f"mean reciprocal rank, {name}", "", rank, bar=_BARS["mrr"])
+    yield _error(name, judged)
+    yield Result(f"matching, {name}", "s", spent)
+
+
+def _of_ontologies(options: Options) -> Iterator[Result]:
+    began = perf_counter()
+    pair = anatomy()
+    if pair is None:
+        return
+    options.say(f"anatomy, read in {perf_counter() - began:.1f} s")
+    began = perf_counter()
+    judged = _judged(list(concept_candidates(pair.left, pair.right, Background())), pair.truth)
+    spent = perf_counter() - began
+    yield Result("F1, anatomy", "", judged.f1, bar=_BARS["anatomy"])
+    yield Result("precision, anatomy", "", judged.precision)
+    yield Result("recall, anatomy", "", judged.recall)
+    yield _error("anatomy", [judged])
+    yield Result("matching, anatomy", "s", spent)
+
+
+def _of_fields(pair: TablePair) -> list[Candidate]:
+    return list(field_candidates(pair.left, pair.right, Background(), _nothing))
+
+
+def _nothing(_left: str, _right: str) -> None:
+    return None
+
+
+def _judged(candidates: Sequence[Candidate], truth: frozenset[tuple[str, str]]) -> _Judged:
+    bits = {(each.left, each.right): each.bits for each in candidates}
+    curve = Calibration()
+    likely = ((b, *pair) for pair, b in bits.items() if curve.confidence(b) >= _LEAST)
+    chosen = list(one_to_one(likely))
+    right = [pair in truth for pair in chosen]
+    return _Judged(
+        precision=sum(right) / len(chosen) if chosen else 0.0,
+        recall=sum(right) / len(truth),
+        reciprocal_rank=fmean(_reciprocal_rank(pair, bits) for pair in truth),
+        confidences=[curve.confidence(bits[pair]) for pair in chosen],
+        right=right,
+    )
+
+
+def _reciprocal_rank(pair: tuple[str, str], bits: Mapping[tuple[str, str], float]) -> float:
+    if pair not in bits:
+        return 0.0
+    others = (b for (left, _), b in bits.items() if left == pair[0])
+    return 1 / sum(b >= bits[pair] for b in others)
+
+
+def _error(name: str, judged: Sequence[_Judged]) -> Result:
+    confidences = [one for each in judged for one in each.confidences]
+    error = calibration_error(confidences, [one for each in judged for one in each.right])
+    return Result(f"calibration error, {name}", "", error, bar=_BARS["error"], small_is_good=True)

@@ -1,0 +1,1 @@
+"""Schema matching: correspondences of fields and concepts, with relation, confidence, evidence."""

@@ -1,0 +1,233 @@
+"""Candidates among the concepts of two ontologies: labels, structure, background."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from spark_jobs.matching.schemas.assignment import one_to_one
+from spark_jobs.matching.schemas.background import Background
+from spark_jobs.matching.schemas.elements import Candidate
+from spark_jobs.matching.schemas.labels import Labels, label_pairs
+from spark_jobs.matching.schemas.ontologies import Concept, Ontology
+from spark_jobs.matching.schemas.relations import Relation
+from spark_jobs.matching.schemas.translations import Label, Translations
+
+__all__ = ["concept_candidates"]
+
+KEPT: Final = 10
+"""Candidates that are kept for each concept of the left."""
+
+_THRESHOLDS: Final = (-1.0, -2.0, -2.5, -3.0, -3.0)
+"""Bits from which on pairs teach the translations, round by round."""
+_SYNONYM: Final = 0.5
+"""Bits that it costs that a label is not the preferred one."""
+_STRUCTURE: Final = 1.5
+"""Bits for a pair of which something above corresponds; against one of which nothing does."""
+_ABOVE: Final = 3
+"""Steps upward, by is-a and part-of, that count as above."""
+_LEAST: Final = -8.0
+_OFFSET: Final = 1.0
+"""Bits that make the confidences of all candidates those that pairs of known truth have."""
+_MOST_PATHS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    bits: float
+    left: Label
+    right: Label
+
+
+_Pairs = Mapping[tuple[int, int], _Pair]
+
+
+class _Side:
+    """An ontology by numbers: labels of all concepts one after the other."""
+
+    def __init__(self, ontology: Ontology, words: Labels, background: Background) -> None:
+        self.concepts: Sequence[Concept] = list(ontology.values())
+        self.labels: list[Label] = []
+        self.owners: list[int] = []
+        self.costs: list[float] = []
+        for number, concept in enumerate(self.concepts):
+            self._add(number, concept, words, background)
+        self._numbers = {concept.identifier: n for n, concept in enumerate(self.concepts)}
+
+    def _add(self, number: int, concept: Concept, words: Labels, background: Background) -> None:
+        stated = [term for text in concept.labels for term in background.equal_terms(text)]
+        seen: set[Label] = set()
+        for position, text in enumerate((*concept.labels, *stated)):
+            label = words.label(text)
+            if label and label not in seen:
+                seen.add(label)
+                self.labels.append(label)
+                self.owners.append(number)
+                self.costs.append(0.0 if position < concept.preferred else _SYNONYM)
+
+    @cached_property
+    def above(self) -> Sequence[frozenset[int]]:
+        """What each concept is or is part of, some steps upward; a cycle ends where it began."""
+        direct = [
+            [self._numbers[one] for one in (*concept.parents, *concept.wholes)]
+            for concept in self.concepts
+        ]
+        return [self._upward(number, direct) for number in range(len(direct))]
+
+    @staticmethod
+    def _upward(number: int, direct: Sequence[Sequence[int]]) -> frozenset[int]:
+        found: set[int] = set()
+        last = {number}
+        for _ in range(_ABOVE):
+            last = {up for one in last for up in direct[one]} - found - {number}
+            found |= last
+        return frozenset(found)
+
+    @cached_property
+    def words_above(self) -> Sequence[frozenset[str]]:
+        words: dict[int, set[str]] = defaultdict(set)
+        for owner, label in zip(self.owners, self.labels, strict=True):
+            words[owner].update(label)
+        return [frozenset(word for up in ups for word in words[up]) for ups in self.above]
+
+
+def concept_candidates(
+    left: Ontology,
+    right: Ontology,
+    background: Background,
+    *,
+    least: float = 0.6,
+    accepted: Iterable[tuple[str, str]] = (),
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Iterator[Candidate]:
+    """Yield the best candidates of each concept on the left, best first.
+
+    Args:
+        least: The score of a path in the background graph.
+        accepted: Pairs that people accepted; they teach the translations in every round.
+        progress: Is called with the rounds that are done, and all of them.
+    """
+    texts = (text for side in (left, right) for each in side.values() for text in each.labels)
+    words = Labels(texts)
+    one, other = (_Side(side, words, background) for side in (left, right))
+    pairs = list(label_pairs(one.labels, other.labels))
+    translations = Translations((*one.labels, *other.labels))
+    known = frozenset(accepted)
+    taught = list(_taught(known, one, other))
+    found: _Pairs = {}
+    selected: dict[int, int] = {}
+    for done, threshold in enumerate((*_THRESHOLDS, None)):
+        progress(done, len(_THRESHOLDS) + 1)
+        found = _with_structure(_compared(pairs, one, other, translations), one, other, selected)
+        if threshold is not None:
+            selected = _selected(found, threshold)
+            learned = [found[pair] for pair in selected.items()]
+            translations.learn([*taught, *((each.left, each.right) for each in learned)])
+    yield from _equal(found, one, other)
+    yield from _stated(one, other, words, background, least)
+
+
+def _taught(
+    accepted: frozenset[tuple[str, str]], one: _Side, other: _Side
+) -> Iterator[tuple[Label, Label]]:
+    first = [_first_labels(side) for side in (one, other)]
+    for left, right in sorted(accepted):
+        if left in first[0] and right in first[1]:
+            yield first[0][left], first[1][right]
+
+
+def _first_labels(side: _Side) -> dict[str, Label]:
+    labels: dict[str, Label] = {}
+    for owner, label in zip(side.owners, side.labels, strict=True):
+        labels.setdefault(side.concepts[owner].identifier, label)
+    return labels
+
+
+def _compared(
+    pairs: Iterable[tuple[int, int]], one: _Side, other: _Side, translations: Translations
+) -> _Pairs:
+    found: dict[tuple[int, int], _Pair] = {}
+    for at_left, at_right in pairs:
+        owners = one.owners[at_left], other.owners[at_right]
+        left, right = one.labels[at_left], other.labels[at_right]
+        above = one.words_above[owners[0]], other.words_above[owners[1]]
+        cost = one.costs[at_left] + other.costs[at_right]
+        bits = translations.bits(left, right, *above) - cost
+        if bits >= _LEAST and (owners not in found or bits > found[owners].bits):
+            found[owners] = _Pair(bits, left, right)
+    return found
+
+
+def _with_structure(pairs: _Pairs, one: _Side, other: _Side, selected: Mapping[int, int]) -> _Pairs:
+    """Add what the correspondences above a pair say."""
+    if not selected:
+        return pairs
+    reached = frozenset(selected.values())
+    return {
+        (left, right): _Pair(
+            pair.bits + _structure(one.above[left], other.above[right], selected, reached),
+            pair.left,
+            pair.right,
+        )
+        for (left, right), pair in pairs.items()
+    }
+
+
+def _structure(
+    left: frozenset[int],
+    right: frozenset[int],
+    selected: Mapping[int, int],
+    reached: frozenset[int],
+) -> float:
+    images = {selected[up] for up in left if up in selected}
+    if images & right:
+        return _STRUCTURE
+    return -_STRUCTURE if images and reached & right else 0.0
+
+
+def _selected(pairs: _Pairs, threshold: float) -> dict[int, int]:
+    weighed = [(pair.bits, *owners) for owners, pair in pairs.items() if pair.bits >= threshold]
+    return dict(one_to_one(weighed))
+
+
+def _equal(pairs: _Pairs, one: _Side, other: _Side) -> Iterator[Candidate]:
+    of_left: dict[int, list[tuple[float, int]]] = defaultdict(list)
+    for (left, right), pair in pairs.items():
+        of_left[left].append((-pair.bits, right))
+    for left in sorted(of_left):
+        for _, right in sorted(of_left[left])[:KEPT]:
+            pair = pairs[left, right]
+            elements = one.concepts[left].identifier, other.concepts[right].identifier
+            yield Candidate(*elements, pair.bits + _OFFSET, Relation.EQUAL, (_reason(pair),))
+
+
+def _reason(pair: _Pair) -> str:
+    if pair.left == pair.right:
+        return f"both have the label “{' '.join(pair.left)}”"
+    return f"“{' '.join(pair.left)}” and “{' '.join(pair.right)}” differ as other pairs do"
+
+
+def _stated(
+    one: _Side, other: _Side, words: Labels, background: Background, least: float
+) -> Iterator[Candidate]:
+    """Relations that the background states between labels; those of equality became labels."""
+    owners = dict(zip(reversed(other.labels), reversed(other.owners), strict=True))
+    for concept in one.concepts:
+        found: dict[str, Candidate] = {}
+        for text in concept.labels:
+            for term, path in background.reachable(text, least=least):
+                owner = owners.get(words.label(term))
+                if owner is None or path.relation is Relation.EQUAL:
+                    continue
+                target = other.concepts[owner].identifier
+                reason = f"the background says {path.relation}: {path}"
+                candidate = Candidate(
+                    concept.identifier, target, path.bits, path.relation, (reason,)
+                )
+                if target not in found or path.bits > found[target].bits:
+                    found[target] = candidate
+        ranked = sorted(found.values(), key=lambda each: (-each.bits, each.right))
+        yield from ranked[:_MOST_PATHS]

@@ -1,0 +1,69 @@
+"""What is learned from accepted and rejected pairs.
+
+A decision binds its own pair: an accepted one is in the result, a rejected one is not. Beyond it,
+decisions bend the curve from evidence to confidence, and words in which accepted names differ
+count as equal in all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from spark_jobs.matching.schemas.background import Statement
+from spark_jobs.matching.schemas.relations import Relation
+from spark_jobs.matching.schemas.spec import Decision
+from spark_jobs.matching.schemas.words import words_of
+from spark_jobs.runner.port import InputUnfit
+
+__all__ = ["Decisions", "parse_decisions"]
+
+_TRUTHS: Final = {True: True, False: False, "true": True, "false": False, "1": True, "0": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """Pairs of elements, and whether they were accepted.
+
+    Attributes:
+        pairs: By both elements.
+    """
+
+    pairs: Mapping[tuple[str, str], bool]
+
+    @property
+    def accepted(self) -> frozenset[tuple[str, str]]:
+        return frozenset(pair for pair, accepted in self.pairs.items() if accepted)
+
+    def statements(self) -> Iterator[Statement]:
+        """Yield words that are equal, as accepted pairs differ in nothing but them."""
+        for left, right in sorted(self.accepted):
+            one, other = (set(words_of(element.rpartition(".")[2])) for element in (left, right))
+            before, after = one - other, other - one
+            if len(before) == len(after) == 1:
+                yield Statement(before.pop(), after.pop(), Relation.EQUAL)
+
+
+def parse_decisions(given: Iterable[Decision], rows: Iterable[Mapping[str, Any]]) -> Decisions:
+    """Join decisions of the specification and of rows.
+
+    Raises:
+        InputUnfit: One pair is accepted and rejected, or a row is no decision.
+    """
+    pairs: dict[tuple[str, str], bool] = {}
+    decided = [(each.left, each.right, each.accepted) for each in given]
+    for left, right, accepted in (*decided, *map(_decision, rows)):
+        if pairs.setdefault((left, right), accepted) != accepted:
+            raise InputUnfit(f"feedback: {left} and {right} are accepted and rejected.")
+    return Decisions(pairs)
+
+
+def _decision(row: Mapping[str, Any]) -> tuple[str, str, bool]:
+    value = row["accepted"]
+    accepted = _TRUTHS.get(value.lower() if isinstance(value, str) else value)
+    if not row["left"] or not row["right"] or accepted is None:
+        raise InputUnfit(
+            f"feedback: the row {row['id']} needs left, right, and accepted as true or false."
+        )
+    return str(row["left"]), str(row["right"]), accepted

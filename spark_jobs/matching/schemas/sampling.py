@@ -1,0 +1,168 @@
+"""Samples of the values of all columns of a table, in one pass, of bounded size.
+
+Of each column the different values with the least hashes are kept, and how often they occur. Both
+tables keep the same values of those they share, so that an overlap is seen even where a million
+values are different; and what is kept of the parts of a table is merged without loss.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import mmh3
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import ArrayType, BinaryType, MapType, StructType
+from pyspark.sql.window import Window
+
+from spark_jobs.matching.schemas.elements import Element
+from spark_jobs.matching.schemas.profiles import profile_of
+from spark_jobs.runner.port import InputUnfit
+
+__all__ = ["MOST_COLUMNS", "column_names", "elements_of", "sampled"]
+
+MOST_COLUMNS: Final = 1_000
+VALUES: Final = 1_000
+"""Different values that are kept of a column."""
+_LONGEST: Final = 200
+"""Characters of a value that are looked at."""
+_SAMPLES: Final = "column string, value string, hash long, count long, rows long"
+_TOTALS: Final = -1
+"""The hash of the row that counts a column's rows and values."""
+_SCHEMA: Final = pa.schema(
+    [
+        ("column", pa.string()),
+        ("value", pa.string()),
+        ("hash", pa.int64()),
+        ("count", pa.int64()),
+        ("rows", pa.int64()),
+    ]
+)
+_JSON_TYPES: Final[Mapping[str, str]] = {
+    "tinyint": "integer",
+    "smallint": "integer",
+    "int": "integer",
+    "bigint": "integer",
+    "float": "number",
+    "double": "number",
+    "boolean": "boolean",
+    "array": "array",
+    "map": "object",
+    "struct": "object",
+}
+
+
+def column_names(frame: DataFrame, name: str) -> list[str]:
+    """Return the columns that are matched: all but the id.
+
+    Raises:
+        InputUnfit: There are none, or too many.
+    """
+    columns = [column for column in frame.columns if column != "id"]
+    if not columns:
+        raise InputUnfit(f"{name} has no column besides its id.")
+    if len(columns) > MOST_COLUMNS:
+        raise InputUnfit(
+            f"{name} has {len(columns):,} columns; {MOST_COLUMNS:,} are matched at most."
+        )
+    return columns
+
+
+def sampled(frame: DataFrame, side: str) -> DataFrame:
+    """Return the sample of a table: rows `side`, `column`, `value`, `hash`, `count`, `rows`."""
+    names = column_names(frame, side)
+    texts = frame.select(*(_text(frame, name).alias(name) for name in names))
+    parts = texts.mapInArrow(_kernel(names), _SAMPLES)
+    merged = parts.groupBy("column", "value", "hash").agg(
+        f.sum("count").alias("count"), f.sum("rows").alias("rows")
+    )
+    rank = f.row_number().over(Window.partitionBy("column").orderBy("hash", "value"))
+    kept = merged.withColumn("rank", rank).where(f.col("rank") <= VALUES + 1).drop("rank")
+    return kept.select(f.lit(side).alias("side"), *kept.columns)
+
+
+def _text(frame: DataFrame, name: str) -> Column:
+    column = f.col("`" + name.replace("`", "``") + "`")
+    type_ = frame.schema[name].dataType
+    if isinstance(type_, (StructType, ArrayType, MapType)):
+        column = f.to_json(column)
+    elif isinstance(type_, BinaryType):
+        column = f.base64(column)
+    trimmed = f.trim(f.substring(column.cast("string"), 1, _LONGEST))
+    return f.when(trimmed != "", trimmed)
+
+
+def _kernel(names: Sequence[str]):  # type: ignore[no-untyped-def]  # noqa: ANN202 - Spark's own
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        parts = [_Part(name) for name in names]
+        for batch in batches:
+            for part, values in zip(parts, batch.columns, strict=True):
+                part.add(values)
+        for part in parts:
+            if part.rows:
+                yield part.batch()
+
+    return run
+
+
+class _Part:
+    """The sample of one column in one partition."""
+
+    def __init__(self, name: str) -> None:
+        self.rows = 0
+        self._name = name
+        self._present = 0
+        self._counts: dict[tuple[int, str], int] = {}
+
+    def add(self, values: pa.Array) -> None:
+        self.rows += len(values)
+        self._present += len(values) - values.null_count
+        counted = pc.value_counts(values.drop_null())
+        texts, counts = (counted.field(name).to_pylist() for name in ("values", "counts"))
+        for text, count in zip(texts, counts, strict=True):
+            key = mmh3.hash64(text, signed=False)[0] >> 1, text
+            self._counts[key] = self._counts.get(key, 0) + count
+        if len(self._counts) > 2 * VALUES:
+            self._shrink()
+
+    def _shrink(self) -> None:
+        # A value among the least of the table is among the least of each part, from its beginning.
+        least = heapq.nsmallest(VALUES, self._counts)
+        self._counts = {key: self._counts[key] for key in least}
+
+    def batch(self) -> pa.RecordBatch:
+        self._shrink()
+        rows = [
+            {"column": self._name, "value": text, "hash": hash_, "count": count, "rows": 0}
+            for (hash_, text), count in self._counts.items()
+        ]
+        totals = {"value": None, "hash": _TOTALS, "count": self._present, "rows": self.rows}
+        return pa.RecordBatch.from_pylist([{"column": self._name, **totals}, *rows], _SCHEMA)
+
+
+def elements_of(frame: DataFrame, sample: DataFrame, side: str) -> list[Element]:
+    """Return the columns of a table with the profiles of their samples."""
+    kept = sample.where(f.col("side") == side).orderBy("column", "hash", "value").toArrow()
+    values: dict[str, dict[str, int]] = {}
+    totals: dict[str, tuple[int, int]] = {}
+    for row in kept.to_pylist():
+        if row["hash"] == _TOTALS:
+            totals[row["column"]] = row["rows"], row["count"]
+        else:
+            values.setdefault(row["column"], {})[row["value"]] = row["count"]
+    return [
+        Element(
+            (name,),
+            _json_type(frame, name),
+            profile_of(*totals.get(name, (0, 0)), values.get(name, {})),
+        )
+        for name in column_names(frame, side)
+    ]
+
+
+def _json_type(frame: DataFrame, name: str) -> str:
+    return _JSON_TYPES.get(frame.schema[name].dataType.simpleString().partition("<")[0], "string")

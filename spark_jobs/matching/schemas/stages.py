@@ -1,0 +1,353 @@
+"""The forecast of a run, and its stages: samples of values, candidates, correspondences."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from spark_jobs.matching.schemas.assignment import one_to_one
+from spark_jobs.matching.schemas.background import MOST_STATEMENTS, Background, Path, Statement
+from spark_jobs.matching.schemas.confidence import Calibration, calibration_error
+from spark_jobs.matching.schemas.elements import Candidate, Element
+from spark_jobs.matching.schemas.feedback import Decisions, parse_decisions
+from spark_jobs.matching.schemas.fields import field_candidates
+from spark_jobs.matching.schemas.json_schemas import parse_json_schema
+from spark_jobs.matching.schemas.mapping import field_mapping
+from spark_jobs.matching.schemas.relations import Relation
+from spark_jobs.matching.schemas.sampling import column_names, elements_of, sampled
+from spark_jobs.matching.schemas.spec import (
+    BACKGROUND,
+    FEEDBACK,
+    Assignment,
+    Form,
+    SchemaMatchingSpec,
+)
+from spark_jobs.runner.port import Forecast, InputUnfit, StageContext
+from spark_jobs.runner.specification import ClassSource
+
+__all__ = ["STAGES", "forecast"]
+
+_SIDES: Final = ("left", "right")
+_CELLS_PER_S: Final = 1_000_000
+_PAIRS_PER_S: Final = 1_500
+_CONCEPTS_PER_S: Final = 600
+_BASE_BYTES: Final = 256 * 2**20
+_BYTES_PER_COLUMN: Final = 500_000
+_MOST_TEXTS: Final = 10_000
+_MOST_CHARACTERS: Final = 64 * 2**20
+_MOST_FEEDBACK: Final = 100_000
+_DECIDED: Final = "people accepted it"
+_EMPTY: Final = "side string, column string, value string, hash long, count long, rows long"
+_CANDIDATES: Final = pa.schema(
+    [
+        ("left", pa.string()),
+        ("right", pa.string()),
+        ("relation", pa.string()),
+        ("bits", pa.float64()),
+        ("evidence", pa.list_(pa.string())),
+    ]
+)
+_RESULT: Final = (
+    "id string, left string, right string, relation string, confidence double, bits double, "
+    "evidence string"
+)
+_FIELD_TYPES: Final[Mapping[str, str]] = {
+    "integer": "integer",
+    "number": "float",
+    "boolean": "boolean",
+    "string": "string",
+}
+
+
+def forecast(spec: SchemaMatchingSpec, context: StageContext) -> Forecast:
+    """Count rows, and the pairs of columns; ontologies are read, but not compared.
+
+    Raises:
+        InputUnfit: A side has no columns, properties or concepts, or too many.
+    """
+    rows = {input_.name: context.input(input_.name).count() for input_ in spec.inputs}
+    sizes = [_size(spec, context, side) for side in _SIDES]
+    tables = [side for side in _SIDES if getattr(spec, side).form is Form.TABLE]
+    cells = sum(rows[side] * len(context.input(side).columns) for side in tables)
+    pairs = sizes[0] * sizes[1]
+    seconds = (
+        sum(sizes) / _CONCEPTS_PER_S
+        if spec.left.form is Form.ONTOLOGY
+        else cells / _CELLS_PER_S + pairs / _PAIRS_PER_S
+    )
+    empty = [side for side in tables if not rows[side]]
+    notes = tuple(f"{side} has no rows: only names and types are compared." for side in empty)
+    memory = _BASE_BYTES + _BYTES_PER_COLUMN * sum(sizes)
+    return Forecast(rows, pairs, memory_bytes=memory, time_s=seconds, notes=notes)
+
+
+def _size(spec: SchemaMatchingSpec, context: StageContext, side: str) -> int:
+    match getattr(spec, side).form:
+        case Form.TABLE:
+            return len(column_names(context.input(side), side))
+        case Form.JSON_SCHEMA:
+            return len(parse_json_schema(_text(context, side), side))
+        case _:
+            return len(_ontology(context, side))
+
+
+def _text(context: StageContext, side: str) -> str:
+    """The rows of a document, one behind the other in the order of their ids."""
+    frame = context.input(side).where(f.col("text").isNotNull())
+    size = frame.agg(f.count("*"), f.sum(f.length("text"))).first() or (0, 0)
+    if not size[0]:
+        raise InputUnfit(f"{side} has no row with a text.")
+    if size[0] > _MOST_TEXTS or size[1] > _MOST_CHARACTERS:
+        raise InputUnfit(
+            f"{side} has {size[0]:,} rows and {size[1]:,} characters; "
+            f"{_MOST_TEXTS:,} and {_MOST_CHARACTERS:,} are read at most."
+        )
+    rows = frame.select("id", "text").toArrow().sort_by("id")
+    return "".join(str(text) for text in rows.column("text").to_pylist())
+
+
+def _ontology(context: StageContext, side: str):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    from spark_jobs.matching.schemas.ontologies import parse_ontology  # noqa: PLC0415 - rdflib
+
+    return parse_ontology(_text(context, side), side)
+
+
+def _profiles(spec: SchemaMatchingSpec, context: StageContext) -> DataFrame:
+    """The samples of the tables; none of other forms."""
+    frame = context.spark.createDataFrame([], _EMPTY)
+    for side in _SIDES:
+        if getattr(spec, side).form is Form.TABLE:
+            frame = frame.unionByName(sampled(context.input(side), side))
+    return frame
+
+
+def _candidates(spec: SchemaMatchingSpec, context: StageContext) -> DataFrame:
+    decisions = _decisions(spec, context)
+    background = _background(spec, context, decisions)
+    ontologies = spec.left.form is Form.ONTOLOGY
+    found = _of_concepts if ontologies else _of_fields
+    rows = [
+        {
+            "left": each.left,
+            "right": each.right,
+            "relation": str(each.relation),
+            "bits": each.bits,
+            "evidence": list(each.evidence),
+        }
+        for each in found(spec, context, background, decisions)
+    ]
+    context.count("candidates", len(rows))
+    return context.spark.createDataFrame(pa.Table.from_pylist(rows, _CANDIDATES))
+
+
+def _of_fields(
+    spec: SchemaMatchingSpec,
+    context: StageContext,
+    background: Background,
+    _decisions: Decisions,
+) -> Iterator[Candidate]:
+    left, right = (_elements(spec, context, side) for side in _SIDES)
+
+    def query(one: str, other: str) -> Path | None:
+        return background.query(one, other, longest=spec.longest_path, least=spec.min_path_score)
+
+    def progress(done: int) -> None:
+        context.progress(done, len(left))
+
+    context.count("pairs compared", len(left) * len(right))
+    return field_candidates(left, right, background, query, progress)
+
+
+def _elements(spec: SchemaMatchingSpec, context: StageContext, side: str) -> Sequence[Element]:
+    if getattr(spec, side).form is Form.JSON_SCHEMA:
+        return parse_json_schema(_text(context, side), side)
+    return elements_of(context.input(side), context.output("profiles"), side)
+
+
+def _of_concepts(
+    spec: SchemaMatchingSpec,
+    context: StageContext,
+    background: Background,
+    decisions: Decisions,
+) -> Iterator[Candidate]:
+    from spark_jobs.matching.schemas.concepts import concept_candidates  # noqa: PLC0415 - rdflib
+
+    left, right = (_ontology(context, side) for side in _SIDES)
+    return concept_candidates(
+        left,
+        right,
+        background,
+        least=spec.min_path_score,
+        accepted=decisions.accepted,
+        progress=context.progress,
+    )
+
+
+def _background(
+    spec: SchemaMatchingSpec, context: StageContext, decisions: Decisions
+) -> Background:
+    background = Background(decisions.statements())
+    if spec.background is None:
+        return background
+    frame = context.input(BACKGROUND)
+    if frame.count() > MOST_STATEMENTS:
+        raise InputUnfit(f"background has more than {MOST_STATEMENTS:,} rows.")
+    for row in frame.toArrow().to_pylist():
+        background.add(_statement(row))
+    context.count("terms of the background", len(background))
+    return background
+
+
+def _statement(row: Mapping[str, Any]) -> Statement:
+    try:
+        relation = Relation(row["relation"])
+        confidence = float(row["confidence"])
+    except (TypeError, ValueError):
+        relation, confidence = Relation.RELATED, 0.0
+    if (
+        relation is Relation.RELATED
+        or not 0 < confidence <= 1
+        or not row["source"]
+        or not row["target"]
+    ):
+        stored = ", ".join(each for each in Relation if each is not Relation.RELATED)
+        raise InputUnfit(
+            f"background: the row {row['id']} needs source, target, a relation ({stored}), "
+            "and a confidence above 0, at most 1."
+        )
+    return Statement(str(row["source"]), str(row["target"]), relation, confidence)
+
+
+def _decisions(spec: SchemaMatchingSpec, context: StageContext) -> Decisions:
+    if spec.feedback is None:
+        return parse_decisions(spec.decisions, ())
+    frame = context.input(FEEDBACK)
+    if frame.count() > _MOST_FEEDBACK:
+        raise InputUnfit(f"feedback has more than {_MOST_FEEDBACK:,} rows.")
+    return parse_decisions(spec.decisions, frame.toArrow().sort_by("id").to_pylist())
+
+
+def _correspondences(spec: SchemaMatchingSpec, context: StageContext) -> DataFrame:
+    decisions = _decisions(spec, context)
+    candidates = [
+        Candidate(
+            row["left"],
+            row["right"],
+            row["bits"],
+            Relation(row["relation"]),
+            tuple(row["evidence"]),
+        )
+        for row in context.output("candidates").toArrow().to_pylist()
+    ]
+    curve = _calibrated(candidates, decisions, context)
+    chosen = sorted(
+        _chosen(spec, candidates, decisions, curve),
+        key=lambda each: (-each[1], each[0].left, each[0].right, each[0].relation),
+    )
+    context.count("correspondences", len(chosen))
+    _report_mapping(spec, context, [each for each, _ in chosen])
+    rows = [_row(candidate, confidence) for candidate, confidence in chosen]
+    return context.spark.createDataFrame(rows, _RESULT).coalesce(1)
+
+
+def _calibrated(
+    candidates: Sequence[Candidate], decisions: Decisions, context: StageContext
+) -> Calibration:
+    """Fit the curve to decisions; report how far the one before them was off."""
+    decided = [
+        (each.bits, decisions.pairs[each.left, each.right])
+        for each in candidates
+        if each.relation is Relation.EQUAL and (each.left, each.right) in decisions.pairs
+    ]
+    curve = Calibration.learned(decided)
+    usual = Calibration()
+    context.report(
+        "calibration",
+        {
+            "decisions": len(decided),
+            "error_before": calibration_error(
+                [usual.confidence(bits) for bits, _ in decided], [right for _, right in decided]
+            ),
+            "slope": curve.slope,
+            "offset": curve.offset,
+        },
+    )
+    return curve
+
+
+def _chosen(
+    spec: SchemaMatchingSpec,
+    candidates: Sequence[Candidate],
+    decisions: Decisions,
+    curve: Calibration,
+) -> Iterator[tuple[Candidate, float]]:
+    accepted = decisions.accepted
+    best = {(each.left, each.right): each for each in candidates if each.relation is Relation.EQUAL}
+    for left, right in sorted(accepted):
+        evidence = best[left, right].evidence if (left, right) in best else ()
+        bits = best[left, right].bits if (left, right) in best else 0.0
+        yield Candidate(left, right, bits, Relation.EQUAL, (_DECIDED, *evidence)), 1.0
+    used = {left for left, _ in accepted}, {right for _, right in accepted}
+    open_ = [
+        (each, confidence)
+        for each in candidates
+        if (each.left, each.right) not in decisions.pairs
+        and (confidence := curve.confidence(each.bits)) >= spec.min_confidence
+    ]
+    if spec.assignment is Assignment.MANY_TO_MANY:
+        yield from open_
+        return
+    equal = {
+        (each.left, each.right): (each, confidence)
+        for each, confidence in open_
+        if each.relation is Relation.EQUAL
+        and each.left not in used[0]
+        and each.right not in used[1]
+    }
+    pairs = list(one_to_one((each.bits, *pair) for pair, (each, _) in equal.items()))
+    yield from (equal[pair] for pair in pairs)
+    # Other relations say nothing about identity: a car is a vehicle, whatever else is one.
+    yield from (found for found in open_ if found[0].relation is not Relation.EQUAL)
+
+
+def _row(candidate: Candidate, confidence: float) -> tuple[Any, ...]:
+    pair = f"{candidate.left}\0{candidate.right}\0{candidate.relation}"
+    evidence = "; ".join(candidate.evidence) or "there is no evidence but the decision"
+    return (
+        hashlib.sha256(pair.encode()).hexdigest()[:32],
+        candidate.left,
+        candidate.right,
+        str(candidate.relation),
+        confidence,
+        candidate.bits,
+        f"{evidence[:1].upper()}{evidence[1:]}.",
+    )
+
+
+def _report_mapping(
+    spec: SchemaMatchingSpec, context: StageContext, chosen: Sequence[Candidate]
+) -> None:
+    """Report a change of the right class, if it is one, by what is equal one to one."""
+    source = spec.right.source
+    if spec.right.form is not Form.TABLE:
+        return
+    name = source.class_name if isinstance(source, ClassSource) else "right"
+    types = {
+        each.name: _FIELD_TYPES.get(each.type, "string")
+        for each in elements_of(context.input("right"), context.output("profiles"), "right")
+    }
+    equal = [each for each in chosen if each.relation is Relation.EQUAL]
+    weighed = ((each.bits, each.left, each.right) for each in equal)
+    context.report("mapping", field_mapping(name, one_to_one(weighed), types))
+
+
+STAGES: Final[Mapping[str, Callable[[SchemaMatchingSpec, StageContext], DataFrame]]] = {
+    "profiles": _profiles,
+    "candidates": _candidates,
+    "correspondences": _correspondences,
+}

@@ -1,0 +1,297 @@
+"""The kind `matching.schema`: small schemas with known correspondences, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.matching.schemas.kind import SchemaMatching
+from spark_jobs.matching.schemas.spec import SchemaMatchingSpec
+from spark_jobs.runner.attempt import RunAttempt
+from spark_jobs.runner.conformance import (
+    SampleJob,
+    check_hostile_specs,
+    check_interrupted,
+    check_spec,
+    run_sample,
+)
+from spark_jobs.runner.control import Control
+from spark_jobs.runner.run_directory import RunDirectory
+from spark_jobs.sources.reading import read_input
+
+CITIES = ["Ulm", "Bonn", "Köln", "Jena", "Kiel", "Bern", "Graz", "Linz", "Wien", "Trier", "Mainz", "Halle"]
+
+
+def table(path: Path, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    rows = list(rows)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return {"table": {"file": str(path)}}
+
+
+def lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return {"file": str(path)}
+
+
+def text(path: Path, *parts: str) -> dict[str, Any]:
+    return lines(path, ({"id": f"{n:03}", "text": part} for n, part in enumerate(parts)))
+
+
+def people(scratch: Path) -> dict[str, Any]:
+    return table(
+        scratch / "people.csv",
+        (
+            {
+                "id": n,
+                "first_name": f"Ada{n}",
+                "date_of_birth": f"19{40 + n % 50}-0{1 + n % 9}-11",
+                "city": CITIES[n % 12],
+                "telephone": f"+49 731 {5_000 + n}",
+                "remark": "",
+            }
+            for n in range(60)
+        ),
+    )
+
+
+def customers(scratch: Path) -> dict[str, Any]:
+    return table(
+        scratch / "customers.csv",
+        (
+            {
+                "id": f"c{n}",
+                "cst_fname": f"Bob{n}",
+                "cst_dob": f"19{40 + n % 50}-0{1 + n % 9}-23",
+                "cst_town": CITIES[n % 12],
+                "cst_mobile": f"+49 170 {7_000 + n}",
+                "cst_revenue": f"{n * 17}.50",
+            }
+            for n in range(60)
+        ),
+    )
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> SampleJob:
+    spec = {"left": people(tmp_path), "right": customers(tmp_path)}
+    return SampleJob("matching.schema", spec, ordered=True)
+
+
+def matched(
+    spec: Mapping[str, Any], spark: SparkSession, folder: Path
+) -> dict[tuple[str, str], dict[str, Any]]:
+    directory = RunDirectory(folder)
+    found = map(json.loads, run_sample(SampleJob("matching.schema", spec), spark, directory))
+    return {(row["left"], row["right"]): row for row in found}
+
+
+def refused(spec: Mapping[str, Any], spark: SparkSession, folder: Path) -> str:
+    job = SampleJob("matching.schema", spec).job
+    ending = RunAttempt(job, RunDirectory(folder), spark, read_input, Control()).execute()
+    assert ending.state == "failed"
+    return " ".join(ending.reasons)
+
+
+def test_its_specification(sample: SampleJob) -> None:
+    check_spec(sample)
+    check_hostile_specs(sample)
+    SchemaMatchingSpec.parse(SchemaMatching.example)
+
+
+@pytest.mark.connect
+def test_it_is_interrupted_and_resumed(
+    sample: SampleJob, spark: SparkSession, tmp_path: Path
+) -> None:
+    check_interrupted(sample, spark, tmp_path / "runs")
+
+
+@pytest.mark.connect
+def test_tables_are_matched_by_names_and_values(
+    sample: SampleJob, spark: SparkSession, tmp_path: Path
+) -> None:
+    found = matched(sample.spec, spark, tmp_path / "run")
+    assert set(found) == {
+        ("first_name", "cst_fname"),
+        ("date_of_birth", "cst_dob"),
+        ("city", "cst_town"),
+    }
+    for row in found.values():
+        assert row["relation"] == "equal"
+        assert 0.5 <= row["confidence"] <= 1
+    assert "is short for" in found["date_of_birth", "cst_dob"]["evidence"]
+    assert "of the values" in found["city", "cst_town"]["evidence"]
+    mapping = reports(tmp_path / "run")["mapping"]
+    assert mapping["patch"]["classes"]["right"]["fields"]["city"] == {"type": "string"}
+    assert "right.cst_town:city" in mapping["copies"]
+
+
+def reports(folder: Path) -> dict[str, Any]:
+    return RunDirectory(folder).stages["correspondences"].reports
+
+
+def test_decisions_bind_and_teach(sample: SampleJob, spark: SparkSession, tmp_path: Path) -> None:
+    decisions = [
+        {"left": "telephone", "right": "cst_mobile", "accepted": True},
+        {"left": "city", "right": "cst_town", "accepted": False},
+    ]
+    found = matched({**sample.spec, "decisions": decisions}, spark, tmp_path / "run")
+    assert found["telephone", "cst_mobile"]["confidence"] == 1
+    assert found["telephone", "cst_mobile"]["evidence"].startswith("People accepted it")
+    assert ("city", "cst_town") not in found
+    calibration = reports(tmp_path / "run")["calibration"]
+    assert calibration["decisions"] == 2
+    assert calibration["error_before"] > 0
+
+
+def test_the_background_relates_what_names_do_not(
+    sample: SampleJob, spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [
+        {"id": 1, "source": "telephone", "target": "phone", "relation": "equal", "confidence": 1.0},
+        {"id": 2, "source": "cst mobile", "target": "phone", "relation": "is-a", "confidence": 1.0},
+        {"id": 3, "source": "city", "target": "cst town", "relation": "equal", "confidence": 0.9},
+    ]
+    spec = {**sample.spec, "background": lines(tmp_path / "words.json", rows)}
+    found = matched(spec, spark, tmp_path / "run")
+    assert found["telephone", "cst_mobile"]["relation"] == "inverse is-a"
+    assert "telephone > phone > cst mobile" in found["telephone", "cst_mobile"]["evidence"]
+    assert "The background says equal" in found["city", "cst_town"]["evidence"]
+
+
+def test_json_schemas_are_matched_in_parts_and_many_to_many(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    left = '{"properties": {"order": {"properties": {"date": {"type": "string"}}}}}'
+    right = '{"properties": {"ord_date": {"type": "string"}, "order_dt": {"type": "string"}}}'
+    spec = {
+        "left": {"json_schema": text(tmp_path / "left.json", left[:20], left[20:])},
+        "right": {"json_schema": text(tmp_path / "right.json", right)},
+        "assignment": "many_to_many",
+        "min_confidence": 0.0,
+    }
+    found = matched(spec, spark, tmp_path / "run")
+    assert {("order.date", "ord_date"), ("order.date", "order_dt")} <= set(found)
+
+
+ANATOMY = """
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix owl: <http://www.w3.org/2002/07/owl#> .
+@prefix : <urn:{side}:> .
+{concepts}
+"""
+
+
+def ontology(side: str, labels: Mapping[str, str], above: Mapping[str, str]) -> str:
+    concepts = (
+        f':{name} a owl:Class ; rdfs:label "{label}"'
+        + (f" ; rdfs:subClassOf :{above[name]}" if name in above else "")
+        + " ."
+        for name, label in labels.items()
+    )
+    return ANATOMY.format(side=side, concepts="\n".join(concepts))
+
+
+@pytest.mark.connect
+def test_ontologies_are_matched_by_labels_structure_and_background(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    left = ontology(
+        "l",
+        {"a": "heart valve", "b": "heart", "c": "spleen capsule", "d": "hand", "e": "body"},
+        {"a": "b", "b": "e", "e": "b"},  # in a circle
+    )
+    right = ontology(
+        "r",
+        {
+            "a": "Valves of the Heart",
+            "b": "Heart",
+            "c": "Splenic_Capsule",
+            "d": "Manus",
+            "x": "Limb",
+        },
+        {"a": "b"},
+    )
+    rows = [
+        {"id": 1, "source": "hand", "target": "manus", "relation": "equal", "confidence": 1.0},
+        {"id": 2, "source": "hand", "target": "limb", "relation": "part-of", "confidence": 1.0},
+    ]
+    spec = {
+        "left": {"ontology": text(tmp_path / "left.json", left)},
+        "right": {"ontology": text(tmp_path / "right.json", right)},
+        "background": lines(tmp_path / "words.json", rows),
+        "min_confidence": 0.3,
+    }
+    found = matched(spec, spark, tmp_path / "run")
+    relations = {pair: row["relation"] for pair, row in found.items()}
+    assert relations == {
+        ("urn:l:a", "urn:r:a"): "equal",
+        ("urn:l:b", "urn:r:b"): "equal",
+        ("urn:l:c", "urn:r:c"): "equal",
+        ("urn:l:d", "urn:r:d"): "equal",
+        ("urn:l:d", "urn:r:x"): "part-of",
+    }
+
+
+def test_columns_of_mixed_types_and_in_other_scripts_are_matched(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    mixed: Sequence[Any] = [1, "x", None, "2.5", "", "東京"]
+    rows = [{"id": n, "名前": value, "пусто": None, "a.b `c`": n} for n, value in enumerate(mixed)]
+    left = {"table": lines(tmp_path / "left.json", rows)}
+    right = {"table": lines(tmp_path / "right.json", rows)}
+    found = matched({"left": left, "right": right}, spark, tmp_path / "run")
+    assert {("名前", "名前"), ("a.b `c`", "a.b `c`")} <= set(found)
+
+
+@pytest.mark.parametrize(
+    ("member", "document", "reason"),
+    [
+        ("background", {"source": "a", "target": "b", "relation": "kin", "confidence": 1}, "row 1"),
+        (
+            "background",
+            {"source": "a", "target": "b", "relation": "is-a", "confidence": 2},
+            "row 1",
+        ),
+        ("background", {"source": "", "target": "b", "relation": "is-a", "confidence": 1}, "row 1"),
+        ("feedback", {"left": "a", "right": "b", "accepted": "perhaps"}, "row 1"),
+    ],
+)
+def test_rows_that_say_nothing_are_refused(
+    sample: SampleJob,
+    spark: SparkSession,
+    tmp_path: Path,
+    member: str,
+    document: Mapping[str, Any],
+    reason: str,
+) -> None:
+    source = lines(tmp_path / "rows.json", [{"id": "1", **document}])
+    assert reason in refused({**sample.spec, member: source}, spark, tmp_path / "run")
+
+
+def test_a_side_without_columns_and_a_broken_document_are_refused(
+    sample: SampleJob, spark: SparkSession, tmp_path: Path
+) -> None:
+    bare = table(tmp_path / "bare.csv", [{"id": 1}])
+    reason = refused({**sample.spec, "right": bare}, spark, tmp_path / "bare")
+    assert reason == "right has no column besides its id."
+    broken = {"ontology": text(tmp_path / "broken.json", "<rdf:RDF")}
+    reason = refused({"left": broken, "right": broken}, spark, tmp_path / "broken")
+    assert reason.startswith("left: this is not xml")
+
+
+def test_a_pair_cannot_be_accepted_and_rejected(
+    sample: SampleJob, spark: SparkSession, tmp_path: Path
+) -> None:
+    pair = {"left": "city", "right": "cst_town"}
+    decisions = [{**pair, "accepted": True}, {**pair, "accepted": False}]
+    reason = refused({**sample.spec, "decisions": decisions}, spark, tmp_path / "run")
+    assert reason == "feedback: city and cst_town are accepted and rejected."

@@ -1,0 +1,160 @@
+"""JSON schemas and ontologies, sound and hostile."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from spark_jobs.matching.schemas import json_schemas, ontologies
+from spark_jobs.matching.schemas.json_schemas import parse_json_schema
+from spark_jobs.matching.schemas.ontologies import parse_ontology
+from spark_jobs.runner.port import InputUnfit
+
+
+def paths(schema: Any) -> dict[str, str]:
+    return {each.identifier: each.type for each in parse_json_schema(json.dumps(schema), "left")}
+
+
+def test_properties_are_found_below_objects_items_variants_and_references() -> None:
+    schema = {
+        "$defs": {"place": {"type": "object", "properties": {"city": {"type": "string"}}}},
+        "properties": {
+            "name": {"type": ["string", "null"]},
+            "home": {"$ref": "#/$defs/place"},
+            "tags": {"type": "array", "items": {"properties": {"word": {"type": "string"}}}},
+            "pay": {"oneOf": [{"properties": {"iban": {}}}, {"properties": {"card": {}}}]},
+        },
+    }
+    assert paths(schema) == {
+        "name": "string",
+        "home": "object",
+        "home.city": "string",
+        "tags": "array",
+        "tags.word": "string",
+        "pay": "",
+        "pay.iban": "",
+        "pay.card": "",
+    }
+
+
+def test_references_in_circles_and_to_elsewhere_end() -> None:
+    schema = {
+        "properties": {
+            "next": {"$ref": "#"},
+            "loop": {"$ref": "#/properties/loop"},
+            "far": {"$ref": "https://example.org/schema.json"},
+        }
+    }
+    assert set(paths(schema)) >= {"next", "loop", "far"}
+
+
+def test_depth_and_number_of_properties_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema: dict[str, Any] = {"properties": {"leaf": {}}}
+    for level in range(50):
+        schema = {"properties": {f"n{level}": schema}}
+    assert len(paths(schema)) == 9
+    monkeypatch.setattr(json_schemas, "MOST_ELEMENTS", 3)
+    with pytest.raises(InputUnfit, match="3 properties at most"):
+        paths({"properties": {str(n): {} for n in range(4)}})
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "not JSON"),
+        ("[1]", "is an object"),
+        ("{}", "no properties"),
+        ('{"properties": []}', "no properties"),
+        ("[" * 100_000, "not JSON"),
+    ],
+)
+def test_what_is_no_json_schema_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(InputUnfit, match=reason):
+        parse_json_schema(text, "left")
+
+
+SKOS = """
+@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+@prefix : <urn:x:> .
+:cat a skos:Concept ; skos:prefLabel "Katze"@de ; skos:altLabel "кошка"@ru ; skos:broader :pet .
+:pet a skos:Concept ; skos:prefLabel "Haustier"@de ; skos:broader :cat .
+"""
+OWL = """<?xml version="1.0"?>{doctype}
+<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+ xmlns:rdfs="http://www.w3.org/2000/01/rdf-schema#" xmlns:owl="http://www.w3.org/2002/07/owl#">
+<owl:Ontology rdf:about="urn:x"><owl:imports rdf:resource="http://127.0.0.1:9/none.owl"/></owl:Ontology>
+<owl:ObjectProperty rdf:about="urn:x#part_of"/>
+<owl:Class rdf:about="urn:x#hand"><rdfs:label>{label}</rdfs:label>
+ <rdfs:subClassOf><owl:Restriction><owl:onProperty rdf:resource="urn:x#part_of"/>
+ <owl:someValuesFrom rdf:resource="urn:x#arm"/></owl:Restriction></rdfs:subClassOf></owl:Class>
+<owl:Class rdf:about="urn:x#arm"><rdfs:subClassOf rdf:resource="urn:x#elsewhere"/></owl:Class>
+<owl:Class rdf:about="urn:x#old"><owl:deprecated>true</owl:deprecated></owl:Class>
+</rdf:RDF>"""
+
+
+def test_skos_has_labels_in_any_script_and_may_be_cyclic() -> None:
+    concepts = parse_ontology(SKOS, "left")
+    assert concepts["urn:x:cat"].labels == ("Katze", "кошка")
+    assert concepts["urn:x:cat"].preferred == 1
+    assert concepts["urn:x:cat"].parents == ["urn:x:pet"]
+    assert concepts["urn:x:pet"].parents == ["urn:x:cat"]
+
+
+def test_owl_has_parts_and_imports_are_not_fetched() -> None:
+    concepts = parse_ontology(OWL.format(doctype="", label="Hand"), "left")
+    assert set(concepts) == {"urn:x#hand", "urn:x#arm"}
+    assert concepts["urn:x#hand"].wholes == ["urn:x#arm"]
+    assert concepts["urn:x#arm"].labels == ("arm",)
+    assert concepts["urn:x#arm"].parents == []
+
+
+NESTED = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 12))
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        '<!ENTITY x SYSTEM "file:///etc/passwd">',
+        '<!ENTITY x PUBLIC "-" "http://127.0.0.1:9/x">',
+        '<!ENTITY % x SYSTEM "http://127.0.0.1:9/x">',
+        f'<!ENTITY e0 "aaaaaaaaaa">{NESTED}<!ENTITY x "&e11;">',
+    ],
+)
+def test_entities_that_are_external_or_refer_to_others_are_refused(declared: str) -> None:
+    document = OWL.format(doctype=f"<!DOCTYPE rdf:RDF [{declared}]>", label="&x;")
+    with pytest.raises(InputUnfit, match="refer to no other"):
+        parse_ontology(document, "left")
+
+
+def test_entities_that_stand_for_a_text_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = OWL.format(doctype="<!DOCTYPE rdf:RDF [<!ENTITY x 'Hand'>]>", label="&x;")
+    assert parse_ontology(document, "left")["urn:x#hand"].labels == ("Hand",)
+    monkeypatch.setattr(ontologies, "MOST_TEXT", len(document) + 3)
+    with pytest.raises(InputUnfit, match="too long"):
+        parse_ontology(document, "left")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("<rdf:RDF", "not xml"),
+        ("", "no OWL classes"),
+        ("this is no turtle", "not turtle"),
+        ('{"@context": "http://127.0.0.1:9/x"}', "JSON-LD is not read"),
+    ],
+)
+def test_what_is_no_ontology_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(InputUnfit, match=reason):
+        parse_ontology(text, "left")
+
+
+def test_the_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ontologies, "MOST_TEXT", 10)
+    with pytest.raises(InputUnfit, match="10 characters at most"):
+        parse_ontology(SKOS, "left")
+    monkeypatch.setattr(ontologies, "MOST_TEXT", 10_000)
+    monkeypatch.setattr(ontologies, "MOST_CONCEPTS", 1)
+    with pytest.raises(InputUnfit, match="1 concepts at most"):
+        parse_ontology(SKOS, "left")
