@@ -33,6 +33,7 @@ LITE = {"name": "lite", "kind": "sqlite", "url": "sqlite://"}
 NOT_OFFERED = {
     "aggregates",
     "indexes",
+    "path_indexes",
     "lifecycle",
     "intents",
     "mirror",
