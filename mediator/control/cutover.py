@@ -53,7 +53,7 @@ from mediator.schema.differences import change_counts
 from mediator.schema.name_changes import name_changes
 from mediator.stores.port import Fragment, Lockable, Store, is_claiming
 
-__all__ = ["Cutover", "preparing"]
+__all__ = ["Cutover"]
 
 _LOOKS: Final = 20
 _LOOK_S: Final = 0.1
@@ -109,7 +109,7 @@ class Cutover:
                 continue
             with suppress(Unavailable):  # then the next change of the class does it
                 await self._membership.agree(epoch)
-                await self._calls.on(fragment, "write", preparing(fragment, fragment))
+                await self._calls.on(fragment, "write", _preparing(fragment, fragment))
 
     async def _prepare_and_put(
         self, plan: SchemaPlan, new: StoredDatabase, author: Author | None
@@ -120,14 +120,14 @@ class Cutover:
         copies = copies_of(plan.route)
         await self._views.retract(without(copies, copies_of(plan.present)))
         for copy in copies:
-            await self._calls.on(copy, "write", preparing(copy, None))
+            await self._calls.on(copy, "write", _preparing(copy, None))
         change = await offload(True, _recorded, plan, new.document, author)
         return await self._catalogue.put(new, change, plan.stored)
 
     async def _prepare(self, fragments: Iterable[Fragment], present: DatabaseRoute | None) -> None:
         for fragment in fragments:
             previous = same_place(present, fragment)
-            await self._calls.on(fragment, "write", preparing(fragment, previous))
+            await self._calls.on(fragment, "write", _preparing(fragment, previous))
 
     async def put_layout(
         self, new: StoredDatabase, former: StoredDatabase, classes: Collection[str]
@@ -206,11 +206,9 @@ def _dropping(fragment: Fragment) -> Callable[[Store], Coroutine[Any, Any, None]
     return lambda store: store.drop(fragment)
 
 
-def preparing(
+def _preparing(
     fragment: Fragment, previous: Fragment | None
 ) -> Callable[[Store], Coroutine[Any, Any, None]]:
-    """Return what prepares a store for a fragment; it raises `Conflict` if the store is unfit."""
-
     async def prepare(store: Store) -> None:
         if fragment.joint and not isinstance(store, Lockable):
             raise Conflict(

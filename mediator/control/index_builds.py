@@ -20,7 +20,6 @@ from mediator.base.clock import Clock
 from mediator.base.concurrency import end
 from mediator.base.errors import Conflict, MediatorError
 from mediator.control.changes import SchemaPlan
-from mediator.control.cutover import preparing
 from mediator.control.fragment_calls import FragmentCalls
 from mediator.control.layout import fragments_of, indexes_of, same_place
 from mediator.stores.port import Fragment, IndexBuilding, Store
@@ -117,7 +116,7 @@ class IndexBuilds:
         return build
 
     async def _build(self, added: AddedIndexes) -> None:
-        await self._calls.on(added.fragment, "write", preparing(*added))
+        await self._calls.on(added.fragment, "write", lambda store: _build(store, added))
 
     def _ended(self, key: IndexKey, task: asyncio.Task[None]) -> None:
         del self._running[key]
@@ -136,6 +135,11 @@ class IndexBuilds:
             "seconds": round(self._clock.monotonic() - build.begun_s, 3),
             "share": share,
         }
+
+
+async def _build(store: Store, added: AddedIndexes) -> None:
+    if isinstance(store, IndexBuilding):  # else it builds them when it is prepared
+        await store.build(*added)
 
 
 async def _built(store: Store, fragment: Fragment) -> float | None:

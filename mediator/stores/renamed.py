@@ -101,6 +101,12 @@ class _Renaming(_Decorator):
     ) -> Coroutine[Any, Any, str | None]:
         return self.store.erase(stored_fragment(fragment), names, after, limit)
 
+    def build(
+        self, fragment: Fragment, previous: Fragment | None = None
+    ) -> Coroutine[Any, Any, None]:
+        before = None if previous is None else stored_fragment(previous)
+        return self.store.build(stored_fragment(fragment), before)
+
     def built(self, fragment: Fragment) -> Coroutine[Any, Any, float | None]:
         return self.store.built(stored_fragment(fragment))
 

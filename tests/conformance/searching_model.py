@@ -36,6 +36,12 @@ class SearchingModel(ModelStore):
     ) -> Pushdown:
         return Pushdown(filter_, None, AccessPath.CLIENT_SCAN, ordered=True)
 
+    async def build(self, fragment: Fragment, previous: Fragment | None = None) -> None:
+        """Build nothing: there are no indexes."""
+
+    async def built(self, fragment: Fragment) -> float | None:
+        return None
+
     def holds(self, filter_: Filter, lookup: Lookup) -> bool:
         return holds(filter_, lookup)
 

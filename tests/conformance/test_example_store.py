@@ -33,10 +33,10 @@ LITE = {"name": "lite", "kind": "sqlite", "url": "sqlite://"}
 NOT_OFFERED = {
     "aggregates",
     "indexes",
+    "path_indexes",
     "lifecycle",
     "intents",
     "mirror",
-    "path_indexes",
     "queries",
     "query_orders",
     "unique",

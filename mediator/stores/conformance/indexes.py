@@ -28,8 +28,10 @@ from mediator.schema.limits import ID_BYTES, INDEX_FIELDS, INDEXED_ELEMENTS
 from mediator.schema.tree import Field
 from mediator.schema.types import ARRAYS, SCALARS, FieldType, Value, Values
 from mediator.stores.conformance.check import Theme
+from mediator.stores.conformance.expect import NotOffered, same
 from mediator.stores.conformance.query_cases import (
     Searched,
+    comparisons,
     constants,
     equalities,
     rows_of,
@@ -39,7 +41,7 @@ from mediator.stores.conformance.query_cases import (
 )
 from mediator.stores.conformance.samples import collection, counter, edges_of, light, plain, text
 from mediator.stores.conformance.scratch import Scratch, ScratchClass
-from mediator.stores.port import Write
+from mediator.stores.port import IndexBuilding, Write
 
 __all__ = ["THEME"]
 
@@ -156,6 +158,27 @@ async def indexes_are_added_to_records(scratch: Scratch) -> None:
         await _check_added(subject)
         await subject.update(str(version), {"tags": ["b"], "n": 5, "s": "x"})
         await _check_added(subject)
+
+
+@THEME.proves("contract")
+async def indexes_are_built_beforehand(scratch: Scratch) -> None:
+    """What is built for a change takes nothing from another one, and serves once it is prepared."""
+    store = scratch.store
+    if not isinstance(store, IndexBuilding):
+        raise NotOffered("the store builds no indexes beforehand")
+    subject = await scratch.subject(counter(index=True), text())
+    rows: list[Values] = [{"n": i % 3, "s": "xy"[i % 2]} for i in range(12)]
+    await subject.apply_all([subject.creation(str(i), row) for i, row in enumerate(rows)])
+    before, fields = subject.fragment, [counter(), text(index=True)]
+    after = scratch.fragment(before.class_name, fields, schema_version=2)
+    await store.build(after, before)
+    same(await store.built(after), None, "the share of what is built to its end")
+    found = await searched_again(subject)
+    await found.check_all(comparisons(("n",), (0, 1)))
+    subject = await scratch.prepare(after, before)
+    await subject.update("1", {"s": "z"})
+    found = await searched_again(subject)
+    await found.check_all(comparisons(("s",), ("x", "z")))
 
 
 async def _check_added(subject: ScratchClass) -> None:

@@ -57,10 +57,9 @@ def _map(items: FieldType, *paths: str) -> Field:
 async def paths_into_documents_are_found(scratch: Scratch) -> None:
     """An index of a path finds texts and numbers; arrays on the way are not looked into."""
     within = [keys for _, *keys in DOCUMENT_PATHS]
-    # A key that has a dot is no path, and reads like one.
-    indexed = dict.fromkeys(".".join(keys) for keys in within if not keys[-1].isdecimal())
+    paths = dict.fromkeys(".".join(keys) for keys in within if not keys[-1].isdecimal())
     longer: list[Values] = [{"value": {"a": text}} for text in _LONG]
-    rows = await searched(scratch, [_document(*indexed, "0")], [*DOCUMENTS, *longer])
+    rows = await searched(scratch, [_document(*paths, "0")], [*DOCUMENTS, *longer])
     for keys in within:
         await rows.check_all(equalities((*_AT, *keys), (1, "a", True)))
     path = (*_AT, "a")

@@ -17,7 +17,7 @@ from mediator.stores.mongo.read.spans import span_after
 from mediator.stores.mongo.session import STAND_IN, MongoSession, is_stand_in
 from mediator.stores.port import Fragment, ServerFacts, SystemConfig
 
-__all__ = ["erase", "observe", "prepare"]
+__all__ = ["build", "erase", "observe", "prepare"]
 
 _NAMESPACE_EXISTS: Final = 48
 _CLAIMS: Final = "unique "
@@ -50,21 +50,28 @@ async def prepare(
         await collection.create_index(
             {"_id": 1, "creation_version": 1}, name="outbox", partialFilterExpression=WAITING
         )
-    for name, field in fragment.fields.items():
-        if field.index:
-            await collection.create_index({layout.paths[name]: 1, "_id": 1})
-    await _match_named(collection, layout)
+    await _drop_named(collection, layout)
+    await build(session, fragment)
     await _match_claims(collection, layout, previous)
 
 
-async def _match_named(collection: AsyncCollection[Document], layout: Layout) -> None:
-    """Make the compound indexes and those of paths, and drop those that are no more."""
+async def build(session: MongoSession, fragment: Fragment) -> None:
+    """Build the indexes of a class that are not there."""
+    layout = layout_of(fragment)
+    collection = session.collection(layout)
+    for name, field in fragment.fields.items():
+        if field.index:
+            await collection.create_index({layout.paths[name]: 1, "_id": 1})
+    for name, paths in _named_indexes(layout):
+        await collection.create_index(dict.fromkeys(paths, 1) | {"_id": 1}, name=name)
+
+
+async def _drop_named(collection: AsyncCollection[Document], layout: Layout) -> None:
+    """Drop the compound indexes, and those of paths, that are no more."""
     wanted = dict(_named_indexes(layout))
     for name in await collection.index_information():
         if name.startswith(_NAMED) and name not in wanted:
             await collection.drop_index(name)
-    for name, paths in wanted.items():
-        await collection.create_index(dict.fromkeys(paths, 1) | {"_id": 1}, name=name)
 
 
 def _named_indexes(layout: Layout) -> Iterator[tuple[str, list[str]]]:

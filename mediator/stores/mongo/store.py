@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pymongo.errors import PyMongoError
 
@@ -14,7 +14,7 @@ from mediator.model.operators import APPLICABLE, Operator
 from mediator.model.query import Aggregate, OrderBy
 from mediator.schema.types import FieldType
 from mediator.stores.mongo import claims, transactions
-from mediator.stores.mongo.admin import erase, observe, prepare
+from mediator.stores.mongo.admin import build, erase, observe, prepare
 from mediator.stores.mongo.errors import guarded, translated
 from mediator.stores.mongo.fencing import fence
 from mediator.stores.mongo.layout import layout_of
@@ -72,6 +72,10 @@ class Link:
     reader: Reader
     writer: Writer
     reaper: Reaper
+
+
+_BUILD_S: Final = 7200.0
+"""Seconds for the indexes of a class, which is read and written while they are built."""
 
 
 class MongoStore:
@@ -142,6 +146,18 @@ class MongoStore:
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
         """Make the collection and its indexes; idempotent, keeps existing data."""
         await self._guarded(prepare(self.link.session, fragment, previous))
+
+    async def build(
+        self,
+        fragment: Fragment,
+        previous: Fragment | None = None,  # noqa: ARG002 - nothing is taken away
+    ) -> None:
+        """Build the indexes that are not there; see `IndexBuilding`."""
+        await guarded(self.config.name, _BUILD_S, build(self.link.session, fragment))
+
+    async def built(self, fragment: Fragment) -> float | None:  # noqa: ARG002
+        """Return None: only who may see the operations of all clients learns it of the server."""
+        return None
 
     async def drop(self, fragment: Fragment) -> None:
         await self._guarded(self.link.session.collection(layout_of(fragment)).drop())

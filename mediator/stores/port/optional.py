@@ -289,7 +289,14 @@ class Erasing(Protocol):
 
 @runtime_checkable
 class IndexBuilding(Protocol):
-    """A store that says how far the indexes are that `Store.prepare` builds over records."""
+    """A store that builds indexes over records before `Store.prepare`, which finds them there.
+
+    It may be done for a change that is never put in force, and beside one that is: so it takes
+    nothing away.
+    """
+
+    async def build(self, fragment: Fragment, previous: Fragment | None = None) -> None:
+        """Build the indexes of a fragment that are not there, while it is read and written."""
 
     async def built(self, fragment: Fragment) -> float | None:
         """Return how much is built, from 0 to 1; None: it is not known, or nothing is built."""

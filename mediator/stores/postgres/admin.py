@@ -125,8 +125,13 @@ async def prepare_class(
     namespace_tables: NamespaceTables,
     records: RecordTable,
     previous: Fragment | None,
+    *,
+    adding: bool = False,
 ) -> None:
-    """Make the table of a class what its fragment needs; rows that are there keep their data."""
+    """Make the table of a class what its fragment needs; rows that are there keep their data.
+
+    `adding`: only add columns and indexes, without those of unique constraints.
+    """
     table = records.table
     async with _alone(connection, qualified(table)):
         async with transaction(connection):
@@ -137,7 +142,8 @@ async def prepare_class(
             else:
                 await _retire(connection, namespace_tables, records, previous)
                 await _add_columns(connection, records)
-                await _match_indexes(connection, records, previous)
+                if not adding:
+                    await _match_indexes(connection, records, previous)
             remember = _NEW_FIELDS.format(classes=qualified(namespace_tables.classes))
             await connection.execute(remember, table.name, list(records.columns))
         await _build_indexes(connection, records)
@@ -174,7 +180,11 @@ async def _build_indexes(connection: Any, records: RecordTable) -> None:
     table = records.table
     there = await connection.fetch(_INDEXES, qualified(table))
     valid = {name for name, is_valid in there if is_valid}
-    missing = {str(index.name): index for index in table.indexes if index.name not in valid}
+    missing = {
+        str(index.name): index
+        for index in table.indexes
+        if index.name not in valid and not index.unique  # those are made with their constraint
+    }
     if not missing:
         return
     await connection.execute(_BUILD_TIMEOUT)

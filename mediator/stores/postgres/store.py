@@ -120,6 +120,13 @@ class PostgresStore:
         tables, records = self.statements.namespace_tables, self.statements.records(fragment)
         await self.use(lambda c: admin.prepare_class(c, tables, records, previous), _BUILD_S)
 
+    async def build(self, fragment: Fragment, previous: Fragment | None = None) -> None:
+        """Add columns and indexes that are not there; see `IndexBuilding`."""
+        tables, records = self.statements.namespace_tables, self.statements.records(fragment)
+        await self.use(
+            lambda c: admin.prepare_class(c, tables, records, previous, adding=True), _BUILD_S
+        )
+
     async def built(self, fragment: Fragment) -> float | None:
         """Return how much of an index is built, whoever does it, as the server says."""
         records = self.statements.records(fragment)

@@ -19,6 +19,7 @@ __all__ = [
     "facts_of",
     "fill_indexes",
     "refuse_unfit",
+    "remove_indexes",
     "request_durability",
     "settings_of",
 ]
@@ -98,24 +99,30 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 async def fill_indexes(
-    client: CommandClient, layout: Layout, previous: Layout | None, filled_to: Callable[[int], None]
+    client: CommandClient, layout: Layout, filled_to: Callable[[int], None]
 ) -> None:
-    """Add existing records to indexes that are new, and remove those that are no more.
-
-    Those that there were so far stay: replicas search by them until they know of the change.
-    `filled_to` gets the number of the partition that is next.
-    """
-    kept = previous or layout
+    """Add existing records to indexes that are new; `filled_to` gets each partition's number."""
     for number, prefix in enumerate(layout.prefixes):
         filled_to(number)
+        single, multi, filled = await _indexes(client, prefix)
+        # One that is filled and not kept up was left by a removal that failed.
+        present = filled & (single | multi)
+        await _fill(client, prefix, layout.single_names - present, layout.multi_names - present)
+
+
+async def remove_indexes(client: CommandClient, layout: Layout, previous: Layout | None) -> None:
+    """Remove indexes that are no more.
+
+    Those that there were so far stay: replicas search by them until they know of the change.
+    """
+    kept = previous or layout
+    for prefix in layout.prefixes:
         single, multi, filled = await _indexes(client, prefix)
         stale = single - layout.single_names - (kept.single_names - layout.multi_names)
         stale |= multi - layout.multi_names - (kept.multi_names - layout.single_names)
         # One that is filled and not kept up was left by a removal that failed.
         stale |= filled - single - multi
         await _remove(client, prefix, stale)
-        present = filled - stale
-        await _fill(client, prefix, layout.single_names - present, layout.multi_names - present)
 
 
 async def _indexes(client: CommandClient, prefix: str) -> tuple[set[bytes], ...]:

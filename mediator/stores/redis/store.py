@@ -40,6 +40,7 @@ from mediator.stores.redis.admin import (
     facts_of,
     fill_indexes,
     refuse_unfit,
+    remove_indexes,
     request_durability,
     settings_of,
 )
@@ -118,6 +119,15 @@ class RedisStore:
 
     async def prepare(self, fragment: Fragment, previous: Fragment | None = None) -> None:
         before = None if previous is None else self._layout_of(previous)
+        await remove_indexes(self._bulk_client, self._layout_of(fragment), before)
+        await self.build(fragment)
+
+    async def build(
+        self,
+        fragment: Fragment,
+        previous: Fragment | None = None,  # noqa: ARG002 - nothing is taken away
+    ) -> None:
+        """Fill the indexes that are not filled; see `IndexBuilding`."""
         layout = self._layout_of(fragment)
         class_, partitions = layout.prefixes[0], len(layout.prefixes)
 
@@ -125,7 +135,7 @@ class RedisStore:
             self._built[class_] = number / partitions
 
         try:
-            await fill_indexes(self._bulk_client, layout, before, filled_to)
+            await fill_indexes(self._bulk_client, layout, filled_to)
         finally:
             self._built.pop(class_, None)
 

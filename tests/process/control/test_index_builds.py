@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.admin.application import create_admin_app
-from mediator.base.errors import Conflict
+from mediator.base.errors import Conflict, NotUnique
 from mediator.control import index_builds
 from mediator.control.port import SchemaChange
 from tests.faults.conditions import eventually
@@ -50,8 +50,8 @@ def put(of: Service, database: str, document: dict[str, Any]) -> asyncio.Task[Sc
 
 
 def held(patched: pytest.MonkeyPatch, of: Service, system: str) -> Pause:
-    """Stop what prepares a system, until it is let go on."""
-    return paused(patched, of.mediator.systems.get(system).store, "prepare")
+    """Stop what builds indexes on a system, until it is let go on."""
+    return paused(patched, of.mediator.systems.get(system).store, "build")
 
 
 @pytest.fixture
@@ -153,3 +153,40 @@ async def test_a_request_that_ends_does_not_end_the_build(
         patched.undo()
     pause.open.set()
     assert (await control.set_schema(database, orders("postgres", index=True))).version == 2
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+async def test_a_build_takes_nothing_from_a_change_that_came_first(
+    mediator: Service, system: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on after another index and a unique constraint of the same class are in force."""
+    control = mediator.mediator.control
+    database = await filled(mediator, system)
+    monkeypatch.setattr(index_builds, "WAIT_S", 0.0)
+    with monkeypatch.context() as patched:
+        pause = held(patched, mediator, system)
+        with pytest.raises(Conflict):
+            await control.set_schema(database, orders(system, index=True))
+        patched.undo()
+    monkeypatch.setattr(index_builds, "WAIT_S", 60.0)
+    other = orders(system)
+    other["classes"]["orders"]["fields"]["total"] |= {"index": True, "unique": True}
+    assert (await control.set_schema(database, other)).version == 2
+    pause.open.set()
+
+    async def is_built() -> bool:
+        return not await control.index_builds(database)
+
+    await eventually(is_built)
+    query = {"filter": {"eq": ["total", 1]}, "explain": True}
+    async with query_client(mediator, database) as client:
+        answer = await client.query("orders", query)
+    assert [each["id"] for each in answer["items"]] == ["o1"]
+    assert answer["explain"]["access"] == "index"
+    with pytest.raises(NotUnique):
+        await mediator.create(database, "orders", "o9", status="open", total=1)
+    assert await access(mediator, database) != "index"
+    both = orders(system, index=True)
+    both["classes"]["orders"]["fields"]["total"] |= {"index": True, "unique": True}
+    assert (await control.set_schema(database, both)).version == 3
+    assert await access(mediator, database) == "index"
