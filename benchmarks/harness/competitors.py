@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from app.commands.demo.failed import Failed
 
-__all__ = ["run_competitor"]
+__all__ = ["generate_tpch", "run_competitor"]
 
 _ROOT: Final = Path(__file__).parents[2]
 _SCRIPT: Final = Path(__file__).with_name("competing_linkage.py")
@@ -23,15 +23,29 @@ def run_competitor(task: str, **given: Any) -> dict[str, Any]:
     Raises:
         Failed: The competitors are not installed, or the task failed.
     """
+    answer: dict[str, Any] = json.loads(
+        _run("python", str(_SCRIPT), json.dumps({"task": task, **given}))
+    )
+    return answer
+
+
+def generate_tpch(scale: float, folder: Path) -> None:
+    """Write the eight tables of TPC-H as Parquet, one file each.
+
+    Raises:
+        Failed: The generator is not installed, or failed.
+    """
+    _run("tpchgen-cli", "parquet", "-s", f"{scale:g}", f"--output-dir={folder}")
+
+
+def _run(program: str, *arguments: str) -> str:
     environment = Path(os.environ.get(_VARIABLE, _ROOT / ".venv-competitors"))
-    python = environment / "bin" / "python"
-    if not python.exists():
+    path = environment / "bin" / program
+    if not path.exists():
         raise Failed(
             f"the competitors are not installed: run `make competitors`, or set {_VARIABLE}"
         )
-    command = [str(python), str(_SCRIPT), json.dumps({"task": task, **given})]
-    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    process = subprocess.run([path, *arguments], capture_output=True, text=True, check=False)
     if process.returncode:
         raise Failed(f"the competitor failed: {process.stderr.strip().splitlines()[-1]}")
-    answer: dict[str, Any] = json.loads(process.stdout)
-    return answer
+    return process.stdout

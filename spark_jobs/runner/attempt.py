@@ -145,10 +145,10 @@ class RunAttempt:
         if self._job.into is not None:
             assert self.writer is not None  # only a service takes such jobs
             self.writer.check(self._job.into, self._job.columns)
-        reading = [self._reading(input_) for input_ in self._job.inputs]
-        self._control.plan([*(stage.name for stage in reading), FORECAST])
-        for stage in reading:
-            self._do(stage, self._check_ids)
+        reading = [(self._reading(input_), input_.identified) for input_ in self._job.inputs]
+        self._control.plan([*(stage.name for stage, _ in reading), FORECAST])
+        for stage, identified in reading:
+            self._do(stage, self._check_ids if identified else None)
         forecast = self._make_forecast()
         if exceeded := self._job.limits.exceeded(forecast):
             return Ending("stopped", exceeded, forecast)

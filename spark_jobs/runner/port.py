@@ -59,11 +59,13 @@ class Input:
         name: The kind's name for it: left, right, records.
         source: A file or a class.
         fields: Fields that are read besides `id`; None: all.
+        identified: Whether a column `id` is required, whose values are unique and never missing.
     """
 
     name: str
     source: FileSource | ClassSource
     fields: tuple[str, ...] | None = None
+    identified: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class StageContext(Protocol):
         """The session, classic or Connect: only the DataFrame API is available on both."""
 
     def input(self, name: str) -> DataFrame:
-        """An input of this name: `id` (string) and the requested fields.
+        """An input of this name: the requested fields, and `id` (string) where it is identified.
 
         Raises:
             InputUnfit: It lacks requested columns.

@@ -36,7 +36,7 @@ def read_input(spark: SparkSession, input_: Input) -> DataFrame:
 
 
 def _read_file(spark: SparkSession, input_: Input, source: FileSource) -> DataFrame:
-    """Read a file: `id` (string) and the requested fields; those of CSV are strings.
+    """Read a file: the requested fields, and `id` as a string; those of CSV are strings.
 
     Raises:
         InputUnfit: It is missing, cannot be read, or lacks columns.
@@ -53,6 +53,8 @@ def _read_file(spark: SparkSession, input_: Input, source: FileSource) -> DataFr
 
 
 def _chosen(input_: Input, columns: list[str]) -> list[Column]:
+    if not input_.identified and input_.fields is None:
+        return [_column(name) for name in columns]
     fields = input_.fields if input_.fields is not None else tuple(c for c in columns if c != "id")
     missing = [name for name in ("id", *fields) if name not in columns]
     if missing:

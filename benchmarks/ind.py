@@ -1,0 +1,130 @@
+"""Inclusion dependencies of TPC-H: the same as DuckDB's, how long they take, and how that grows.
+
+Time is that of a whole run, with statistics, ranking and proposals. What a Bloom filter before the
+shuffle could save is measured by its rate against that of the shuffles that it would save: tests
+that are slower than what they avoid cannot pay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+from pybloom_live import BloomFilter  # type: ignore[import-untyped]  # it has no types
+from pyspark.sql import SparkSession
+
+from app.commands.demo.failed import Failed
+from benchmarks.harness.competitors import generate_tpch
+from benchmarks.harness.duckdb_inclusions import duckdb_inclusions
+from benchmarks.harness.report import Measured, Options, Result
+from spark_jobs.runner.attempt import RunAttempt
+from spark_jobs.runner.control import Control
+from spark_jobs.runner.job import parse_job
+from spark_jobs.runner.results import ResultFiles
+from spark_jobs.runner.run_directory import RunDirectory
+from spark_jobs.session import SparkOptions, open_session
+from spark_jobs.sources.reading import read_input
+
+__all__ = ["run"]
+
+_CORES: Final = 2
+_MASTER: Final = f"local[{_CORES}]"
+_CONF: Final = {"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "16"}
+_BAR_GROWTH: Final = 12.0
+_BAR_S: Final = 132.0
+"""SPIDER on one machine, as somebody else measured it (docs/papers/ind.md)."""
+_FILTERED: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run: the pairs found, its seconds, those of the two shuffles, and the values read."""
+
+    pairs: set[tuple[str, str]]
+    seconds: float
+    shuffles_s: float
+    cells: int
+
+
+async def run(options: Options) -> Measured:
+    return await asyncio.to_thread(_measure, options)
+
+
+def _measure(options: Options) -> Measured:
+    scales = (0.1, 1.0) if options.full else (0.01,) if options.quick else (0.01, 0.1)
+    with TemporaryDirectory(prefix="portolan-bench-") as scratch:
+        session = open_session(SparkOptions(_MASTER, _CONF))
+        try:
+            return Measured(list(_results(session, Path(scratch), scales, options)))
+        finally:
+            session.stop()
+
+
+def _results(
+    spark: SparkSession, scratch: Path, scales: tuple[float, ...], options: Options
+) -> list[Result]:
+    results: list[Result] = []
+    runs: list[_Run] = []
+    folder = scratch
+    for scale in scales:
+        folder = scratch / f"sf{scale:g}"
+        generate_tpch(scale, folder)
+        ours = _ours(spark, folder, scratch / f"run{scale:g}")
+        theirs, their_seconds = duckdb_inclusions(folder)
+        if ours.pairs != theirs:
+            raise Failed(f"the two differ by {sorted(ours.pairs ^ theirs)}")
+        options.note(f"SF {scale:g}: the same {len(theirs)} dependencies on both sides")
+        name = f"TPC-H SF {scale:g}"
+        bar = _BAR_S if scale == 1 else None
+        results.append(Result(f"{name}, whole run", "s", ours.seconds, bar=bar, small_is_good=True))
+        results.append(Result(f"{name}, two shuffles", "s", ours.shuffles_s))
+        results.append(Result(f"{name}, differences by DuckDB", "s", their_seconds))
+        runs.append(ours)
+    if len(runs) > 1:
+        growth = runs[1].seconds / runs[0].seconds
+        bar = _BAR_GROWTH if options.full else None
+        name = "time for ten times the data"
+        results.append(Result(name, "", growth, bar=bar, small_is_good=True))
+    results.append(_prefilter(folder, runs[-1]))
+    return results
+
+
+def _ours(spark: SparkSession, folder: Path, path: Path) -> _Run:
+    files = sorted(folder.glob("*.parquet"))
+    inputs = {file.stem: {"file": str(file)} for file in files}
+    job = parse_job({"kind": "profile.ind", "spec": {"inputs": inputs}})
+    directory = RunDirectory(path)
+    began = perf_counter()
+    ending = RunAttempt(job, directory, spark, read_input, Control()).execute()
+    seconds = perf_counter() - began
+    if ending.result is None:
+        raise Failed(f"the run ended: {', '.join(ending.reasons)}")
+    rows: list[dict[str, Any]]
+    rows, _ = ResultFiles(directory.frame(ending.result)).page((0, 0), 10_000)
+    pairs = {(_name(row, "dependent"), _name(row, "referenced")) for row in rows}
+    metadata = [pq.read_metadata(file) for file in files]
+    cells = sum(one.num_rows * one.num_columns for one in metadata)
+    return _Run(pairs, seconds, directory.stages["overlaps"].seconds, cells)
+
+
+def _name(row: dict[str, Any], side: str) -> str:
+    return f"{row[f'{side}_table']}.{row[side][0]}"
+
+
+def _prefilter(folder: Path, ours: _Run) -> Result:
+    """Compare the rates of one core: values through a filter, and through the shuffles."""
+    comments = pq.read_table(folder / "orders.parquet", columns=["o_comment"])
+    values = comments.column(0).slice(0, 2 * _FILTERED).to_pylist()
+    filter_ = BloomFilter(len(values), 0.01)
+    began = perf_counter()
+    for value in values[::2]:
+        filter_.add(value)
+    sum(value in filter_ for value in values)
+    rate = len(values) * 1.5 / (perf_counter() - began)
+    shuffled = ours.cells / ours.shuffles_s / _CORES
+    return Result("values through a Bloom filter, against the shuffles", "1/s", rate, shuffled)

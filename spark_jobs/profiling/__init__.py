@@ -1,0 +1,1 @@
+"""Profiles of unknown tables: what their columns hold, and which include which."""

@@ -1,0 +1,123 @@
+"""The canonical form of a value: what has the same one is the same value, on whatever system.
+
+- Integers, floats, decimals, and texts that are decimal numbers, are decimal digits: no zeros at
+  the end of a fraction, no sign of zero. A text with a leading zero, a plus, or an exponent is
+  no number: it may be a code. A float keeps its exponent below 1e-20, and from 1e20 on.
+- Timestamps, and texts that are timestamps with a zone, are `yyyy-mm-dd hh:mm:ss[.ffffff]` in UTC.
+- Booleans are `true` and `false`; binary is base64; any other text is as it is.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as f
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    NumericType,
+    TimestampType,
+)
+
+from spark_jobs.profiling.spec import ValueRule
+
+__all__ = ["NUMBER", "CellType", "as_text", "cell_type", "hash_key", "normalise", "normalise_typed"]
+
+NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$"
+"""What a text must be to count as a number."""
+
+_TIMESTAMP: Final = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?"
+    r"(Z|[+-][0-9]{2}:[0-9]{2})$"
+)
+_ZEROS: Final = r"\.0*$|(\.[0-9]*?)0+$"
+_LEAST: Final = 1e-20
+_BEYOND: Final = 1e20
+
+
+class CellType(StrEnum):
+    """Of which type a value is where it is stored."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    TIMESTAMP = "timestamp"
+    BINARY = "binary"
+    EMPTY = "empty"
+    """An object or list without members: a path, and no value."""
+
+
+def cell_type(type_: DataType) -> CellType:
+    """Return the type of a scalar; dates and intervals are texts."""
+    match type_:
+        case NumericType():
+            return CellType.NUMBER
+        case BooleanType():
+            return CellType.BOOLEAN
+        case TimestampType():
+            return CellType.TIMESTAMP
+        case BinaryType():
+            return CellType.BINARY
+    return CellType.TEXT
+
+
+def as_text(value: Column, of: CellType) -> Column:
+    return f.base64(value) if of is CellType.BINARY else value.cast("string")
+
+
+def normalise(text: Column, of: CellType, rule: ValueRule) -> Column:
+    """Return the canonical form of values of one type; null where they stand for none."""
+    match of:
+        case CellType.NUMBER:
+            return _number(_without_exponent(text))
+        case CellType.TEXT:
+            return _text(text, rule)
+        case CellType.EMPTY:
+            return f.lit(None).cast("string")
+    return text
+
+
+def normalise_typed(text: Column, type_: Column, rule: ValueRule) -> Column:
+    """Return the canonical form of values of mixed types, each by its own."""
+    cases = [(type_ == of.value, normalise(text, of, rule)) for of in CellType]
+    first, *others = cases
+    return reduce(lambda whole, case: whole.when(*case), others, f.when(*first))
+
+
+def hash_key(value: Column) -> tuple[Column, Column]:
+    """Return 128 bits for a value: two hashes, of different seeds."""
+    return f.xxhash64(value), f.xxhash64(f.lit(1), value)
+
+
+def _text(text: Column, rule: ValueRule) -> Column:
+    folded = f.lower(f.trim(text)) if rule.fold else text
+    in_utc = text.try_cast("timestamp").cast("string")
+    canonical = (
+        f.when(text.rlike(NUMBER), _number(text))
+        .when(text.rlike(_TIMESTAMP), f.coalesce(in_utc, folded))
+        .otherwise(folded)
+    )
+    return f.when(~text.isin(*rule.nulls), canonical) if rule.nulls else canonical
+
+
+def _number(digits: Column) -> Column:
+    short = f.when(digits.contains("."), f.regexp_replace(digits, _ZEROS, "$1")).otherwise(digits)
+    return f.when(short == "-0", "0").otherwise(short)
+
+
+def _without_exponent(text: Column) -> Column:
+    """Write a number out; as text a double has 17 digits at most, so the decimal is exact."""
+    size = f.abs(text.try_cast("double"))
+    large = text.try_cast("decimal(38,18)").cast("string")
+    small = text.try_cast("decimal(38,37)").cast("string")
+    return (
+        f.when(~f.upper(text).contains("E"), text)
+        .when((size >= 1) & (size < _BEYOND), large)
+        .when((size >= _LEAST) & (size < 1), small)
+        .when(size == 0, "0")
+        .otherwise(f.upper(text))
+    )

@@ -1,0 +1,90 @@
+"""Flattens JSON to paths: `a.b` is a member, `a[]` an element; what is too deep stays JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from spark_jobs.profiling.canonical import CellType
+
+__all__ = ["DEEPEST", "flatten", "flatten_batches"]
+
+DEEPEST: Final = 16
+"""How many objects and lists within each other are opened."""
+
+_Row: TypeAlias = tuple[int, str, str, str, str | None]
+_ROWS: Final = 16_384
+_SCHEMA: Final = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("field", pa.string()),
+        ("path", pa.string()),
+        ("type", pa.string()),
+        ("text", pa.string()),
+    ]
+)
+
+
+class _Digits(str):
+    """A number as it was written: nothing is rounded."""
+
+    __slots__ = ()
+
+
+def flatten_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Turn columns `row`, `field` and `json` into a row for each value."""
+    for batch in batches:
+        rows: list[_Row] = []
+        columns = (batch.column(name).to_pylist() for name in ("row", "field", "json"))
+        for row, field, text in zip(*columns, strict=True):
+            rows += ((row, field, *found) for found in flatten(field, text))
+            if len(rows) >= _ROWS:
+                yield _batch(rows)
+                rows = []
+        if rows:
+            yield _batch(rows)
+
+
+def flatten(path: str, text: str) -> Iterator[tuple[str, str, str | None]]:
+    """Yield path, type and text of each scalar in a JSON text."""
+    try:
+        value = json.loads(text, parse_int=_Digits, parse_float=_Digits, parse_constant=str)
+    except (ValueError, RecursionError):
+        yield path, CellType.TEXT, text
+        return
+    yield from _flatten(path, value, 0)
+
+
+def _flatten(path: str, value: Any, depth: int) -> Iterator[tuple[str, str, str | None]]:
+    if not isinstance(value, dict | list):
+        yield path, *_scalar(value)
+        return
+    if depth == DEEPEST:
+        yield path, CellType.TEXT, json.dumps(value, ensure_ascii=False, sort_keys=True)
+        return
+    members = value.items() if isinstance(value, dict) else [(None, each) for each in value]
+    if not members:
+        yield path, CellType.EMPTY, None
+    for name, member in members:
+        inner = f"{path}[]" if name is None else f"{path}.{name}"
+        yield from _flatten(inner, member, depth + 1)
+
+
+def _scalar(value: Any) -> tuple[str, str | None]:
+    match value:
+        case None:
+            return CellType.EMPTY, None
+        case bool():
+            return CellType.BOOLEAN, "true" if value else "false"
+        case _Digits():
+            return CellType.NUMBER, str(value)
+    return CellType.TEXT, value
+
+
+def _batch(rows: list[_Row]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(each, of.type) for each, of in zip(columns, _SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)

@@ -1,0 +1,119 @@
+"""Ranks inclusion dependencies by how likely they are references, each with the reasons.
+
+An inclusion alone says little: the numbers from 1 to 5 are included in every longer count. A
+reference leads to a key, is named after it, has many values, and these reach much of the key's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from spark_jobs.profiling.columns import ProfiledColumn
+
+__all__ = ["RANKED", "Ranking", "name_similarity"]
+
+RANKED: Final = (
+    "id string, dependent_table string, dependent array<string>, referenced_table string, "
+    "referenced array<string>, distinct_dependent long, distinct_referenced long, missing long, "
+    "error double, coverage double, key double, names double, score double, why string"
+)
+_WEIGHT_ALONE: Final = 0.4
+_WEIGHT_NAMES: Final = 0.3
+_WEIGHT_VALUES: Final = 0.2
+_WEIGHT_COVERAGE: Final = 0.1
+_FEW_VALUES: Final = 10
+_WORDS: Final = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]+(?![a-z])|\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What the score of a dependency needs to know about columns.
+
+    Attributes:
+        columns: By their number.
+        values: How many values each has, with repetitions; those without any are missing.
+    """
+
+    columns: Sequence[ProfiledColumn]
+    values: Mapping[int, int]
+
+    def kernel(self) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        def rank(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                if batch.num_rows:
+                    yield pa.RecordBatch.from_pylist([self.row(one) for one in batch.to_pylist()])
+
+        return rank
+
+    def row(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a row of the result for a dependency between columns given by their numbers."""
+        dependent = [self.columns[number] for number in found["dependent"]]
+        referenced = [self.columns[number] for number in found["referenced"]]
+        distinct, referenced_distinct = found["distinct_dependent"], found["distinct_referenced"]
+        present = distinct - found["missing"]
+        # Of several columns, at least: rows that lack one of them have no tuple.
+        values = min(self.values[number] for number in found["referenced"])
+        names = [name_similarity(*pair) for pair in zip(dependent, referenced, strict=True)]
+        return _scored(
+            {
+                "id": f"{_name(dependent)} in {_name(referenced)}",
+                "dependent_table": dependent[0].table,
+                "dependent": [one.path for one in dependent],
+                "referenced_table": referenced[0].table,
+                "referenced": [one.path for one in referenced],
+                "distinct_dependent": distinct,
+                "distinct_referenced": referenced_distinct,
+                "missing": found["missing"],
+                "error": found["missing"] / distinct,
+                "coverage": present / referenced_distinct,
+                "key": min(1.0, referenced_distinct / values),
+                "names": sum(names) / len(names),
+            }
+        )
+
+
+def name_similarity(dependent: ProfiledColumn, referenced: ProfiledColumn) -> float:
+    """Return the share of the words of a name that the other name, or its table, has as well.
+
+    `customer_id` and `id` of `customers` are the same, `l_orderkey` and `o_orderkey` as well.
+    """
+    own, other = _words(dependent.path), _words(referenced.path) | _words(referenced.table)
+    if _words(referenced.path) <= {"id", "key"} and not own - {"id", "key"}:
+        return 0.0  # each table has an id: that alone relates nothing
+    return len(own & other) / len(own) if own else 0.0
+
+
+def _words(name: str) -> frozenset[str]:
+    words = {word.lower() for word in _WORDS.findall(name)}
+    long = {word for word in words if len(word) > 1} or words
+    return frozenset(word.removesuffix("s") or word for word in long)
+
+
+def _scored(row: dict[str, Any]) -> dict[str, Any]:
+    size = 1 - 1 / (1 + row["distinct_dependent"] / _FEW_VALUES)
+    likely = (
+        _WEIGHT_ALONE
+        + _WEIGHT_NAMES * row["names"]
+        + _WEIGHT_VALUES * size
+        + _WEIGHT_COVERAGE * row["coverage"]
+    )
+    score = round(row["key"] * likely * (1 - row["error"]), 4)
+    return {**row, "score": score, "why": _why(row)}
+
+
+def _why(row: Mapping[str, Any]) -> str:
+    distinct, missing = row["distinct_dependent"], row["missing"]
+    held = f"All {distinct:,}" if not missing else f"{distinct - missing:,} of {distinct:,}"
+    return (
+        f"{held} distinct values occur there; they are {row['coverage']:.0%} of its distinct "
+        f"values. It is {row['key']:.0%} unique. The names have {row['names']:.0%} in common."
+    )
+
+
+def _name(columns: Sequence[ProfiledColumn]) -> str:
+    return f"{columns[0].table}({', '.join(one.path for one in columns)})"

@@ -1,0 +1,112 @@
+"""The forecast of a profile, and its stages, each of inputs and what earlier ones kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial, reduce
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from spark_jobs.profiling.cells import cells, keyed
+from spark_jobs.profiling.columns import columns, load_columns, nested
+from spark_jobs.profiling.inclusion import inclusions, overlaps
+from spark_jobs.profiling.propose import LIKELY, blocking_rules, references
+from spark_jobs.profiling.ranking import RANKED, Ranking
+from spark_jobs.profiling.several import several
+from spark_jobs.profiling.spec import IndSpec
+from spark_jobs.profiling.statistics import report, statistics
+from spark_jobs.runner.port import Forecast, StageContext
+
+__all__ = ["STAGES", "forecast"]
+
+_CELLS_PER_S: Final = 500_000
+_STARTING_S: Final = 5.0
+_BASE_BYTES: Final = 512 * 2**20
+_BYTES_PER_CELL: Final = 4
+"""What is not aggregated before the shuffle is spilled to disk beyond that."""
+_MOST_PROPOSALS: Final = 500
+
+
+def forecast(spec: IndSpec, context: StageContext) -> Forecast:
+    """Count rows and fields; what is nested is only known when it is flattened."""
+    rows = {table: context.input(table).count() for table in spec.tables}
+    widths = {table: len(context.input(table).columns) for table in spec.tables}
+    values = sum(rows[table] * widths[table] for table in spec.tables)
+    fields = sum(widths.values())
+    pairs = fields * (fields - 1)
+    size = f"There are {fields:,} fields with {values:,} values, and {pairs:,} pairs of fields."
+    notes = [f"{size} Values inside lists and objects come on top."]
+    notes += [
+        f"{table} has no rows: its columns are in no result." for table in rows if not rows[table]
+    ]
+    return Forecast(
+        rows=rows,
+        memory_bytes=_BASE_BYTES + _BYTES_PER_CELL * values,
+        time_s=_STARTING_S + spec.arity * values / _CELLS_PER_S,
+        notes=tuple(notes),
+    )
+
+
+def _overlaps(spec: IndSpec, context: StageContext) -> DataFrame:
+    known = load_columns(context)
+    context.count("columns", len(known))
+    return overlaps(keyed(cells(spec, context, known)), len(known))
+
+
+def _several(arity: int, spec: IndSpec, context: StageContext) -> DataFrame:
+    return several(spec, context, _of_arity(spec, context, arity - 1), arity)
+
+
+def _of_arity(spec: IndSpec, context: StageContext, arity: int) -> DataFrame:
+    if arity > 1:
+        return context.output(f"arity {arity}")
+    found = inclusions(context.output("overlaps"), spec.error)
+    sides = f.array("a").alias("dependent"), f.array("b").alias("referenced")
+    return found.select(*sides, "distinct_dependent", "distinct_referenced", "missing")
+
+
+def _inclusions(spec: IndSpec, context: StageContext) -> DataFrame:
+    """Rank what was found, best first, and propose what follows from it."""
+    found = [_of_arity(spec, context, arity) for arity in range(1, spec.arity + 1)]
+    ranking = Ranking(load_columns(context), _described(spec, context))
+    ranked = reduce(DataFrame.unionByName, found).mapInArrow(ranking.kernel(), RANKED)
+    _propose(spec, context, ranking, ranked)
+    return ranked.orderBy(f.desc("score"), "id")
+
+
+def _described(spec: IndSpec, context: StageContext) -> dict[int, int]:
+    """Report the statistics; return how many values each column has."""
+    found = {one["column"]: one for one in context.output("statistics").toArrow().to_pylist()}
+    own = context.output("overlaps").where(f.col("a") == f.col("b")).select("a", "values")
+    distinct = {one["a"]: one["values"] for one in own.toArrow().to_pylist()}
+    rows = {table: context.input(table).count() for table in spec.tables}
+    context.report("columns", report(load_columns(context), found, rows, distinct))
+    return {number: one["values"] for number, one in found.items()}
+
+
+def _propose(spec: IndSpec, context: StageContext, ranking: Ranking, ranked: DataFrame) -> None:
+    fields: dict[str, list[str]] = {table: [] for table in spec.tables}
+    for one in ranking.columns:
+        if one.is_field:
+            fields[one.table].append(one.path)
+    between = ranked.where(f.col("dependent_table") != f.col("referenced_table"))
+    single = between.where(f.size("dependent") == 1).orderBy(f.desc("score"), "id")
+    likely: list[Any] = (
+        single.where(f.col("score") >= LIKELY).limit(_MOST_PROPOSALS).toArrow().to_pylist()
+    )
+    same_name = single.where(f.col("dependent") == f.col("referenced"))
+    alike: list[Any] = same_name.limit(_MOST_PROPOSALS).toArrow().to_pylist()
+    context.report("references", {"proposals": references(spec, likely, fields)})
+    context.report("blocking", {"jobs": blocking_rules(spec, alike, fields)})
+
+
+STAGES: Final[Mapping[str, Callable[[IndSpec, StageContext], DataFrame]]] = {
+    "nested": nested,
+    "columns": columns,
+    "statistics": statistics,
+    "overlaps": _overlaps,
+    **{f"arity {arity}": partial(_several, arity) for arity in (2, 3, 4)},
+    "inclusions": _inclusions,
+}

@@ -1,0 +1,107 @@
+"""What each column holds: values, nulls, distinct values, extremes, types, patterns, top values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+
+from spark_jobs.profiling.canonical import NUMBER, CellType
+from spark_jobs.profiling.cells import cells
+from spark_jobs.profiling.columns import ProfiledColumn, load_columns
+from spark_jobs.profiling.spec import IndSpec
+from spark_jobs.runner.port import StageContext
+
+__all__ = ["report", "statistics"]
+
+_SAMPLE: Final = 100_000
+"""Rows of a table of which top values and patterns are counted; all of a smaller one."""
+_TOP: Final = 5
+_SHOWN: Final = 64
+"""Characters of a value or a pattern that are shown."""
+_RUNS: Final = (("\\p{Lu}+", "A"), ("\\p{L}+", "a"), ("[0-9]+", "9"))
+_TYPES: Final = tuple(one.value for one in CellType if one is not CellType.EMPTY)
+
+
+def statistics(spec: IndSpec, context: StageContext) -> DataFrame:
+    """Return a row for each column that has values."""
+    columns = load_columns(context)
+    every = {t: -(-context.input(t).count() // _SAMPLE) or 1 for t in spec.tables}
+    sample = cells(spec, context, columns, every)
+    patterns = sample.withColumn("value", _pattern(f.substring("value", 1, _SHOWN)))
+    whole = _counted(cells(spec, context, columns))
+    top, shapes = _most(sample, "top"), _most(patterns, "patterns")
+    return whole.join(top, "column", "left").join(shapes, "column", "left")
+
+
+def report(
+    columns: Sequence[ProfiledColumn],
+    found: Mapping[int, Mapping[str, Any]],
+    rows: Mapping[str, int],
+    distinct: Mapping[int, int],
+) -> dict[str, Any]:
+    """Return the statistics of all columns as JSON, also of those without values."""
+    return {"columns": [_described(one, found, rows, distinct) for one in columns]}
+
+
+def _described(
+    column: ProfiledColumn,
+    found: Mapping[int, Mapping[str, Any]],
+    rows: Mapping[str, int],
+    distinct: Mapping[int, int],
+) -> dict[str, Any]:
+    said = {"table": column.table, "column": column.path, "rows": rows[column.table]}
+    nulls = {} if not column.is_field else {"nulls": rows[column.table]}
+    own = found.get(column.number)
+    if own is None:
+        return {**said, **nulls, "values": 0, "distinct": 0}
+    if nulls:
+        nulls = {"nulls": rows[column.table] - own["values"]}
+    types = {name: own[name] for name in _TYPES if own[name]}
+    numbers = {"numbers": own["numbers"]} if own["numbers"] else {}
+    return {
+        **said, **nulls, "values": own["values"], "distinct": distinct.get(column.number, 0),
+        "types": types, **numbers,
+        "min": own["least"], "max": own["greatest"], "mean_length": round(own["length"], 1),
+        **{name: [dict(one) for one in own[name] or ()] for name in ("patterns", "top")},
+    }  # fmt: skip
+
+
+def _counted(values: DataFrame) -> DataFrame:
+    """Count and compare: as numbers where all values are numbers, else as texts."""
+    is_number = f.col("value").rlike(NUMBER)
+    number = f.when(is_number, f.col("value").try_cast("double"))
+    all_numbers = f.count_if(is_number) == f.count("*")
+    shown = f.substring("value", 1, _SHOWN)
+    return values.groupBy("column").agg(
+        f.count("*").alias("values"),
+        f.count_if(is_number).alias("numbers"),
+        *(f.count_if(f.col("type") == name).alias(name) for name in _TYPES),
+        f.when(all_numbers, f.min_by("value", number)).otherwise(f.min(shown)).alias("least"),
+        f.when(all_numbers, f.max_by("value", number)).otherwise(f.max(shown)).alias("greatest"),
+        f.avg(f.length("value")).alias("length"),
+    )
+
+
+def _most(values: DataFrame, name: str) -> DataFrame:
+    """The most frequent values of each column, with the share of the sample that has them."""
+    shown = values.select("column", f.substring("value", 1, _SHOWN).alias("value"))
+    counted = shown.groupBy("column", "value").agg(f.count("*").alias("n"))
+    by_column = Window.partitionBy("column")
+    rank = f.row_number().over(by_column.orderBy(f.desc("n"), "value")).alias("rank")
+    total = f.sum("n").over(by_column)
+    ranked = counted.select("column", "value", (f.col("n") / total).alias("share"), rank)
+    each = f.struct("rank", "value", "share")
+    best = ranked.where(f.col("rank") <= _TOP).groupBy("column")
+    listed = f.array_sort(f.collect_list(each))
+    without_rank = f.transform(listed, lambda one: f.struct(one["value"], one["share"]))
+    return best.agg(without_rank.alias(name))
+
+
+def _pattern(value: Column) -> Column:
+    """The shape of a value: ``A`` for capitals, ``a`` for other words, ``9`` for digits."""
+    for run, letter in _RUNS:
+        value = f.regexp_replace(value, run, letter)
+    return value

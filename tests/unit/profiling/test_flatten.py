@@ -1,0 +1,39 @@
+"""JSON as paths: members, elements, numbers as they were written, what is empty or too deep."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from spark_jobs.profiling.flatten import DEEPEST, flatten
+
+
+def test_members_and_elements_have_paths() -> None:
+    document = '{"a": [{"b": 1.50}, {"b": "x", "c": true}], "d": 12345678901234567890}'
+    assert list(flatten("f", document)) == [
+        ("f.a[].b", "number", "1.50"),
+        ("f.a[].b", "text", "x"),
+        ("f.a[].c", "boolean", "true"),
+        ("f.d", "number", "12345678901234567890"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "null", '{"a": null}', '{"a": []}'])
+def test_what_is_empty_has_a_path_and_no_value(text: str) -> None:
+    assert [value for _, _, value in flatten("f", text)] == [None]
+
+
+def test_what_is_too_deep_stays_json() -> None:
+    value: Any = {"z": 1}
+    for _ in range(DEEPEST):
+        value = [value]
+    ((path, type_, text),) = flatten("f", json.dumps(value))
+    assert path == "f" + "[]" * DEEPEST
+    assert (type_, text) == ("text", '{"z": "1"}')
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "{", "no JSON"])
+def test_what_is_no_json_is_a_text(text: str) -> None:
+    assert list(flatten("f", text)) == [("f", "text", text)]

@@ -1,0 +1,124 @@
+"""What a dependency is worth, and what is proposed by it: references, patches, blocking rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mediator.schema.documents import merge_patch
+from spark_jobs.linkage.open.spec import OpenSpec
+from spark_jobs.profiling.canonical import CellType
+from spark_jobs.profiling.columns import ProfiledColumn
+from spark_jobs.profiling.propose import blocking_rules, references
+from spark_jobs.profiling.ranking import Ranking, name_similarity
+from spark_jobs.profiling.spec import IndSpec
+
+SPEC = IndSpec.parse({"inputs": {"orders": {"class": "orders"}, "customers": {"class": "people"}}})
+FIELDS = {"orders": ["id", "customer", "email"], "customers": ["id", "email"]}
+
+
+def column(number: int, name: str) -> ProfiledColumn:
+    table, _, path = name.partition(".")
+    return ProfiledColumn(number, table, path, CellType.TEXT)
+
+
+def scored(dependent: str, referenced: str, distinct: int, of: int, **more: int) -> dict[str, Any]:
+    values = {0: distinct, 1: more.get("values", of)}
+    ranking = Ranking((column(0, dependent), column(1, referenced)), values)
+    return ranking.row(
+        {
+            "dependent": [0],
+            "referenced": [1],
+            "distinct_dependent": distinct,
+            "distinct_referenced": of,
+            "missing": more.get("missing", 0),
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("dependent", "referenced", "expected"),
+    [
+        ("orders.customer_id", "customers.id", 1.0),
+        ("orders.customerId", "customers.id", 1.0),
+        ("lineitem.l_orderkey", "orders.o_orderkey", 1.0),
+        ("orders.id", "customers.id", 0.0),
+        ("orders.stars", "customers.id", 0.0),
+        ("a.日本", "b.日本", 1.0),
+    ],
+)
+def test_names_are_compared_by_words(dependent: str, referenced: str, expected: float) -> None:
+    assert name_similarity(column(0, dependent), column(1, referenced)) == expected
+
+
+def test_a_key_a_name_many_values_and_coverage_count() -> None:
+    best = scored("orders.customer", "customers.id", 80, 100)["score"]
+    assert best > scored("orders.stars", "customers.id", 80, 100)["score"]
+    assert best > scored("orders.customer", "customers.id", 2, 100)["score"]
+    assert best > scored("orders.customer", "customers.id", 80, 1_000)["score"]
+    assert best > scored("orders.customer", "customers.id", 80, 100, values=200)["score"]
+    assert best > scored("orders.customer", "customers.id", 80, 100, missing=8)["score"]
+
+
+def test_the_figures_of_a_dependency() -> None:
+    row = scored("orders.customer", "customers.id", 80, 100, missing=8)
+    assert (row["error"], row["coverage"], row["key"]) == (0.1, 0.72, 1.0)
+    assert row["why"] == (
+        "72 of 80 distinct values occur there; they are 72% of its distinct values. "
+        "It is 100% unique. The names have 100% in common."
+    )
+
+
+def test_a_reference_by_id_is_a_patch_and_a_copy() -> None:
+    (proposal,) = references(SPEC, [scored("orders.customer", "customers.id", 80, 100)], FIELDS)
+    added = {"type": "reference", "to": "people", "index": True}
+    assert proposal["patch"] == {"classes": {"orders": {"fields": {"customer_ref": added}}}}
+    assert proposal["copy"] == "orders.customer:customer_ref"
+    schema = {"classes": {"orders": {"fields": {"customer": {"type": "string"}}}}}
+    merged: Any = merge_patch(schema, proposal["patch"])
+    assert merged["classes"]["orders"]["fields"].keys() == {"customer", "customer_ref"}
+
+
+def test_a_reference_by_another_key_looks_ids_up() -> None:
+    (proposal,) = references(SPEC, [scored("orders.email", "customers.email", 80, 100)], FIELDS)
+    assert proposal["patch"]["classes"]["people"] == {"fields": {"email": {"index": True}}}
+    assert proposal["copy"] == "orders.email=people.email.id:email_ref"
+
+
+def test_what_is_no_key_or_filtered_or_named_already_has_no_patch() -> None:
+    row = scored("orders.customer", "customers.id", 80, 100, values=101)
+    (proposal,) = references(SPEC, [row], FIELDS)
+    assert "patch" not in proposal
+    row = scored("orders.customer", "customers.id", 80, 100)
+    (proposal,) = references(SPEC, [row], {**FIELDS, "orders": ["customer", "customer_ref"]})
+    assert "patch" not in proposal
+    some = {"class": "people", "filter": {"eq": ["city", "Ulm"]}}
+    spec = IndSpec.parse({"inputs": {"orders": {"class": "orders"}, "customers": some}})
+    (proposal,) = references(spec, [row], FIELDS)
+    assert "patch" not in proposal
+
+
+def test_a_column_has_one_proposal_and_unlikely_ones_have_none() -> None:
+    likely = scored("orders.customer", "customers.id", 80, 100)
+    second = scored("orders.customer", "customers.number", 80, 100)
+    chance = scored("orders.stars", "customers.id", 3, 1_000)
+    proposals = references(SPEC, [likely, second, chance], FIELDS)
+    assert [one["referenced"] for one in proposals] == ["customers.id"]
+
+
+def test_blocking_rules_are_a_specification_of_linkage() -> None:
+    rows = [
+        scored("orders.email", "customers.email", 80, 100),
+        scored("orders.customer", "customers.id", 80, 100),
+        scored("orders.id", "customers.id", 80, 100),
+    ]
+    (job,) = blocking_rules(SPEC, rows, FIELDS)
+    spec = OpenSpec.parse(job["spec"])
+    assert [rule.name for rule in spec.blocking] == ["email"]
+    assert {input_.name for input_ in spec.inputs} == {"orders", "customers"}
+
+
+def test_a_column_of_few_values_is_no_blocking_rule() -> None:
+    row = scored("orders.email", "customers.email", 3, 3, values=1_000)
+    assert blocking_rules(SPEC, [row], FIELDS) == []
