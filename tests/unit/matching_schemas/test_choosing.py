@@ -28,10 +28,11 @@ def test_each_element_is_chosen_once_whatever_the_order(
     assert len({left for left, _ in chosen}) == len(chosen) == len({right for _, right in chosen})
     shuffled = pairs.copy()
     order.shuffle(shuffled)
-    assert list(one_to_one((float(w), *pair) for w, *pair in shuffled)) == chosen
+    again = ((float(w), left, right) for w, left, right in shuffled)
+    assert list(one_to_one(again)) == chosen
     for weight, left, right in pairs:  # what is left out lost against something as heavy
-        rivals = [w for w, a, b in pairs if (a, b) in chosen and (a == left or b == right)]
-        assert max(rivals) >= weight
+        chosen_beside = [w for w, a, b in pairs if (a, b) in chosen and (a == left or b == right)]
+        assert max(chosen_beside) >= weight
 
 
 def test_without_decisions_bits_are_believed() -> None:

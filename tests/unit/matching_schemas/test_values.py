@@ -30,15 +30,15 @@ def bits(left: Element, right: Element, *others: Element) -> float:
 CITIES = element("city", ["Ulm", "Bonn", "Köln", "Jena", "Kiel", "Graz"])
 TOWNS = element("town", ["Ulm", "Bonn", "Köln", "Jena", "Linz"])
 BORN = element("born", [f"19{n}-01-02" for n in range(40, 60)])
-BIRTH = element("birth", [f"19{n}-11-30" for n in range(50, 70)])
+BIRTHDAYS = element("birth", [f"19{n}-11-30" for n in range(50, 70)])
 SUMS = element("sum", [f"{n}.50" for n in range(900, 950)])
 
 
 def test_values_of_one_kind_are_nearer_than_others() -> None:
-    everything = (CITIES, TOWNS, BORN, BIRTH, SUMS)
-    assert bits(CITIES, TOWNS, *everything) > bits(CITIES, BIRTH, *everything)
-    assert bits(BORN, BIRTH, *everything) > bits(BORN, TOWNS, *everything)
-    assert bits(SUMS, BIRTH, *everything) < 0
+    everything = (CITIES, TOWNS, BORN, BIRTHDAYS, SUMS)
+    assert bits(CITIES, TOWNS, *everything) > bits(CITIES, BIRTHDAYS, *everything)
+    assert bits(BORN, BIRTHDAYS, *everything) > bits(BORN, TOWNS, *everything)
+    assert bits(SUMS, BIRTHDAYS, *everything) < 0
 
 
 def test_values_that_all_columns_have_say_less_than_rare_ones() -> None:
