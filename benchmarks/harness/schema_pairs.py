@@ -56,11 +56,11 @@ def table_pairs() -> Iterator[TablePair]:
     """Yield the pairs of Valentine."""
     for case in sorted(_folder("valentine").glob("*/*/expected.json")):
         mappings = json.loads(case.read_text("utf-8"))["mappings"]
-        yield TablePair(
-            case.parent.name,
-            *(_elements(_read(case.parent / f"{side}.csv")) for side in ("source", "target")),
-            frozenset((each["source"], each["target"]) for each in mappings),
+        truth = frozenset((each["source"], each["target"]) for each in mappings)
+        left, right = (
+            _elements(_read(case.parent / f"{side}.csv")) for side in ("source", "target")
         )
+        yield TablePair(case.parent.name, left, right, truth)
 
 
 def anatomy() -> OntologyPair | None:

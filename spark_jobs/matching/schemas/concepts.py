@@ -33,6 +33,8 @@ _LEAST: Final = -8.0
 _OFFSET: Final = 1.0
 """Bits that make the confidences of all candidates those that pairs of known truth have."""
 _MOST_PATHS: Final = 3
+_REPORTED: Final = 20_000
+"""Pairs between two reports of progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ def concept_candidates(
     Args:
         least: The score of a path in the background graph.
         accepted: Pairs that people accepted; they teach the translations in every round.
-        progress: Is called with the rounds that are done, and all of them.
+        progress: Is called with the pairs that are compared, and all of them, over all rounds.
     """
     texts = (text for side in (left, right) for each in side.values() for text in each.labels)
     words = Labels(texts)
@@ -119,9 +121,10 @@ def concept_candidates(
     taught = list(_taught(known, one, other))
     found: _Pairs = {}
     selected: dict[int, int] = {}
+    total = (len(_THRESHOLDS) + 1) * len(pairs)
     for done, threshold in enumerate((*_THRESHOLDS, None)):
-        progress(done, len(_THRESHOLDS) + 1)
-        found = _with_structure(_compared(pairs, one, other, translations), one, other, selected)
+        compare = _Comparison(one, other, translations, done * len(pairs), total, progress)
+        found = _with_structure(compare.all_of(pairs), one, other, selected)
         if threshold is not None:
             selected = _selected(found, threshold)
             learned = [found[pair] for pair in selected.items()]
@@ -146,19 +149,39 @@ def _first_labels(side: _Side) -> dict[str, Label]:
     return labels
 
 
-def _compared(
-    pairs: Iterable[tuple[int, int]], one: _Side, other: _Side, translations: Translations
-) -> _Pairs:
-    found: dict[tuple[int, int], _Pair] = {}
-    for at_left, at_right in pairs:
-        owners = one.owners[at_left], other.owners[at_right]
-        left, right = one.labels[at_left], other.labels[at_right]
-        above = one.words_above[owners[0]], other.words_above[owners[1]]
-        cost = one.costs[at_left] + other.costs[at_right]
-        bits = translations.bits(left, right, *above) - cost
-        if bits >= _LEAST and (owners not in found or bits > found[owners].bits):
-            found[owners] = _Pair(bits, left, right)
-    return found
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """One round: all pairs of labels, with the present translations.
+
+    Attributes:
+        done: Pairs that were compared in earlier rounds.
+        total: Those of all rounds.
+    """
+
+    one: _Side
+    other: _Side
+    translations: Translations
+    done: int
+    total: int
+    progress: Callable[[int, int], None]
+
+    def all_of(self, pairs: Sequence[tuple[int, int]]) -> _Pairs:
+        """Return the best labels of each pair of concepts."""
+        found: dict[tuple[int, int], _Pair] = {}
+        for number, (left, right) in enumerate(pairs):
+            if number % _REPORTED == 0:
+                self.progress(self.done + number, self.total)
+            owners = self.one.owners[left], self.other.owners[right]
+            pair = self._of_labels(left, right, owners)
+            if pair.bits >= _LEAST and (owners not in found or pair.bits > found[owners].bits):
+                found[owners] = pair
+        return found
+
+    def _of_labels(self, left: int, right: int, owners: tuple[int, int]) -> _Pair:
+        labels = self.one.labels[left], self.other.labels[right]
+        above = self.one.words_above[owners[0]], self.other.words_above[owners[1]]
+        cost = self.one.costs[left] + self.other.costs[right]
+        return _Pair(self.translations.bits(*labels, *above) - cost, *labels)
 
 
 def _with_structure(pairs: _Pairs, one: _Side, other: _Side, selected: Mapping[int, int]) -> _Pairs:

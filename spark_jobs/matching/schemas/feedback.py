@@ -19,7 +19,7 @@ from spark_jobs.runner.port import InputUnfit
 
 __all__ = ["Decisions", "parse_decisions"]
 
-_TRUTHS: Final = {True: True, False: False, "true": True, "false": False, "1": True, "0": False}
+_ACCEPTED: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,7 @@ def parse_decisions(given: Iterable[Decision], rows: Iterable[Mapping[str, Any]]
 
 
 def _decision(row: Mapping[str, Any]) -> tuple[str, str, bool]:
-    value = row["accepted"]
-    accepted = _TRUTHS.get(value.lower() if isinstance(value, str) else value)
+    accepted = _ACCEPTED.get(str(row["accepted"]).lower())
     if not row["left"] or not row["right"] or accepted is None:
         raise InputUnfit(
             f"feedback: the row {row['id']} needs left, right, and accepted as true or false."

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from importlib.util import find_spec
+from typing import ClassVar, Final
 
 from spark_jobs.matching.schemas.spec import SchemaMatchingSpec
-from spark_jobs.runner.port import ColumnType, Forecast, Input, Stage, StageContext, stages_in
+from spark_jobs.runner.port import (
+    ColumnType,
+    Forecast,
+    Input,
+    InputUnfit,
+    Stage,
+    StageContext,
+    stages_in,
+)
 
 __all__ = ["SchemaMatching"]
+
+_NEEDED: Final = ("rapidfuzz", "rdflib")
 
 
 class SchemaMatching:
@@ -38,6 +49,10 @@ class SchemaMatching:
         }
 
     def forecast(self, spec: SchemaMatchingSpec, context: StageContext) -> Forecast:
+        if missing := [module for module in _NEEDED if find_spec(module) is None]:
+            raise InputUnfit(
+                f'{", ".join(missing)} is missing here: pip install "portolan[matching]".'
+            )
         from spark_jobs.matching.schemas.stages import forecast  # noqa: PLC0415 - needs Spark
 
         return forecast(spec, context)

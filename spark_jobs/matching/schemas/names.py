@@ -17,7 +17,7 @@ from rapidfuzz.distance import JaroWinkler, LCSseq
 from spark_jobs.matching.schemas.background import Background
 from spark_jobs.matching.schemas.words import words_of
 
-__all__ = ["Name", "NameEvidence", "Vocabulary", "name_evidence", "names_of", "spelling"]
+__all__ = ["Name", "NameEvidence", "Vocabulary", "name_evidence", "names_of", "word_similarity"]
 
 _LETTER: Final = 3.5
 """Bits of a letter that is equal; in a word that many names have, down to two fifths of it."""
@@ -160,11 +160,11 @@ def _alike(left: Name, right: Name, vocabulary: Vocabulary) -> float:
 
 
 def _likeness(one: str, other: str, vocabulary: Vocabulary) -> float:
-    return 1.0 if vocabulary.are_equal(one, other) else spelling(one, other)
+    return 1.0 if vocabulary.are_equal(one, other) else word_similarity(one, other)
 
 
 @lru_cache(maxsize=65_536)
-def spelling(one: str, other: str) -> float:
+def word_similarity(one: str, other: str) -> float:
     """Return how alike two words are spelled, from 0 to 1; numbers and short words are or not."""
     if one == other:
         return 1.0

@@ -21,7 +21,7 @@ __all__ = ["Concept", "Ontology", "parse_ontology"]
 
 MOST_TEXT: Final = 64 * 2**20
 """Characters of an ontology's text."""
-MOST_CONCEPTS: Final = 200_000
+MOST_CONCEPTS: Final = 50_000
 MOST_LABELS: Final = 100
 """Labels and synonyms that are kept of one concept."""
 MOST_RUN: Final = 100_000

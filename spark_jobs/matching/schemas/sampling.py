@@ -75,7 +75,8 @@ def column_names(frame: DataFrame, name: str) -> list[str]:
 def sampled(frame: DataFrame, side: str) -> DataFrame:
     """Return the sample of a table: rows `side`, `column`, `value`, `hash`, `count`, `rows`."""
     names = column_names(frame, side)
-    texts = frame.select(*(_text(frame, name).alias(name) for name in names))
+    # Names of our own: Spark finds no column again whose name has a dot or a backtick.
+    texts = frame.select(*(_text(frame, name).alias(f"v{at}") for at, name in enumerate(names)))
     parts = texts.mapInArrow(_kernel(names), _SAMPLES)
     merged = parts.groupBy("column", "value", "hash").agg(
         f.sum("count").alias("count"), f.sum("rows").alias("rows")

@@ -34,7 +34,7 @@ __all__ = ["STAGES", "forecast"]
 
 _SIDES: Final = ("left", "right")
 _CELLS_PER_S: Final = 1_000_000
-_PAIRS_PER_S: Final = 1_500
+_PAIRS_PER_S: Final = 3_000
 _CONCEPTS_PER_S: Final = 600
 _BASE_BYTES: Final = 256 * 2**20
 _BYTES_PER_COLUMN: Final = 500_000

@@ -28,7 +28,7 @@ _USUAL: Final = 100
 """Labels with a word from which on it says little, so that it may well be left out."""
 _INITIAL: Final = 0.02
 _OTHERWISE: Final = 0.0005
-_BY_SPELLING: Final = ((0.93, 0.2), (0.88, 0.1), (0.8, 0.03))
+_BY_SIMILARITY: Final = ((0.93, 0.2), (0.88, 0.1), (0.8, 0.03))
 """The prior of a change, by the Jaro-Winkler similarity of the words from which on it holds."""
 _SHORTEST: Final = 4
 _EXPLAINED: Final = -1.0
@@ -127,7 +127,7 @@ class Translations:
         if len(after) == 1 and len(before) >= _SHORTEST and before.startswith(after):
             return _INITIAL
         likeness = _likeness(before, after)
-        return next((prior for least, prior in _BY_SPELLING if likeness >= least), _OTHERWISE)
+        return next((prior for least, prior in _BY_SIMILARITY if likeness >= least), _OTHERWISE)
 
     def _goes(self, words: str) -> float:
         seldom = min(self._occurrences[word] for word in words.split())
@@ -142,7 +142,7 @@ def _changes(left: Label, right: Label) -> tuple[_Change, ...]:
     changes = []
     while before and after:
         likeness, one, other = max((_likeness(a, b), a, b) for a in before for b in after)
-        if likeness < _BY_SPELLING[-1][0]:
+        if likeness < _BY_SIMILARITY[-1][0]:
             break
         changes.append(_Change(one, other))
         before.remove(one)

@@ -60,7 +60,7 @@ def test_equal_names_say_more_than_longer_ones() -> None:
 
 def test_letters_that_nothing_explains_are_evidence_against() -> None:
     names = names_of(["street", "xyzzy"])
-    assert name_evidence(*names, Vocabulary(names, names)).bits < 0
+    assert name_evidence(names[0], names[1], Vocabulary(names, names)).bits < 0
 
 
 def test_equal_words_of_the_background_count_as_equal() -> None:
@@ -75,4 +75,4 @@ def test_equal_words_of_the_background_count_as_equal() -> None:
 
 def test_names_without_words_say_nothing() -> None:
     names = names_of(["---", "street"])
-    assert name_evidence(*names, Vocabulary(names, names)).bits == 0
+    assert name_evidence(names[0], names[1], Vocabulary(names, names)).bits == 0
