@@ -25,7 +25,16 @@ from pyspark.sql.types import (
 
 from spark_jobs.profiling.spec import ValueRule
 
-__all__ = ["NUMBER", "CellType", "as_text", "cell_type", "hash_key", "normalise", "normalise_typed"]
+__all__ = [
+    "NUMBER",
+    "CellType",
+    "as_text",
+    "cell_type",
+    "has_value",
+    "hash_key",
+    "normalise",
+    "normalise_typed",
+]
 
 NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$"
 """What a text must be to count as a number."""
@@ -65,19 +74,24 @@ def cell_type(type_: DataType) -> CellType:
     return CellType.TEXT
 
 
+def has_value(text: Column, type_: Column, rule: ValueRule) -> Column:
+    """Whether a cell is not null, and no text that stands for null."""
+    if not rule.nulls:
+        return text.isNotNull()
+    return text.isNotNull() & ~((type_ == CellType.TEXT.value) & text.isin(*rule.nulls))
+
+
 def as_text(value: Column, of: CellType) -> Column:
     return f.base64(value) if of is CellType.BINARY else value.cast("string")
 
 
 def normalise(text: Column, of: CellType, rule: ValueRule) -> Column:
-    """Return the canonical form of values of one type; null where they stand for none."""
+    """Return the canonical form of values of one type."""
     match of:
         case CellType.NUMBER:
             return _number(_without_exponent(text))
         case CellType.TEXT:
             return _text(text, rule)
-        case CellType.EMPTY:
-            return f.lit(None).cast("string")
     return text
 
 
@@ -96,17 +110,17 @@ def hash_key(value: Column) -> tuple[Column, Column]:
 def _text(text: Column, rule: ValueRule) -> Column:
     folded = f.lower(f.trim(text)) if rule.fold else text
     in_utc = text.try_cast("timestamp").cast("string")
-    canonical = (
+    return (
         f.when(text.rlike(NUMBER), _number(text))
         .when(text.rlike(_TIMESTAMP), f.coalesce(in_utc, folded))
         .otherwise(folded)
     )
-    return f.when(~text.isin(*rule.nulls), canonical) if rule.nulls else canonical
 
 
 def _number(digits: Column) -> Column:
     short = f.when(digits.contains("."), f.regexp_replace(digits, _ZEROS, "$1")).otherwise(digits)
-    return f.when(short == "-0", "0").otherwise(short)
+    positive = f.when(short == "-0", "0").otherwise(short)
+    return f.when(digits.startswith("-0"), positive).otherwise(short)
 
 
 def _without_exponent(text: Column) -> Column:

@@ -8,7 +8,13 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from spark_jobs.profiling.canonical import as_text, hash_key, normalise, normalise_typed
+from spark_jobs.profiling.canonical import (
+    as_text,
+    has_value,
+    hash_key,
+    normalise,
+    normalise_typed,
+)
 from spark_jobs.profiling.columns import ProfiledColumn, quoted, row_hash
 from spark_jobs.profiling.spec import IndSpec
 from spark_jobs.runner.port import StageContext
@@ -29,8 +35,12 @@ def cells(
     """
     parts = [*_of_fields(spec, context, columns, every)]
     if any(not one.is_field for one in columns):
-        parts.append(_of_paths(spec, context, every))
-    return reduce(DataFrame.unionByName, parts).where(f.col("value").isNotNull())
+        parts.append(_of_paths(context, every))
+    raw = reduce(DataFrame.unionByName, parts)
+    text, type_ = f.col("text"), f.col("type")
+    # One expression behind the rows, as one for each column would be too long to compile.
+    value = normalise_typed(text, type_, spec.values).alias("value")
+    return raw.where(has_value(text, type_, spec.values)).select("column", "type", value)
 
 
 def keyed(frame: DataFrame) -> DataFrame:
@@ -41,8 +51,10 @@ def keyed(frame: DataFrame) -> DataFrame:
 
 def canonical_field(column: ProfiledColumn, spec: IndSpec) -> Column:
     assert column.cell_type is not None
-    text = as_text(quoted(column.path), column.cell_type)
-    return normalise(text, column.cell_type, spec.values)
+    of = column.cell_type
+    text = as_text(quoted(column.path), of)
+    value = normalise(text, of, spec.values)
+    return f.when(has_value(text, f.lit(of.value), spec.values), value)
 
 
 def _of_fields(
@@ -56,10 +68,10 @@ def _of_fields(
             f.struct(
                 f.lit(one.number).alias("column"),
                 f.lit(one.cell_type).alias("type"),
-                canonical_field(one, spec).alias("value"),
+                as_text(quoted(one.path), one.cell_type).alias("text"),
             )
             for one in columns
-            if one.table == table and one.is_field
+            if one.table == table and one.cell_type is not None
         ]
         frame = context.input(table)
         if every is not None:
@@ -68,7 +80,7 @@ def _of_fields(
             yield frame.select(f.inline(f.array(*each)))
 
 
-def _of_paths(spec: IndSpec, context: StageContext, every: Mapping[str, int] | None) -> DataFrame:
+def _of_paths(context: StageContext, every: Mapping[str, int] | None) -> DataFrame:
     values = context.output("nested")
     if every is not None:
         sampled = [
@@ -76,8 +88,5 @@ def _of_paths(spec: IndSpec, context: StageContext, every: Mapping[str, int] | N
         ]
         values = values.where(reduce(Column.__or__, sampled))
     paths = context.output("columns").where(f.col("type").isNull()).drop("type")
-    return values.join(f.broadcast(paths), ["table", "path"]).select(
-        f.col("number").alias("column"),
-        "type",
-        normalise_typed(f.col("text"), f.col("type"), spec.values).alias("value"),
-    )
+    numbered = values.join(f.broadcast(paths), ["table", "path"])
+    return numbered.select(f.col("number").alias("column"), "type", "text")
