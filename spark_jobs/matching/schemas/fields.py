@@ -20,7 +20,7 @@ from spark_jobs.matching.schemas.names import (
     names_of,
 )
 from spark_jobs.matching.schemas.relations import Relation
-from spark_jobs.matching.schemas.values import ValueFrequencies, value_evidence
+from spark_jobs.matching.schemas.values import ValueWeights, value_evidence
 
 __all__ = ["KEPT", "field_candidates"]
 
@@ -73,22 +73,22 @@ class _Scoring:
         above = [[name for name in side if name.words] for side in self._parents]
         self._vocabulary_above = Vocabulary(above[0], above[1])
         profiles = [e.profile for side in (left, right) for e in side if e.profile is not None]
-        self._frequencies = ValueFrequencies(profiles)
+        self._weights = ValueWeights(profiles)
         self._query = query if len(background) else _nothing
 
     def candidate(self, l: int, r: int) -> Candidate:  # noqa: E741 - left and right
         left, right = self._elements[0][l], self._elements[1][r]
         names = name_evidence(self._names[0][l], self._names[1][r], self._vocabulary)
         above = self._above(l, r)
-        values = value_evidence(left, right, self._frequencies)
+        values = value_evidence(left, right, self._weights)
         path = self._query(left.name, right.name)
         bits = _NAME * names.bits + values.bits + _PARENT * above.bits + _PRIOR
         relation, reasons = Relation.EQUAL, [names.reason, above.reason, *values.reasons]
-        if path is not None:
+        if path is not None and (path.relation is Relation.EQUAL or not names.reason):
             reasons.insert(0, f"the background says {path.relation}: {path}")
             if path.relation is Relation.EQUAL:
                 bits += _STATED * path.score
-            elif names.reason == "":
+            else:
                 relation, bits = path.relation, path.bits
         evidence = tuple(reason for reason in reasons if reason)
         return Candidate(left.identifier, right.identifier, min(bits, _MOST), relation, evidence)

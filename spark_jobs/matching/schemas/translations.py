@@ -26,6 +26,8 @@ _GOES: Final = 0.03
 _MOST_GOES: Final = 0.25
 _USUAL: Final = 100
 """Labels with a word from which on it says little, so that it may well be left out."""
+_FEWEST: Final = 1_000
+"""Labels of which a word that occurs once is rare, however few these ontologies have."""
 _INITIAL: Final = 0.02
 _OTHERWISE: Final = 0.0005
 _BY_SIMILARITY: Final = ((0.93, 0.2), (0.88, 0.1), (0.8, 0.03))
@@ -61,7 +63,7 @@ class Translations:
 
     def __init__(self, labels: Iterable[Label]) -> None:
         all_labels = list(labels)
-        self._labels = len(all_labels)
+        self._labels = max(len(all_labels), _FEWEST)
         self._occurrences = Counter(word for label in all_labels for word in label)
         self.learn(())
 

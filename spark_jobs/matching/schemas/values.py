@@ -13,7 +13,7 @@ import numpy as np
 from spark_jobs.matching.schemas.elements import Element
 from spark_jobs.matching.schemas.profiles import ColumnProfile
 
-__all__ = ["ValueEvidence", "ValueFrequencies", "value_evidence"]
+__all__ = ["ValueEvidence", "ValueWeights", "value_evidence"]
 
 _OVERLAP: Final = 1.2
 _COMMON: Final = 3.0
@@ -26,6 +26,8 @@ _LENGTHS: Final = -4.5
 _QUANTILES: Final = -0.5
 _EMPTY: Final = 3.0
 """Bits if neither column has values, or if nothing but equal types is known."""
+_LEAST: Final = 0.1
+"""Bits of a value that all columns have."""
 _STRONG: Final = 0.3
 
 
@@ -37,23 +39,53 @@ class ValueEvidence:
     reasons: tuple[str, ...] = ()
 
 
-class ValueFrequencies:
-    """In how many columns of both tables a value, or a word of values, occurs."""
+class ValueWeights:
+    """How much values, and words of values, say: the less, the more columns have them.
+
+    Args:
+        profiles: Of the columns of both tables.
+    """
 
     def __init__(self, profiles: Sequence[ColumnProfile]) -> None:
-        self._columns = len(profiles)
-        self._values = Counter(value for each in profiles for value in each.values)
-        self._words = Counter(word for each in profiles for word in each.words)
+        values = Counter(value for each in profiles for value in each.values)
+        words = Counter(word for each in profiles for word in each.words)
+        self._values, self._words = (_bits(each, len(profiles)) for each in (values, words))
+        self._prepared = {id(each): self._weighed(each) for each in profiles}
 
-    def value_bits(self, value: str) -> float:
-        """Return bits: 1 and yes are in many columns, and say little."""
-        return math.log2(self._columns / self._values[value]) + 0.1
+    def _weighed(self, profile: ColumnProfile) -> _Weighed:
+        words = {word: share * self._words[word] for word, share in profile.words.items()}
+        size = math.sqrt(sum(weight * weight for weight in words.values()))
+        return _Weighed(self.total(profile.values), words, size)
 
-    def word_bits(self, word: str) -> float:
-        return math.log2(self._columns / self._words[word]) + 0.1
+    def total(self, values: Iterable[str]) -> float:
+        """Return the bits of values together."""
+        return sum(self._values[value] for value in sorted(values))
+
+    def of(self, profile: ColumnProfile) -> _Weighed:
+        """Return what was computed once for one of the columns."""
+        return self._prepared[id(profile)]
 
 
-def value_evidence(left: Element, right: Element, frequencies: ValueFrequencies) -> ValueEvidence:
+@dataclass(frozen=True, slots=True)
+class _Weighed:
+    """A column with weights.
+
+    Attributes:
+        total: Bits of its values.
+        words: Its words by their share, times their bits.
+        size: The Euclidean length of these.
+    """
+
+    total: float
+    words: Mapping[str, float]
+    size: float
+
+
+def _bits(counted: Mapping[str, int], columns: int) -> dict[str, float]:
+    return {text: math.log2(columns / count) + _LEAST for text, count in counted.items()}
+
+
+def value_evidence(left: Element, right: Element, weights: ValueWeights) -> ValueEvidence:
     """Compare the values of two elements, or their types if one has none to look at."""
     one, other = left.profile, right.profile
     if one is None or other is None:
@@ -62,8 +94,8 @@ def value_evidence(left: Element, right: Element, frequencies: ValueFrequencies)
         return ValueEvidence(_EMPTY, ("neither has values",))
     if not one.present or not other.present:
         return ValueEvidence(0.0)
-    common, share = _overlap(one, other, frequencies)
-    overlap = min(1.0, max(share, _cosine(one, other, frequencies)))
+    common, share = _overlap(one, other, weights)
+    overlap = min(1.0, max(share, _cosine(one, other, weights)))
     shapes = _common(one.shapes, other.shapes)
     texts = 1 - max(one.numbers, other.numbers)
     bits = (
@@ -92,25 +124,18 @@ def _types(left: Element, right: Element) -> ValueEvidence:
 
 
 def _overlap(
-    one: ColumnProfile, other: ColumnProfile, frequencies: ValueFrequencies
+    one: ColumnProfile, other: ColumnProfile, weights: ValueWeights
 ) -> tuple[float, float]:
     """Return the bits of the values in common, and their share of the smaller column's."""
-
-    def weight(values: Iterable[str]) -> float:
-        return sum(map(frequencies.value_bits, sorted(values)))
-
-    common = weight(one.values.keys() & other.values.keys())
-    return common, min(1.0, common / min(weight(one.values), weight(other.values)))
+    common = weights.total(one.values.keys() & other.values.keys())
+    return common, min(1.0, common / min(weights.of(one).total, weights.of(other).total))
 
 
-def _cosine(one: ColumnProfile, other: ColumnProfile, frequencies: ValueFrequencies) -> float:
-    left, right = (
-        {word: share * frequencies.word_bits(word) for word, share in each.words.items()}
-        for each in (one, other)
-    )
-    sizes = math.sqrt(sum(v * v for v in left.values()) * sum(v * v for v in right.values()))
-    both = sorted(left.keys() & right.keys())
-    return sum(left[word] * right[word] for word in both) / sizes if sizes else 0.0
+def _cosine(one: ColumnProfile, other: ColumnProfile, weights: ValueWeights) -> float:
+    left, right = weights.of(one), weights.of(other)
+    both = sorted(left.words.keys() & right.words.keys())
+    sizes = left.size * right.size
+    return sum(left.words[word] * right.words[word] for word in both) / sizes if sizes else 0.0
 
 
 def _common(one: Mapping[str, float], other: Mapping[str, float]) -> float:

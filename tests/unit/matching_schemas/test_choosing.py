@@ -31,8 +31,8 @@ def test_each_element_is_chosen_once_whatever_the_order(
     again = ((float(w), left, right) for w, left, right in shuffled)
     assert list(one_to_one(again)) == chosen
     for weight, left, right in pairs:  # what is left out lost against something as heavy
-        chosen_beside = [w for w, a, b in pairs if (a, b) in chosen and (a == left or b == right)]
-        assert max(chosen_beside) >= weight
+        weights = [w for w, a, b in pairs if (a, b) in chosen and (a == left or b == right)]
+        assert max(weights) >= weight
 
 
 def test_without_decisions_bits_are_believed() -> None:

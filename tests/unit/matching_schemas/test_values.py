@@ -14,7 +14,7 @@ from spark_jobs.matching.schemas import sampling
 from spark_jobs.matching.schemas.elements import Element
 from spark_jobs.matching.schemas.profiles import profile_of
 from spark_jobs.matching.schemas.sampling import _Part
-from spark_jobs.matching.schemas.values import ValueFrequencies, value_evidence
+from spark_jobs.matching.schemas.values import ValueWeights, value_evidence
 
 
 def element(name: str, values: Iterable[str], type_: str = "string") -> Element:
@@ -24,7 +24,7 @@ def element(name: str, values: Iterable[str], type_: str = "string") -> Element:
 
 def bits(left: Element, right: Element, *others: Element) -> float:
     profiles = [each.profile for each in (left, right, *others) if each.profile is not None]
-    return value_evidence(left, right, ValueFrequencies(profiles)).bits
+    return value_evidence(left, right, ValueWeights(profiles)).bits
 
 
 CITIES = element("city", ["Ulm", "Bonn", "Köln", "Jena", "Kiel", "Graz"])
