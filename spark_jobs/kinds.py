@@ -21,6 +21,7 @@ _OURS: Final[Mapping[str, str]] = {
     "example.count": "spark_jobs.example.count:Count",
     "linkage.open": "spark_jobs.linkage.open.kind:OpenLinkage",
     "linkage.private": "spark_jobs.linkage.private.kind:PrivateLinkage",
+    "matching.similarity": "spark_jobs.matching.similarity.kind:SimilarityMatching",
 }
 
 

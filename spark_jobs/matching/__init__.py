@@ -1,0 +1,1 @@
+"""Matching: which objects, and which fields, of two sources denote the same."""
