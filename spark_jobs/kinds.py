@@ -23,6 +23,7 @@ _OURS: Final[Mapping[str, str]] = {
     "linkage.private": "spark_jobs.linkage.private.kind:PrivateLinkage",
     "matching.schema": "spark_jobs.matching.schemas.kind:SchemaMatching",
     "profile.ind": "spark_jobs.profiling.kind:InclusionProfile",
+    "matching.similarity": "spark_jobs.matching.similarity.kind:SimilarityMatching",
 }
 
 

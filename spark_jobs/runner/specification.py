@@ -35,7 +35,7 @@ _FORMATS: Final = {
     ".ndjson": "json",
     ".parquet": "parquet",
 }
-_NOT_IN_DOCUMENT: Final = frozenset({"(file)", "(class)", "[key]"})
+_NOT_IN_DOCUMENT: Final = frozenset({"(file)", "(class)", "(grid)", "(keys)", "[key]"})
 """What pydantic adds to a location: the branch of a union, the key instead of the value."""
 
 

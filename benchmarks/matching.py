@@ -1,0 +1,148 @@
+"""Similarity matching: accuracy against a known truth, time by size, and what each part adds.
+
+Networks of roads and people of households are made up, so the truth is known. Everything that a
+run does is in the time: reading, partitions, matching, recomposition. The ablations are those of
+the mechanism: no relational part, no aggregation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from benchmarks.harness.matching_data import (
+    PEOPLE_SPEC,
+    ROADS_SPEC,
+    TwoSources,
+    accuracy,
+    households,
+    roads,
+)
+from benchmarks.harness.report import Measured, Options, Result
+from spark_jobs.runner.attempt import RunAttempt
+from spark_jobs.runner.control import Control
+from spark_jobs.runner.job import parse_job
+from spark_jobs.runner.results import ResultFiles
+from spark_jobs.runner.run_directory import RunDirectory
+from spark_jobs.sources.reading import read_input
+
+__all__ = ["run"]
+
+_QUICK: Final = (1_000, 2_000)
+_SIZES: Final = (10_000, 30_000)
+_FULL: Final = (10_000, 100_000, 500_000)
+_BAR: Final = 0.95
+_GROWTH: Final = 1.2
+_CONF: Final[Mapping[str, Any]] = {
+    "spark.driver.memory": "4g",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+
+
+async def run(options: Options) -> Measured:
+    return await asyncio.to_thread(_measure, options)
+
+
+def _measure(options: Options) -> Measured:
+    sizes = _QUICK if options.quick else _FULL if options.full else _SIZES
+    results: list[Result] = []
+    with _session() as spark:
+        _matched(spark, roads(_QUICK[0], options.seed), ROADS_SPEC)  # starts processes of Python
+        results += _roads(spark, sizes, options)
+        results += _ablations(spark, sizes[0], options)
+        results += _people(spark, sizes[0], options)
+    return Measured(results)
+
+
+@contextmanager
+def _session() -> Iterator[SparkSession]:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    session = SparkSession.builder.master("local[2]").config(map={**_CONF}).getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _roads(spark: SparkSession, sizes: tuple[int, ...], options: Options) -> Iterator[Result]:
+    before: tuple[int, float] | None = None
+    for size in sizes:
+        options.say(f"roads: {size:,} objects")
+        data = roads(size, options.seed)
+        count = len(data.left) + len(data.right)
+        seconds, precision, recall = _matched(spark, data, ROADS_SPEC)
+        name = f"roads, {count:,} objects"
+        yield Result(f"precision, {name}", "", precision, bar=_BAR)
+        yield Result(f"recall, {name}", "", recall, bar=_BAR)
+        yield Result(f"objects a second, {name}", "1/s", count / seconds)
+        if before is not None:
+            growth = (seconds / before[1]) / (count / before[0])
+            label = f"growth of time by growth of size, {name}"
+            yield Result(label, "", growth, bar=_GROWTH, small_is_good=True)
+        before = count, seconds
+
+
+def _ablations(spark: SparkSession, size: int, options: Options) -> Iterator[Result]:
+    options.say(f"roads: {size:,} objects, without parts of the mechanism")
+    data = roads(size, options.seed)
+    for name, spec in (
+        ("without aggregation", {**ROADS_SPEC, "aggregation": False}),
+        ("without relations", _without_relations(ROADS_SPEC)),
+    ):
+        _, precision, recall = _matched(spark, data, spec)
+        yield Result(f"precision, roads {name}", "", precision)
+        yield Result(f"recall, roads {name}", "", recall)
+
+
+def _people(spark: SparkSession, size: int, options: Options) -> Iterator[Result]:
+    options.say(f"households: {size:,} people")
+    data = households(size, options.seed)
+    _, precision, recall = _matched(spark, data, PEOPLE_SPEC)
+    yield Result("precision, people of households", "", precision, bar=_BAR)
+    yield Result("recall, people of households", "", recall, bar=_BAR)
+    _, precision, recall = _matched(spark, data, _without_relations(PEOPLE_SPEC))
+    yield Result("precision, people without relations", "", precision)
+    yield Result("recall, people without relations", "", recall)
+
+
+def _without_relations(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a specification whose other weights take over that of relations."""
+    share = 1 - spec["relational"]
+    measures = [{**each, "weight": each["weight"] / share} for each in spec["measures"]]
+    return {**spec, "measures": measures, "relational": 0.0}
+
+
+def _matched(
+    spark: SparkSession, data: TwoSources, spec: Mapping[str, Any]
+) -> tuple[float, float, float]:
+    """Execute a run; return its seconds, precision and recall."""
+    with TemporaryDirectory() as folder:
+        sources = {}
+        for side in ("left", "right"):
+            path = Path(folder, f"{side}.json")
+            path.write_text("".join(f"{json.dumps(row)}\n" for row in getattr(data, side)))
+            sources[side] = {"file": str(path)}
+        job = parse_job({"kind": "matching.similarity", "spec": {**spec, **sources}})
+        directory = RunDirectory(Path(folder, "run"))
+        began = perf_counter()
+        ending = RunAttempt(job, directory, spark, read_input, Control()).execute()
+        seconds = perf_counter() - began
+        assert ending.result is not None, ending
+        result = b"".join(ResultFiles(directory.frame(ending.result)).stream("json"))
+    rows = map(json.loads, result.decode().splitlines())
+    links = [(row["left"], row["right"]) for row in rows if row["outcome"] == "similarity"]
+    return (seconds, *accuracy(links, data.truth))

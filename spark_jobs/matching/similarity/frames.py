@@ -1,0 +1,157 @@
+"""Objects of both sources as one frame.
+
+``side`` (0 is left), ``id``, ``record`` (its fields as JSON), ``keys``, ``joints``, ``position``
+(near objects have near numbers), ``link`` and ``cannot`` (what people decided), ``fingerprint``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from math import floor
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from spark_jobs.matching.similarity.lists import Contradiction, Decisions, decisions
+from spark_jobs.matching.similarity.objects import LineTooLong, MatchObject, Reader
+from spark_jobs.matching.similarity.spec import Side, SimilaritySpec
+from spark_jobs.runner.port import InputUnfit, StageContext
+
+__all__ = ["SIDES", "objects", "quoted"]
+
+SIDES: Final[tuple[Side, Side]] = ("left", "right")
+_MOST_LISTED: Final = 100_000
+_READ: Final = (
+    "side int, id string, record string, keys array<string>, joints array<string>,"
+    " position long, unreadable boolean"
+)
+
+
+def objects(spec: SimilaritySpec, context: StageContext) -> DataFrame:
+    """Read the objects of both sources.
+
+    Raises:
+        InputUnfit: A line does not fit the grid, or the lists contradict each other.
+    """
+    sides = [_records(spec, context, number) for number in range(2)]
+    read = sides[0].unionByName(sides[1]).mapInArrow(_ObjectReader(spec), _READ)
+    return _fingerprinted(_with_decisions(read, spec, context))
+
+
+def quoted(name: str) -> Column:
+    """A column by its name, which may hold a dot."""
+    return f.col("`" + name.replace("`", "``") + "`")
+
+
+def _records(spec: SimilaritySpec, context: StageContext, number: int) -> DataFrame:
+    fields = [quoted(name) for name in ("id", *spec.fields(SIDES[number]))]
+    return context.input(SIDES[number]).select(
+        f.lit(number).alias("side"), "id", f.to_json(f.struct(*fields)).alias("record")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _ObjectReader:
+    """Reads keys, joints and positions where the records are."""
+
+    spec: SimilaritySpec
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        readers = [Reader(self.spec, side) for side in SIDES]
+        for batch in batches:
+            rows = [self._row(readers, row) for row in batch.to_pylist()]
+            yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)
+
+    def _row(self, readers: list[Reader], row: dict[str, Any]) -> dict[str, Any]:
+        try:
+            read = readers[row["side"]].read(json.loads(row["record"]))
+        except LineTooLong as error:
+            raise InputUnfit(str(error)) from error
+        return {
+            **row,
+            "keys": sorted(read.keys),
+            "joints": sorted(read.joints),
+            "position": _position(read, self.spec),
+            "unreadable": not read.keys,
+        }
+
+
+_ARROW: Final = pa.schema(
+    [
+        ("side", pa.int32()),
+        ("id", pa.string()),
+        ("record", pa.string()),
+        ("keys", pa.list_(pa.string())),
+        ("joints", pa.list_(pa.string())),
+        ("position", pa.int64()),
+        ("unreadable", pa.bool_()),
+    ]
+)
+
+
+def _position(read: MatchObject, spec: SimilaritySpec) -> int:
+    """Number an object so that those near it have near numbers, or the same one."""
+    if read.line is not None and spec.buffer is not None:
+        x, y = (floor(axis / spec.buffer) for axis in read.line.middle)
+        return _morton(x & 0x7FFFFFFF, y & 0x7FFFFFFF)
+    key = min(read.keys, default="")
+    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest()) >> 2
+
+
+def _morton(x: int, y: int) -> int:
+    """Interleave the bits of two numbers: a Z-order curve."""
+    return sum(((x >> bit & 1) << 2 * bit) | ((y >> bit & 1) << 2 * bit + 1) for bit in range(31))
+
+
+def _with_decisions(read: DataFrame, spec: SimilaritySpec, context: StageContext) -> DataFrame:
+    must, cannot = _listed(spec, context)
+    names = {(0, pair[0]) for pair in must + cannot} | {(1, pair[1]) for pair in must + cannot}
+    if not names:
+        nothing = f.lit(None).cast("array<string>").alias("cannot")
+        return read.select("*", f.lit(None).cast("string").alias("link"), nothing)
+    listed = context.spark.createDataFrame(sorted(names), "side int, id string")
+    found = read.join(f.broadcast(listed), ["side", "id"]).select("side", "id").collect()
+    try:
+        decided = decisions(must, cannot, {(row["side"], row["id"]) for row in found})
+    except Contradiction as error:
+        raise InputUnfit(f"The lists contradict each other: {error}") from error
+    if decided.ignored:
+        context.report("lists", {"ignored": decided.ignored})
+    rows = context.spark.createDataFrame(
+        [_decision(node, decided) for node in sorted(names)],
+        "side int, id string, link string, cannot array<string>",
+    )
+    return read.join(f.broadcast(rows), ["side", "id"], "left")
+
+
+def _decision(node: tuple[int, str], decided: Decisions) -> tuple[Any, ...]:
+    link = decided.link.get(node)
+    return (*node, None if link is None else f"must:{link}", sorted(decided.cannot.get(node, ())))
+
+
+def _listed(
+    spec: SimilaritySpec, context: StageContext
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    must, cannot = [*spec.must], [*spec.cannot]
+    if spec.lists is not None:
+        columns = (quoted(name).cast("string") for name in ("left", "right", "decision"))
+        rows = context.input("lists").select(*columns).limit(_MOST_LISTED + 1).collect()
+        if len(rows) > _MOST_LISTED:
+            raise InputUnfit(f"lists has more than {_MOST_LISTED:,} rows.")
+        for left, right, decision in rows:
+            if decision not in {"must", "cannot"} or left is None or right is None:
+                raise InputUnfit(f"lists: {left}, {right}: must or cannot is expected.")
+            (must if decision == "must" else cannot).append((left, right))
+    return must, cannot
+
+
+def _fingerprinted(read: DataFrame) -> DataFrame:
+    """Add a hash of what an object brings to matching, and of what people decided on it."""
+    cannot = f.concat_ws("\0", "cannot")
+    whole = f.concat_ws("\0\0", "record", f.coalesce("link", f.lit("")), cannot)
+    return read.withColumn("fingerprint", f.sha2(whole, 256))

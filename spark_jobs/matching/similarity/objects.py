@@ -1,0 +1,262 @@
+"""Objects as the engine matches them, read from records as a specification says.
+
+Records give their values, the *keys* by which they become candidates of each other, and *joints*:
+what they have in common with their neighbours, which are end points of lines and references.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final
+
+from spark_jobs.matching.similarity.geometry import Polyline, cells, parse_polyline
+from spark_jobs.matching.similarity.measures import LINES, MEASURES, MeasureName, Parameters
+from spark_jobs.matching.similarity.spec import (
+    Grid,
+    Key,
+    KeyTake,
+    MeasureSpec,
+    Side,
+    SimilaritySpec,
+)
+
+__all__ = ["LineTooLong", "MatchObject", "Reader", "Similarity", "soundex"]
+
+_MOST_CELLS: Final = 10_000
+_MOST_REFERENCES: Final = 256
+_DECIMALS: Final = 6
+"""Of coordinates of end points: a distance of less is none."""
+_SOUNDEX: Final = {
+    letter: code
+    for code, letters in enumerate(("bfpv", "cgjkqsxz", "dt", "l", "mn", "r"), start=1)
+    for letter in letters
+}
+
+
+class LineTooLong(Exception):
+    """A line touches so many cells of the grid that the buffer cannot be meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchObject:
+    """One object of a source.
+
+    Attributes:
+        values: One for each reading of the specification; None: missing, or of another type.
+        type: Its type; None: none is asked for, or known.
+        keys: By which it becomes a candidate.
+        joints: Objects of its source with a common joint are its neighbours.
+        line: Where it lies, if candidates are found by a grid.
+        link: Names a link that is decided already: all objects with this name are in it.
+        cannot: Ids of the other source that it is never linked with.
+    """
+
+    id: str
+    values: tuple[Any, ...]
+    type: str | None = None
+    keys: frozenset[str] = frozenset()
+    joints: frozenset[str] = frozenset()
+    line: Polyline | None = None
+    link: str | None = None
+    cannot: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How one value of an object is read: measures of one line share it."""
+
+    kind: MeasureName
+    left: str
+    right: str
+    parameters: Parameters
+
+    @classmethod
+    def of(cls, measure: MeasureSpec) -> _Reading:
+        kind = MeasureName.LENGTH if measure.measure in LINES else measure.measure
+        words = {} if measure.measure in LINES else measure.parameters.abbreviations
+        return cls(kind, measure.field, measure.name("right"), Parameters(None, words))
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """One measure, with the number of the reading that it compares."""
+
+    spec: MeasureSpec
+    reading: int
+    parameters: Parameters
+
+
+class Similarity:
+    """The weighted similarity of a specification, all but its relational part."""
+
+    def __init__(self, spec: SimilaritySpec) -> None:
+        self.readings: list[_Reading] = []
+        self._comparisons = [self._comparison(measure, spec) for measure in spec.measures]
+        self.labels = tuple(measure.label for measure in spec.measures)
+
+    def _comparison(self, measure: MeasureSpec, spec: SimilaritySpec) -> _Comparison:
+        reading = _Reading.of(measure)
+        if reading not in self.readings:
+            self.readings.append(reading)
+        parameters = measure.parameters
+        if measure.measure in {MeasureName.START, MeasureName.END} and measure.scale is None:
+            parameters = Parameters(spec.buffer, {})
+        return _Comparison(measure, self.readings.index(reading), parameters)
+
+    def terms(self, left: Sequence[Any], right: Sequence[Any]) -> tuple[float, ...] | None:
+        """Measure the values of two objects; None: one measure is below its minimum."""
+        terms: list[float] = []
+        for comparison in self._comparisons:
+            term = _term(comparison, left[comparison.reading], right[comparison.reading])
+            if term < comparison.spec.minimum:
+                return None
+            terms.append(term)
+        return tuple(terms)
+
+    def all_terms(self, left: Sequence[Any], right: Sequence[Any]) -> tuple[float, ...]:
+        """Measure the values of two objects, whatever the minimums are."""
+        return tuple(
+            _term(comparison, left[comparison.reading], right[comparison.reading])
+            for comparison in self._comparisons
+        )
+
+    def weighted(self, terms: Sequence[float]) -> float:
+        pairs = zip(self._comparisons, terms, strict=True)
+        return sum(comparison.spec.weight * term for comparison, term in pairs)
+
+    def combine(self, one: Sequence[Any], other: Sequence[Any]) -> tuple[Any, ...] | None:
+        """Return the values of an aggregation; None: the lines of the two do not meet."""
+        combined: list[Any] = []
+        for reading, x, y in zip(self.readings, one, other, strict=True):
+            if x is None or y is None:
+                combined.append(y if x is None else x)
+                continue
+            combined.append(MEASURES[reading.kind].combine(x, y))
+            if combined[-1] is None:
+                return None
+        return tuple(combined)
+
+
+def _term(comparison: _Comparison, left: Any, right: Any) -> float:
+    if left is None or right is None:
+        return comparison.spec.missing
+    return MEASURES[comparison.spec.measure].compare(left, right, comparison.parameters)
+
+
+class Reader:
+    """Reads the objects of one source from records."""
+
+    def __init__(self, spec: SimilaritySpec, side: Side) -> None:
+        self._spec = spec
+        self._side = side
+        self._readings = tuple(Similarity(spec).readings)
+
+    def read(
+        self, record: Mapping[str, Any], link: str | None = None, cannot: Sequence[str] = ()
+    ) -> MatchObject:
+        """Read an object.
+
+        Raises:
+            LineTooLong: Its line is too long for the grid.
+        """
+        blocking = self._spec.blocking
+        line = None
+        if isinstance(blocking, Grid):
+            line = parse_polyline(self._value(record, blocking.grid))
+        values = tuple(self._read(record, reading) for reading in self._readings)
+        return MatchObject(
+            id=str(record["id"]),
+            values=values,
+            type=self._type(record),
+            keys=frozenset(self._keys(record, line)),
+            joints=frozenset(self._joints(record, line, values)),
+            line=line,
+            link=link,
+            cannot=frozenset(cannot),
+        )
+
+    def _value(self, record: Mapping[str, Any], field: Any) -> Any:
+        return record.get(field.name(self._side))
+
+    def _read(self, record: Mapping[str, Any], reading: _Reading) -> Any:
+        value = record.get(reading.left if self._side == "left" else reading.right)
+        return None if value is None else MEASURES[reading.kind].read(value, reading.parameters)
+
+    def _type(self, record: Mapping[str, Any]) -> str | None:
+        value = None if self._spec.types is None else self._value(record, self._spec.types)
+        return None if value is None else str(value)
+
+    def _keys(self, record: Mapping[str, Any], line: Polyline | None) -> Iterator[str]:
+        blocking = self._spec.blocking
+        if not isinstance(blocking, Grid):
+            for number, key in enumerate(blocking.keys):
+                if value := _taken(key, self._value(record, key)):
+                    yield f"{number}:{value}"
+        elif line is not None:
+            # The left is grown by the buffer, so the right need not be.
+            buffer = blocking.buffer if self._side == "left" else 0.0
+            touched = cells(line, 2 * blocking.buffer, buffer, _MOST_CELLS)
+            if touched is None:
+                raise LineTooLong(
+                    f"{self._side} {record['id']} touches more than {_MOST_CELLS:,} cells: "
+                    "a wider buffer is needed, or its coordinates have another unit."
+                )
+            yield from (f"{column},{row}" for column, row in touched)
+
+    def _joints(
+        self, record: Mapping[str, Any], line: Polyline | None, values: Sequence[Any]
+    ) -> Iterator[str]:
+        lines = (value for value in values if isinstance(value, Polyline))
+        if (found := line or next(lines, None)) is not None:
+            yield from (f"{round(x, _DECIMALS)},{round(y, _DECIMALS)}" for x, y in found.ends)
+        if self._spec.references:
+            references = (self._value(record, field) for field in self._spec.references)
+            yield f"={record['id']}"
+            yield from (f"={value}" for value in chain.from_iterable(map(_referred, references)))
+
+
+def _referred(value: Any) -> Sequence[Any]:
+    """Return the ids that a field refers to: one, or those of an array, which may be a text."""
+    if isinstance(value, str) and value.startswith("["):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return []
+    many = value if isinstance(value, list) else [value]
+    return [each for each in many[:_MOST_REFERENCES] if isinstance(each, (str, int)) and each != ""]
+
+
+def _taken(key: Key, value: Any) -> str | None:
+    if value is None or isinstance(value, (dict, list)):
+        return None
+    text = " ".join(str(value).casefold().split())
+    match key.take:
+        case KeyTake.EXACT:
+            return text
+        case KeyTake.PREFIX:
+            return text[: key.length]
+        case KeyTake.SOUNDEX:
+            return soundex(text)
+
+
+def soundex(text: str) -> str | None:
+    """Return the American Soundex code of the first word; None: it has no Latin letter.
+
+    H and w do not divide letters of one code, vowels do.
+    """
+    plain = unicodedata.normalize("NFKD", text.partition(" ")[0]).casefold()
+    letters = [letter for letter in plain if "a" <= letter <= "z"]
+    if not letters:
+        return None
+    code, before = letters[0].upper(), _SOUNDEX.get(letters[0])
+    for letter in letters[1:]:
+        digit = _SOUNDEX.get(letter)
+        if digit is not None and digit != before:
+            code += str(digit)
+        if letter not in "hw":
+            before = digit
+    return code[:4].ljust(4, "0")

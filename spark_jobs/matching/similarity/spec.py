@@ -1,0 +1,249 @@
+"""Specifications of similarity matching: sources, candidates, constraints, measures, limits.
+
+A specification never becomes code: fields are looked up by name, and what is done with them comes
+from closed lists.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from math import isclose
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from spark_jobs.matching.similarity.measures import MeasureName, Parameters
+from spark_jobs.runner.specification import Source, Specification, SpecInvalid, Text
+
+__all__ = [
+    "Grid",
+    "Key",
+    "KeyTake",
+    "Keys",
+    "MeasureSpec",
+    "Side",
+    "SimilaritySpec",
+]
+
+_MOST_MEASURES: Final = 32
+_MOST_LISTED: Final = 10_000
+
+Side: TypeAlias = Literal["left", "right"]
+_Weight: TypeAlias = Annotated[float, Field(gt=0, le=1)]
+_Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+_Positive: TypeAlias = Annotated[float, Field(gt=0, le=1e12)]
+_Pairs: TypeAlias = Annotated[tuple[tuple[Text, Text], ...], Field(max_length=_MOST_LISTED)]
+
+
+class FieldOfBoth(Specification):
+    """A field of both sources.
+
+    Attributes:
+        field: Its name.
+        right: Its name on the right, if another.
+    """
+
+    field: Text
+    right: Text | None = None
+
+    def name(self, side: Side) -> str:
+        return self.field if side == "left" or self.right is None else self.right
+
+
+class KeyTake(StrEnum):
+    """What of a value goes into a key."""
+
+    EXACT = "exact"
+    PREFIX = "prefix"
+    SOUNDEX = "soundex"
+
+
+class Key(FieldOfBoth):
+    """Objects with an equal key are candidates.
+
+    Attributes:
+        take: What of the value: whole, its first characters, or a phonetic code.
+        length: Characters of a prefix.
+    """
+
+    take: KeyTake = KeyTake.EXACT
+    length: Annotated[int, Field(ge=1, le=64)] | None = None
+
+    @model_validator(mode="after")
+    def _check_length(self) -> Self:
+        if (self.take is KeyTake.PREFIX) != (self.length is not None):
+            raise ValueError("a prefix has a length, and nothing else has one")
+        return self
+
+
+class Keys(Specification):
+    """Candidates are objects that share one of the keys."""
+
+    keys: Annotated[tuple[Key, ...], Field(min_length=1, max_length=8)]
+
+
+class Grid(Specification):
+    """Candidates are lines that cross, or come as near as the buffer.
+
+    Attributes:
+        grid: The field with the lines.
+        buffer: In the unit of their coordinates.
+    """
+
+    grid: FieldOfBoth
+    buffer: _Positive
+
+
+def _branch(document: Any) -> str:
+    if isinstance(document, Grid) or (isinstance(document, dict) and "grid" in document):
+        return "(grid)"
+    return "(keys)"
+
+
+class Types(FieldOfBoth):
+    """A field with the type of an object, and which types exclude each other.
+
+    Attributes:
+        cannot: Pairs of a type on the left and a type on the right.
+    """
+
+    cannot: Annotated[tuple[tuple[Text, Text], ...], Field(min_length=1, max_length=1_000)]
+
+
+class MeasureSpec(FieldOfBoth):
+    """One weighted measure.
+
+    Attributes:
+        measure: What is measured.
+        weight: Its share of the similarity.
+        minimum: A pair with less is no candidate.
+        missing: What counts if either object lacks the value.
+        scale: The difference at which similarity is 0: of numbers, or days, or a distance.
+        abbreviations: Words of a text that stand for others.
+    """
+
+    measure: MeasureName
+    weight: _Weight
+    minimum: _Share = 0.0
+    missing: _Share = 0.0
+    scale: _Positive | None = None
+    abbreviations: Annotated[dict[Text, Text], Field(max_length=1_000)] = Field(
+        default_factory=dict
+    )
+
+    @property
+    def label(self) -> str:
+        """Such as ``text(name)``; a part of a similarity is reported under it."""
+        return f"{self.measure}({self.field})"
+
+    @property
+    def parameters(self) -> Parameters:
+        return Parameters(
+            self.scale, {word.casefold(): meant for word, meant in self.abbreviations.items()}
+        )
+
+
+class Learning(Specification):
+    """Weights and the threshold are learned from pairs that people judged.
+
+    Attributes:
+        labels: A table with the columns `left`, `right` and `match` (true or false).
+        apply: Whether the run uses what it learned; if not, it only reports it.
+    """
+
+    labels: Source
+    apply: bool = True
+
+
+class Limits(Specification):
+    """Beyond these a run does not go.
+
+    Attributes:
+        block_pairs: Pairs of one key or one cell.
+        pairs: Pairs of all blocks together.
+        partition_objects: Objects that one task matches, with those copied from beyond its border.
+    """
+
+    block_pairs: Annotated[int, Field(ge=1, le=10**9)] = 1_000_000
+    pairs: Annotated[int, Field(ge=1, le=10**11)] = 100_000_000
+    partition_objects: Annotated[int, Field(ge=1, le=10**7)] = 200_000
+
+
+class SimilaritySpec(Specification):
+    """A specification of `matching.similarity`.
+
+    Attributes:
+        left: The one source.
+        right: The other one.
+        blocking: Which pairs are candidates: by keys or by a grid.
+        measures: What is compared of them; the weights and `relational` sum up to 1.
+        relational: The weight of neighbours that are linked with each other.
+        references: Fields that hold ids of other objects, or arrays of them: objects with a
+            common reference, or of which one refers to the other, are neighbours.
+        types: Which types exclude each other.
+        threshold: Pairs of a greater similarity are linked.
+        aggregation: Whether neighbours are joined, and linked as one.
+        must: Pairs that are linked, whatever they are like.
+        cannot: Pairs that are not linked, whatever they are like.
+        lists: A table of further such pairs: columns `left`, `right`, `decision` (must or cannot).
+        learning: From which pairs weights and the threshold are learned.
+        partition: Objects of one task, before those from beyond its border are added.
+        border: How many steps from object to neighbour or candidate the border of a partition is
+            wide.
+        limits: What the run may cost.
+    """
+
+    left: Source
+    right: Source
+    blocking: Annotated[
+        Annotated[Grid, Tag("(grid)")] | Annotated[Keys, Tag("(keys)")], Discriminator(_branch)
+    ]
+    measures: Annotated[tuple[MeasureSpec, ...], Field(min_length=1, max_length=_MOST_MEASURES)]
+    relational: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    references: Annotated[tuple[FieldOfBoth, ...], Field(max_length=8)] = ()
+    types: Types | None = None
+    threshold: Annotated[float, Field(ge=0, lt=1)]
+    aggregation: bool = True
+    must: _Pairs = ()
+    cannot: _Pairs = ()
+    lists: Source | None = None
+    learning: Learning | None = None
+    partition: Annotated[int, Field(ge=1, le=10**6)] = 10_000
+    border: Annotated[int, Field(ge=1, le=8)] = 3
+    limits: Limits = Limits()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Check what concerns several members; the pointers are those of the document."""
+        total = self.relational + sum(measure.weight for measure in self.measures)
+        if not isclose(total, 1, abs_tol=1e-6):
+            reason = f"the weights and relational sum up to 1, and not to {total:g}"
+            raise SpecInvalid("/measures", reason)
+        if self.threshold >= 1 - self.relational:
+            reason = "a threshold below 1 - relational is expected: before the first link no pair"
+            raise SpecInvalid("/threshold", f"{reason} is more similar than that")
+        if len({measure.label for measure in self.measures}) < len(self.measures):
+            raise SpecInvalid("/measures", "a field is measured twice in the same way")
+        for number, measure in enumerate(self.measures):
+            self._check_scale(measure, f"/measures/{number}/scale")
+        return self
+
+    def _check_scale(self, measure: MeasureSpec, pointer: str) -> None:
+        nearness = {MeasureName.START, MeasureName.END}
+        needed = {MeasureName.DATE} | (set() if isinstance(self.blocking, Grid) else nearness)
+        if measure.measure in needed and measure.scale is None:
+            raise SpecInvalid(pointer, "a scale is expected")
+        scaled = {MeasureName.NUMBER, MeasureName.DATE, *nearness}
+        if measure.scale is not None and measure.measure not in scaled:
+            raise SpecInvalid(pointer, "this measure has no scale")
+
+    @property
+    def buffer(self) -> float | None:
+        return self.blocking.buffer if isinstance(self.blocking, Grid) else None
+
+    def fields(self, side: Side) -> tuple[str, ...]:
+        """The fields that are read of a source."""
+        lines = [self.blocking.grid] if isinstance(self.blocking, Grid) else self.blocking.keys
+        types = () if self.types is None else (self.types,)
+        read = (*lines, *self.measures, *self.references, *types)
+        return tuple(sorted({each.name(side) for each in read} - {"id"}))

@@ -1,0 +1,165 @@
+"""Similarity matching as a job: on Spark, in partitions, with decisions of people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from benchmarks.harness.matching_data import ROADS_SPEC, TwoSources, accuracy, roads
+from spark_jobs.runner.conformance import (
+    SampleJob,
+    check_hostile_specs,
+    check_interrupted,
+    check_spec,
+    run_sample,
+)
+from spark_jobs.runner.run_directory import RunDirectory
+
+KIND = "matching.similarity"
+PEOPLE: dict[str, Any] = {
+    "blocking": {"keys": [{"field": "name", "take": "prefix", "length": 1}]},
+    "measures": [
+        {"measure": "text", "field": "name", "weight": 0.8},
+        {"measure": "number", "field": "age", "weight": 0.2, "scale": 5.0, "missing": 0.5},
+    ],
+    "threshold": 0.6,
+    "aggregation": False,
+}
+ROWS = Sequence[Mapping[str, Any]]
+LEFT: ROWS = [{"id": "a1", "name": "Ada", "age": 30}, {"id": "a2", "name": "Ben", "age": "old"}]
+RIGHT: ROWS = [{"id": "b1", "name": "Adda", "age": 31}, {"id": "b2", "name": "Otto", "age": 70}]
+
+
+def table(path: Path, rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Write rows as NDJSON; return the source that names them."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return {"file": str(path)}
+
+
+def job(
+    folder: Path,
+    left: Sequence[Mapping[str, Any]] = LEFT,
+    right: Sequence[Mapping[str, Any]] = RIGHT,
+    **spec: Any,
+) -> SampleJob:
+    sources = {
+        "left": table(folder / "left.json", left),
+        "right": table(folder / "right.json", right),
+    }
+    return SampleJob(KIND, {**PEOPLE, **sources, **spec})
+
+
+def rows(sample: SampleJob, spark: SparkSession, directory: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in run_sample(sample, spark, RunDirectory(directory))]
+
+
+def links(found: Iterable[Mapping[str, Any]]) -> set[tuple[tuple[str, ...], tuple[str, ...]]]:
+    return {
+        (tuple(row["left"]), tuple(row["right"])) for row in found if row["outcome"] != "unmatched"
+    }
+
+
+def road_job(folder: Path, data: TwoSources, **spec: Any) -> SampleJob:
+    return job(folder, data.left, data.right, **{**ROADS_SPEC, "aggregation": True, **spec})
+
+
+def test_its_specification(tmp_path: Path) -> None:
+    sample = job(tmp_path, must=[["a1", "b1"]], references=[{"field": "age"}])
+    check_spec(sample)
+    check_hostile_specs(sample)
+    check_hostile_specs(road_job(tmp_path, roads(30, 1)))
+
+
+@pytest.mark.large  # each stage is carried out four times; the example of a kind is tried each time
+@pytest.mark.timeout(900)
+def test_it_is_interrupted_and_resumed(spark: SparkSession, tmp_path: Path) -> None:
+    check_interrupted(job(tmp_path, partition=1), spark, tmp_path / "runs")
+
+
+@pytest.mark.connect
+def test_every_object_is_in_one_row_with_a_reason(spark: SparkSession, tmp_path: Path) -> None:
+    found = rows(job(tmp_path), spark, tmp_path / "run")
+    assert {row["id"]: row["outcome"] for row in found} == {
+        "left:a1": "similarity",
+        "left:a2": "unmatched",
+        "right:b2": "unmatched",
+    }
+    linked = next(row for row in found if row["outcome"] == "similarity")
+    assert linked["similarity"] == pytest.approx(0.8 * 0.75 + 0.2 * 0.8)
+    assert linked["terms"] == [
+        {"measure": "text(name)", "similarity": 0.75},
+        {"measure": "number(age)", "similarity": 0.8},
+    ]
+    assert "above 0.6" in linked["why"]
+
+
+def test_partitions_give_the_links_of_the_whole(spark: SparkSession, tmp_path: Path) -> None:
+    data = roads(600, 3)
+    whole = links(rows(road_job(tmp_path, data), spark, tmp_path / "whole"))
+    cut = links(rows(road_job(tmp_path, data, partition=120), spark, tmp_path / "cut"))
+    assert len(whole & cut) >= 0.99 * len(whole)
+    for side in range(2):
+        ids = [id_ for link in cut for id_ in link[side]]
+        assert len(ids) == len({*ids}), "an object is linked twice"
+    assert min(accuracy(cut, data.truth)) >= 0.95
+
+
+def test_people_decide(spark: SparkSession, tmp_path: Path) -> None:
+    lists = table(
+        tmp_path / "lists.json",
+        [
+            {"id": "1", "left": "a1", "right": "b1", "decision": "cannot"},
+            {"id": "2", "left": "gone", "right": "b1", "decision": "must"},
+        ],
+    )
+    sample = job(tmp_path, must=[["a2", "b2"]], lists=lists)
+    found = rows(sample, spark, tmp_path / "run")
+    assert {row["id"]: row["outcome"] for row in found} == {
+        "left:a1": "unmatched",
+        "left:a2": "must",
+        "right:b1": "unmatched",
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"must": [["a1", "b1"]], "cannot": [["a1", "b1"]]}, "contradict"),
+        ({"limits": {"partition_objects": 1}}, "partition_objects"),
+        ({"limits": {"pairs": 1}, "blocking": {"keys": [{"field": "same"}]}}, "limits.pairs"),
+        ({"limits": {"block_pairs": 1}, "blocking": {"keys": [{"field": "same"}]}}, "block"),
+    ],
+)
+def test_what_cannot_be_matched_is_refused(
+    spec: Mapping[str, Any], reason: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    left, right = ([{**row, "same": 1} for row in each] for each in (LEFT, RIGHT))
+    with pytest.raises(AssertionError, match=reason):
+        rows(job(tmp_path, left, right, **spec), spark, tmp_path / "run")
+
+
+def test_weights_are_learned_from_labels(spark: SparkSession, tmp_path: Path) -> None:
+    names = ["Ada", "Ben", "Cora", "Dan", "Eva", "Finn"]
+    left = [{"id": f"a{n}", "name": name, "age": 7 * n % 5} for n, name in enumerate(names)]
+    right = [{"id": f"b{n}", "name": name, "age": 3 * n % 5} for n, name in enumerate(names)]
+    judged = [
+        {"id": f"{n}{m}", "left": f"a{n}", "right": f"b{m}", "match": n == m}
+        for n in range(4)
+        for m in range(4)
+    ]
+    labels = {"labels": table(tmp_path / "labels.json", judged)}
+    blocking = {"keys": [{"field": "name", "take": "prefix", "length": 1}]}
+    sample = job(tmp_path, left, right, learning=labels, blocking=blocking)
+    assert len(links(rows(sample, spark, tmp_path / "run"))) == len(names)
+
+
+def test_labels_of_one_kind_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    judged = [{"id": "1", "left": "a1", "right": "b1", "match": True}]
+    labels = {"labels": table(tmp_path / "labels.json", judged)}
+    with pytest.raises(AssertionError, match="2 matches"):
+        rows(job(tmp_path, learning=labels), spark, tmp_path / "run")

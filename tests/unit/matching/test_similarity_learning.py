@@ -1,0 +1,39 @@
+"""Weights and a threshold learned from labels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spark_jobs.matching.similarity.learning import LabelsUnfit, learned
+
+
+def test_what_tells_matches_apart_gets_the_weight() -> None:
+    random = np.random.default_rng(1)
+    matches = np.arange(200) % 2 == 0
+    telling = np.where(matches, random.uniform(0.6, 1, 200), random.uniform(0, 0.5, 200))
+    noise = random.uniform(0, 1, 200)
+    against = 1 - telling
+    terms = np.stack([telling, noise, against], axis=1)
+    found = learned(terms, [*map(bool, matches)], relational=0.3)
+    assert sum(found.weights) == pytest.approx(0.7)
+    assert found.weights[0] > 0.6
+    assert found.weights[2] == 0
+    assert 0.5 * 0.7 < found.threshold < 0.62 * 0.7
+    assert found.agreement > 0.98
+    assert found.labels == 200
+
+
+@pytest.mark.parametrize(
+    ("terms", "matches", "reason"),
+    [
+        ([[1.0]] * 3 + [[0.0]], [True, True, True, False], "2 matches"),
+        ([[0.0], [0.1], [0.9], [1.0]], [True, True, False, False], "No measure"),
+        ([[0.5]] * 4, [True, True, False, False], "No measure"),
+    ],
+)
+def test_labels_that_tell_nothing(
+    terms: list[list[float]], matches: list[bool], reason: str
+) -> None:
+    with pytest.raises(LabelsUnfit, match=reason):
+        learned(np.array(terms), matches, relational=0.0)
