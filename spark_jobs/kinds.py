@@ -22,8 +22,8 @@ _OURS: Final[Mapping[str, str]] = {
     "linkage.open": "spark_jobs.linkage.open.kind:OpenLinkage",
     "linkage.private": "spark_jobs.linkage.private.kind:PrivateLinkage",
     "matching.schema": "spark_jobs.matching.schemas.kind:SchemaMatching",
-    "profile.ind": "spark_jobs.profiling.kind:InclusionProfile",
     "matching.similarity": "spark_jobs.matching.similarity.kind:SimilarityMatching",
+    "profile.ind": "spark_jobs.profiling.kind:InclusionProfile",
 }
 
 
