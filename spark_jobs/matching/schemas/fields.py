@@ -34,7 +34,6 @@ _STATED: Final = 12.0
 """Bits of an equality that the background graph states, at a score of 1."""
 _PARENT: Final = 0.2
 """Weight of the bits of the names that the fields lie under."""
-_MOST: Final = 60.0
 
 
 def field_candidates(
@@ -91,7 +90,7 @@ class _Scoring:
             else:
                 relation, bits = path.relation, path.bits
         evidence = tuple(reason for reason in reasons if reason)
-        return Candidate(left.identifier, right.identifier, min(bits, _MOST), relation, evidence)
+        return Candidate(left.identifier, right.identifier, bits, relation, evidence)
 
     def _above(self, l: int, r: int) -> NameEvidence:  # noqa: E741 - as above
         one, other = self._parents[0][l], self._parents[1][r]

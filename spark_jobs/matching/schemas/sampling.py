@@ -8,7 +8,7 @@ values are different; and what is kept of the parts of a table is merged without
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import mmh3
@@ -97,7 +97,11 @@ def _text(frame: DataFrame, name: str) -> Column:
     return f.when(trimmed != "", trimmed)
 
 
-def _kernel(names: Sequence[str]):  # type: ignore[no-untyped-def]  # noqa: ANN202 - Spark's own
+def _kernel(
+    names: Sequence[str],
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return what samples one partition, in one pass over its batches."""
+
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         parts = [_Part(name) for name in names]
         for batch in batches:

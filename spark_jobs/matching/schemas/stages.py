@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -29,6 +29,9 @@ from spark_jobs.matching.schemas.spec import (
 )
 from spark_jobs.runner.port import Forecast, InputUnfit, StageContext
 from spark_jobs.runner.specification import ClassSource
+
+if TYPE_CHECKING:  # tables need no rdflib
+    from spark_jobs.matching.schemas.ontologies import Ontology
 
 __all__ = ["STAGES", "forecast"]
 
@@ -111,7 +114,7 @@ def _text(context: StageContext, side: str) -> str:
     return "".join(str(text) for text in rows.column("text").to_pylist())
 
 
-def _ontology(context: StageContext, side: str):  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _ontology(context: StageContext, side: str) -> Ontology:
     from spark_jobs.matching.schemas.ontologies import parse_ontology  # noqa: PLC0415 - rdflib
 
     return parse_ontology(_text(context, side), side)

@@ -14,7 +14,9 @@ ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 OF_EXTRAS = [
-    line for extra in ("embedded", "gpu", "linkage", "plots", "spark") for line in EXTRAS[extra]
+    line
+    for extra in ("embedded", "gpu", "linkage", "matching", "plots", "spark")
+    for line in EXTRAS[extra]
 ]
 NOT_IMPORTED = {
     "numba-cuda": "compiles the kernel for GPUs",  # as a dependency of numba
