@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from math import acos, atan2, ceil, dist, floor, fsum, hypot, isfinite, pi
+from math import acos, atan2, ceil, dist, floor, fsum, hypot, pi
 from typing import Any, Final, NamedTuple, TypeAlias
 
 __all__ = [
@@ -26,6 +26,8 @@ __all__ = [
 
 MOST_POINTS: Final = 2_000
 _FEWEST: Final = 2
+_FARTHEST: Final = 1e12
+"""Of a coordinate from 0: squares and sums of what is farther would lose its digits."""
 _STRAIGHT: Final = 0.1
 """Radians below which the turns of a line sum up to nothing: a ratio of noise would be noise."""
 _WKT: Final = re.compile(r"\s*LINESTRING\s*\(([^()]*)\)\s*", re.IGNORECASE)
@@ -60,7 +62,7 @@ def parse_polyline(value: Any) -> Polyline | None:
     """Read a line: GeoJSON (RFC 7946) as object or text, its coordinates alone, or WKT.
 
     Returns:
-        None if it is no line of two to `MOST_POINTS` points of finite coordinates.
+        None if it is no line of two to `MOST_POINTS` points.
     """
     if isinstance(value, str):
         value = _parsed_text(value)
@@ -88,7 +90,7 @@ def _point(value: Any) -> Point | None:
         x, y = float(value[0]), float(value[1])
     except (TypeError, ValueError, OverflowError):
         return None
-    return (x, y) if isfinite(x) and isfinite(y) else None
+    return (x, y) if abs(x) <= _FARTHEST and abs(y) <= _FARTHEST else None
 
 
 def polyline(points: Sequence[Point]) -> Polyline:

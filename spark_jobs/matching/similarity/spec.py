@@ -91,7 +91,7 @@ class Grid(Specification):
     """
 
     grid: FieldOfBoth
-    buffer: _Positive
+    buffer: Annotated[float, Field(ge=1e-6, le=1e12)]
 
 
 def _branch(document: Any) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from math import pi
 from typing import Any
 
@@ -81,6 +83,8 @@ def test_a_scale_says_where_similarity_ends() -> None:
         ("length", "LINESTRING (1 2)"),
         ("length", {"type": "Point", "coordinates": [1, 2]}),
         ("length", [[0, 0], [1, float("inf")]]),
+        ("length", [[0, 0], [1, float("nan")]]),
+        ("length", [[0, 0], [1, 1e300]]),
         ("length", [[0, 0]] * 3_000),
     ],
 )
@@ -141,6 +145,7 @@ def test_near_lines_share_a_cell() -> None:
     assert plain is not None
     assert grown & plain
     assert cells(one, 1e-3, 0.0, 100) is None
+    assert cells(polyline([(-1e12, -1e12), (1e12, 1e12)]), 2e-6, 1e-6, 100) is None
 
 
 @pytest.mark.parametrize(
@@ -250,3 +255,12 @@ def test_a_specification_that_contradicts_itself(changes: Any, pointer: str) -> 
     with pytest.raises(SpecInvalid) as refused:
         SimilaritySpec.parse({**GIVEN, **changes})
     assert refused.value.pointer.startswith(pointer)
+
+
+def test_a_specification_is_read_without_what_workers_need() -> None:
+    code = (
+        "import sys; from spark_jobs.matching.similarity.kind import SimilarityMatching as Kind;"
+        f"Kind().stages(Kind.specification.parse({GIVEN!r}));"
+        "assert not {'pyspark', 'rapidfuzz', 'sklearn', 'pyarrow'} & {*sys.modules}"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
