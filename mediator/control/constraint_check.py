@@ -17,7 +17,7 @@ from mediator.base.errors import Conflict, ConstraintViolated, Location
 from mediator.base.offload import offload, throttled
 from mediator.control.port import SchemaChange
 from mediator.data_plane.port import DataPlane, pages
-from mediator.integrity.references import missing_targets, references_in
+from mediator.integrity.references import missing_targets, references_in, references_of
 from mediator.model.operations import Outcome
 from mediator.routing.model import ClassRoute
 from mediator.schema.limits import MAX_ERRORS
@@ -182,7 +182,7 @@ class ConstraintCheck:
             return constraint
         ids = references_in(page, names.get(constraint.field, constraint.field))
         missing = await missing_targets(self._plane, database, constraint.to, ids)
-        return replace(constraint, holds=lambda value: value not in missing)
+        return replace(constraint, holds=lambda value: missing.isdisjoint(references_of(value)))
 
 
 def _check(

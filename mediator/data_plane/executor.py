@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from mediator.base.clock import Clock
+from mediator.base.concurrency import concurrently
 from mediator.base.errors import (
     AdvisoryOnly,
     Locked,
@@ -26,7 +27,7 @@ from mediator.data_plane.batch import BatchExecution
 from mediator.materialisation.copier import Copier
 from mediator.materialisation.reads import ViewReads
 from mediator.materialisation.state import Watermarks
-from mediator.model.filters import In
+from mediator.model.filters import Contains, In
 from mediator.model.operations import (
     Delete,
     Freshness,
@@ -302,11 +303,18 @@ class Executor:
         self, database: str, key: ForeignKey, ids: Sequence[str], most: int
     ) -> Sequence[str]:
         """Return the ids of up to `most` objects that refer to any of some objects."""
-        refers = In((key.field,), tuple(ids))
-        query = Query(database, key.class_name, refers, limit=most, fields=(key.field,))
-        route = await self.route(database, key.class_name)
-        answer = await self._execute(query, route, self.limits, STRONG)
-        return [item.outcome.id for item in answer.items]
+        route, path = await self.route(database, key.class_name), (key.field,)
+        # One search for each element: not every system unites what an index has of several.
+        conditions = [Contains(path, id_) for id_ in ids] if key.is_array else [In(path, (*ids,))]
+        queries = (
+            Query(database, key.class_name, condition, limit=most, fields=path)
+            for condition in conditions
+        )
+        answers = await concurrently(
+            self._execute(query, route, self.limits, STRONG) for query in queries
+        )
+        found = (item.outcome.id for answer in answers for item in answer.items)
+        return [*dict.fromkeys(found)][:most]
 
     async def newest_model(self) -> RoutingModel:
         """Return a routing model that is not older than this call."""

@@ -27,6 +27,7 @@ __all__ = [
     "Repair",
     "missing_targets",
     "references_in",
+    "references_of",
 ]
 
 WORK_S: Final = 10.0
@@ -120,7 +121,7 @@ class ReferenceCheck:
         repairs: list[WriteOperation] = []
         for outcome in page:
             value = (outcome.values or {}).get(checked.name)
-            lost = [id_ for id_ in _references_of(value) if id_ in missing]
+            lost = [id_ for id_ in references_of(value) if id_ in missing]
             if not lost:
                 continue
             report.dangling += 1
@@ -180,10 +181,10 @@ def _count(report: ReferenceReport, id_: str, answer: Outcome | MediatorError) -
 def references_in(page: Iterable[Outcome], name: str) -> list[str]:
     """Return the ids to which a field of some objects refers, or its items; each once."""
     values = ((outcome.values or {}).get(name) for outcome in page)
-    return list(dict.fromkeys(id_ for value in values for id_ in _references_of(value)))
+    return list(dict.fromkeys(id_ for value in values for id_ in references_of(value)))
 
 
-def _references_of(value: Value) -> list[str]:
+def references_of(value: Value) -> list[str]:
     """Return the ids in the value of a reference, or of a list or set of references."""
     items = value if isinstance(value, list) else [value]
     return [item for item in items if isinstance(item, str)]

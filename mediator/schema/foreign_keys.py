@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from mediator.base.errors import Location
-from mediator.schema.limits import FOREIGN_KEYS_TO_CLASS
+from mediator.schema.limits import FOREIGN_KEY_ELEMENTS, FOREIGN_KEYS_TO_CLASS
 from mediator.schema.tree import ClassSchema, Field, OnDelete, Schema
-from mediator.schema.types import FieldType
+from mediator.schema.types import ARRAYS, FieldType, Value
 
 __all__ = [
     "ForeignKey",
@@ -22,17 +22,26 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """A field of `class_name` that refers to objects of the class `to`."""
+    """A field of `class_name` that refers to objects of the class `to`.
+
+    `is_array`: it is a list or a set, whose elements refer.
+    """
 
     class_name: str
     field: str
     to: str
     on_delete: OnDelete
+    is_array: bool = False
+
+    def targets_of(self, value: Value) -> list[str]:
+        """Return the ids to which a value of the field refers, each once."""
+        items = value if self.is_array and isinstance(value, list) else [value]
+        return list(dict.fromkeys(item for item in items if isinstance(item, str)))
 
 
 def foreign_keys_of(class_: ClassSchema) -> tuple[ForeignKey, ...]:
     return tuple(
-        ForeignKey(class_.name, name, field.to, field.on_delete)
+        ForeignKey(class_.name, name, field.to, field.on_delete, field.type in ARRAYS)
         for name, field in class_.fields.items()
         if field.on_delete is not None and field.to is not None
     )
@@ -70,14 +79,13 @@ def mistakes_of_on_delete(
         return
     if action is OnDelete.IGNORE:
         return
-    if field.type is not FieldType.REFERENCE:
-        detail = (
-            f"no system finds what a {field.type} refers to without a scan: only ignore is allowed"
-        )
-        yield Location(below, detail)
-    elif not field.index:
+    is_array = field.type in ARRAYS
+    if not field.index:
         yield Location(f"{at}/index", "must be true, because a deletion searches by it")
-    if action is OnDelete.NULLIFY and field.required:
+    elif is_array and (field.max_length or 0) > FOREIGN_KEY_ELEMENTS:
+        detail = f"must be {FOREIGN_KEY_ELEMENTS} at most, because a write looks up each element"
+        yield Location(f"{at}/max_length", detail)
+    if action is OnDelete.NULLIFY and field.required and not is_array:
         yield Location(below, "must not be nullify, because the field is required")
     target = classes.get(field.to or "")
     if target is not None and target.ttl_s is not None:

@@ -18,6 +18,7 @@ __all__ = [
     "ENUM_MEMBERS",
     "FIELDS_PER_CLASS",
     "FOREIGN_KEYS_TO_CLASS",
+    "FOREIGN_KEY_ELEMENTS",
     "ID_BYTES",
     "INDEXED_ELEMENTS",
     "INDEXED_PATHS",
@@ -65,6 +66,10 @@ UNIQUE_FIELDS: Final = 8
 
 FOREIGN_KEYS_TO_CLASS: Final = 64
 """Foreign keys that refer to one class: a deletion searches along each of them."""
+
+FOREIGN_KEY_ELEMENTS: Final = 100
+"""Upper end of the `max_length` of foreign keys that are lists or sets: a write looks up each
+element."""
 
 CACHE_MAX_TTL_S: Final = 365 * 86_400
 """Longest declared freshness in seconds: a year, as HTTP caches take it (RFC 9111, 5.2.2.1)."""

@@ -9,18 +9,21 @@ what it deletes, and only then searches for what refers to it. So of the two one
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
 from mediator.base.concurrency import concurrently
 from mediator.base.errors import DanglingReference, Location
-from mediator.model.operations import Delete, Put, ReadModifyWrite, WriteOperation
+from mediator.model.operations import Create, Delete, Put, ReadModifyWrite, Update, WriteOperation
+from mediator.model.operators import Operator
 from mediator.operations.backoff import Backoff
 from mediator.operations.intents import ForeignIntents
 from mediator.routing.model import ClassRoute
 from mediator.schema.errors import token
 from mediator.schema.foreign_keys import ForeignKey
 from mediator.schema.limits import MAX_ERRORS
+from mediator.schema.types import Values
 from mediator.stores.port import RecordKey, WriteKind
 from mediator.transactions.log import State, TransactionEntry, TransactionLog
 from mediator.transactions.model import WriteBlocked
@@ -40,11 +43,15 @@ __all__ = [
 ANY: Final = ""
 """In place of an id: which object it is shows only once another one has been read."""
 
+_ANNOUNCED: Final = 1_000
+"""Objects that an entry of the log names because they are referred to."""
+
 MAX_WAIT_S: Final = 1.0
 """How long a deletion waits, with its intents set, for writes that refer to its objects."""
 
 _OPEN: Final = (State.PREPARING, State.STAGED, State.COMMITTED)
 _WHOLE: Final = (WriteKind.CREATE, WriteKind.REPLACE)
+_ADDING: Final = frozenset({Operator.PUSH, Operator.PUSH_FRONT, Operator.ADD_TO_SET})
 
 
 def is_checked(route: ClassRoute, operation: WriteOperation) -> bool:
@@ -61,16 +68,34 @@ def _references(route: ClassRoute, operation: WriteOperation) -> Iterator[Object
     for key in route.foreign_keys:
         if isinstance(operation, ReadModifyWrite):
             yield key.to, ANY
-        elif isinstance(target := operation.values.get(key.field), str):
-            yield key.to, target
+        else:
+            yield from ((key.to, target) for target in _targets(operation, key))
+
+
+def _targets(operation: Create | Put | Update, key: ForeignKey) -> list[str]:
+    """Return the ids to which a write makes its object refer, those that operators add too."""
+    value = operation.values.get(key.field)
+    targets = [] if value is None else key.targets_of(value)
+    if key.is_array and isinstance(operation, Update):
+        targets += [
+            call.argument
+            for call in operation.operators
+            if call.field == key.field
+            and call.operator in _ADDING
+            and isinstance(call.argument, str)
+        ]
+    return targets
 
 
 def announced(
     routes: Mapping[str, ClassRoute], operations: Iterable[WriteOperation]
 ) -> list[ObjectKey]:
-    """Return the objects to which writes may make others refer."""
+    """Return the objects to which writes may make others refer; of many only their classes."""
     each = (_references(routes[operation.class_name], operation) for operation in operations)
-    return list(dict.fromkeys(target for targets in each for target in targets))
+    found = dict.fromkeys(target for targets in each for target in targets)
+    if len(found) > _ANNOUNCED:
+        return list(dict.fromkeys((class_name, ANY) for class_name, _ in found))
+    return list(found)
 
 
 def deletions(
@@ -186,7 +211,7 @@ def check_rewritten(actions: Actions, prepared: Sequence[PreparedOperation]) -> 
     written = {(one.target.route.schema.name, one.target.id): one for one in prepared}
     left: dict[ForeignKey, list[str]] = {}
     for key, id_ in actions.rewritten:
-        if not _overwrites(written[key.class_name, id_], key.field):
+        if not _lets_go(written[key.class_name, id_], key, actions.deleted_of(key.to)):
             left.setdefault(key, []).append(id_)
     if left:
         raise still_referenced(left)
@@ -198,19 +223,41 @@ def _set_by(
     """Yield the foreign keys that a write sets, to what, and whose they are."""
     if isinstance(operation, Delete):
         return
+    values: Values = {}
     if isinstance(operation, ReadModifyWrite):
         steps = () if prepared.steps is None else prepared.steps.all
         values = {name: value for write in steps for name, value in write.values.items()}
-    else:
-        values = dict(operation.values)
     for key in prepared.target.route.foreign_keys:
-        if isinstance(target := values.get(key.field), str):
-            yield key, target, operation.id
+        targets = (
+            key.targets_of(values.get(key.field))
+            if isinstance(operation, ReadModifyWrite)
+            else _targets(operation, key)
+        )
+        yield from ((key, target, operation.id) for target in targets)
 
 
 def _exists(prepared: PreparedOperation) -> bool:
     """Whether the object is there after a write."""
     return prepared.steps is None or prepared.steps.first.kind is not WriteKind.DELETE
+
+
+def _lets_go(prepared: PreparedOperation, key: ForeignKey, deleted: AbstractSet[str]) -> bool:
+    """Whether a write makes an object refer no longer, by a key, to what is deleted."""
+    if not key.is_array:
+        return _overwrites(prepared, key.field)
+    steps = () if prepared.steps is None else prepared.steps.all
+    removed = {
+        call.argument
+        for write in steps
+        for call in write.operators
+        if call.field == key.field and call.operator is Operator.REMOVE
+    }
+    if removed:
+        return removed >= deleted
+    values = [write.values.get(key.field) for write in steps]
+    return _overwrites(prepared, key.field) and not any(
+        not deleted.isdisjoint(key.targets_of(value)) for value in values
+    )
 
 
 def _overwrites(prepared: PreparedOperation, name: str) -> bool:

@@ -9,16 +9,19 @@ deleted as well forbids nothing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 from uuid import uuid4
 
+import orjson
+
 from mediator.base.concurrency import concurrently
 from mediator.base.errors import StillReferenced
-from mediator.model.operations import Delete, Update, WriteOperation
+from mediator.model.operations import Delete, ReadModifyWrite, Update, WriteOperation
 from mediator.routing.model import ClassRoute
 from mediator.schema.foreign_keys import ForeignKey
 from mediator.schema.tree import OnDelete
@@ -44,20 +47,25 @@ class Actions:
 
     Attributes:
         deleted: All objects that are deleted, those that the transaction names first.
-        nullified: The fields that become null, of objects that are not deleted.
+        nullified: The foreign keys that become null, or lose what is deleted from their list or
+            set, of objects that are not deleted.
         forbidding: The objects that forbid it, by the foreign key by which they do.
         rewritten: Objects that the transaction itself writes, and that refer to what is deleted
             unless it changes that, each with the foreign key.
     """
 
     deleted: dict[ObjectKey, None]
-    nullified: dict[ObjectKey, dict[str, None]] = field(default_factory=dict)
+    nullified: dict[ObjectKey, dict[ForeignKey, None]] = field(default_factory=dict)
     forbidding: dict[ForeignKey, dict[str, None]] = field(default_factory=dict)
     rewritten: list[tuple[ForeignKey, str]] = field(default_factory=list)
 
     @property
     def written(self) -> list[ObjectKey]:
         return [*self.deleted, *self.nullified]
+
+    def deleted_of(self, class_name: str) -> frozenset[str]:
+        """Return the ids of the objects of a class that are deleted."""
+        return frozenset(id_ for name, id_ in self.deleted if name == class_name)
 
     def require_allowed(self, others: int) -> None:
         """Check that they may happen, in a transaction that writes `others` as well.
@@ -84,16 +92,21 @@ class Actions:
             if (class_name, id_) not in own
         ]
         updates = [
-            Update(
-                database,
-                class_name,
-                id_,
-                uuid4().hex,
-                values=routes[class_name].codec.stamped(dict.fromkeys(names)),
-            )
-            for (class_name, id_), names in self.nullified.items()
+            self._update(database, routes[class_name], id_, keys)
+            for (class_name, id_), keys in self.nullified.items()
         ]
         return [*deletions, *updates]
+
+    def _update(
+        self, database: str, route: ClassRoute, id_: str, keys: Iterable[ForeignKey]
+    ) -> WriteOperation:
+        head = (database, route.schema.name, id_, uuid4().hex)
+        arrays = {key.field: self.deleted_of(key.to) for key in keys if key.is_array}
+        nulls = dict.fromkeys(key.field for key in keys if not key.is_array)
+        if not arrays:
+            return Update(*head, values=route.codec.stamped(nulls))
+        # It is computed under the intents: an element may have come since it was found.
+        return ReadModifyWrite(*head, compute=partial(_without, nulls, arrays))
 
 
 async def find_actions(
@@ -129,7 +142,7 @@ async def find_actions(
                 elif key.on_delete is OnDelete.REFUSE:
                     actions.forbidding.setdefault(key, {})[id_] = None
                 elif key.on_delete is OnDelete.NULLIFY:
-                    actions.nullified.setdefault(referring, {})[key.field] = None
+                    actions.nullified.setdefault(referring, {})[key] = None
                 elif referring not in actions.deleted:
                     actions.deleted[referring] = None
                     level.append(referring)
@@ -138,6 +151,17 @@ async def find_actions(
             raise _too_many(database, key, ids[0], referring_ids)
     _leave_out_deleted(actions)
     return actions
+
+
+def _without(
+    nulls: Mapping[str, None], arrays: Mapping[str, Container[str]], document: dict[str, Any]
+) -> dict[str, Any]:
+    """Return an object with fields that are null, and lists and sets that lack some ids."""
+    left = {
+        name: [id_ for id_ in document.get(name) or () if id_ not in gone]
+        for name, gone in arrays.items()
+    }
+    return {**document, **nulls, **left}
 
 
 def _searches(
@@ -209,10 +233,12 @@ def _widest(
 def _too_many(
     database: str, key: ForeignKey, target: str, referring_ids: Sequence[str]
 ) -> StillReferenced:
-    address = f"/v1/{database}/{key.class_name}?{key.field}={quote(target, safe='')}"
+    condition = f"{key.field}.contains" if key.is_array else key.field
+    address = f"/v1/{database}/{key.class_name}?{condition}={quote(target, safe='')}"
     request = f"DELETE {address}"
     if key.on_delete is OnDelete.NULLIFY:
-        request = f'PATCH {address} with {{"{key.field}": null}}'
+        change: Any = {"remove": target} if key.is_array else None
+        request = f"PATCH {address} with {orjson.dumps({key.field: change}).decode()}"
     detail = (
         f"More than {MOST_WRITES} objects would be written with this deletion, because of"
         f" {key.class_name}.{key.field}. Nothing was done; write those first, by a condition:"

@@ -15,7 +15,7 @@ from mediator.model.operators import APPLICABLE, Operator
 from mediator.query.parameters import RESERVED
 from mediator.schema.limits import DECIMAL_TEXT_LENGTH
 from mediator.schema.tree import ClassSchema, Field, Generated, MissingType, OnDelete
-from mediator.schema.types import FieldType
+from mediator.schema.types import ARRAYS, FieldType
 from mediator.schema.values import encoder
 
 __all__ = ["class_schemas", "conditions", "operator_schemas"]
@@ -55,6 +55,11 @@ _ON_DELETE: Final[Mapping[OnDelete, str]] = {
     OnDelete.REFUSE: "It is not deleted as long as this refers to it.",
     OnDelete.CASCADE: "If it is deleted, so is the object that refers to it.",
     OnDelete.NULLIFY: "If it is deleted, this becomes null.",
+}
+_ON_DELETE_OF_ELEMENTS: Final[Mapping[OnDelete, str]] = {
+    OnDelete.REFUSE: "None is deleted as long as this refers to it.",
+    OnDelete.CASCADE: "If one is deleted, so is the object that refers to it.",
+    OnDelete.NULLIFY: "If one is deleted, it is removed from here.",
 }
 _PARAMETERS: Final = RESERVED | {"ids", "all", "dry_run"}
 """Names of parameters that are no conditions; a field of such a name is written with ``.eq``."""
@@ -184,7 +189,9 @@ def _base64_length(size: int) -> int:
 def _notes(field: Field, shown: Container[str]) -> Iterator[str]:
     if field.type is FieldType.REFERENCE:
         yield f"The id of an object of {field.to}." if field.to in shown else "The id of an object."
-    if field.on_delete is not None:
+    if field.on_delete is not None and field.type in ARRAYS:
+        yield f"Each has to exist. {_ON_DELETE_OF_ELEMENTS[field.on_delete]}"
+    elif field.on_delete is not None:
         yield f"It has to exist. {_ON_DELETE[field.on_delete]}"
     if field.type is FieldType.DECIMAL:
         encode = encoder(field)

@@ -14,7 +14,7 @@ from mediator.base.errors import (
     Unavailable,
 )
 from mediator.control.port import ChangeOptions
-from mediator.model.operations import Create, Delete
+from mediator.model.operations import Create, Delete, Put
 from tests.process.control.test_placing_anew import follows, late, paused, waits
 from tests.process.service import Service, error_of, field_on, unique
 
@@ -38,6 +38,28 @@ async def library(mediator: Service) -> str:
     await mediator.create(name, "books", "fine", author="ada")
     await mediator.create(name, "books", "none")
     return name
+
+
+async def test_dangling_elements_of_lists_refuse_the_change(mediator: Service) -> None:
+    def listed(on_delete: str) -> dict[str, Any]:
+        refers = {"items": "reference", "to": "authors", "index": True, "max_length": 9}
+        by = field_on("mongo", "list", on_delete=on_delete, **refers)
+        return schema("ignore", several={"fields": {"by": by}})
+
+    name, control = unique("db"), mediator.mediator.control
+    await control.set_schema(name, listed("ignore"))
+    await mediator.create(name, "authors", "ada")
+    await mediator.create(name, "several", "fine", by=["ada", "ada"])
+    await mediator.create(name, "several", "lost", by=["ada", "nobody"])
+    with pytest.raises(ConstraintViolated) as refused:
+        await control.set_schema(name, listed("nullify"))
+    [violation] = refused.value.extra["violations"]
+    assert (violation["count"], violation["sample"]) == (1, ["lost"])
+    corrected = Put(name, "several", "lost", unique(), values={"by": ["ada"]})
+    assert await error_of(mediator, corrected) is None
+    await control.set_schema(name, listed("nullify"))
+    assert await error_of(mediator, Delete(name, "authors", "ada", unique())) is None
+    assert await mediator.values(name, "several", "lost") == {"by": []}
 
 
 async def test_dangling_references_refuse_the_change(mediator: Service) -> None:

@@ -27,6 +27,14 @@ FIELDS: dict[str, Any] = {
     "names": {"type": "map", "items": "decimal"},
     "maker": {"type": "reference", "to": "makers"},
     "kin": {"type": "reference", "to": "makers", "index": True, "on_delete": "nullify"},
+    "rivals": {
+        "type": "set",
+        "items": "reference",
+        "to": "makers",
+        "index": True,
+        "max_length": 9,
+        "on_delete": "nullify",
+    },
     "order": {"type": "integer", "index": True},
     "updated": {"type": "timestamp", "updated": True, "required": True},
 }
@@ -87,6 +95,9 @@ def test_a_field_is_described_with_its_constraints() -> None:
     assert fields["image"]["maxLength"] == len("AAAAAA==")
     assert fields["tags"]["maxItems"] == 3
     assert fields["maker"]["description"] == "The id of an object of makers."
+    assert fields["rivals"]["description"] == (
+        "Each has to exist. If one is deleted, it is removed from here."
+    )
     assert fields["kin"]["description"] == (
         "The id of an object of makers. It has to exist. If it is deleted, this becomes null."
     )

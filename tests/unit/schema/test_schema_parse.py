@@ -37,6 +37,7 @@ from mediator.schema.types import FieldType
 
 REFERENCE: Final = {"type": "reference", "to": "c", "index": True}
 REFERENCES: Final = {"type": "list", "items": "reference", "to": "c"}
+FOREIGN: Final = {**REFERENCES, "index": True, "max_length": 100}
 NEWSPAPER: dict[str, Any] = {
     "mode": "microbatched",
     "materialised_view": {"system": None, "staleness_s": 5},
@@ -259,8 +260,9 @@ def test_a_mistake_is_located(pointer: str, value: Any) -> None:
         ({**REFERENCE, "on_delete": None}, "/on_delete"),
         ({**REFERENCE, "index": False, "on_delete": "refuse"}, "/index"),
         ({**REFERENCE, "required": True, "on_delete": "nullify"}, "/on_delete"),
-        ({**REFERENCES, "on_delete": "cascade"}, "/on_delete"),
-        ({**REFERENCES, "type": "set", "on_delete": "nullify"}, "/on_delete"),
+        ({**REFERENCES, "on_delete": "cascade"}, "/index"),
+        ({**REFERENCES, "index": True, "type": "set", "on_delete": "nullify"}, "/index"),
+        ({**REFERENCES, "index": True, "max_length": 101, "on_delete": "refuse"}, "/max_length"),
     ],
 )
 def test_members_that_a_type_needs_are_required(field: Any, location: str) -> None:
@@ -274,13 +276,17 @@ def test_foreign_keys_are_read_and_written() -> None:
         "ignored": {**REFERENCE, "on_delete": "ignore"},
         "listed": {**REFERENCES, "on_delete": "ignore"},
         "kept": {**REFERENCE, "required": True, "on_delete": "cascade"},
+        "several": {**FOREIGN, "type": "set", "required": True, "on_delete": "nullify"},
     }
     schema = parse_schema("news", {"classes": {"c": {"fields": fields}}})
     keys = foreign_keys_of(schema.classes["c"])
-    assert keys == (ForeignKey("c", "kept", "c", OnDelete.CASCADE),)
+    assert keys == (
+        ForeignKey("c", "kept", "c", OnDelete.CASCADE),
+        ForeignKey("c", "several", "c", OnDelete.NULLIFY, is_array=True),
+    )
     document = schema_document(schema)
     written = document["classes"]["c"]["fields"]
-    assert [name for name, field in written.items() if "on_delete" in field] == ["kept"]
+    assert [name for name, field in written.items() if "on_delete" in field] == ["kept", "several"]
     assert parse_schema("news", document) == schema
     former = deepcopy(document)
     del former["classes"]["c"]["fields"]["kept"]["on_delete"]

@@ -39,9 +39,22 @@ CLASSES: Final = {
     },
     "nullify": {"fields": {"author": _refers("postgres", "authors", "nullify")}},
     "notes": {"fields": {"author": _refers("redis", "cascade", "cascade")}},
+    "several": {
+        "fields": {
+            "authors": field_on(
+                "mongo",
+                "list",
+                items="reference",
+                to="authors",
+                index=True,
+                max_length=9,
+                on_delete="nullify",
+            )
+        }
+    },
     "nodes": {"fields": {"author": _refers("postgres", "nodes", "cascade")}},
 }
-"""The foreign key of each class is its field `author`."""
+"""The foreign key of each class is its field `author`; that of `several` is a list."""
 
 WRITES: Final[dict[str, Callable[..., WriteOperation]]] = {
     "create": lambda db, c, i, to: Create(db, c, i, unique(), values={"author": to}),

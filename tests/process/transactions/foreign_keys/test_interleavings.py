@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from mediator.base.errors import DanglingReference, StillReferenced
-from mediator.model.operations import Create
+from mediator.model.operations import Create, Update
+from mediator.model.operators import Operator, OperatorCall
 from tests.process.service import Service, unique
 from tests.process.transactions.foreign_keys.library import (
     ACTIONS,
@@ -142,3 +143,49 @@ async def test_deletions_along_one_chain_do_not_wait_for_each_other(
     for id_ in ids:
         assert not await dangling(mediator, library, "nodes", id_)
     assert any(error is None for error in errors)
+
+
+def adding(library: str, id_: str, author: str) -> Update:
+    push = OperatorCall("authors", Operator.PUSH, author)
+    return Update(library, "several", id_, unique(), operators=(push,))
+
+
+async def test_a_deletion_waits_for_an_element_that_is_being_added(
+    mediator: Service, replica: Service, library: str
+) -> None:
+    author, other, id_ = (
+        await created(mediator, library),
+        await created(mediator, library),
+        unique(),
+    )
+    await mediator.create(library, "several", id_, authors=[other])
+    log, others = mediator.mediator.transactions.log, replica.mediator.transactions.log
+    write = adding(library, id_, author)
+    async with stalled(mediator, write, log, "commit") as (stall, writing):
+        deleting = asyncio.create_task(error_of(replica, delete(library, author)))
+        await called(others, "find", deleting, times=2)
+        assert not deleting.done()
+        stall.go_on.set()
+        assert await writing is None
+        assert await deleting is None
+    assert await mediator.values(library, "several", id_) == {"authors": [other]}
+    await all_over(mediator)
+
+
+async def test_a_deletion_removes_its_element_from_the_list_as_it_is_then(
+    mediator: Service, replica: Service, library: str
+) -> None:
+    author, other, id_ = (
+        await created(mediator, library),
+        await created(mediator, library),
+        unique(),
+    )
+    await mediator.create(library, "several", id_, authors=[author])
+    log = mediator.mediator.transactions.log
+    async with stalled(mediator, delete(library, author), log, "begin") as (stall, deleting):
+        assert await error_of(replica, adding(library, id_, other)) is None
+        assert await error_of(replica, adding(library, id_, author)) is None
+        stall.go_on.set()
+        assert await deleting is None
+    assert await mediator.values(library, "several", id_) == {"authors": [other]}
+    await all_over(mediator)
