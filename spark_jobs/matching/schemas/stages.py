@@ -60,11 +60,17 @@ _RESULT: Final = (
     "evidence string"
 )
 _FIELD_TYPES: Final[Mapping[str, str]] = {
-    "integer": "integer",
-    "number": "float",
+    "tinyint": "integer",
+    "smallint": "integer",
+    "int": "integer",
+    "bigint": "integer",
+    "float": "float",
+    "double": "float",
     "boolean": "boolean",
-    "string": "string",
+    "timestamp": "timestamp",
+    "binary": "binary",
 }
+"""Types of a schema for those of Spark; all others are texts, as they are read."""
 
 
 def forecast(spec: SchemaMatchingSpec, context: StageContext) -> Forecast:
@@ -341,8 +347,9 @@ def _report_mapping(
         return
     name = source.class_name if isinstance(source, ClassSource) else "right"
     types = {
-        each.name: _FIELD_TYPES.get(each.type, "string")
-        for each in elements_of(context.input("right"), context.output("profiles"), "right")
+        field.name: _FIELD_TYPES.get(field.dataType.simpleString(), "string")
+        for field in context.input("right").schema
+        if field.name != "id"
     }
     equal = [each for each in chosen if each.relation is Relation.EQUAL]
     weighed = ((each.bits, each.left, each.right) for each in equal)
