@@ -1,0 +1,35 @@
+"""What writes announce that they refer to: each object, or of very many the classes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mediator.model.operations import Put, Update
+from mediator.model.operators import Operator, OperatorCall
+from mediator.routing.model import ClassRoute
+from mediator.schema.foreign_keys import ForeignKey
+from mediator.schema.tree import ClassSchema, OnDelete
+from mediator.transactions.foreign_keys import announced
+
+KEY: Final = ForeignKey("books", "by", "authors", OnDelete.REFUSE, is_array=True)
+ROUTES: Final = {"books": ClassRoute(ClassSchema("books", {}), 1, (), foreign_keys=(KEY,))}
+
+
+def put(*ids: str) -> Put:
+    return Put("db", "books", "b", "op", values={"by": [*ids]})
+
+
+def test_each_element_is_announced_once() -> None:
+    assert announced(ROUTES, [put("a", "b", "a"), put("b")]) == [("authors", "a"), ("authors", "b")]
+
+
+def test_only_operators_that_add_refer() -> None:
+    for operator, expected in ((Operator.PUSH, [("authors", "a")]), (Operator.REMOVE, [])):
+        call = OperatorCall("by", operator, "a")
+        assert announced(ROUTES, [Update("db", "books", "b", "op", operators=(call,))]) == expected
+
+
+def test_of_very_many_objects_the_class_is_announced() -> None:
+    writes = [put(*(f"{n}-{i}" for i in range(100))) for n in range(10)]
+    assert len(announced(ROUTES, writes)) == 1_000
+    assert announced(ROUTES, [*writes, put("one more")]) == [("authors", "")]
