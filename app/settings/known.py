@@ -23,8 +23,8 @@ SETTINGS: Final = (
 
 _PREFIX: Final = "PORTOLAN_"
 _TEST: Final = "PORTOLAN_TEST_"
-_OTHERS: Final = frozenset({"PORTOLAN_CACHE", "PORTOLAN_PURGE_TOKEN"})
-"""Read where no settings are: by the jars' cache, and by the proxies that ship with us."""
+_OTHERS: Final = frozenset({"PORTOLAN_CACHE", "PORTOLAN_DATASETS", "PORTOLAN_PURGE_TOKEN"})
+"""Read where no settings are: by the jars' cache, benchmarks, and the proxies that ship with us."""
 
 _KNOWN: Final = _OTHERS | {
     f"{_PREFIX}{name.upper()}" for model in SETTINGS for name in model.model_fields
