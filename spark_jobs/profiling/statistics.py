@@ -16,7 +16,7 @@ from spark_jobs.runner.port import StageContext
 
 __all__ = ["report", "statistics"]
 
-_SAMPLE: Final = 100_000
+_SAMPLE: Final = 20_000
 """Rows of a table of which top values and patterns are counted; all of a smaller one."""
 _TOP: Final = 5
 _SHOWN: Final = 64
@@ -30,9 +30,11 @@ def statistics(spec: IndSpec, context: StageContext) -> DataFrame:
     columns = load_columns(context)
     every = {t: -(-context.input(t).count() // _SAMPLE) or 1 for t in spec.tables}
     sample = cells(spec, context, columns, every)
-    patterns = sample.withColumn("value", _pattern(f.substring("value", 1, _SHOWN)))
+    shown = f.substring("value", 1, _SHOWN).alias("value")
+    counted = sample.groupBy("column", shown).agg(f.count("*").alias("n"))
+    patterns = counted.groupBy("column", _pattern(f.col("value")).alias("value"))
     whole = _counted(cells(spec, context, columns))
-    top, shapes = _most(sample, "top"), _most(patterns, "patterns")
+    top, shapes = _most(counted, "top"), _most(patterns.agg(f.sum("n").alias("n")), "patterns")
     return whole.join(top, "column", "left").join(shapes, "column", "left")
 
 
@@ -85,10 +87,8 @@ def _counted(values: DataFrame) -> DataFrame:
     )
 
 
-def _most(values: DataFrame, name: str) -> DataFrame:
+def _most(counted: DataFrame, name: str) -> DataFrame:
     """The most frequent values of each column, with the share of the sample that has them."""
-    shown = values.select("column", f.substring("value", 1, _SHOWN).alias("value"))
-    counted = shown.groupBy("column", "value").agg(f.count("*").alias("n"))
     by_column = Window.partitionBy("column")
     rank = f.row_number().over(by_column.orderBy(f.desc("n"), "value")).alias("rank")
     total = f.sum("n").over(by_column)
