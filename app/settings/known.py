@@ -23,7 +23,9 @@ SETTINGS: Final = (
 
 _PREFIX: Final = "PORTOLAN_"
 _TEST: Final = "PORTOLAN_TEST_"
-_OTHERS: Final = frozenset({"PORTOLAN_CACHE", "PORTOLAN_DATASETS", "PORTOLAN_PURGE_TOKEN"})
+_OTHERS: Final = frozenset(
+    {"PORTOLAN_CACHE", "PORTOLAN_COMPETITORS", "PORTOLAN_DATASETS", "PORTOLAN_PURGE_TOKEN"}
+)
 """Read where no settings are: by the jars' cache, benchmarks, and the proxies that ship with us."""
 
 _KNOWN: Final = _OTHERS | {
