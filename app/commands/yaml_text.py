@@ -163,7 +163,7 @@ def _refuse(reason: str) -> NoReturn:
 class _Dumper(yaml.SafeDumper):
     """Writes texts so that readers of YAML 1.1 and of 1.2 read the same."""
 
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the interface of PyYAML
         return True
 
 

@@ -75,10 +75,11 @@ class _Scoring:
         self._weights = ValueWeights(profiles)
         self._query = query if len(background) else _nothing
 
-    def candidate(self, l: int, r: int) -> Candidate:  # noqa: E741 - left and right
-        left, right = self._elements[0][l], self._elements[1][r]
-        names = name_evidence(self._names[0][l], self._names[1][r], self._vocabulary)
-        above = self._above(l, r)
+    def candidate(self, at: int, other_at: int) -> Candidate:
+        """Weigh a field of the left against one of the right, given by their positions."""
+        left, right = self._elements[0][at], self._elements[1][other_at]
+        names = name_evidence(self._names[0][at], self._names[1][other_at], self._vocabulary)
+        above = self._above(at, other_at)
         values = value_evidence(left, right, self._weights)
         path = self._query(left.name, right.name)
         bits = _NAME * names.bits + values.bits + _PARENT * above.bits + _PRIOR
@@ -92,8 +93,8 @@ class _Scoring:
         evidence = tuple(reason for reason in reasons if reason)
         return Candidate(left.identifier, right.identifier, bits, relation, evidence)
 
-    def _above(self, l: int, r: int) -> NameEvidence:  # noqa: E741 - as above
-        one, other = self._parents[0][l], self._parents[1][r]
+    def _above(self, at: int, other_at: int) -> NameEvidence:
+        one, other = self._parents[0][at], self._parents[1][other_at]
         if not one.words or not other.words:
             return NameEvidence(0.0)
         found = name_evidence(one, other, self._vocabulary_above)
