@@ -136,6 +136,7 @@ class History:
             self.aborted += 1
             return
         _, _, groups = _touched(write)
+        assert done.versions.keys() >= set(groups), f"{class_name}/{id_} is not written as a whole"
         writes = {(class_name, id_, group): done.versions[group] for group in groups}
         self._did(began, reads if len(reads) == 1 else {}, writes)
 
