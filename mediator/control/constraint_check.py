@@ -17,9 +17,10 @@ from mediator.base.errors import Conflict, ConstraintViolated, Location
 from mediator.base.offload import offload, throttled
 from mediator.control.port import SchemaChange
 from mediator.data_plane.port import DataPlane, pages
-from mediator.integrity.references import missing_targets, references_in, references_of
+from mediator.integrity.references import missing_targets, references_in
 from mediator.model.operations import Outcome
 from mediator.routing.model import ClassRoute
+from mediator.schema.foreign_keys import references_of
 from mediator.schema.limits import MAX_ERRORS
 from mediator.schema.tightening import TightenedConstraint
 from mediator.schema.types import Values

@@ -17,6 +17,7 @@ from mediator.base.errors import Invalid, Location, MediatorError, NotFound, Pre
 from mediator.data_plane.port import DataPlane, pages
 from mediator.model.operations import Condition, Delete, Get, Outcome, Update, WriteOperation
 from mediator.routing.model import ClassRoute
+from mediator.schema.foreign_keys import references_of
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType, Value
 
@@ -27,7 +28,6 @@ __all__ = [
     "Repair",
     "missing_targets",
     "references_in",
-    "references_of",
 ]
 
 WORK_S: Final = 10.0
@@ -182,12 +182,6 @@ def references_in(page: Iterable[Outcome], name: str) -> list[str]:
     """Return the ids to which a field of some objects refers, or its items; each once."""
     values = ((outcome.values or {}).get(name) for outcome in page)
     return list(dict.fromkeys(id_ for value in values for id_ in references_of(value)))
-
-
-def references_of(value: Value) -> list[str]:
-    """Return the ids in the value of a reference, or of a list or set of references."""
-    items = value if isinstance(value, list) else [value]
-    return [item for item in items if isinstance(item, str)]
 
 
 async def missing_targets(

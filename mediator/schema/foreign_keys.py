@@ -17,6 +17,7 @@ __all__ = [
     "foreign_keys_of",
     "mistakes_of_number",
     "mistakes_of_on_delete",
+    "references_of",
 ]
 
 
@@ -35,8 +36,13 @@ class ForeignKey:
 
     def targets_of(self, value: Value) -> list[str]:
         """Return the ids to which a value of the field refers, each once."""
-        items = value if self.is_array and isinstance(value, list) else [value]
-        return list(dict.fromkeys(item for item in items if isinstance(item, str)))
+        return list(dict.fromkeys(references_of(value)))
+
+
+def references_of(value: Value) -> list[str]:
+    """Return the ids in the value of a reference, or of a list or set of references."""
+    items = value if isinstance(value, list) else [value]
+    return [item for item in items if isinstance(item, str)]
 
 
 def foreign_keys_of(class_: ClassSchema) -> tuple[ForeignKey, ...]:

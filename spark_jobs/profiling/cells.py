@@ -8,6 +8,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from spark_jobs.columns import quoted
 from spark_jobs.profiling.canonical import (
     as_text,
     has_value,
@@ -15,7 +16,7 @@ from spark_jobs.profiling.canonical import (
     normalise,
     normalise_typed,
 )
-from spark_jobs.profiling.columns import ProfiledColumn, quoted, row_hash
+from spark_jobs.profiling.columns import ProfiledColumn, row_hash
 from spark_jobs.profiling.spec import IndSpec
 from spark_jobs.runner.port import StageContext
 

@@ -11,12 +11,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
+from spark_jobs.columns import quoted
 from spark_jobs.profiling.canonical import CellType, cell_type
 from spark_jobs.profiling.flatten import flatten_batches
 from spark_jobs.profiling.spec import IndSpec
 from spark_jobs.runner.port import InputUnfit, StageContext
 
-__all__ = ["ProfiledColumn", "columns", "load_columns", "nested", "quoted", "row_hash"]
+__all__ = ["ProfiledColumn", "columns", "load_columns", "nested", "row_hash"]
 
 MOST_COLUMNS: Final = 2_048
 _NESTED: Final = "table string, row long, field string, path string, type string, text string"
@@ -84,11 +85,6 @@ def load_columns(context: StageContext) -> tuple[ProfiledColumn, ...]:
         )
         for one in rows
     )
-
-
-def quoted(name: str) -> Column:
-    """A column by its name, which may hold a dot."""
-    return f.col("`" + name.replace("`", "``") + "`")
 
 
 def row_hash(frame: DataFrame) -> Column:

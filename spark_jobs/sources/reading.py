@@ -6,8 +6,8 @@ from typing import Final
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as f
 
+from spark_jobs.columns import quoted
 from spark_jobs.runner.port import Input, InputUnfit
 from spark_jobs.runner.specification import FileSource
 from spark_jobs.sources.classes import read_class
@@ -54,15 +54,11 @@ def _read_file(spark: SparkSession, input_: Input, source: FileSource) -> DataFr
 
 def _chosen(input_: Input, columns: list[str]) -> list[Column]:
     if not input_.identified and input_.fields is None:
-        return [_column(name) for name in columns]
+        return [quoted(name) for name in columns]
     fields = input_.fields if input_.fields is not None else tuple(c for c in columns if c != "id")
     missing = [name for name in ("id", *fields) if name not in columns]
     if missing:
         there = ", ".join(columns)
         raise InputUnfit(f"{input_.name} has no column {', '.join(missing)}; it has: {there}.")
     # A name may hold a dot, which would otherwise lead into a structure.
-    return [_column("id").cast("string").alias("id"), *map(_column, fields)]
-
-
-def _column(name: str) -> Column:
-    return f.col("`" + name.replace("`", "``") + "`")
+    return [quoted("id").cast("string").alias("id"), *map(quoted, fields)]

@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
+from spark_jobs.columns import quoted
 from spark_jobs.linkage.open.spec import (
     KNOWN,
     FieldComparison,
@@ -30,7 +31,7 @@ from spark_jobs.linkage.open.spec import (
 )
 from spark_jobs.runner.port import InputUnfit, StageContext
 
-__all__ = ["LONGEST", "normalise", "quoted", "source_name", "values", "with_frequencies"]
+__all__ = ["LONGEST", "normalise", "source_name", "values", "with_frequencies"]
 
 LONGEST: Final = 256
 """Characters of a value that are compared."""
@@ -74,11 +75,6 @@ def with_frequencies(records: DataFrame, comparisons: Sequence[FieldComparison])
 def source_name(spec: OpenSpec) -> Column:
     names = f.array(*(f.lit(input_.name) for input_ in spec.inputs))
     return f.get(names, f.col("source")).alias("source")
-
-
-def quoted(name: str) -> Column:
-    """A column by its name, which may hold a dot."""
-    return f.col("`" + name.replace("`", "``") + "`")
 
 
 def _selected(spec: OpenSpec, columns: Sequence[str], context: StageContext) -> Iterator[DataFrame]:

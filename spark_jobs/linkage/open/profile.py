@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from spark_jobs.linkage.open.prepare import normalise, quoted
+from spark_jobs.columns import quoted
+from spark_jobs.linkage.open.prepare import normalise
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.runner.port import InputUnfit, StageContext
 

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType, StringType
 
+from spark_jobs.columns import quoted
 from spark_jobs.linkage.private.vectors import Numbers, frequencies, unpacked
 from spark_jobs.runner.port import InputUnfit
 
@@ -40,7 +41,7 @@ def _normalised(name: str, number: int, frame: DataFrame, bits: str) -> DataFram
             raise InputUnfit(f"{name} has no column {column}.")
     if not isinstance(kinds[bits], BinaryType | StringType):
         raise InputUnfit(f"{name}: {bits} is neither binary nor text in base64.")
-    vector: Column = f.col("`" + bits.replace("`", "``") + "`")
+    vector: Column = quoted(bits)
     if isinstance(kinds[bits], StringType):
         vector = f.try_to_binary(vector, f.lit("base64"))
     party = f.lit(number).cast("int").alias("party")

@@ -19,6 +19,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StructType
 from pyspark.sql.window import Window
 
+from spark_jobs.columns import quoted
 from spark_jobs.matching.schemas.elements import Element
 from spark_jobs.matching.schemas.profiles import profile_of
 from spark_jobs.runner.port import InputUnfit
@@ -87,7 +88,7 @@ def sampled(frame: DataFrame, side: str) -> DataFrame:
 
 
 def _text(frame: DataFrame, name: str) -> Column:
-    column = f.col("`" + name.replace("`", "``") + "`")
+    column = quoted(name)
     type_ = frame.schema[name].dataType
     if isinstance(type_, (StructType, ArrayType, MapType)):
         column = f.to_json(column)

@@ -14,15 +14,16 @@ from math import floor
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from spark_jobs.columns import quoted
 from spark_jobs.matching.similarity.lists import Contradiction, Decisions, decisions
 from spark_jobs.matching.similarity.objects import LineTooLong, MatchObject, Reader
 from spark_jobs.matching.similarity.spec import Side, SimilaritySpec
 from spark_jobs.runner.port import InputUnfit, StageContext
 
-__all__ = ["SIDES", "objects", "quoted"]
+__all__ = ["SIDES", "objects"]
 
 SIDES: Final[tuple[Side, Side]] = ("left", "right")
 _MOST_LISTED: Final = 100_000
@@ -41,11 +42,6 @@ def objects(spec: SimilaritySpec, context: StageContext) -> DataFrame:
     sides = [_records(spec, context, number) for number in range(2)]
     read = sides[0].unionByName(sides[1]).mapInArrow(_ObjectReader(spec), _READ)
     return _fingerprinted(_with_decisions(read, spec, context))
-
-
-def quoted(name: str) -> Column:
-    """A column by its name, which may hold a dot."""
-    return f.col("`" + name.replace("`", "``") + "`")
 
 
 def _records(spec: SimilaritySpec, context: StageContext, number: int) -> DataFrame:

@@ -11,7 +11,7 @@ import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from spark_jobs.matching.similarity.frames import quoted
+from spark_jobs.columns import quoted
 from spark_jobs.matching.similarity.learning import LabelsUnfit, Learned, learned
 from spark_jobs.matching.similarity.objects import Reader, Similarity
 from spark_jobs.matching.similarity.spec import SimilaritySpec
