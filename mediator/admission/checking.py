@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -28,13 +28,14 @@ _EQUALITY: Final = frozenset({"=", "!="})
 _ORDER: Final = frozenset({"<", "<=", ">", ">="})
 
 
-def check(rules: Iterable[Rule], vocabulary: Vocabulary) -> None:
+def check(rules: Sequence[Rule], vocabulary: Vocabulary) -> None:
     """Return if the rules mean something.
 
     Raises:
         RulesInvalid: They do not; names the first mistake of each condition and each action.
     """
     problems = [problem for rule in rules for problem in _problems(rule, vocabulary)]
+    problems += _not_undone([each for rule in rules for each in rule.actions], vocabulary)
     if problems:
         raise RulesInvalid(problems)
 
@@ -54,6 +55,17 @@ def _problems(rule: Rule, vocabulary: Vocabulary) -> Iterator[RuleProblem]:
             step()
         except RuleProblem as problem:
             yield problem
+
+
+def _not_undone(actions: Sequence[Action], vocabulary: Vocabulary) -> Iterator[RuleProblem]:
+    """Find actions whose effect no rule ends: what they stop would stay so for ever."""
+    present = {action.name for action in actions}
+    for action in actions:
+        known = vocabulary.actions.get(action.name)
+        if known and known.undone_by and known.undone_by not in present:
+            yield RuleProblem(
+                action.at, f"no rule undoes {action.name}: {known.undone_by} is missing"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +176,19 @@ class _Check:
         if subject is None:
             raise self._unknown(call, "function", known.functions)
         _check_count(call, 1)
+        self._check_reach(call, subject)
         if self.subject is not None:
             raise RuleProblem(call.at, "a predicate holds no other predicate")
         _Check(self.rule, known, subject).expect(call.arguments[0], CONDITION)
         return CONDITION if call.name in known.existence else subject
+
+    def _check_reach(self, call: Call, subject: str) -> None:
+        known, action = self.vocabulary, self.rule.actions[0].name
+        extent = known.extents.get(subject)
+        if extent and action in known.actions and known.actions[action].extent != extent:
+            raise RuleProblem(
+                call.at, f"{call.name} is of no use to {action}: no {subject} is known there"
+            )
 
     def _unknown(self, call: Call | Action, what: str, names: Iterable[str]) -> RuleProblem:
         if call.name in self.vocabulary.refused:

@@ -13,7 +13,7 @@ from mediator.admission.vocabulary import Vocabulary
 
 __all__ = ["Evaluation", "Event", "Snapshot", "Subject", "UnknownFigure", "Value"]
 
-Subject: TypeAlias = Mapping[str, Any]
+Subject: TypeAlias = dict[str, Any]
 """The attributes of a run, for example."""
 
 _COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {

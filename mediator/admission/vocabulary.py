@@ -34,10 +34,17 @@ class EventType:
 
 @dataclass(frozen=True, slots=True)
 class ActionType:
-    """A kind of action: the types of its arguments, and on what it acts."""
+    """A kind of action.
+
+    Attributes:
+        parameters: The types of its arguments.
+        extent: On what it acts.
+        undone_by: The action that some rule must have wherever a rule has this one.
+    """
 
     parameters: tuple[Type, ...]
     extent: Extent
+    undone_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,7 @@ class Vocabulary:
     Attributes:
         events: By name.
         subjects: The types of each subject's attributes.
+        extents: Whose subjects are known only where rules act on that; others are everywhere.
         constants: Constants, with the enumeration that each belongs to.
         figures: Functions without arguments, whose value is measured; with what they say.
         existence: Functions of a predicate, by the subject that it is about: is there one?
@@ -63,6 +71,7 @@ class Vocabulary:
     selection: Mapping[str, str]
     actions: Mapping[str, ActionType]
     refused: Mapping[str, str] = field(default_factory=dict)
+    extents: Mapping[str, Extent] = field(default_factory=dict)
 
     @property
     def functions(self) -> list[str]:
