@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "catalogue": "app.commands.catalogue:catalogue",
     "schema": "app.commands.schema:schema",
     "system": "app.commands.system:system",
+    "admission": "app.commands.admission:admission",
     "why": "app.commands.why:why",
     "query": "app.commands.query:query",
     "update": "app.commands.filtered_writes:update",

@@ -21,8 +21,10 @@ from mediator.base.observation import (
     broadcast,
 )
 from mediator.base.periodic_tasks import PeriodicTask, Scheduler
+from mediator.catalogue.admission import CatalogueAdmission
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.evaluations import CatalogueEvents, CatalogueProposals
+from mediator.catalogue.held_runs import HeldRuns
 from mediator.catalogue.registrations import CatalogueSystems
 from mediator.catalogue.replicas import CatalogueReplicas, Presence
 from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue
@@ -33,6 +35,7 @@ from mediator.catalogue.transaction_log import CatalogueTransactions
 from mediator.changes.naming import naming_by
 from mediator.changes.service import ChangeService
 from mediator.changes.writers import LeasedAcknowledging, Writers
+from mediator.control.admission import AdmissionControl
 from mediator.control.backfill import Backfill
 from mediator.control.claim_sweep import ClaimSweep
 from mediator.control.clearing import Clearing
@@ -151,6 +154,14 @@ class Mediator:
         self._build_data_plane()
         self._follow_changes(events)
         self._build_control_plane(events)
+        self.admission = AdmissionControl(
+            CatalogueAdmission(self.catalogue),
+            HeldRuns(self.catalogue),
+            self.workers,
+            self.replica,
+            self._observe,
+            self._clock,
+        )
         self.scheduler = Scheduler(self._periodic_tasks())
 
     def _build_catalogue(self, factory: StoreFactory) -> None:
@@ -329,6 +340,7 @@ class Mediator:
             PeriodicTask("abandon builds", 5.0, self.unique_builds.abandon_overdue),
             *self.changes.periodic_tasks(),
             *self.views.periodic_tasks(),
+            *self.admission.periodic_tasks(),
         ]
 
     async def open(self) -> None:

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from app.admin.api import (
+    admission,
     copies,
     costly_queries,
     health,
@@ -47,6 +48,7 @@ _ROUTERS: Final = {
     "copies": copies.router,
     "sketch": sketch.router,
     "queries": costly_queries.router,
+    "admission": admission.router,
     "tenants": tenants.router,
 }
 """Of the control plane, by the tag under which they are described."""

@@ -13,6 +13,7 @@ from app.security.security import Security
 from app.telemetry.costly_queries import CostlyQueries
 from app.telemetry.recent_events import RecentEvents
 from app.telemetry.request_history import RequestHistory
+from mediator.control.admission import AdmissionControl
 from mediator.control.copying import Copying
 from mediator.control.tenancy import Tenancy
 from mediator.integrity.check import Integrity
@@ -33,6 +34,7 @@ class AdminContext:
         caches: What keeps caches coherent; None: there is no sketch.
         lifecycle: Whether the process has started, and whether it drains.
         refresh: Looks up the metrics that no event carries, before ``/metrics`` shows them.
+        admission: The rules of admission control.
         security: Authenticates requests; None: they are not authenticated.
         data: The data API, which pages call in the process; None: they show no data and no jobs.
         recent_events: The latest events; None: none are kept.
@@ -51,6 +53,7 @@ class AdminContext:
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     refresh: Refresh | None = None
     tenancy: Tenancy | None = None
+    admission: AdmissionControl | None = None
     security: Security | None = None
     data: DataAsgi | None = None
     recent_events: RecentEvents | None = None

@@ -38,6 +38,7 @@ from app.security.data_port import RequestAuthoriser
 from mediator.access.authorisation import EVERYTHING
 from mediator.access.metered_plane import Transact
 from mediator.access.model import Scope as Permission
+from mediator.admission.refusals import Refusals
 from mediator.base.errors import Location, MediatorError
 from mediator.base.observation import Observer, RequestFinished, RequestRefused
 from mediator.changes.subscriptions import Subscriptions
@@ -74,6 +75,7 @@ class DataApi:
         job_backend: JobBackend | None = None,
         authoriser: RequestAuthoriser | None = None,
         former_schemas: FormerSchemas | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         self._plane = plane
         self._directory = Directory(plane)
@@ -82,6 +84,7 @@ class DataApi:
         )
         self._authoriser = authoriser
         self._former_schemas = former_schemas
+        self._refusals = refusals
         self._cors = CrossOrigin(options.origins)
         self.compresses = options.compresses
         self._varying = _VARYING + (b", Accept-Encoding" if self.compresses else b"")
@@ -178,6 +181,8 @@ class DataApi:
 
     async def _class(self, routed: RoutedRequest, scope: Permission) -> ClassResource:
         database, name = routed.database, routed.class_name
+        if self._refusals is not None and self._refusals.active:
+            self._refusals.check_class(database, name)
         resource = self._directory.present(database, name)
         if resource is None:
             # A sender without the permission must not make us look for a newer routing model.

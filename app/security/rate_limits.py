@@ -6,15 +6,16 @@ times as many requests. It protects the tenants from one another; it is no quota
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
 from mediator.access.metering import Meter, TenantLimits
 from mediator.access.stored_objects import StoredObjects
+from mediator.admission.refusals import Refusals
 from mediator.base.clock import Clock
-from mediator.base.errors import TooManyRequests
+from mediator.base.errors import TooManyRequests, Unavailable
 from mediator.base.observation import Observer, RequestRefused
 
 __all__ = ["ANONYMOUS", "UNKNOWN", "TenantLimiter"]
@@ -32,6 +33,7 @@ class TenantLimiter:
     _stored: StoredObjects
     _clock: Clock
     _observe: Observer
+    _refusals: Refusals | None = None
     _meters: dict[str, Meter] = field(default_factory=dict, init=False)
 
     def enter(self, tenant: str) -> Meter:
@@ -39,6 +41,7 @@ class TenantLimiter:
 
         Raises:
             TooManyRequests: There are too many.
+            Unavailable: Admission control refuses requests of its priority.
         """
         limits = self._limits(tenant)
         meter = self._meters.get(tenant)
@@ -47,11 +50,18 @@ class TenantLimiter:
         elif meter.limits is not limits:
             meter.adopt(limits)
         try:
+            if self._refusals is not None and self._refusals.active:
+                self._refusals.check_tenant(tenant, limits.priority)
             meter.enter()
-        except TooManyRequests as error:
+        except (TooManyRequests, Unavailable) as error:
             self._observe(RequestRefused(tenant, error.extra["limit"]))
             raise
         return meter
+
+    @property
+    def meters(self) -> Iterable[Meter]:
+        """The accounts of all who have sent requests."""
+        return self._meters.values()
 
     @staticmethod
     def leave(meter: Meter) -> None:

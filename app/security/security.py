@@ -15,6 +15,7 @@ from mediator.access.cache import AccessCache, AccessSnapshot
 from mediator.access.metering import TenantLimits
 from mediator.access.model import OPERATOR
 from mediator.access.stored_objects import CountObjects, StoredObjects
+from mediator.admission.refusals import Refusals
 from mediator.base.clock import Clock
 from mediator.base.observation import Observer
 from mediator.base.periodic_tasks import PeriodicTask, Scheduler
@@ -51,12 +52,18 @@ class Security:
         fetching = self._keys.periodic_tasks() if self._keys else ()
         self._scheduler = Scheduler([*access_cache.periodic_tasks(), *fetching, counting])
 
-    def authoriser(self, model: Callable[[], RoutingModel]) -> RequestAuthoriser:
-        return RequestAuthoriser(self.authenticator, self.access_cache, self.limiter(), model)
+    def authoriser(
+        self, model: Callable[[], RoutingModel], limiter: TenantLimiter
+    ) -> RequestAuthoriser:
+        return RequestAuthoriser(self.authenticator, self.access_cache, limiter, model)
 
-    def limiter(self) -> TenantLimiter:
-        """Return what bounds the requests to one port; each keeps an account of its own."""
-        return TenantLimiter(self._limits_of, self.stored, self._clock, self._observe)
+    def limiter(self, refusals: Refusals | None = None) -> TenantLimiter:
+        """Return what bounds the requests to one port; each keeps an account of its own.
+
+        Where refusals of admission control are not given, as on the admin port, none apply: an
+        operator must be able to change the rules.
+        """
+        return TenantLimiter(self._limits_of, self.stored, self._clock, self._observe, refusals)
 
     async def start(self) -> None:
         """Read what there is, and keep looking.

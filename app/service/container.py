@@ -23,6 +23,7 @@ from app.coherence.probe_readers import cache_readers
 from app.security.data_port import RequestAuthoriser
 from app.security.security import Security
 from app.service.relays import RelayProcess
+from app.service.traffic import MeasuredTraffic
 from app.settings.access import AccessSettings
 from app.settings.main import (
     CacheSettings,
@@ -38,7 +39,7 @@ from app.telemetry.costly_queries import CostlyQueries
 from app.telemetry.log import log_observation
 from app.telemetry.metrics import Metrics
 from app.telemetry.recent_events import KEPT, RecentEvents
-from app.telemetry.request_history import EVERY_S, RequestHistory
+from app.telemetry.request_history import EVERY_S, RequestHistory, RequestSampler
 from app.telemetry.telemetry import Telemetry
 from app.telemetry.traces import Application, traced
 from mediator.base.clock import SystemClock
@@ -144,10 +145,17 @@ async def build(
     directory = JobSettings().directory(settings.data_dir)
     streams = RunStreams(mediator.runs)
     job_backend = JobBackend(mediator.runs, mediator.workers, directory, streams)
-    authoriser = security.authoriser(lambda: mediator.data.model) if security else None
+    limiter = security.limiter(mediator.admission.refusals) if security else None
+    authoriser = (
+        security.authoriser(lambda: mediator.data.model, limiter) if security and limiter else None
+    )
     data_options = await _options_of_data(http, caching, mediator)
     data = _data_api(mediator, data_options, observe, caches, job_backend, authoriser)
     _connect_metrics(telemetry.metrics, mediator, data, security, caches)
+    sampler = RequestSampler(telemetry.metrics.registry, telemetry.metrics.count_waiting)
+    mediator.admission.traffic = MeasuredTraffic(
+        sampler, lambda: data.active, limiter, SystemClock()
+    )
     refresh = telemetry.job_refresher(mediator).refresh
     probes = _probes(mediator, caching)
     context = _admin_context(mediator, caches, security, data, recent, probes, refresh)
@@ -191,6 +199,7 @@ def _data_api(
         job_backend,
         authoriser,
         mediator.former_schemas,
+        mediator.admission.refusals,
     )
 
 
@@ -209,6 +218,7 @@ def _admin_context(
         caches=caches,
         refresh=refresh,
         tenancy=mediator.tenancy,
+        admission=mediator.admission,
         security=security,
         data=data,
         recent_events=recent.events,

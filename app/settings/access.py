@@ -68,6 +68,13 @@ class AccessSettings(BaseSettings):
     tenant_objects: int | None = Field(
         None, ge=0, description="Objects that the databases of one tenant hold together."
     )
+    tenant_priority: int = Field(
+        100,
+        ge=0,
+        le=100,
+        description="Priority of the requests of one tenant, and the highest of its runs, for"
+        " admission control.",
+    )
 
     @model_validator(mode="after")
     def _tokens_are_bound(self) -> AccessSettings:

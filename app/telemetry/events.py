@@ -16,6 +16,7 @@ from mediator.base.observation import (
     ProposalRecorded,
     RequestFinished,
     RequestRefused,
+    RuleFired,
     ViewReadFinished,
     ViolationDetected,
 )
@@ -125,3 +126,9 @@ def tenant_handlers(registry: CollectorRegistry) -> Handlers:
     about = "Requests beyond a limit of their tenant."
     refused = counter(registry, "portolan_tenant_refusals", about, "tenant", "limit")
     return {RequestRefused: lambda e: refused.labels(e.tenant, e.limit).inc()}
+
+
+def admission_handlers(registry: CollectorRegistry) -> Handlers:
+    about = "Times that a rule of admission control has fired."
+    fired = counter(registry, "portolan_admission_rules_fired", about, "rule", "event")
+    return {RuleFired: lambda e: fired.labels(str(e.rule), e.event).inc()}

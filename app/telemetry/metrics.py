@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from app.telemetry.caches import CacheMetrics
 from app.telemetry.events import (
+    admission_handlers,
     feed_handlers,
     placement_handlers,
     purge_handlers,
@@ -81,6 +82,7 @@ class Metrics(Collector):
             **purge_handlers(registry),
             **self.caches.handlers,
             **tenants,
+            **admission_handlers(registry),
         }
         self._waiting: list[Any] = []
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-__all__ = ["EVERY_S", "Interval", "RequestHistory"]
+__all__ = ["EVERY_S", "Interval", "RequestHistory", "RequestSampler"]
 
 EVERY_S: Final = 30.0
 """Seconds between two samples."""
@@ -40,10 +40,30 @@ class Interval:
 
 
 class RequestHistory:
-    """Samples of the cumulative metrics; `sample` is called every `EVERY_S` seconds.
+    """The intervals of the last hour; `sample` is called every `EVERY_S` seconds."""
 
-    Requests themselves cost nothing more.
-    """
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        count_waiting: Callable[[], None],
+        clock: Callable[[], float] = time,
+    ) -> None:
+        self._sampler = RequestSampler(registry, count_waiting, clock)
+        self._intervals: deque[Interval] = deque(maxlen=_KEPT)
+
+    @property
+    def intervals(self) -> list[Interval]:
+        """Return the intervals of the last hour, the oldest first."""
+        return list(self._intervals)
+
+    async def sample(self) -> None:
+        interval = self._sampler.sample()
+        if interval is not None:
+            self._intervals.append(interval)
+
+
+class RequestSampler:
+    """Samples of the cumulative metrics: requests themselves cost nothing more."""
 
     def __init__(
         self,
@@ -54,24 +74,20 @@ class RequestHistory:
         self._registry = registry.restricted_registry([_BUCKETS])
         self._count_waiting = count_waiting
         self._clock = clock
-        self._intervals: deque[Interval] = deque(maxlen=_KEPT)
         self._before_s, self._before = clock(), self._read()
 
-    @property
-    def intervals(self) -> list[Interval]:
-        """Return the intervals of the last hour, the oldest first."""
-        return list(self._intervals)
-
-    async def sample(self) -> None:
+    def sample(self) -> Interval | None:
+        """Return what has happened since the last sample; None: the clock was set back."""
         now_s, now = self._clock(), self._read()
-        seconds = now_s - self._before_s
-        if seconds > 0:  # a clock that was set back
-            before = self._before[0]
-            buckets = {bound: count - before.get(bound, 0.0) for bound, count in now[0].items()}
-            total, failed = buckets.get(inf, 0.0), now[1] - self._before[1]
-            p99_s = quantile(buckets, _P99) if total else None
-            self._intervals.append(Interval(now_s, total / seconds, failed / seconds, p99_s))
+        before_s, before = self._before_s, self._before
         self._before_s, self._before = now_s, now
+        seconds = now_s - before_s
+        if seconds <= 0:
+            return None
+        buckets = {bound: count - before[0].get(bound, 0.0) for bound, count in now[0].items()}
+        total, failed = buckets.get(inf, 0.0), now[1] - before[1]
+        p99_s = quantile(buckets, _P99) if total else None
+        return Interval(now_s, total / seconds, failed / seconds, p99_s)
 
     def _read(self) -> tuple[Mapping[float, float], float]:
         """Return the counts up to each bound, and how many requests failed."""

@@ -36,6 +36,8 @@ class TenantLimits:
         stream_seconds: Time of one import, export, feed or download, in seconds.
         runs: Runs of its databases that have not ended, in the whole installation.
         objects: Objects that its databases hold together, in the whole installation.
+        priority: Of its requests, from 0 to 100, and the highest of its runs; admission control
+            refuses and stops what has a low one.
     """
 
     rate: float | None = None
@@ -48,6 +50,7 @@ class TenantLimits:
     stream_seconds: float | None = None
     runs: int | None = None
     objects: int | None = None
+    priority: int = 100
 
 
 class Meter:
@@ -56,6 +59,7 @@ class Meter:
     Attributes:
         bounds_operations: Whether operations on objects are bounded, and not only requests.
         in_flight: Requests that are being answered.
+        admitted: Requests that were let in, since the process started.
     """
 
     __slots__ = (
@@ -66,6 +70,7 @@ class Meter:
         "_submitting",
         "_tokens",
         "_tokens_at_s",
+        "admitted",
         "bounds_operations",
         "in_flight",
         "limits",
@@ -76,7 +81,7 @@ class Meter:
         self, tenant: str, limits: TenantLimits, clock: Clock, stored: StoredObjects | None
     ) -> None:
         self.tenant = tenant
-        self.in_flight = 0
+        self.in_flight = self.admitted = 0
         self._clock = clock
         self._stored = stored
         self._submitting = 0
@@ -97,6 +102,7 @@ class Meter:
             raise refusal("in_flight", f"{limits.in_flight} requests are being answered already.")
         if limits.rate is not None:
             self._take_token(limits.rate, limits.burst)
+        self.admitted += 1
         self.in_flight += 1
 
     def _take_token(self, rate: float, burst: int) -> None:

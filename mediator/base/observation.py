@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 from mediator.base.immutable import immutable
 
 __all__ = [
+    "AdmissionRulesSet",
     "CallOutcome",
     "ChangesRelayed",
     "CircuitChanged",
@@ -25,6 +26,7 @@ __all__ = [
     "RedoRecovered",
     "RequestFinished",
     "RequestRefused",
+    "RuleFired",
     "StoreCallFinished",
     "SystemRegistered",
     "ViewDecision",
@@ -205,6 +207,25 @@ class RequestRefused:
     limit: str
 
 
+@dataclass(frozen=True, slots=True)
+class AdmissionRulesSet:
+    """Rules of admission control were set, by a subject of a tenant; None: without a key."""
+
+    version: int
+    rules: int
+    tenant: str | None
+    subject: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFired:
+    """A rule of admission control has fired; `rule` is its number, `event` a kind of events."""
+
+    rule: int
+    event: str
+    actions: tuple[str, ...]
+
+
 Observation: TypeAlias = (
     StoreCallFinished
     | CircuitChanged
@@ -222,6 +243,8 @@ Observation: TypeAlias = (
     | ViewReadFinished
     | RequestFinished
     | RequestRefused
+    | AdmissionRulesSet
+    | RuleFired
 )
 Observer: TypeAlias = Callable[[Observation], None]
 

@@ -10,12 +10,27 @@ from sqlalchemy import DateTime, Table, select, text
 from sqlalchemy.dialects.postgresql import insert
 
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.tables import api_keys, databases, runs, secrets, tenant_databases, tenants
+from mediator.catalogue.tables import (
+    admission_rules,
+    api_keys,
+    databases,
+    runs,
+    secrets,
+    tenant_databases,
+    tenants,
+)
 from mediator.catalogue.tenants import changed
 
 __all__ = ["KEPT", "CatalogueRows"]
 
-KEPT: Final[tuple[Table, ...]] = (secrets, runs, tenants, tenant_databases, api_keys)
+KEPT: Final[tuple[Table, ...]] = (
+    secrets,
+    runs,
+    tenants,
+    tenant_databases,
+    api_keys,
+    admission_rules,
+)
 """Their rows are in backups."""
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeAlias
 
 from sqlalchemy import ColumnElement, delete, func, or_, select
 from sqlalchemy.dialects.postgresql import insert
 
+from mediator.admission.load import Load
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.runs import MOST_KEPT, UNDER_WAY, RunState, change
 from mediator.catalogue.tables import runs, workers
@@ -33,8 +34,9 @@ class TakenRun:
     cancelling: bool
 
 
-HeartbeatReply: TypeAlias = Literal["continue", "cancel", "lost"]
-"""The reply to a heartbeat; `lost`: another worker has the run, or it has ended."""
+HeartbeatReply: TypeAlias = Literal["continue", "cancel", "release", "lost"]
+"""The reply to a heartbeat; `release`: the run is held back, and goes on later; `lost`: another
+worker has it, or it has ended."""
 
 
 class RunQueue:
@@ -42,11 +44,14 @@ class RunQueue:
         self._catalogue = catalogue
 
     async def take(self, lease_s: float) -> TakenRun | None:
-        """Take the oldest run that waits or whose worker has stopped; each goes to one worker."""
+        """Take the oldest run that waits or whose worker has stopped; each goes to one worker.
+
+        Runs that are held back are passed over.
+        """
         gone = runs.c.state.in_(UNDER_WAY) & (runs.c.leased_until < func.now())
         due = (
             select(runs.c.id, runs.c.state, runs.c.failed_attempts)
-            .where(runs.c.ended.is_(None), or_(runs.c.state == "queued", gone))
+            .where(runs.c.ended.is_(None), ~runs.c.held, or_(runs.c.state == "queued", gone))
             .order_by(runs.c.position)
             .limit(1)
             # Workers that take runs at the same time skip each other's row, and do not wait for it.
@@ -74,11 +79,14 @@ class RunQueue:
         self, run: TakenRun, state: RunState, progress: Mapping[str, Any], lease_s: float
     ) -> HeartbeatReply:
         report = change(state=state, progress=progress, leased_until=_in(lease_s))
-        row = await self._catalogue.execute(report.where(_held(run)).returning(runs.c.cancelling))
-        cancelling = row.scalar_one_or_none()
-        if cancelling is None:
+        wanted = runs.c.cancelling, runs.c.held
+        found = await self._catalogue.execute(report.where(_leased(run)).returning(*wanted))
+        row = found.first()
+        if row is None:
             return "lost"
-        return "cancel" if cancelling else "continue"
+        if row.cancelling:
+            return "cancel"
+        return "release" if row.held else "continue"
 
     async def end(
         self,
@@ -91,17 +99,17 @@ class RunQueue:
         ended = change(
             state=state, progress=progress, outcome=outcome, ended=func.now(), leased_until=None
         )
-        row = await self._catalogue.execute(ended.where(_held(run)).returning(runs.c.id))
+        row = await self._catalogue.execute(ended.where(_leased(run)).returning(runs.c.id))
         return row.first() is not None
 
     async def release(self, run: TakenRun) -> None:
         queued = change(state="queued", leased_until=None)
-        await self._catalogue.execute(queued.where(_held(run)))
+        await self._catalogue.execute(queued.where(_leased(run)))
 
     async def abandon(self, run: TakenRun) -> None:
         """Leave a run as a worker that dies: the attempt counts as failed, and `take` decides."""
         left = change(leased_until=func.now())
-        await self._catalogue.execute(left.where(_held(run)))
+        await self._catalogue.execute(left.where(_leased(run)))
 
     async def old(self, older_than_s: float, limit: int) -> list[str]:
         """Return ended runs: too old, or beyond the newest `MOST_KEPT` of their database."""
@@ -119,7 +127,7 @@ class RunQueue:
         await self._catalogue.execute(delete(runs).where(runs.c.id.in_(ids), ended))
 
 
-def _held(run: TakenRun) -> ColumnElement[bool]:
+def _leased(run: TakenRun) -> ColumnElement[bool]:
     under_way = runs.c.state.in_(UNDER_WAY)
     # The fence: a worker whose run was taken over has an older attempt, and changes no row.
     return (runs.c.id == run.id) & (runs.c.attempt == run.attempt) & under_way
@@ -141,8 +149,9 @@ class CatalogueWorkers:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
 
-    async def heartbeat(self, worker: str, failure: str | None) -> None:
-        values = {"seen": func.now(), "failure": failure}
+    async def heartbeat(self, worker: str, failure: str | None, load: Load | None = None) -> None:
+        shown = None if load is None else asdict(load)
+        values = {"seen": func.now(), "failure": failure, "load": shown}
         new = insert(workers).values(name=worker, **values)
         row = new.on_conflict_do_update(index_elements=["name"], set_=values)
         async with self._catalogue.begin() as connection:
@@ -156,3 +165,10 @@ class CatalogueWorkers:
         working = sum(row[-1] and row.failure is None for row in rows)
         failures = (row.failure for row in rows if row.failure)
         return WorkersSeen(working, next(failures, None))
+
+    async def loads(self, within_s: float) -> list[Load]:
+        """Return the loads that workers have reported within so many seconds."""
+        lately = workers.c.seen > _in(-within_s)
+        known = select(workers.c.load).where(lately, workers.c.load.is_not(None))
+        rows = (await self._catalogue.execute(known)).scalars()
+        return [Load(row.get("cpu"), row.get("memory")) for row in rows]

@@ -10,7 +10,9 @@ What can happen:
    three the run has failed.
 2. A worker is slow, loses its lease, and goes on: its heartbeat and its outcome change no row, so
    it stops. What it writes meanwhile is kept apart by the attempt (`run_directory`).
-3. A run is cancelled while a worker has it: the heartbeat's reply says so, also to a worker that
+3. Admission control holds a run back: no worker takes it, and the reply to the heartbeat has the
+   one that has it release it, after which it waits in the queue. Cancelling it ends that.
+4. A run is cancelled while a worker has it: the heartbeat's reply says so, also to a worker that
    takes it over. If none has it, it ends immediately.
 """
 
@@ -82,6 +84,7 @@ class StoredRun:
         version: How often the row was changed.
         attempt: How often a worker took it.
         cancelling: Whether it is to end.
+        held: Whether admission control holds it back.
         progress: What its worker reported last.
         outcome: How it ended; empty while it has not.
     """
@@ -96,6 +99,7 @@ class StoredRun:
     version: int
     attempt: int
     cancelling: bool
+    held: bool
     progress: dict[str, Any]
     outcome: dict[str, Any]
     created: datetime
@@ -181,12 +185,13 @@ class CatalogueRuns:
         """End a run that no worker has, or have its worker end it; `Conflict` if it has ended."""
         idle = or_(runs.c.state == "queued", runs.c.leased_until < func.now())
         async with self._catalogue.begin() as connection:
-            ended = change(state="cancelled", ended=func.now(), leased_until=None)
+            ended = change(state="cancelled", held=False, ended=func.now(), leased_until=None)
             await connection.execute(
                 ended.where(_is(database_id, run), runs.c.ended.is_(None), idle)
             )
-            cancelled = change(cancelling=True).where(_is(database_id, run), runs.c.ended.is_(None))
-            await connection.execute(cancelled.where(runs.c.cancelling.is_(False)))
+            cancelled = change(cancelling=True, held=False).where(_is(database_id, run))
+            going_on = runs.c.ended.is_(None), runs.c.cancelling.is_(False)
+            await connection.execute(cancelled.where(*going_on))
             found = await connection.execute(select(*_STORED).where(_is(database_id, run)))
             stored = _stored(found.first())
         if stored.state in ENDED - {"cancelled"}:
@@ -204,6 +209,7 @@ class CatalogueRuns:
         queued = change(
             state="queued",
             cancelling=False,
+            held=False,
             failed_attempts=0,
             ended=None,
             outcome={},

@@ -27,6 +27,9 @@ from sqlalchemy.schema import SchemaItem
 __all__ = [
     "SCHEMA",
     "access",
+    "admission_evaluator",
+    "admission_log",
+    "admission_rules",
     "api_keys",
     "databases",
     "dropped_databases",
@@ -233,6 +236,7 @@ runs = _table(
     Column("ended", DateTime(timezone=True)),
     Column("key", Text),
     Column("fingerprint", Text),
+    Column("held", Boolean, nullable=False, server_default=text("false")),
     UniqueConstraint("database_id", "key", name="runs_key"),
 )
 """Runs of analytic jobs, which are the queue of the workers as well."""
@@ -245,8 +249,36 @@ workers = _table(
     Column("name", Text, primary_key=True),
     Column("seen", DateTime(timezone=True), nullable=False),
     Column("failure", Text),
+    Column("load", JSONB(none_as_null=True)),
 )
-"""Workers that were seen, and why one of them cannot work."""
+"""Workers that were seen, why one of them cannot work, and how loaded their machines are."""
+
+admission_rules = _table(
+    "admission_rules",
+    Column("only", Integer, primary_key=True, default=1),
+    Column("version", BigInteger, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("author", JSONB(none_as_null=True)),
+    Column("at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
+"""One row, once there were any: the rules of admission control."""
+
+admission_evaluator = _table(
+    "admission_evaluator",
+    Column("only", Integer, primary_key=True, default=1),
+    Column("replica", Text, nullable=False),
+    Column("leased_until", DateTime(timezone=True), nullable=False),
+)
+"""One row: the replica that evaluates the rules about what all replicas share."""
+
+admission_log = _table(
+    "admission_log",
+    Column("id", BigInteger, primary_key=True, autoincrement=True),
+    Column("at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("replica", Text, nullable=False),
+    Column("entry", JSONB, nullable=False),
+)
+"""Rules that have fired; the oldest are dropped."""
 
 revisions = _table(
     "revisions",

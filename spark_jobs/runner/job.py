@@ -28,6 +28,8 @@ _MAX_DEPTH: Final = 32
 STORED_VERSION: Final = 1
 """Of what the catalogue keeps of a job; a worker of another version refuses the run."""
 
+HIGHEST_PRIORITY: Final = 100
+
 _Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 ReferenceT = TypeVar("ReferenceT", bound=ClassReference)
@@ -81,12 +83,14 @@ class JobDocument(Specification):
         spec: On what and how, as the kind's own model says.
         limits: What it may cost.
         into: Where its result is written besides; None: nowhere.
+        priority: How much it matters, for admission control; more is more.
     """
 
     kind: Text
     spec: dict[str, Any]
     limits: CostLimits = CostLimits()
     into: Into | None = None
+    priority: Annotated[int, Field(ge=0, le=HIGHEST_PRIORITY)] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,7 @@ class Job:
     inputs: tuple[Input, ...]
     limits: CostLimits
     into: Into | None
+    priority: int
 
     @property
     def fingerprint(self) -> str:
@@ -138,7 +143,7 @@ class Job:
 
 
 def parse_job(document: Any, database: str | None = None) -> Job:
-    """Parse a job: ``{"kind": …, "spec": {…}, "limits": {…}, "into": {…}}``.
+    """Parse a job: ``{"kind": …, "spec": {…}, "limits": {…}, "into": {…}, "priority": 0}``.
 
     Its classes belong to the database; without one it may name files, and no classes.
 
@@ -158,7 +163,7 @@ def parse_job(document: Any, database: str | None = None) -> Job:
         if database is None:
             raise SpecInvalid("/into", "no service runs here: the result goes to a file")
         into = _in_database(into, database, "/into")
-    return Job(document, kind, spec, inputs, parsed.limits, into)
+    return Job(document, kind, spec, inputs, parsed.limits, into, parsed.priority)
 
 
 def restore_job(stored: Mapping[str, Any], database: str) -> Job:

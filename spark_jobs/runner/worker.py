@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from mediator.admission.load import LoadMeter
 from mediator.base.errors import Unavailable
 from mediator.catalogue.run_queue import CatalogueWorkers, HeartbeatReply, RunQueue, TakenRun
 from mediator.catalogue.runs import RunState
@@ -100,10 +101,10 @@ class Worker:
             await asyncio.wait_for(stopping.wait(), _IDLE_S)
 
     async def _send_heartbeats(self) -> None:
-        reaped = 0.0
+        reaped, meter = 0.0, LoadMeter()
         while True:
             try:
-                await self._workers.heartbeat(self.options.name, None)
+                await self._workers.heartbeat(self.options.name, None, meter.read())
                 if monotonic() - reaped >= _REAP_S:
                     await self._reap()
                     reaped = monotonic()
@@ -213,9 +214,10 @@ class RunExecution:
         return monotonic() >= self._deadline
 
     def _released(self, ending: Ending) -> bool:
-        """Whether the run was cancelled only because this worker ends or lost its lease."""
+        """Whether the run goes on later: it is held back, or this worker ends or lost its lease."""
         ours = self._stopping.is_set() or self._control.lease_lost
-        return ending.state == "cancelled" and self._reply == "continue" and ours
+        later = self._reply == "release" or (self._reply == "continue" and ours)
+        return ending.state == "cancelled" and later
 
     def _session_works(self) -> bool:
         try:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import Depends, Header, Path, Query, Request
 from pydantic import TypeAdapter
 
 from app.api.models.common import NAME_SCHEMA, Problem
 from app.http.framework import json_body
-from app.http.problems import PROBLEM_JSON
-from mediator.base.errors import Conflict
+from app.http.problems import INVALID, PROBLEM_JSON, HttpError
+from mediator.base.errors import Conflict, Location
 from mediator.control.plane import ControlPlane
 from mediator.schema.ids import FIELD_NAME
 from mediator.schema.validation import json_schema_of
@@ -21,11 +21,13 @@ __all__ = [
     "Control",
     "DryRun",
     "FieldName",
+    "IfMatch",
     "JsonBody",
     "Name",
     "OfDatabase",
     "json_request",
     "part",
+    "version_of",
 ]
 
 PROBLEM: Final[dict[str, Any]] = {
@@ -58,9 +60,21 @@ JsonBody = Annotated[Any, Depends(json_body)]
 Name = Annotated[str, Path(pattern=NAME)]
 FieldName = Annotated[str, Path(pattern=f"^{FIELD_NAME.pattern}$")]
 OfDatabase = Annotated[str | None, Query(pattern=NAME)]
+IfMatch = Annotated[str | None, Header(alias="If-Match", description="Version seen, as an ETag.")]
 DryRun = Annotated[bool, Query(description="Only say what would happen.")]
 
 
 def json_request(schema: dict[str, Any], media_type: str = "application/json") -> dict[str, Any]:
     """Document a body that a route reads by itself."""
     return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}}}
+
+
+def version_of(if_match: str | None) -> int | None:
+    """Return the version that If-Match names; None: any. Raises `HttpError`."""
+    if if_match is None:
+        return None
+    text = if_match.strip().strip('"')
+    if not text.isascii() or not text.isdigit():
+        location = Location("If-Match", 'is an ETag of this resource, such as "3"')
+        raise HttpError(INVALID, "The version is not understood.", locations=[location])
+    return int(text)

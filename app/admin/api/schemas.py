@@ -6,14 +6,20 @@ from dataclasses import fields
 from typing import Annotated, Any, Final
 
 import orjson
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
-from app.admin.api.responses import Control, DryRun, JsonBody, Name, json_request
+from app.admin.api.responses import (
+    Control,
+    DryRun,
+    IfMatch,
+    JsonBody,
+    Name,
+    json_request,
+    version_of,
+)
 from app.http.negotiation import JSON
-from app.http.problems import INVALID, HttpError
 from app.security.admin_port import sender, visible
 from mediator.access.model import Principal
-from mediator.base.errors import Location
 from mediator.base.offload import offload
 from mediator.catalogue.schema_revisions import REVISIONS_KEPT, Author, SchemaRevision
 from mediator.control.port import ChangeOptions, SchemaChange
@@ -28,8 +34,6 @@ __all__ = ["By", "Version", "answer_of", "described", "router"]
 router = APIRouter()
 
 _MOST_VERSIONS: Final = 2**63 - 1
-
-IfMatch = Annotated[str | None, Header(alias="If-Match", description="Version seen, as an ETag.")]
 
 
 def _options(
@@ -109,7 +113,7 @@ async def set_schema(
     A change that would move existing data is refused (409) with the plan of what would move; one
     that adds a constraint which existing objects break, with how many do, and some of their ids.
     """
-    version = _version(if_match)
+    version = version_of(if_match)
     change = await control.set_schema(
         database, body, dry_run=dry_run, version=version, options=options, author=author
     )
@@ -132,7 +136,7 @@ async def patch_schema(
 ) -> Response:
     """Change a part of a schema by a merge patch (RFC 7396)."""
     present, version = await control.stored_schema(database)
-    seen = _version(if_match)
+    seen = version_of(if_match)
     document = merge_patch(present, body)
     # The patch was made from this version: a concurrent change is refused, not overwritten.
     version = version if seen is None else seen
@@ -179,7 +183,7 @@ async def drop_database(
     control: Control, database: Name, dry_run: DryRun = False, if_match: IfMatch = None
 ) -> dict[str, Any]:
     """Drop a database with all its objects; the dry run counts them."""
-    return await control.delete_schema(database, dry_run=dry_run, version=_version(if_match))
+    return await control.delete_schema(database, dry_run=dry_run, version=version_of(if_match))
 
 
 def described(revision: SchemaRevision, reader: Principal | None) -> dict[str, Any]:
@@ -200,13 +204,3 @@ def answer_of(change: SchemaChange) -> Response:
     members = {field.name: getattr(change, field.name) for field in fields(change)}
     content = orjson.dumps({"schema": members.pop("document"), **members})
     return Response(content, media_type=JSON, headers={"ETag": f'"{change.version}"'})
-
-
-def _version(if_match: str | None) -> int | None:
-    if if_match is None:
-        return None
-    text = if_match.strip().strip('"')
-    if not text.isascii() or not text.isdigit():
-        location = Location("If-Match", 'is the ETag of a schema, such as "3"')
-        raise HttpError(INVALID, "The version is not understood.", locations=[location])
-    return int(text)

@@ -45,6 +45,9 @@ class OwnLimits(BaseModel):
     objects: int | None = Field(
         None, ge=0, le=2**53, description="Objects that its databases hold together."
     )
+    priority: int | None = Field(
+        None, ge=0, le=100, description="Priority of its requests, and the highest of its runs."
+    )
 
 
 class TenantDocument(BaseModel):

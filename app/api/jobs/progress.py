@@ -93,6 +93,7 @@ def run_document(run: StoredRun, *, whole: bool) -> dict[str, Any]:
         "dry_run": run.dry_run,
         "attempt": run.attempt,
         "cancelling": run.cancelling and run.ended is None,
+        "held": run.held and run.ended is None,
         "created": run.created.isoformat(),
         "ended": run.ended and run.ended.isoformat(),
     }

@@ -141,6 +141,7 @@ class Jobs:
         """Refuse now what a worker would refuse later, and what the worker does not check."""
         await self._rights.require_submission(routed.access, routed.database, job)
         _require_room(routed.access, creates=job.into is not None)
+        _require_priority(routed.access, job)
         for input_ in job.inputs:
             await self._check_input(routed.access, input_, job.pointer_to(input_))
         if job.into is not None:
@@ -209,6 +210,12 @@ async def _require_worker(job_backend: JobBackend) -> None:
 def _require_room(access: Access, *, creates: bool) -> None:
     if creates and access.meter.room <= 0:
         raise access.meter.full()
+
+
+def _require_priority(access: Access, job: Job) -> None:
+    most = access.meter.limits.priority
+    if job.priority > most:
+        raise _malformed("/priority", f"runs of this tenant have a priority of {most} at most")
 
 
 def _bound(routed: RoutedRequest) -> tuple[str, str]:

@@ -82,6 +82,7 @@ class Run(ResponseModel):
     dry_run: bool
     attempt: Count
     cancelling: bool
+    held: bool
     created: datetime
     ended: datetime | None
     stages: list[RunStage] = Field([])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from mediator.catalogue.held_runs import HeldRuns
 from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.port import Input
@@ -102,6 +103,21 @@ async def test_a_worker_that_is_to_end_gives_its_run_back(office: Office) -> Non
         await eventually(reading(office, run))
         ending.set()
     assert (await office.find(run)).state == "queued"
+    async with office.worker():
+        assert (await office.ended(run)).state == "done"
+
+
+async def test_a_run_that_is_held_back_is_released_and_goes_on_later(office: Office) -> None:
+    run, held = await office.submit(), HeldRuns(office.catalogue)
+
+    async def is_released() -> bool:
+        return (await office.find(run)).state == "queued"
+
+    async with office.worker(endless):
+        await eventually(reading(office, run))
+        assert await held.hold(run)
+        await eventually(is_released)
+    await held.let_go(run)
     async with office.worker():
         assert (await office.ended(run)).state == "done"
 

@@ -1,0 +1,206 @@
+"""Rules of admission control: read, set, tried out; and the log of those that have fired."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+import orjson
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.admin.api.responses import DryRun, IfMatch, json_request, part, version_of
+from app.admin.api.schemas import By
+from app.http.framework import SmallBodies, read_limited
+from app.http.negotiation import JSON, media_type
+from app.http.problems import INVALID, UNSUPPORTED_MEDIA_TYPE, HttpError
+from mediator.admission.engine import RuleSet
+from mediator.admission.evaluation import Event, Snapshot
+from mediator.admission.installation import INSTALLATION, TIMER
+from mediator.admission.parser import LONGEST
+from mediator.base.errors import Invalid, Location
+from mediator.base.suggestions import did_you_mean
+from mediator.catalogue.admission import LOG_KEPT, StoredRules
+from mediator.control.admission import (
+    MOST_EVENTS,
+    MOST_RUNS,
+    AdmissionControl,
+    decided,
+    described,
+)
+
+__all__ = ["router"]
+
+router = APIRouter()
+_small = APIRouter(route_class=SmallBodies)
+
+Control = Annotated[AdmissionControl, part("admission", "This process has no admission control.")]
+
+_TEXT: Final = "text/plain"
+_Text = Annotated[str, Field(max_length=128)]
+_Figure = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class RunDocument(_Document):
+    """A run, as rules see it."""
+
+    id: _Text = "run"
+    database: _Text = ""
+    kind: _Text = ""
+    prio: int = Field(0, ge=0, le=100)
+    state: Literal["QUEUED", "ACTIVE", "INACTIVE", "DONE", "FAILED", "STOPPED", "CANCELLED"] = (
+        "QUEUED"
+    )
+    age_s: _Figure = 0
+
+
+class TenantDocument(_Document):
+    """A tenant that sends requests, as rules see it."""
+
+    name: _Text
+    prio: int = Field(100, ge=0, le=100)
+    rate: _Figure = 0
+    in_flight: int = Field(0, ge=0, le=2**31)
+
+
+class EventDocument(_Document):
+    """An event; those of runs have a run."""
+
+    event: _Text
+    run: RunDocument | None = None
+
+
+class SnapshotDocument(_Document):
+    """What is known: figures by the names of their functions, runs, tenants."""
+
+    figures: dict[str, _Figure] = Field(default_factory=dict, max_length=len(INSTALLATION.figures))
+    runs: list[RunDocument] = Field(default_factory=list, max_length=MOST_RUNS)
+    tenants: list[TenantDocument] = Field(default_factory=list, max_length=MOST_RUNS)
+
+
+class DryRunDocument(_Document):
+    """What is tried out."""
+
+    rules: str | None = Field(
+        None, max_length=LONGEST, description="The rules; null: those that are stored."
+    )
+    events: list[EventDocument] = Field(min_length=1, max_length=MOST_EVENTS)
+    snapshot: SnapshotDocument | None = Field(None, description="null: what is known now.")
+    seed: int = Field(0, ge=0, le=2**31, description="Of random choices.")
+
+
+async def _text(request: Request) -> str:
+    type_ = media_type(request.headers.get("content-type", _TEXT))
+    if type_ != _TEXT:
+        detail = f"Rules are sent as {_TEXT}, in UTF-8."
+        raise HttpError(UNSUPPORTED_MEDIA_TYPE, detail, headers=[("Accept", _TEXT)])
+    # A character has at most four bytes; the parser counts characters.
+    raw = await read_limited(request, 4 * LONGEST)
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        raise HttpError(INVALID, "The rules are no text in UTF-8.") from None
+    if "\0" in text:
+        raise HttpError(INVALID, "The rules hold the character NUL.")
+    return text
+
+
+@router.get("/admission/rules", response_model=dict[str, Any])
+async def get_rules(control: Control) -> Response:
+    """Read the rules in force, as they were written and as they were understood."""
+    return _answer(*await control.rules(), dry_run=False)
+
+
+@router.put(
+    "/admission/rules",
+    response_model=dict[str, Any],
+    openapi_extra=json_request({"type": "string"}, _TEXT),
+)
+async def put_rules(
+    control: Control,
+    text: Annotated[str, Depends(_text)],
+    author: By,
+    dry_run: DryRun = False,
+    if_match: IfMatch = None,
+) -> Response:
+    """Set the rules; every replica follows them within about a second.
+
+    Mistakes are named (400) with their lines and columns. Without any rule, nothing is refused or
+    held back any more.
+    """
+    version = version_of(if_match)
+    return _answer(*await control.put(text, author, version, dry_run=dry_run), dry_run=dry_run)
+
+
+@_small.post("/admission/dry-run")
+async def try_rules(control: Control, document: DryRunDocument) -> dict[str, Any]:
+    """Say which rules would fire on events, with the values of their conditions; nothing is done.
+
+    All events see the same snapshot.
+    """
+    events = [_event(index, each) for index, each in enumerate(document.events)]
+    snapshot = None if document.snapshot is None else _snapshot(document.snapshot)
+    decisions = await control.dry_run(document.rules, events, snapshot, document.seed)
+    return {"items": [decided(each) for each in decisions]}
+
+
+@router.get("/admission/log")
+async def list_log(
+    control: Control,
+    before: Annotated[
+        int | None, Query(ge=1, le=2**63 - 1, description="Only entries before this one.")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=LOG_KEPT, description="Entries at most.")] = 100,
+) -> dict[str, Any]:
+    """List rules that have fired on any replica, the newest first, with what they did.
+
+    `next` goes into `before` for the next page; it is null on the last one.
+    """
+    found = await control.log(before, limit + 1)
+    shown = found[:limit]
+    return {"items": shown, "next": shown[-1]["id"] if len(found) > limit else None}
+
+
+router.include_router(_small)
+
+
+def _event(index: int, document: EventDocument) -> Event:
+    known = INSTALLATION.events
+    if document.event not in known:
+        detail = f"there is no such event{did_you_mean(document.event, known)}"
+        raise _malformed(f"/events/{index}/event", detail)
+    if (document.run is None) != (document.event == TIMER):
+        detail = "is missing" if document.run is None else f"{TIMER} has none"
+        raise _malformed(f"/events/{index}/run", detail)
+    return Event(document.event, {} if document.run is None else {"run": document.run.model_dump()})
+
+
+def _snapshot(document: SnapshotDocument) -> Snapshot:
+    for name in document.figures:
+        if name not in INSTALLATION.figures:
+            detail = f"there is no such figure{did_you_mean(name, INSTALLATION.figures)}"
+            raise _malformed(f"/snapshot/figures/{name}", detail)
+    subjects = {
+        "run": [each.model_dump() for each in document.runs],
+        "tenant": [each.model_dump() for each in document.tenants],
+    }
+    return Snapshot(document.figures, subjects)
+
+
+def _malformed(pointer: str, detail: str) -> Invalid:
+    return Invalid("The dry run is malformed.", locations=[Location(pointer, detail)])
+
+
+def _answer(stored: StoredRules, rules: RuleSet, *, dry_run: bool) -> Response:
+    members = {
+        "version": stored.version,
+        "at": None if stored.at is None else stored.at.isoformat(),
+        "by": stored.author,
+        "dry_run": dry_run,
+        **described(rules),
+    }
+    etag = {"ETag": f'"{stored.version}"'}
+    return Response(orjson.dumps(members), media_type=JSON, headers=etag)

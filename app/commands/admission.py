@@ -1,0 +1,156 @@
+"""``portolan admission``: rules of admission control shown, set and tried out, and their log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from app.commands.consoles import errors, print_document, printable
+from app.commands.running import AdminUrl, Json, KeyFile, admin_service, read_document
+
+__all__ = ["admission"]
+
+admission = typer.Typer(
+    no_args_is_help=True, help="Rules that keep load off a running service: docs/admission.md."
+)
+
+_MOST_BYTES: Final = 2**16
+
+RulesFile = Annotated[
+    Path, typer.Argument(exists=True, dir_okay=False, help="The rules, as text in UTF-8.")
+]
+
+
+@admission.command("show")
+def show(*, url: AdminUrl = None, key_file: KeyFile = None, json: Json = False) -> None:
+    """Print the rules in force, as they were written."""
+    with admin_service(url, key_file) as service:
+        rules = service.request("GET", "/admission/rules")
+    if json:
+        print_document(rules)
+        return
+    typer.echo("".join(map(_visible, rules["text"])), nl=not rules["text"].endswith("\n"))
+    errors.print(f"{len(rules['rules'])} rules, version {rules['version']}.", markup=False)
+
+
+@admission.command("put")
+def put(
+    file: RulesFile,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check them.")] = False,
+    if_version: Annotated[
+        int | None, typer.Option(min=0, help="Replace the rules of this version only.")
+    ] = None,
+    url: AdminUrl = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Set the rules; a file without any ends all that they did.
+
+    Mistakes are printed with their lines and columns.
+    """
+    headers = {"content-type": "text/plain; charset=utf-8"}
+    if if_version is not None:
+        headers["if-match"] = f'"{if_version}"'
+    with admin_service(url, key_file) as service:
+        rules = service.request(
+            "PUT",
+            "/admission/rules",
+            content=_read(file),
+            headers=headers,
+            params={"dry_run": str(dry_run).lower()},
+        )
+    done = "could be put in force" if dry_run else f"are in force, as version {rules['version']}"
+    errors.print(f"{len(rules['rules'])} rules {done}.", markup=False)
+
+
+@admission.command("dry-run")
+def dry_run(
+    file: Annotated[
+        Path,
+        typer.Argument(exists=True, dir_okay=False, help="Events and a snapshot, JSON or YAML."),
+    ],
+    *,
+    rules: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="The rules; those in force if not given."),
+    ] = None,
+    url: AdminUrl = None,
+    key_file: KeyFile = None,
+    json: Json = False,
+) -> None:
+    """Print which rules would fire on events, and with which values."""
+    document = read_document(file, _MOST_BYTES, "dry run")
+    if rules is not None:
+        document["rules"] = _read(rules).decode("utf-8", "replace")
+    with admin_service(url, key_file) as service:
+        items = service.request("POST", "/admission/dry-run", json=document)["items"]
+    _print(items, json=json)
+
+
+@admission.command("log")
+def log(
+    *,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Entries at most.")] = 20,
+    url: AdminUrl = None,
+    key_file: KeyFile = None,
+    json: Json = False,
+) -> None:
+    """Print the rules that have fired, newest first, with what they did."""
+    with admin_service(url, key_file) as service:
+        items = service.request("GET", "/admission/log", params={"limit": limit})["items"]
+    _print(items, json=json)
+
+
+def _print(items: Iterable[Mapping[str, Any]], *, json: bool) -> None:
+    if json:
+        print_document(items)
+        return
+    for item in items:
+        typer.echo(printable(_line(item)))
+
+
+def _line(item: Mapping[str, Any]) -> str:
+    """Return a decision in one line, beginning with its time if it is of the log."""
+    event, run = item["event"]["event"], item["event"].get("run")
+    concerned = f"{event} {run['id']}" if run else event
+    actions = ", ".join(map(_action, item["actions"]))
+    values = ", ".join(f"{each['text']}: {_value(each['value'])}" for each in item["values"])
+    fired = actions if item["fires"] else "does not fire"
+    when = f"{item['at']}  " if "at" in item else ""
+    return f"{when}rule {item['rule']} (line {item['line']}) on {concerned}: {fired}  [{values}]"
+
+
+def _action(action: Mapping[str, Any]) -> str:
+    arguments = ", ".join(map(_argument, action["arguments"]))
+    outcome = f" ({action['outcome']})" if "outcome" in action else ""
+    return f"{action['action']}({arguments}){outcome}"
+
+
+def _argument(argument: Any) -> str:
+    if isinstance(argument, dict):
+        return str(argument.get("id", argument.get("name")))
+    return "nothing" if argument is None else _value(argument)
+
+
+def _value(value: Any) -> str:
+    match value:
+        case None:
+            return "unknown"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:g}"
+    return str(value)
+
+
+def _read(file: Path) -> bytes:
+    if file.stat().st_size > _MOST_BYTES:
+        raise typer.BadParameter(f"Rules have {_MOST_BYTES:,} bytes at most.")
+    return file.read_bytes()
+
+
+def _visible(character: str) -> str:
+    return character if character in "\n\t" else printable(character)

@@ -1,0 +1,1 @@
+"""Admission control by event-condition-action rules (CADL, docs/papers/overload_cadl.md)."""

@@ -1,0 +1,205 @@
+"""Checks what rules name, and the types of their expressions, before they are in force."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from mediator.admission.problems import RuleProblem, RulesInvalid
+from mediator.admission.syntax import (
+    Action,
+    Binary,
+    Call,
+    Constant,
+    Expression,
+    Negation,
+    Path,
+    Rule,
+)
+from mediator.admission.vocabulary import CONDITION, NUMBER, TEXT, Type, Vocabulary
+from mediator.base.suggestions import did_you_mean
+
+__all__ = ["check"]
+
+_LOGICAL: Final = frozenset({"AND", "OR"})
+_EQUALITY: Final = frozenset({"=", "!="})
+_ORDER: Final = frozenset({"<", "<=", ">", ">="})
+
+
+def check(rules: Sequence[Rule], vocabulary: Vocabulary) -> None:
+    """Return if the rules mean something.
+
+    Raises:
+        RulesInvalid: They do not; names the first mistake of each condition and each action.
+    """
+    problems = [problem for rule in rules for problem in _problems(rule, vocabulary)]
+    problems += _not_undone([each for rule in rules for each in rule.actions], vocabulary)
+    if problems:
+        raise RulesInvalid(problems)
+
+
+def _problems(rule: Rule, vocabulary: Vocabulary) -> Iterator[RuleProblem]:
+    if rule.event not in vocabulary.events:
+        detail = f"there is no event {rule.event}{did_you_mean(rule.event, vocabulary.events)}"
+        yield RuleProblem(rule.event_at, detail)
+        return
+    checked = _Check(rule, vocabulary)
+    steps: list[Callable[[], None]] = [
+        partial(checked.expect, rule.condition, CONDITION),
+        *(partial(checked.check_action, action) for action in rule.actions),
+    ]
+    for step in steps:
+        try:
+            step()
+        except RuleProblem as problem:
+            yield problem
+
+
+def _not_undone(actions: Sequence[Action], vocabulary: Vocabulary) -> Iterator[RuleProblem]:
+    """Find actions whose effect no rule ends: what they stop would stay so for ever."""
+    present = {action.name for action in actions}
+    for action in actions:
+        known = vocabulary.actions.get(action.name)
+        if known and known.undone_by and known.undone_by not in present:
+            yield RuleProblem(
+                action.at, f"no rule undoes {action.name}: {known.undone_by} is missing"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """The check of one rule.
+
+    Attributes:
+        subject: What the predicate around is about; None: there is none.
+    """
+
+    rule: Rule
+    vocabulary: Vocabulary
+    subject: str | None = None
+
+    def expect(self, expression: Expression, wanted: Type) -> None:
+        found = self._type(expression)
+        if found != wanted:
+            detail = f"`{expression.text}` is a {found}, and a {wanted} is expected"
+            raise RuleProblem(expression.at, detail)
+
+    def check_action(self, action: Action) -> None:
+        known = self.vocabulary.actions.get(action.name)
+        if known is None:
+            raise self._unknown(action, "action", self.vocabulary.actions)
+        _check_count(action, len(known.parameters))
+        for argument, wanted in zip(action.arguments, known.parameters, strict=True):
+            self.expect(argument, wanted)
+        self._check_extent(action)
+
+    def _check_extent(self, action: Action) -> None:
+        """Each rule is evaluated in one place: by one replica for all, or by each for itself."""
+        actions, event = self.vocabulary.actions, self.vocabulary.events[self.rule.event]
+        extent, first = actions[action.name].extent, self.rule.actions[0].name
+        if first in actions and actions[first].extent != extent:
+            detail = (
+                f"{first} and {action.name} belong in two rules: the one acts on what all replicas"
+                " share, the other on each replica"
+            )
+            raise RuleProblem(action.at, detail)
+        if event.extent not in (None, extent):
+            detail = (
+                f"{action.name} acts on each replica, and one of them notices {self.rule.event}"
+                " for all: let a rule on Timer do it"
+            )
+            raise RuleProblem(action.at, detail)
+
+    def _type(self, expression: Expression) -> Type:
+        match expression:
+            case Constant():
+                return TEXT if isinstance(expression.value, str) else NUMBER
+            case Path():
+                return self._type_of_path(expression)
+            case Call():
+                return self._type_of_call(expression)
+            case Negation():
+                wanted = CONDITION if expression.logical else NUMBER
+                self.expect(expression.operand, wanted)
+                return wanted
+            case Binary():
+                return self._type_of_binary(expression)
+
+    def _type_of_binary(self, binary: Binary) -> Type:
+        operator = binary.operator
+        if operator in _EQUALITY:
+            self.expect(binary.right, self._comparable(binary.left))
+            return CONDITION
+        wanted = CONDITION if operator in _LOGICAL else NUMBER
+        self.expect(binary.left, wanted)
+        self.expect(binary.right, wanted)
+        return CONDITION if operator in _ORDER else wanted
+
+    def _comparable(self, expression: Expression) -> Type:
+        found = self._type(expression)
+        if found == CONDITION or found in self.vocabulary.subjects:
+            raise RuleProblem(expression.at, f"`{expression.text}` is a {found}: compare its parts")
+        return found
+
+    def _type_of_path(self, path: Path) -> Type:
+        if len(path.names) == 1:
+            return self._type_of_name(path)
+        first, *names = path.names
+        if first != self.rule.variable:
+            raise RuleProblem(path.at, f"there is no {first}: the event is {self.rule.variable}")
+        attributes, type_ = self.vocabulary.events[self.rule.event].attributes, self.rule.event
+        for name in names:
+            if name not in attributes:
+                detail = f"{type_} has no attribute {name}{did_you_mean(name, attributes)}"
+                raise RuleProblem(path.at, detail)
+            type_ = attributes[name]
+            attributes = self.vocabulary.subjects.get(type_, {})
+        return type_
+
+    def _type_of_name(self, path: Path) -> Type:
+        (name,) = path.names
+        attributes = self.vocabulary.subjects[self.subject] if self.subject else {}
+        known = {**self.vocabulary.constants, **attributes}
+        if name not in known:
+            what = f"a {self.subject} has no" if self.subject else "there is no"
+            raise RuleProblem(path.at, f"{what} {name}{did_you_mean(name, known)}")
+        return known[name]
+
+    def _type_of_call(self, call: Call) -> Type:
+        known = self.vocabulary
+        if call.name in known.figures:
+            _check_count(call, 0)
+            return NUMBER
+        subject = known.existence.get(call.name) or known.selection.get(call.name)
+        if subject is None:
+            raise self._unknown(call, "function", known.functions)
+        _check_count(call, 1)
+        self._check_reach(call, subject)
+        if self.subject is not None:
+            raise RuleProblem(call.at, "a predicate holds no other predicate")
+        _Check(self.rule, known, subject).expect(call.arguments[0], CONDITION)
+        return CONDITION if call.name in known.existence else subject
+
+    def _check_reach(self, call: Call, subject: str) -> None:
+        known, action = self.vocabulary, self.rule.actions[0].name
+        extent = known.extents.get(subject)
+        if extent and action in known.actions and known.actions[action].extent != extent:
+            raise RuleProblem(
+                call.at, f"{call.name} is of no use to {action}: no {subject} is known there"
+            )
+
+    def _unknown(self, call: Call | Action, what: str, names: Iterable[str]) -> RuleProblem:
+        if call.name in self.vocabulary.refused:
+            return RuleProblem(call.at, f"{call.name}: {self.vocabulary.refused[call.name]}")
+        return RuleProblem(
+            call.at, f"there is no {what} {call.name}{did_you_mean(call.name, names)}"
+        )
+
+
+def _check_count(call: Call | Action, wanted: int) -> None:
+    given = len(call.arguments)
+    if given != wanted:
+        plural = "" if wanted == 1 else "s"
+        raise RuleProblem(call.at, f"{call.name} takes {wanted} argument{plural}, and not {given}")

@@ -1,0 +1,102 @@
+"""The rules in force: which of them fire on an event, and what they are to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from mediator.admission.checking import check
+from mediator.admission.evaluation import Evaluation, Event, Snapshot, UnknownFigure, Value
+from mediator.admission.parser import parse
+from mediator.admission.syntax import Action, Options, Rule
+from mediator.admission.vocabulary import Extent, Vocabulary
+
+__all__ = ["Decision", "PlannedAction", "RuleSet", "parse_rules"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAction:
+    """An action with its arguments; one of them is None if there was nothing to choose from."""
+
+    name: str
+    arguments: tuple[Any, ...]
+
+    @property
+    def has_subject(self) -> bool:
+        return None not in self.arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a rule makes of an event.
+
+    Attributes:
+        holds: Whether its condition held: the rule has fired.
+        values: What the parts of the condition gave.
+        actions: What is to be done.
+    """
+
+    rule: Rule
+    event: Event
+    holds: bool
+    values: tuple[Value, ...]
+    actions: tuple[PlannedAction, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """Checked rules, in the order of the text."""
+
+    text: str
+    options: Options
+    rules: tuple[Rule, ...]
+    vocabulary: Vocabulary
+
+    def extent(self, rule: Rule) -> Extent:
+        """Return on what a rule acts; all of its actions agree."""
+        return self.vocabulary.actions[rule.actions[0].name].extent
+
+    def of(self, extent: Extent) -> RuleSet:
+        """Return the rules that act there."""
+        rules = tuple(rule for rule in self.rules if self.extent(rule) == extent)
+        return RuleSet(self.text, self.options, rules, self.vocabulary)
+
+    def does(self, action: str) -> bool:
+        """Whether a rule may do something."""
+        return any(each.name == action for rule in self.rules for each in rule.actions)
+
+    def decide(self, event: Event, snapshot: Snapshot, random: Random) -> list[Decision]:
+        """Evaluate the rules on an event: all of them on the same snapshot, before any acts."""
+        options = self.options
+        evaluation = Evaluation(event, snapshot, self.vocabulary, options.hysteresis, random)
+        concerned = (rule for rule in self.rules if rule.event == event.name)
+        return [_decide(rule, evaluation) for rule in concerned]
+
+
+def parse_rules(text: str, vocabulary: Vocabulary) -> RuleSet:
+    """Parse and check rules.
+
+    Raises:
+        RulesInvalid: They are no rules, or name or compare something impossible.
+    """
+    options, rules = parse(text)
+    check(rules, vocabulary)
+    return RuleSet(text, options, rules, vocabulary)
+
+
+def _decide(rule: Rule, evaluation: Evaluation) -> Decision:
+    holds = evaluation.holds(rule.condition)
+    values = tuple(evaluation.values)
+    actions = tuple(_planned(rule.actions, evaluation)) if holds else ()
+    return Decision(rule, evaluation.event, holds, values, actions)
+
+
+def _planned(actions: Iterable[Action], evaluation: Evaluation) -> Iterable[PlannedAction]:
+    for action in actions:
+        try:
+            arguments = tuple(evaluation.value(each) for each in action.arguments)
+        except UnknownFigure:
+            arguments = (None,)
+        yield PlannedAction(action.name, arguments)

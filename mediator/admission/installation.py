@@ -1,0 +1,80 @@
+"""The vocabulary of rules here: runs of jobs, requests of tenants, and measured figures."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mediator.admission.vocabulary import NUMBER, TEXT, ActionType, EventType, Vocabulary
+
+__all__ = ["INSTALLATION", "TIMER"]
+
+TIMER: Final = "Timer"
+
+_STATE: Final = "state of a run"
+_OF_RUN: Final = EventType({"run": "run"}, "installation")
+_ON_RUN: Final = ("run",)
+
+_AT_REST: Final = (
+    "the input of a run is at rest, so nothing arrives that a pause would keep: stopRun keeps"
+    " finished stages, and startRun goes on behind them"
+)
+_WHOLE: Final = "a run has an answer for all of its input or none, so it cannot run partially"
+_NO_WAY_BACK: Final = "what is removed does not come back; stopRun can be undone"
+_BOUNDED_ALREADY: Final = (
+    "reads that demand nothing else are answered from caches and materialised views within their"
+    " bounds already, and others must not be"
+)
+
+INSTALLATION: Final = Vocabulary(
+    events={
+        "RunSubmitted": _OF_RUN,
+        "RunStarted": _OF_RUN,
+        "RunEnded": _OF_RUN,
+        TIMER: EventType({}, None),
+    },
+    subjects={
+        "run": {
+            "id": TEXT,
+            "database": TEXT,
+            "kind": TEXT,
+            "prio": NUMBER,
+            "state": _STATE,
+            "age_s": NUMBER,
+        },
+        "tenant": {"name": TEXT, "prio": NUMBER, "rate": NUMBER, "in_flight": NUMBER},
+    },
+    constants=dict.fromkeys(
+        ("QUEUED", "ACTIVE", "INACTIVE", "DONE", "FAILED", "STOPPED", "CANCELLED"), _STATE
+    ),
+    figures={
+        "workerCpuLoad": "processor time of the busiest worker, in percent of what it may use",
+        "workerMemoryLoad": "memory of the fullest worker, in percent",
+        "serviceCpuLoad": "processor time of this replica, in percent of what it may use",
+        "serviceMemoryLoad": "memory of this replica, in percent",
+        "requestRate": "requests that this replica answered in a second",
+        "requestsInFlight": "requests that this replica is answering",
+        "requestLatency": "the 99th percentile of their durations, in milliseconds",
+        "failureShare": "those answered with 5xx, in percent",
+    },
+    existence={"existsRun": "run", "existsTenant": "tenant"},
+    selection={"selectRandomRun": "run", "selectRandomTenant": "tenant"},
+    actions={
+        "stopRun": ActionType(_ON_RUN, "installation", undone_by="startRun"),
+        "startRun": ActionType(_ON_RUN, "installation"),
+        "refuseTenant": ActionType(("tenant", NUMBER), "replica"),
+        "refuseBelow": ActionType((NUMBER, NUMBER), "replica"),
+        "refuseClass": ActionType((TEXT, NUMBER), "replica"),
+    },
+    extents={"run": "installation", "tenant": "replica"},
+    refused={
+        "pauseRun": _AT_REST,
+        "resumeRun": _AT_REST,
+        "partialRun": _WHOLE,
+        "fullRun": _WHOLE,
+        "startPartialRun": _WHOLE,
+        "removeRun": _NO_WAY_BACK,
+        "answerFromCache": _BOUNDED_ALREADY,
+        "answerFromView": _BOUNDED_ALREADY,
+    },
+)
+"""What exists today; each source of events that comes adds its own."""

@@ -1,0 +1,126 @@
+"""The rules of admission control, which replica evaluates them, and the log of those that fired."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import Row, delete, func, select, update
+from sqlalchemy.dialects.postgresql import insert
+
+from mediator.base.errors import PreconditionFailed
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.schema_revisions import Author
+from mediator.catalogue.tables import admission_evaluator, admission_log, admission_rules, runs
+
+__all__ = ["LOG_KEPT", "NO_RULES", "CatalogueAdmission", "StoredRules"]
+
+LOG_KEPT: Final = 1_000
+"""Entries of the log; the oldest go first."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRules:
+    """Rules as they were set.
+
+    Attributes:
+        version: How often rules were set.
+        author: Who has set them; None: it is not known, as where requests need no key.
+        at: When; None: there were never any.
+    """
+
+    version: int
+    text: str
+    author: Author | None
+    at: datetime | None
+
+
+NO_RULES: Final = StoredRules(0, "", None, None)
+
+
+class CatalogueAdmission:
+    """Every method raises `Unavailable` if the catalogue does not answer."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    async def rules(self) -> StoredRules:
+        row = (await self._catalogue.execute(select(admission_rules))).first()
+        return NO_RULES if row is None else _stored(row)
+
+    async def newer(self, version: int) -> StoredRules | None:
+        """Return the rules if their version is another one than this."""
+        other = select(admission_rules).where(admission_rules.c.version != version)
+        row = (await self._catalogue.execute(other)).first()
+        return None if row is None else _stored(row)
+
+    async def put(
+        self, text: str, author: Author | None, version: int | None, *, lets_go: bool
+    ) -> StoredRules:
+        """Set the rules.
+
+        Args:
+            text: Of rules that were checked.
+            author: Who sets them.
+            version: What they must replace; None: whatever is there.
+            lets_go: Whether runs that are held back go on: no rule would start them any more.
+
+        Raises:
+            PreconditionFailed: Another version is there.
+        """
+        row = insert(admission_rules).values(only=1, version=0, text="")
+        values = {
+            "version": admission_rules.c.version + 1,
+            "text": text,
+            "author": None if author is None else asdict(author),
+            "at": func.now(),
+        }
+        async with self._catalogue.begin() as connection:
+            await connection.execute(row.on_conflict_do_nothing())
+            expected = update(admission_rules).values(values)
+            if version is not None:
+                expected = expected.where(admission_rules.c.version == version)
+            changed = (await connection.execute(expected.returning(*admission_rules.c))).first()
+            if changed is None:
+                raise PreconditionFailed(f"The rules are not those of version {version} any more.")
+            if lets_go:
+                held = update(runs).where(runs.c.held, runs.c.ended.is_(None))
+                await connection.execute(held.values(held=False, version=runs.c.version + 1))
+        return _stored(changed)
+
+    async def lease(self, replica: str, seconds: float) -> bool:
+        """Whether a replica is the one that evaluates rules about what all replicas share."""
+        values = {"replica": replica, "leased_until": func.now() + timedelta(seconds=seconds)}
+        row = insert(admission_evaluator).values(only=1, **values)
+        free = admission_evaluator.c.leased_until < func.now()
+        ours = admission_evaluator.c.replica == replica
+        taken = row.on_conflict_do_update(index_elements=["only"], set_=values, where=free | ours)
+        found = await self._catalogue.execute(taken.returning(admission_evaluator.c.replica))
+        return found.first() is not None
+
+    async def record(self, replica: str, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Add entries to the log, and drop those beyond `LOG_KEPT`."""
+        newest = select(func.max(admission_log.c.id)).scalar_subquery()
+        rows = [{"replica": replica, "entry": dict(entry)} for entry in entries]
+        async with self._catalogue.begin() as connection:
+            await connection.execute(admission_log.insert(), rows)
+            old = admission_log.c.id <= newest - LOG_KEPT
+            await connection.execute(delete(admission_log).where(old))
+
+    async def log(self, before: int | None, limit: int) -> list[dict[str, Any]]:
+        """List entries, newest first; with `before`, those with a lower id."""
+        listed = select(admission_log).order_by(admission_log.c.id.desc()).limit(limit)
+        if before is not None:
+            listed = listed.where(admission_log.c.id < before)
+        rows = await self._catalogue.execute(listed)
+        return [
+            {"id": row.id, "at": row.at.isoformat(), "replica": row.replica, **row.entry}
+            for row in rows
+        ]
+
+
+def _stored(row: Row[Any]) -> StoredRules:
+    author = None if row.author is None else Author(**row.author)
+    return StoredRules(row.version, row.text, author, row.at)

@@ -1,0 +1,81 @@
+"""Runs as rules of admission control see them, and hold them back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from sqlalchemy import Row, func, select
+
+from mediator.admission.evaluation import Subject
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.runs import UNDER_WAY, change
+from mediator.catalogue.tables import runs
+
+__all__ = ["HeldRuns"]
+
+_SEEN: Final = (
+    runs.c.id,
+    runs.c.database,
+    runs.c.state,
+    runs.c.held,
+    runs.c.ended,
+    runs.c.document["job"]["kind"].astext.label("kind"),
+    runs.c.document["job"]["priority"].astext.label("priority"),
+    func.extract("epoch", func.now() - runs.c.created).label("age_s"),
+)
+"""No part of the job that may be large."""
+
+
+class HeldRuns:
+    """Every method raises `Unavailable` if the catalogue does not answer."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    async def pending(self, most: int) -> list[Subject]:
+        """Return runs that have not ended: those that a worker has first, then the oldest."""
+        waiting = runs.c.state == "queued"
+        seen = select(*_SEEN).where(runs.c.ended.is_(None)).order_by(waiting, runs.c.position)
+        return [_subject(row) for row in await self._catalogue.execute(seen.limit(most))]
+
+    async def ended(self, ids: Iterable[str]) -> list[Subject]:
+        """Return those of some runs that have ended."""
+        seen = select(*_SEEN).where(runs.c.id.in_(ids), runs.c.ended.is_not(None))
+        return [_subject(row) for row in await self._catalogue.execute(seen)]
+
+    async def hold(self, run: str) -> bool:
+        """Hold a run back; its worker, if it has one, releases it at its next heartbeat.
+
+        Returns:
+            False: it is held already, is being cancelled, or has ended.
+        """
+        return await self._set(run, held=True)
+
+    async def let_go(self, run: str) -> bool:
+        """Let workers take a run again; False: they may already, or it has ended."""
+        return await self._set(run, held=False)
+
+    async def _set(self, run: str, *, held: bool) -> bool:
+        there = change(held=held).where(runs.c.id == run, runs.c.held != held)
+        there = there.where(runs.c.ended.is_(None), runs.c.cancelling.is_(False))
+        return (await self._catalogue.execute(there.returning(runs.c.id))).first() is not None
+
+
+def _subject(row: Row[Any]) -> Subject:
+    return {
+        "id": row.id,
+        "database": row.database,
+        "kind": row.kind or "",
+        "prio": int(row.priority or 0),
+        "state": _state(row),
+        "age_s": float(row.age_s),
+    }
+
+
+def _state(row: Row[Any]) -> str:
+    if row.ended is not None:
+        return str(row.state).upper()
+    if row.held:
+        return "INACTIVE"
+    return "ACTIVE" if row.state in UNDER_WAY else "QUEUED"

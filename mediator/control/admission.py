@@ -1,0 +1,327 @@
+"""Admission control: the rules in force, what they do, and what they would do.
+
+Every replica looks at the rules once a second. What concerns one replica, its requests, it decides
+by itself; what all share, the runs, one of them decides, whose lease the catalogue keeps. Nothing
+of it is on the path of a request but a look at `Refusals`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import asdict
+from random import Random
+from types import MappingProxyType
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+from mediator.admission.engine import Decision, PlannedAction, RuleSet, parse_rules
+from mediator.admission.evaluation import Event, Snapshot, Subject
+from mediator.admission.installation import INSTALLATION, TIMER
+from mediator.admission.load import Load, LoadMeter
+from mediator.admission.problems import RulesInvalid
+from mediator.admission.refusals import Refusals
+from mediator.admission.runs import RunEvents
+from mediator.base.clock import Clock
+from mediator.base.observation import AdmissionRulesSet, Observer, RuleFired
+from mediator.base.offload import offload
+from mediator.base.periodic_tasks import PeriodicTask
+from mediator.catalogue.admission import NO_RULES, CatalogueAdmission, StoredRules
+from mediator.catalogue.held_runs import HeldRuns
+from mediator.catalogue.run_queue import CatalogueWorkers
+from mediator.catalogue.schema_revisions import Author
+
+__all__ = ["MOST_EVENTS", "MOST_RUNS", "AdmissionControl", "Traffic", "decided", "described"]
+
+_log = logging.getLogger("portolan.admission")
+
+MOST_RUNS: Final = 500
+"""Runs that rules see."""
+
+MOST_EVENTS: Final = 50
+"""Events of runs in a tick; the others are events of the next."""
+
+MOST_ACTIONS: Final = 100
+"""Actions of a tick: rules that answer one another's actions go no faster."""
+
+_TICK_S: Final = 1.0
+_LEASE_S: Final = 10.0
+_REPORTED_WITHIN_S: Final = 20.0
+_LARGE: Final = 20
+_NOTHING: Final = RuleSet("", parse_rules("", INSTALLATION).options, (), INSTALLATION)
+
+Outcome: TypeAlias = Literal["done", "no effect", "nothing chosen", "too many"]
+
+
+class Traffic(Protocol):
+    """The requests of this replica; reading it costs them nothing."""
+
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """The figures of requests, as of the last measurement."""
+
+    @property
+    def tenants(self) -> list[Subject]:
+        """Those that have sent requests, as of then."""
+
+    def measure(self) -> None:
+        """Measure what has happened since the last measurement."""
+
+
+class _NoTraffic:
+    figures: Mapping[str, float] = MappingProxyType({})
+    tenants: list[Subject] = []  # noqa: RUF012 - nothing adds any
+
+    def measure(self) -> None:
+        """There is nothing to measure."""
+
+
+class AdmissionControl:
+    """The rules of an installation, as one replica follows them.
+
+    Attributes:
+        refusals: The requests that are refused now.
+        traffic: What is known of requests; the composition root sets it.
+    """
+
+    def __init__(
+        self,
+        store: CatalogueAdmission,
+        runs: HeldRuns,
+        workers: CatalogueWorkers,
+        replica: str,
+        observe: Observer,
+        clock: Clock,
+    ) -> None:
+        self.refusals = Refusals(clock)
+        self.traffic: Traffic = _NoTraffic()
+        self._store = store
+        self._runs = runs
+        self._workers = workers
+        self._replica = replica
+        self._observe = observe
+        self._clock = clock
+        self._random = Random()  # noqa: S311 - which run of many: no secret
+        self._load = LoadMeter()
+        self._events = RunEvents()
+        self._version = NO_RULES.version
+        self._rules = _NOTHING
+        self._due_s = 0.0
+        self._left = 0
+        self._own_load: Mapping[str, float] = {}
+
+    def periodic_tasks(self) -> list[PeriodicTask]:
+        return [PeriodicTask("admission control", _TICK_S, self.tick)]
+
+    async def rules(self) -> tuple[StoredRules, RuleSet]:
+        """Return the rules as stored, and parsed.
+
+        Raises:
+            RulesInvalid: A newer version has stored what this one does not know.
+        """
+        stored = await self._store.rules()
+        return stored, parse_rules(stored.text, INSTALLATION)
+
+    async def put(
+        self, text: str, author: Author | None, version: int | None, *, dry_run: bool
+    ) -> tuple[StoredRules, RuleSet]:
+        """Set the rules, in force here at once and on other replicas within about a second.
+
+        Args:
+            text: The rules; none at all lets everything go on.
+            author: Who sets them.
+            version: What they must replace; None: whatever is there.
+            dry_run: Whether they are only checked.
+
+        Raises:
+            RulesInvalid: They cannot be put in force.
+            PreconditionFailed: Another version is there.
+        """
+        rules = parse_rules(text, INSTALLATION)
+        if dry_run:
+            return await self._store.rules(), rules
+        stored = await self._store.put(text, author, version, lets_go=not rules.does("startRun"))
+        self._adopt(stored)
+        by = (None, None) if author is None else (author.tenant, author.subject)
+        self._observe(AdmissionRulesSet(stored.version, len(rules.rules), *by))
+        return stored, rules
+
+    async def dry_run(
+        self, text: str | None, events: Sequence[Event], snapshot: Snapshot | None, seed: int
+    ) -> list[Decision]:
+        """Return what rules would make of events; nothing is done.
+
+        Args:
+            text: The rules; None: those that are stored.
+            events: What would happen.
+            snapshot: What would be known; None: what is.
+            seed: Of random choices.
+        """
+        rules = (await self.rules())[1] if text is None else parse_rules(text, INSTALLATION)
+        known = await self._snapshot() if snapshot is None else snapshot
+        random = Random(seed)  # noqa: S311 - as above
+        return await offload(True, _decide_all, rules, events, known, random)
+
+    async def log(self, before: int | None, limit: int) -> list[dict[str, Any]]:
+        """List rules that have fired on any replica, newest first."""
+        return await self._store.log(before, limit)
+
+    async def tick(self) -> None:
+        """Do what the rules say about what has happened since the last tick."""
+        newer = await self._store.newer(self._version)
+        if newer is not None:
+            self._adopt(newer)
+        self.refusals.expire()
+        self._left = MOST_ACTIONS
+        timer = self._timer()
+        fired = [*await self._follow_requests(timer), *await self._follow_runs(timer)]
+        if fired:
+            await self._store.record(self._replica, fired)
+
+    async def _follow_requests(self, timer: Sequence[Event]) -> list[dict[str, Any]]:
+        rules = self._rules.of("replica")
+        if not rules.rules or not timer:
+            return []
+        return await self._fire(rules, timer, {"tenant": self.traffic.tenants})
+
+    async def _follow_runs(self, timer: Sequence[Event]) -> list[dict[str, Any]]:
+        rules = self._rules.of("installation")
+        if not rules.rules or not await self._store.lease(self._replica, _LEASE_S):
+            self._events.forget()
+            return []
+        runs = await self._runs.pending(MOST_RUNS)
+        missing = self._events.missing(runs)
+        ended = await self._runs.ended(missing) if missing else []
+        events = [*self._events.of(runs, ended, MOST_EVENTS), *timer]
+        return await self._fire(rules, events, {"run": runs})
+
+    async def _fire(
+        self, rules: RuleSet, events: Sequence[Event], subjects: Mapping[str, list[Subject]]
+    ) -> list[dict[str, Any]]:
+        """Evaluate rules on events, one after the other, and return what is logged."""
+        if not events:
+            return []
+        snapshot = Snapshot(await self._figures(), subjects)
+        large, fired = sum(map(len, subjects.values())) > _LARGE, list[dict[str, Any]]()
+        for event in events:
+            decisions = await offload(large, rules.decide, event, snapshot, self._random)
+            fired += [await self._carry_out(each) for each in decisions if each.holds]
+        return fired
+
+    async def _carry_out(self, decision: Decision) -> dict[str, Any]:
+        entry = {"version": self._version, **decided(decision)}
+        for action, shown in zip(decision.actions, entry["actions"], strict=True):
+            shown["outcome"] = await self._act(action)
+        names = tuple(action.name for action in decision.actions)
+        self._observe(RuleFired(decision.rule.number, decision.event.name, names))
+        return entry
+
+    async def _act(self, action: PlannedAction) -> Outcome:
+        if not action.has_subject:
+            return "nothing chosen"
+        if not self._left:
+            return "too many"
+        self._left -= 1
+        match action.name, action.arguments:
+            case "stopRun", (run,):
+                return await _changed(run, self._runs.hold, "INACTIVE")
+            case "startRun", (run,):
+                return await _changed(run, self._runs.let_go, "QUEUED")
+            case "refuseTenant", (tenant, seconds):
+                self.refusals.refuse_tenant(tenant["name"], seconds)
+            case "refuseBelow", (priority, seconds):
+                self.refusals.refuse_below(priority, seconds)
+            case "refuseClass", (name, seconds):
+                self.refusals.refuse_class(name, seconds)
+        return "done"
+
+    def _timer(self) -> list[Event]:
+        """Return the event of the timer if it is due, and measure what is measured between two."""
+        now = self._clock.monotonic()
+        if now < self._due_s or not self._rules.rules:
+            return []
+        self._due_s = now + self._rules.options.timer
+        self._own_load = _loads("service", [self._load.read()])
+        self.traffic.measure()
+        return [Event(TIMER)]
+
+    async def _figures(self) -> Mapping[str, float]:
+        """Return all figures that are known: our own as of the last event of the timer."""
+        workers = _loads("worker", await self._workers.loads(_REPORTED_WITHIN_S))
+        return {**self._own_load, **self.traffic.figures, **workers}
+
+    async def _snapshot(self) -> Snapshot:
+        runs = await self._runs.pending(MOST_RUNS)
+        return Snapshot(await self._figures(), {"run": runs, "tenant": self.traffic.tenants})
+
+    def _adopt(self, stored: StoredRules) -> None:
+        """Put rules in force here; what the former ones have refused is over."""
+        try:
+            self._rules = parse_rules(stored.text, INSTALLATION)
+        except RulesInvalid as error:
+            # In a rolling upgrade: a newer replica knows them, and follows them.
+            _log.warning("the rules of version %d are not understood: %s", stored.version, error)
+            self._rules = _NOTHING
+        self._version = stored.version
+        self._due_s = 0.0
+        self.refusals.clear()
+
+
+async def _changed(run: Subject, change: Callable[[str], Awaitable[bool]], state: str) -> Outcome:
+    """Change a run, and show it to the rules that come next in the tick as it is then."""
+    if not await change(run["id"]):
+        return "no effect"
+    run["state"] = state
+    return "done"
+
+
+def _loads(whose: str, loads: Iterable[Load]) -> dict[str, float]:
+    """Return the highest loads by the functions that rules call; none that is not known."""
+    loads = list(loads)
+    known = {
+        f"{whose}CpuLoad": [load.cpu for load in loads if load.cpu is not None],
+        f"{whose}MemoryLoad": [load.memory for load in loads if load.memory is not None],
+    }
+    return {name: max(values) for name, values in known.items() if values}
+
+
+def _decide_all(
+    rules: RuleSet, events: Iterable[Event], snapshot: Snapshot, random: Random
+) -> list[Decision]:
+    return [each for event in events for each in rules.decide(event, snapshot, random)]
+
+
+def decided(decision: Decision) -> dict[str, Any]:
+    """Return a decision as JSON, with runs and tenants as they are now."""
+    actions = [
+        {"action": each.name, "arguments": [copy(argument) for argument in each.arguments]}
+        for each in decision.actions
+    ]
+    event = {name: copy(value) for name, value in decision.event.attributes.items()}
+    return {
+        "event": {"event": decision.event.name, **event},
+        "rule": decision.rule.number,
+        "line": decision.rule.at.line,
+        "fires": decision.holds,
+        "values": [{"text": value.text, "value": value.value} for value in decision.values],
+        "actions": actions,
+    }
+
+
+def described(rules: RuleSet) -> dict[str, Any]:
+    """Return rules as JSON: their text, and how it was understood."""
+    return {
+        "text": rules.text,
+        "options": asdict(rules.options),
+        "rules": [
+            {
+                "rule": rule.number,
+                "line": rule.at.line,
+                "event": rule.event,
+                "condition": rule.condition.text,
+                "actions": [action.text for action in rule.actions],
+                "acts_on": "runs" if rules.extent(rule) == "installation" else "requests",
+            }
+            for rule in rules.rules
+        ],
+    }

@@ -1,0 +1,172 @@
+"""The admin API of admission control: rules as text, their mistakes, dry runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mediator.catalogue.admission import CatalogueAdmission
+from tests.process.admission.conftest import RULES, Replica
+from tests.process.caching.newspaper import assert_problem
+
+STOP = "ON EVENT RunStarted e IF workerCpuLoad() > 70 THEN stopRun(e.run)"
+START = "ON EVENT Timer e IF 1 < 2 THEN startRun(selectRandomRun(state = INACTIVE))"
+
+
+async def test_rules_are_set_and_read(replica: Replica) -> None:
+    empty = await replica.client.get("rules")
+    assert (empty.json()["version"], empty.json()["rules"]) == (0, [])
+    answer = await replica.put(RULES, headers={"if-match": empty.headers["etag"]})
+    assert answer.status_code == 200, answer.text
+    read = await replica.client.get("rules")
+    assert read.json() == answer.json()
+    assert read.headers["etag"] == answer.headers["etag"] == '"1"'
+    document = read.json()
+    assert (document["text"], document["by"], document["dry_run"]) == (RULES, None, False)
+    assert document["options"] == {"timer": 1.0, "hysteresis": 0.0}
+    assert document["rules"][0] == {
+        "rule": 1,
+        "line": 2,
+        "event": "RunStarted",
+        "condition": "workerCpuLoad() > 70 AND e.run.prio < 10",
+        "actions": ["stopRun(e.run)"],
+        "acts_on": "runs",
+    }
+
+
+async def test_rules_of_another_version_are_not_replaced(replica: Replica) -> None:
+    await replica.put(RULES)
+    refused = await replica.put("", headers={"if-match": '"0"'})
+    assert_problem(refused, 412, "precondition-failed")
+    unread = await replica.put("", headers={"if-match": '"x"'})
+    assert assert_problem(unread, 400, "invalid")["errors"][0]["pointer"] == "If-Match"
+    assert (await replica.client.get("rules")).json()["version"] == 1
+
+
+async def test_a_dry_run_of_rules_sets_none(replica: Replica) -> None:
+    answer = await replica.put(RULES, params={"dry_run": "true"})
+    assert (answer.json()["version"], len(answer.json()["rules"])) == (0, 2)
+    assert (await replica.client.get("rules")).json()["rules"] == []
+
+
+async def test_mistakes_are_named_where_they_are(replica: Replica) -> None:
+    refused = await replica.put(RULES.replace("stopRun", "stopRum").replace("existsRun", "exists"))
+    problem = assert_problem(refused, 400, "invalid")
+    assert problem["problems"][0] == {
+        "line": 3,
+        "column": 50,
+        "detail": 'there is no action stopRum; did you mean "stopRun"?',
+    }
+    assert [each["pointer"] for each in problem["errors"]] == [
+        "line 3, column 50",
+        "line 5, column 29",
+    ]
+    assert (await replica.client.get("rules")).json()["version"] == 0
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        (STOP, "no rule undoes stopRun: startRun is missing"),
+        (STOP.replace("stopRun", "pauseRun"), "pauseRun: the input of a run is at rest"),
+        (STOP.replace("stopRun", "partialRun"), "partialRun: a run has an answer for all"),
+        (STOP.replace("stopRun(e.run)", "refuseBelow(5, 10)"), "let a rule on Timer do it"),
+        (START + ", refuseBelow(5, 10)", "startRun and refuseBelow belong in two rules"),
+        (START.replace("1 < 2", "existsTenant(rate > 5)"), "existsTenant is of no use to startRun"),
+        (START.replace("1 < 2", "existsRun(kind = 1)"), "`1` is a number, and a text is expected"),
+    ],
+)
+async def test_rules_that_could_not_work_are_refused(
+    replica: Replica, rules: str, expected: str
+) -> None:
+    problem = assert_problem(await replica.put(rules), 400, "invalid")
+    assert expected in problem["problems"][0]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("content", "type_", "status", "slug"),
+    [
+        (b"{}", "application/json", 415, "unsupported-media-type"),
+        (b"\xff", "text/plain", 400, "invalid"),
+        (b"-- \0", "text/plain", 400, "invalid"),
+        (b"-" * 70_000, "text/plain", 413, "body-too-large"),
+        (b"-" * 20_000, "text/plain; charset=utf-8", 400, "invalid"),
+    ],
+)
+async def test_what_is_no_text_is_refused(
+    replica: Replica, content: bytes, type_: str, status: int, slug: str
+) -> None:
+    headers = {"content-type": type_}
+    answer = await replica.client.put("rules", content=content, headers=headers)
+    assert_problem(answer, status, slug)
+
+
+async def try_out(replica: Replica, **document: Any) -> list[dict[str, Any]]:
+    answer = await replica.client.post("dry-run", json=document)
+    assert answer.status_code == 200, answer.text
+    items: list[dict[str, Any]] = answer.json()["items"]
+    return items
+
+
+async def test_a_dry_run_says_what_would_fire(replica: Replica) -> None:
+    started = {"event": "RunStarted", "run": {"id": "r", "state": "ACTIVE"}}
+    runs = [{"id": "r", "state": "ACTIVE"}, {"id": "s", "state": "INACTIVE"}]
+    snapshot = {"figures": {"workerCpuLoad": 71}, "runs": runs}
+    items = await try_out(
+        replica, rules=RULES, events=[started, {"event": "Timer"}], snapshot=snapshot
+    )
+    first, second = items
+    assert (first["rule"], first["line"], first["fires"]) == (1, 2, True)
+    assert first["actions"][0]["arguments"][0]["id"] == "r"
+    assert first["values"] == [
+        {"text": "workerCpuLoad()", "value": 71.0},
+        {"text": "workerCpuLoad() > 70", "value": True},
+        {"text": "e.run.prio < 10", "value": True},
+    ]
+    assert (second["rule"], second["fires"], second["actions"]) == (2, False, [])
+    assert await replica.log() == []
+    assert (await replica.client.get("rules")).json()["version"] == 0
+
+
+async def test_a_dry_run_of_the_stored_rules_on_what_is_known(replica: Replica) -> None:
+    await replica.report(20)
+    await replica.put(RULES.replace("SET timer = 1", "SET timer = 3600"))
+    await replica.submit()
+    (item,) = await try_out(replica, events=[{"event": "Timer"}])
+    assert [each["value"] for each in item["values"]] == [20.0, True, False]
+
+
+@pytest.mark.parametrize(
+    ("document", "pointer", "detail"),
+    [
+        ({"events": [{"event": "Time"}]}, "/events/0/event", 'did you mean "Timer"?'),
+        ({"events": [{"event": "RunEnded"}]}, "/events/0/run", "is missing"),
+        ({"events": [{"event": "Timer", "run": {}}]}, "/events/0/run", "Timer has none"),
+        (
+            {"events": [{"event": "Timer"}], "snapshot": {"figures": {"workerCpuLod": 1}}},
+            "/snapshot/figures/workerCpuLod",
+            'did you mean "workerCpuLoad"?',
+        ),
+        ({"events": []}, "/events", ""),
+        ({"events": [{"event": "Timer"}] * 51}, "/events", ""),
+        ({"events": [{"event": "Timer"}], "rules": "ON"}, "line 1, column 3", "EVENT is expected"),
+    ],
+)
+async def test_a_malformed_dry_run_is_refused(
+    replica: Replica, document: dict[str, Any], pointer: str, detail: str
+) -> None:
+    answer = await replica.client.post("dry-run", json=document)
+    (error,) = assert_problem(answer, 400, "invalid")["errors"]
+    assert error["pointer"] == pointer
+    assert detail in error["detail"]
+
+
+async def test_the_log_in_pages(replica: Replica) -> None:
+    store = CatalogueAdmission(replica.mediator.catalogue)
+    await store.record("a", [{"rule": n} for n in range(5)])
+    first = (await replica.client.get("log", params={"limit": 3})).json()
+    assert [entry["rule"] for entry in first["items"]] == [4, 3, 2]
+    rest = (await replica.client.get("log", params={"before": first["next"]})).json()
+    assert [entry["rule"] for entry in rest["items"]] == [1, 0]
+    assert rest["next"] is None

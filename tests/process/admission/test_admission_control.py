@@ -1,0 +1,96 @@
+"""Rules on real runs: what they do, on which replica, and what they leave to the next one."""
+
+from __future__ import annotations
+
+from mediator.base.observation import AdmissionRulesSet, RuleFired
+from tests.faults.conditions import eventually
+from tests.process.admission.conftest import RULES, Replica
+from tests.process.service import service
+
+
+async def test_a_run_is_stopped_under_load_and_started_again(replica: Replica) -> None:
+    await replica.report(80)
+    await replica.put(RULES)
+    low, high = await replica.submit(), await replica.submit(10)
+    for _ in range(2):
+        await replica.mediator.queue.take(60)
+    await eventually(replica.held(low))
+    assert not (await replica.find(high)).held
+    await replica.report(40)
+    await eventually(replica.held(low, held=False))
+    entries = {(entry["rule"], entry["event"]["event"]): entry for entry in await replica.log()}
+    stopped, started = entries[1, "RunStarted"], entries[2, "Timer"]
+    assert stopped["values"][:2] == [
+        {"text": "workerCpuLoad()", "value": 80.0},
+        {"text": "workerCpuLoad() > 70", "value": True},
+    ]
+    assert (stopped["event"]["run"]["id"], stopped["event"]["run"]["state"]) == (low, "ACTIVE")
+    (action,) = started["actions"]
+    assert (action["action"], action["outcome"]) == ("startRun", "done")
+    assert action["arguments"][0]["id"] == low
+    assert AdmissionRulesSet(1, 2, None, None) in replica.service.observed
+    assert RuleFired(1, "RunStarted", ("stopRun",)) in replica.service.observed
+
+
+async def test_one_replica_acts_and_another_takes_over(replica: Replica) -> None:
+    await replica.report(80)
+    async with service((), replica.catalogue_url) as other:
+        await replica.put(RULES)
+        first = await replica.submit()
+        await replica.mediator.queue.take(60)
+        await eventually(replica.held(first))
+        one, two = replica.mediator.replica, other.mediator.replica
+        assert {entry["replica"] for entry in await replica.log()} in ({one}, {two})
+    second = await replica.submit()
+    await replica.mediator.queue.take(60)
+    await eventually(replica.held(second))
+    assert (await replica.log())[0]["replica"] == one
+
+
+async def test_without_rules_runs_that_were_stopped_go_on(replica: Replica) -> None:
+    await replica.report(80)
+    await replica.put(RULES)
+    run = await replica.submit()
+    await replica.mediator.queue.take(60)
+    await eventually(replica.held(run))
+    await replica.put("")
+    assert not (await replica.find(run)).held
+
+
+async def test_events_of_a_run_from_its_submission_to_its_end(replica: Replica) -> None:
+    """Rules that choose nothing are a log of events."""
+    nothing = "THEN startRun(selectRandomRun(prio > 100))"
+    kinds = ("RunSubmitted", "RunStarted", "RunEnded")
+    rules = [f'ON EVENT {kind} e IF e.run.kind = "example.count" {nothing}' for kind in kinds]
+    await replica.put("\n".join(rules))
+
+    async def seen(*expected: tuple[str, str]) -> bool:
+        events = [entry["event"] for entry in reversed(await replica.log())]
+        return [(event["event"], event["run"]["state"]) for event in events] == [*expected]
+
+    await replica.submit()
+    submitted, started = ("RunSubmitted", "QUEUED"), ("RunStarted", "ACTIVE")
+    await eventually(lambda: seen(submitted))
+    taken = await replica.mediator.queue.take(60)
+    assert taken is not None
+    await eventually(lambda: seen(submitted, started))
+    await replica.mediator.queue.end(taken, "done", {}, {})
+    await eventually(lambda: seen(submitted, started, ("RunEnded", "DONE")))
+    outcomes = {a["outcome"] for entry in await replica.log() for a in entry["actions"]}
+    assert outcomes == {"nothing chosen"}
+
+
+async def test_rules_that_answer_one_another_are_bounded(replica: Replica) -> None:
+    """Each tick sees the consequences of the one before, and no more."""
+    always = "SET timer = 1\nON EVENT Timer e IF 1 < 2 THEN {}\nON EVENT Timer e IF 1 < 2 THEN {}"
+    run = "selectRandomRun(prio = 0)"
+    await replica.submit()
+    await replica.put(always.format(f"stopRun({run})", f"startRun({run})"))
+
+    async def three_times() -> bool:
+        return len(await replica.log()) >= 6
+
+    await eventually(three_times)
+    log = await replica.log()
+    assert {a["outcome"] for entry in log for a in entry["actions"]} == {"done"}
+    assert [entry["rule"] for entry in log] == [2, 1] * (len(log) // 2)
