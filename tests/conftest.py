@@ -53,6 +53,12 @@ def pytest_configure() -> None:
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 
+def pytest_collection_finish() -> None:
+    """Exempt what importing all tests has made from garbage collection: else each one walks it."""
+    gc.collect()
+    gc.freeze()
+
+
 def _has_room(directory: Path) -> bool:
     return os.access(directory, os.W_OK) and shutil.disk_usage(directory).free > ROOM_BYTES
 

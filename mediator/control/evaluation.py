@@ -150,16 +150,13 @@ class PlacementEvaluation:
     async def _decisions(
         self, model: RoutingModel
     ) -> AsyncIterator[tuple[str, DatabaseRoute, Decision]]:
+        # Metrics of all systems are the same for each database, and cost more than its decision.
+        candidates = self._registry.candidates()
         for name, route in model.databases.items():
             fields = sum(len(class_.fields) for class_ in route.schema.classes.values())
             try:
-                decision = await offload(
-                    fields > _FEW_FIELDS,
-                    _decision,
-                    route,
-                    self._registry.candidates(),
-                    self._clock.now(),
-                )
+                is_large = fields > _FEW_FIELDS
+                decision = await offload(is_large, _decision, route, candidates, self._clock.now())
                 yield name, route, decision
             except Unplaceable:
                 continue  # a system is down: its nodes are not evaluated meanwhile

@@ -103,10 +103,10 @@ class MetricsRegistry:
         metrics: dict[Metric, float | None] = {}
         p99: dict[Metric, float | None] = {}
         for operation, (latency, throughput, availability) in _KINDS.items():
-            rows = self._rows("series", system=system, operation=operation)
-            lanes = self._rows("lanes", system=system, operation=operation)
+            rows = self._rows("lanes")
+            lanes = [r for r in rows if (r["system"], r["operation"]) == (system, operation)]
             mean, covered = pooling.latency(lanes)
-            last = pooling.p99(rows)
+            last = pooling.p99(lanes)
             metrics[latency] = pooling.blend(history.metrics.get(latency), mean, covered)
             p99[latency] = pooling.blend(history.p99.get(latency), last, covered)
             metrics[throughput] = pooling.capacity(history.metrics.get(throughput), lanes)
@@ -131,6 +131,7 @@ class MetricsRegistry:
         return rates
 
     def snapshot(self) -> dict[str, Any]:
+        self._forget_faded()
         return {"series": list(self._own_series()), "lanes": list(self._own_lanes())}
 
     def merge(self, snapshots: Iterable[Mapping[str, Any]]) -> None:
@@ -160,6 +161,13 @@ class MetricsRegistry:
         opened = self._series[key] = (Series(now), lane)
         return opened
 
+    def _forget_faded(self) -> None:
+        """Forget classes of whose calls nothing is left: some classes are no more."""
+        now = self._monotonic()
+        for series, _ in self._series.values():
+            series.roll(now)
+        self._series = {key: kept for key, kept in self._series.items() if not kept[0].has_faded}
+
     def _circuit(self, change: CircuitChanged) -> None:
         self._take_up()
         now = self._monotonic()
@@ -169,10 +177,9 @@ class MetricsRegistry:
                 lane.roll(now)
                 lane.open = change.open
 
-    def _rows(self, part: str, **where: str) -> list[Mapping[str, Any]]:
+    def _rows(self, part: str) -> list[Mapping[str, Any]]:
         own = self._own_series() if part == "series" else self._own_lanes()
-        rows = [*own, *self._rows_of_peers(part)]
-        return [row for row in rows if all(row[name] == value for name, value in where.items())]
+        return [*own, *self._rows_of_peers(part)]
 
     def _rows_of_peers(self, part: str) -> Iterator[Mapping[str, Any]]:
         now = self._monotonic()
@@ -202,7 +209,7 @@ class MetricsRegistry:
                 "weight": series.weight,
                 "mean": series.mean,
                 "m2": series.m2,
-                "histogram": [[b, n] for b, n in enumerate(series.histogram) if n],
+                "histogram": series.windows.histogram,
             }
 
     def _own_lanes(self) -> Iterator[dict[str, Any]]:
@@ -221,6 +228,7 @@ class MetricsRegistry:
                 "all": lane.all,
                 "rate": lane.rate,
                 "peak": lane.peak,
+                "histogram": lane.windows.histogram,
             }
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import log, sqrt
 from typing import Any, Final
 
 from mediator.placement.series import (
     AVAILABILITY_HALF_LIFE_S,
-    BUCKETS,
     CAPACITY_HALF_LIFE_S,
     LATENCY_HALF_LIFE_S,
     faded,
@@ -49,7 +48,7 @@ def latency(lanes: Sequence[Mapping[str, Any]]) -> tuple[float | None, float]:
 
 
 def p99(rows: Sequence[Mapping[str, Any]]) -> float | None:
-    return percentile(pooled(_dense(row["histogram"]) for row in rows), 0.99)
+    return percentile(pooled(row["histogram"] for row in rows), 0.99)
 
 
 def blend(historic: float | None, current: float | None, share: float) -> float | None:
@@ -77,7 +76,7 @@ def statistic(key: tuple[str, ...], rows: Sequence[Mapping[str, Any]]) -> dict[s
     weight = sum(row["weight"] for row in rows)
     mean = sum(row["weight"] * row["mean"] for row in rows) / weight if weight else 0.0
     m2 = sum(row["m2"] + row["weight"] * (row["mean"] - mean) ** 2 for row in rows)
-    histogram = pooled(_dense(row["histogram"]) for row in rows)
+    histogram = pooled(row["histogram"] for row in rows)
     return {
         "system": system,
         "database": database,
@@ -90,10 +89,3 @@ def statistic(key: tuple[str, ...], rows: Sequence[Mapping[str, Any]]) -> dict[s
         "p95_s": percentile(histogram, 0.95),
         "p99_s": percentile(histogram, 0.99),
     }
-
-
-def _dense(sparse: Iterable[tuple[int, int]]) -> list[int]:
-    histogram = [0] * BUCKETS
-    for bucket, calls in sparse:
-        histogram[bucket] = calls
-    return histogram

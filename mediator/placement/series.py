@@ -9,9 +9,10 @@ records are on the path of every store call.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from math import ceil, log2
+from operator import add
 from typing import Final
 
 __all__ = [
@@ -45,10 +46,12 @@ def bucket_of(seconds: float) -> int:
     return min(int(log2(seconds) * _PER_OCTAVE + _OFFSET), BUCKETS - 1)
 
 
-def pooled(histograms: Iterable[list[int]]) -> list[int]:
+def pooled(histograms: Iterable[Iterable[Sequence[int]]]) -> list[int]:
+    """Return the calls of every bucket, from pairs of a bucket and its calls."""
     total = [0] * BUCKETS
     for histogram in histograms:
-        total = [a + b for a, b in zip(total, histogram, strict=True)]
+        for bucket, calls in histogram:
+            total[bucket] += calls
     return total
 
 
@@ -93,10 +96,42 @@ def faded(seconds: int, half_life_s: float, weight: float = 1.0) -> float:
     return max(float(2.0 ** (-seconds / half_life_s)), _FAINT / weight)
 
 
+class Windows:
+    """Histograms of the calls of the current window, and of the one before it.
+
+    Attributes:
+        present: Of the current one, by bucket; a call is added here.
+    """
+
+    __slots__ = ("before", "end", "present")
+
+    def __init__(self, second: int) -> None:
+        self.present = [0] * BUCKETS
+        self.before = [0] * BUCKETS
+        self.end = second + PERCENTILE_WINDOW_S
+
+    def roll(self, second: int) -> None:
+        """Open a new window if it is time."""
+        if second < self.end:
+            return
+        is_stale = second >= self.end + PERCENTILE_WINDOW_S
+        self.before = [0] * BUCKETS if is_stale else self.present
+        self.present = [0] * BUCKETS
+        self.end = second + PERCENTILE_WINDOW_S
+
+    @property
+    def histogram(self) -> list[tuple[int, int]]:
+        """The calls of both: each bucket that has some, with their number."""
+        if not (any(self.present) or any(self.before)):  # as for most classes, at most times
+            return []
+        both = map(add, self.present, self.before)
+        return [(bucket, calls) for bucket, calls in enumerate(both) if calls]
+
+
 class Series:
     """Latencies of successful calls of one class and operation: Welford's method with fading."""
 
-    __slots__ = ("calls", "m2", "mean", "second", "weight", "window", "window_before", "window_end")
+    __slots__ = ("calls", "m2", "mean", "second", "weight", "windows")
 
     def __init__(self, now: float) -> None:
         self.second = int(now)
@@ -104,9 +139,7 @@ class Series:
         self.weight = 0.0
         self.mean = 0.0
         self.m2 = 0.0
-        self.window = [0] * BUCKETS
-        self.window_before = [0] * BUCKETS
-        self.window_end = self.second + PERCENTILE_WINDOW_S
+        self.windows = Windows(self.second)
 
     def add(self, now: float, seconds: float) -> None:
         if now >= self.second + 1:
@@ -117,25 +150,21 @@ class Series:
         self.mean += off / self.weight
         # Welford: one deviation is from the old mean, the other from the new one.
         self.m2 += off * (seconds - self.mean)
-        self.window[bucket_of(seconds)] += 1
+        self.windows.present[bucket_of(seconds)] += 1
 
     def roll(self, now: float) -> None:
-        """Fade by the whole seconds that have passed; open a new window when it is time."""
+        """Fade by the whole seconds that have passed."""
         passed = max(0, int(now) - self.second)
         self.second += passed
         fade = faded(passed, SHOWN_HALF_LIFE_S, self.weight)
         self.weight *= fade
         self.m2 *= fade
-        if self.second >= self.window_end:
-            stale = self.second >= self.window_end + PERCENTILE_WINDOW_S
-            self.window_before = [0] * BUCKETS if stale else self.window
-            self.window = [0] * BUCKETS
-            self.window_end = self.second + PERCENTILE_WINDOW_S
+        self.windows.roll(self.second)
 
     @property
-    def histogram(self) -> list[int]:
-        """The calls of both windows."""
-        return pooled((self.window, self.window_before))
+    def has_faded(self) -> bool:
+        """Whether nothing is left of its calls: half an hour after the last one, about."""
+        return self.weight < 2 * _FAINT
 
 
 class SystemSeries:
@@ -158,6 +187,7 @@ class SystemSeries:
         "second",
         "seen",
         "served",
+        "windows",
     )
 
     def __init__(self, now: float) -> None:
@@ -173,6 +203,7 @@ class SystemSeries:
         self.ring = [0] * SUSTAINED_S
         self.peak = 0.0
         self.open = False
+        self.windows = Windows(self.second)
 
     def add(self, now: float, count: int, seconds: float, ok: bool) -> None:
         if now >= self.second + 1:
@@ -182,6 +213,7 @@ class SystemSeries:
             self.count += count
             self.served += 1
             self.busy += seconds
+            self.windows.present[bucket_of(seconds)] += 1
         else:
             self.ok -= 1.0
 
@@ -199,6 +231,7 @@ class SystemSeries:
             self.count = 0
             self.raise_peak(self.rate)
         self.second += passed
+        self.windows.roll(self.second)
         self.peak *= faded(passed, CAPACITY_HALF_LIFE_S)
         fade = faded(passed, AVAILABILITY_HALF_LIFE_S, self.all)
         self.ok *= fade

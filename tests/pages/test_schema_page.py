@@ -124,14 +124,55 @@ async def test_data_that_would_move_is_listed_and_a_class_may_be_dropped(
     await page.get_by_role("button", name="Dry run").click()
     await expect(page.locator("#tried")).to_contain_text("objects: notes.")
     await page.get_by_text("What it may do to objects").click()
-    await page.get_by_label("Drop these classes").fill("notes, nothing")
+    await page.get_by_label("Drop these").fill("notes, nothing")
     await page.get_by_role("button", name="Dry run").click()
     await expect(page.get_by_role("alert")).to_contain_text("nothing")
-    await page.get_by_label("Drop these classes").fill("notes")
+    await page.get_by_label("Drop these").fill("notes")
     await page.get_by_role("button", name="Dry run").click()
     await page.get_by_role("button", name="Apply").click()
     await expect(page.get_by_role("row", name="2 20")).to_be_visible()
     assert (await stage.data.get(f"{database}/notes/a")).status_code == 404
+
+
+async def test_a_field_is_renamed_and_keeps_its_values(page: Page, stage: Stage) -> None:
+    database = await drafted(stage, a={"title": "x", "rank": 1})
+    await page.goto(f"/schema?database={database}")
+    await page.get_by_text("What it may do to objects").click()
+    await page.get_by_label("Rename these fields").fill("notes.title")
+    await edit(page, heading={"type": "string"}, rank={"type": "integer"})
+    await expect(page.get_by_role("alert")).to_contain_text("is written as class.old:new")
+    await page.get_by_label("Rename these fields").fill("notes.title:heading")
+    await page.get_by_role("button", name="Dry run").click()
+    await expect(page.locator("#tried")).to_contain_text("notes.heading added")
+    await page.get_by_label("Rename these fields").fill("notes.rank:heading")
+    await page.get_by_role("button", name="Apply").click()  # another draft: it is tried anew
+    await expect(page.get_by_role("alert")).to_be_visible()
+    await page.get_by_label("Rename these fields").fill("notes.title:heading")
+    await page.get_by_role("button", name="Dry run").click()
+    await page.get_by_role("button", name="Apply").click()
+    await expect(page.get_by_role("row", name="2 20")).to_be_visible()
+    renamed = (await stage.data.get(f"{database}/notes/a")).json()
+    assert renamed == {"id": "a", "heading": "x", "rank": 1}
+
+
+async def test_the_source_of_a_copy_is_dropped_if_it_lost_nothing(page: Page, stage: Stage) -> None:
+    database = await drafted(stage, a={"title": "x"}, b={"title": "y"})
+    fields = {"heading": {"type": "string"}}
+    both = {"classes": {"notes": {"fields": fields}}}
+    assert (await stage.admin.patch(f"schemas/{database}", json=both)).is_success
+    await stage.data.patch(f"{database}/notes/a", json={"heading": "x"})
+    await page.goto(f"/schema?database={database}")
+    await page.get_by_text("What it may do to objects").click()
+    await page.get_by_label("Drop the source of these copies").fill("notes.title:heading")
+    await edit(page, **fields, rank={"type": "integer"})
+    row = page.get_by_role("region", name="Violations").get_by_role("row", name="title")
+    await expect(row).to_contain_text("b")
+    await stage.data.patch(f"{database}/notes/b", json={"heading": "y"})
+    await page.get_by_role("button", name="Dry run").click()
+    await page.get_by_role("button", name="Apply").click()
+    await expect(page.get_by_role("row", name="3 20")).to_be_visible()
+    moved = [(await stage.data.get(f"{database}/notes/{id_}")).json() for id_ in "ab"]
+    assert moved == [{"id": "a", "heading": "x"}, {"id": "b", "heading": "y"}]
 
 
 async def test_versions_that_are_none_are_refused(stage: Stage) -> None:

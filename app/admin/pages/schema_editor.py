@@ -28,9 +28,11 @@ from mediator.control.plane import ControlPlane
 from mediator.control.port import ChangeOptions, SchemaChange
 from mediator.schema import ids
 from mediator.schema.added_indexes import index_patch
+from mediator.schema.copies import parse_copy
 from mediator.schema.differences import Difference, differences
 from mediator.schema.documents import merge_patch
 from mediator.schema.limits import INDEX_FIELDS, PATH_CHARACTERS
+from mediator.schema.renames import parse_renames
 
 __all__ = ["PAGE", "moved"]
 
@@ -43,9 +45,8 @@ _REVISIONS: Final = 20
 _FURTHER: Final = f"(,{ids.FIELD_NAME.pattern}){{0,{INDEX_FIELDS - 1}}}"
 _WITHIN: Final = rf"(?s:\..{{1,{PATH_CHARACTERS}}})"
 _INDEX: Final = rf"^{ids.NAME.pattern}\.{ids.FIELD_NAME.pattern}({_FURTHER}|{_WITHIN})$"
-_FIELDS: Final = frozenset(
-    {"database", "version", "schema", "unchecked", "backfill", "drop", "tried", "apply"}
-)
+_OPTIONS: Final = frozenset({"unchecked", "backfill", "drop", "rename", "move"})
+_FIELDS: Final = _OPTIONS | {"database", "version", "schema", "tried", "apply"}
 _EXAMPLE: Final[dict[str, Any]] = {
     "classes": {
         "products": {
@@ -76,7 +77,9 @@ class _Draft:
 
     Attributes:
         version: The version in force when it was begun; 0: there was none.
-        drop: Classes that leave the schema with their objects, separated by commas.
+        drop: Classes and fields that leave the schema with all they hold, separated by commas.
+        rename: Fields that keep their values, as ``class.old:new``, separated by commas.
+        move: Copies whose source is dropped, separated by commas.
         tried: Digest of the draft that a dry run was made of; empty: of none.
     """
 
@@ -86,19 +89,23 @@ class _Draft:
     unchecked: bool = False
     backfill: bool = False
     drop: str = ""
+    rename: str = ""
+    move: str = ""
     tried: str = field(default="", compare=False)
 
     @property
     def digest(self) -> str:
         """What names the draft; see docs/decisions.md, 170."""
-        options = [self.unchecked, self.backfill, self.drop]
+        options = [self.unchecked, self.backfill, self.drop, self.rename, self.move]
         members = [self.database, self.version, self.text, *options]
         return blake2b(orjson.dumps(members), digest_size=16).hexdigest()
 
     @property
     def options(self) -> ChangeOptions:
-        dropped = frozenset(filter(None, re.split(r"[\s,]+", self.drop)))
-        return ChangeOptions(self.unchecked, self.backfill, dropped)
+        drop, rename, move = (_listed(each) for each in (self.drop, self.rename, self.move))
+        copies = tuple(parse_copy(text, "move") for text in move)
+        renames = parse_renames(rename)
+        return ChangeOptions(self.unchecked, self.backfill, frozenset(drop), renames, copies)
 
 
 @router.get("/schema")
@@ -277,8 +284,14 @@ def _read(form: dict[str, str]) -> _Draft:
         "unchecked" in form,
         "backfill" in form,
         form.get("drop", ""),
+        form.get("rename", ""),
+        form.get("move", ""),
         form.get("tried", "") if "apply" in form else "",
     )
+
+
+def _listed(text: str) -> list[str]:
+    return [each for each in re.split(r"[\s,]+", text) if each]
 
 
 def _example() -> str:

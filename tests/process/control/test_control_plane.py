@@ -21,6 +21,7 @@ from mediator.base.errors import (
 from mediator.base.observation import ViolationDetected
 from mediator.catalogue.evaluations import CatalogueProposals
 from mediator.model.query import OrderBy, Query
+from mediator.placement.candidates import Candidate
 from mediator.stores.port import SystemConfig
 from tests.process.control.classes import on
 from tests.process.service import Service, field_on, service, unique
@@ -261,6 +262,24 @@ async def test_the_evaluation_yields_after_each_database(mediator: Service) -> N
         turns += 1
         await asyncio.sleep(0)
     assert turns > 5
+
+
+async def test_metrics_are_computed_once_for_all_databases(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        await mediator.put_schema({"things": {"fields": {"title": {"type": "string"}}}})
+    registry, computed = mediator.mediator.registry, 0
+    original = registry.candidates
+
+    def counted() -> list[Candidate]:
+        nonlocal computed
+        computed += 1
+        return original()
+
+    monkeypatch.setattr(registry, "candidates", counted)
+    await mediator.mediator.evaluation.evaluate()
+    assert computed == 1
 
 
 async def test_a_violation_is_recorded_when_it_has_lasted(

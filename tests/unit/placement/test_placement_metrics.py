@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from types import FrameType
 from typing import Literal
 
 import pytest
@@ -330,3 +332,46 @@ def test_memory_is_bounded_by_classes_not_by_calls() -> None:
     series = traffic.registry.snapshot()["series"]
     assert len(series) == 3
     assert all(len(row["histogram"]) <= BUCKETS for row in series)
+
+
+def test_the_percentile_of_a_system_is_that_of_all_its_classes_and_replicas() -> None:
+    one, two = Traffic(), Traffic()
+    for milliseconds in range(1, 101):
+        replica = one if milliseconds % 2 else two
+        replica.call(milliseconds / 1000, class_name=f"class_{milliseconds % 7}")
+    one.registry.merge([json.loads(json.dumps(two.registry.snapshot()))])
+    _, p99 = one.registry.candidate_metrics("redis")
+    assert p99[Metric.WRITE_LATENCY] == pytest.approx(0.099, rel=0.05)
+
+
+def test_classes_of_whose_calls_nothing_is_left_are_forgotten() -> None:
+    traffic = Traffic()
+    for n in range(100):
+        traffic.call(class_name=f"class_{n}")
+    for _ in range(60):
+        traffic.clock.elapsed_s += 60
+        traffic.call()
+        series = traffic.registry.snapshot()["series"]
+    assert [row["class"] for row in series] == ["articles"]
+    assert traffic.metric(Metric.WRITE_LATENCY) == pytest.approx(0.001)
+
+
+def test_scoring_costs_the_same_for_any_number_of_classes() -> None:
+    def calls(classes: int) -> int:
+        traffic, counted = Traffic(), 0
+
+        def count(frame: FrameType, event: str, _: object) -> None:
+            nonlocal counted
+            counted += event == "call" and "/placement/" in frame.f_code.co_filename
+
+        for n in range(classes):
+            traffic.call(class_name=f"class_{n}")
+        traffic.registry.candidate_metrics("redis")  # takes up what waits
+        sys.setprofile(count)
+        try:
+            traffic.registry.candidate_metrics("redis")
+        finally:
+            sys.setprofile(None)
+        return counted
+
+    assert 0 < calls(1) == calls(300)
