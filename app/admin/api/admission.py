@@ -28,7 +28,7 @@ from mediator.control.admission import (
     described,
 )
 
-__all__ = ["router"]
+__all__ = ["Control", "DryRunDocument", "router", "try_out"]
 
 router = APIRouter()
 _small = APIRouter(route_class=SmallBodies)
@@ -141,10 +141,7 @@ async def try_rules(control: Control, document: DryRunDocument) -> dict[str, Any
 
     All events see the same snapshot.
     """
-    events = [_event(index, each) for index, each in enumerate(document.events)]
-    snapshot = None if document.snapshot is None else _snapshot(document.snapshot)
-    decisions = await control.dry_run(document.rules, events, snapshot, document.seed)
-    return {"items": [decided(each) for each in decisions]}
+    return {"items": await try_out(control, document)}
 
 
 @router.get("/admission/log")
@@ -165,6 +162,14 @@ async def list_log(
 
 
 router.include_router(_small)
+
+
+async def try_out(control: AdmissionControl, document: DryRunDocument) -> list[dict[str, Any]]:
+    """Return what rules would make of events, as JSON; raises `Invalid`."""
+    events = [_event(index, each) for index, each in enumerate(document.events)]
+    snapshot = None if document.snapshot is None else _snapshot(document.snapshot)
+    decisions = await control.dry_run(document.rules, events, snapshot, document.seed)
+    return [decided(each) for each in decisions]
 
 
 def _event(index: int, document: EventDocument) -> Event:
