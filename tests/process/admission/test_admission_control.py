@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mediator.base.observation import AdmissionRulesSet, RuleFired
 from tests.faults.conditions import eventually
-from tests.process.admission.conftest import RULES, Replica
+from tests.process.admission.conftest import RULES, Replica, following
 from tests.process.service import service
 
 
@@ -34,7 +34,7 @@ async def test_a_run_is_stopped_under_load_and_started_again(replica: Replica) -
 
 async def test_one_replica_acts_and_another_takes_over(replica: Replica) -> None:
     await replica.report(80)
-    async with service((), replica.catalogue_url) as other:
+    async with service((), replica.catalogue_url) as other, following(other):
         await replica.put(RULES)
         first = await replica.submit()
         await replica.mediator.queue.take(60)
