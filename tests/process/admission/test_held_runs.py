@@ -125,6 +125,10 @@ async def test_a_run_that_is_held_back_is_cancelled_while_a_worker_has_it(stored
     await stored.runs.cancel("club", run)
     assert not await stored.hold(run)
     assert await stored.queue.heartbeat(taken, "running", {}, LEASE_S) == "cancel"
+    await stored.queue.abandon(taken)
+    again = await stored.queue.take(LEASE_S)
+    assert again is not None, "nobody is there to end it"
+    assert again.cancelling
 
 
 async def test_rules_see_priorities_and_states(stored: Stored) -> None:
