@@ -340,7 +340,6 @@ class Mediator:
             PeriodicTask("abandon builds", 5.0, self.unique_builds.abandon_overdue),
             *self.changes.periodic_tasks(),
             *self.views.periodic_tasks(),
-            *self.admission.periodic_tasks(),
         ]
 
     async def open(self) -> None:

@@ -18,7 +18,7 @@ from mediator.admission.syntax import (
     Path,
     Rule,
 )
-from mediator.admission.vocabulary import CONDITION, NUMBER, TEXT, Type, Vocabulary
+from mediator.admission.vocabulary import CONDITION, NUMBER, TEXT, Restricted, Type, Vocabulary
 from mediator.base.suggestions import did_you_mean
 
 __all__ = ["check"]
@@ -92,8 +92,17 @@ class _Check:
             raise self._unknown(action, "action", self.vocabulary.actions)
         _check_count(action, len(known.parameters))
         for argument, wanted in zip(action.arguments, known.parameters, strict=True):
-            self.expect(argument, wanted)
+            self._check_argument(argument, wanted)
         self._check_extent(action)
+
+    def _check_argument(self, argument: Expression, wanted: Type | Restricted) -> None:
+        if not isinstance(wanted, Restricted):
+            self.expect(argument, wanted)
+            return
+        self.expect(argument, wanted.base)
+        if isinstance(argument, Constant) and not wanted.accepts(argument.value):
+            detail = f"{wanted.expected} is expected, and not {argument.text}"
+            raise RuleProblem(argument.at, detail)
 
     def _check_extent(self, action: Action) -> None:
         """Each rule is evaluated in one place: by one replica for all, or by each for itself."""

@@ -7,10 +7,12 @@ of it is on the path of a request but a look at `Refusals`.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict
+from functools import partial
 from random import Random
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol, TypeAlias
@@ -106,6 +108,7 @@ class AdmissionControl:
         self._events = RunEvents()
         self._version = NO_RULES.version
         self._rules = _NOTHING
+        self._lock = asyncio.Lock()
         self._due_s = 0.0
         self._left = 0
         self._own_load: Mapping[str, float] = {}
@@ -140,8 +143,10 @@ class AdmissionControl:
         rules = parse_rules(text, INSTALLATION)
         if dry_run:
             return await self._store.rules(), rules
-        stored = await self._store.put(text, author, version, lets_go=not rules.does("startRun"))
-        self._adopt(stored)
+        lets_go = not rules.does("startRun")
+        async with self._lock:
+            stored = await self._store.put(text, author, version, lets_go=lets_go)
+            self._adopt(stored)
         by = (None, None) if author is None else (author.tenant, author.subject)
         self._observe(AdmissionRulesSet(stored.version, len(rules.rules), *by))
         return stored, rules
@@ -168,6 +173,12 @@ class AdmissionControl:
 
     async def tick(self) -> None:
         """Do what the rules say about what has happened since the last tick."""
+        async with (
+            self._lock
+        ):  # what former rules refuse must not come after those that replace them
+            await self._tick()
+
+    async def _tick(self) -> None:
         newer = await self._store.newer(self._version)
         if newer is not None:
             self._adopt(newer)
@@ -224,7 +235,8 @@ class AdmissionControl:
         self._left -= 1
         match action.name, action.arguments:
             case "stopRun", (run,):
-                return await _changed(run, self._runs.hold, "INACTIVE")
+                hold = partial(self._runs.hold, version=self._version)
+                return await _changed(run, hold, "INACTIVE")
             case "startRun", (run,):
                 return await _changed(run, self._runs.let_go, "QUEUED")
             case "refuseTenant", (tenant, seconds):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from mediator.base.observation import AdmissionRulesSet, RuleFired
+from mediator.control.admission import MOST_ACTIONS
 from tests.faults.conditions import eventually
-from tests.process.admission.conftest import RULES, Replica
+from tests.process.admission.conftest import RULES, Replica, following
 from tests.process.service import service
 
 
@@ -34,7 +35,7 @@ async def test_a_run_is_stopped_under_load_and_started_again(replica: Replica) -
 
 async def test_one_replica_acts_and_another_takes_over(replica: Replica) -> None:
     await replica.report(80)
-    async with service((), replica.catalogue_url) as other:
+    async with service((), replica.catalogue_url) as other, following(other):
         await replica.put(RULES)
         first = await replica.submit()
         await replica.mediator.queue.take(60)
@@ -78,6 +79,18 @@ async def test_events_of_a_run_from_its_submission_to_its_end(replica: Replica) 
     await eventually(lambda: seen(submitted, started, ("RunEnded", "DONE")))
     outcomes = {a["outcome"] for entry in await replica.log() for a in entry["actions"]}
     assert outcomes == {"nothing chosen"}
+
+
+async def test_a_tick_does_so_much_and_no_more(replica: Replica) -> None:
+    rule = f"ON EVENT Timer e IF 1 < 2 THEN {', '.join(['refuseBelow(0, 1)'] * 8)}"
+    await replica.put("\n".join(["SET timer = 3600", *[rule] * 13]))
+
+    async def has_fired() -> bool:
+        return len(await replica.log()) == 13
+
+    await eventually(has_fired)
+    outcomes = [a["outcome"] for entry in reversed(await replica.log()) for a in entry["actions"]]
+    assert outcomes == ["done"] * MOST_ACTIONS + ["too many"] * 4
 
 
 async def test_rules_that_answer_one_another_are_bounded(replica: Replica) -> None:
