@@ -20,7 +20,6 @@ from spark_jobs.runner.port import Stage, StageContext
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
-    from pyspark.sql import DataFrame
 
 __all__ = ["KIND", "PausedLinkage", "Pauses"]
 
