@@ -8,8 +8,6 @@ the same blocks and comparisons of people who were made up, and estimate, compar
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +21,7 @@ from splink.backends.spark import similarity_jar_location
 
 from benchmarks.harness.labelled_data import DataSet, data_sets, synthetic
 from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.spark_session import opened_session
 from benchmarks.harness.splink_baseline import seconds
 from benchmarks.harness.stage_context import FolderContext
 from spark_jobs.linkage.open.in_process.comparing import comparison_columns
@@ -33,14 +32,6 @@ __all__ = ["run"]
 _QUICK_PEOPLE: Final = 1_000
 _PEOPLE: Final = 50_000
 _MANY_PEOPLE: Final = 500_000
-_CONF: Final[Mapping[str, Any]] = {
-    "spark.driver.memory": "6g",
-    "spark.sql.shuffle.partitions": "4",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-}
 _SPEC: Final[Mapping[str, Any]] = {
     "inputs": {"people": {"file": "people.csv"}},
     "blocking": [["phone"], ["surname", "date_of_birth"], ["given_name", "surname"], ["street"]],
@@ -75,19 +66,15 @@ def _measure(options: Options) -> Measured:
 
 @contextmanager
 def _session() -> Iterator[SparkSession]:
-    """Spark on two cores, with the jar that Splink compares strings by."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    """Spark with the jar that Splink compares strings by."""
     with TemporaryDirectory() as checkpoints:  # Splink writes some
         conf = {
-            **_CONF,
+            "spark.driver.memory": "6g",
             "spark.jars": similarity_jar_location(),
             "spark.checkpoint.dir": checkpoints,
         }
-        session = SparkSession.builder.master("local[2]").config(map=conf).getOrCreate()
-        try:
+        with opened_session(conf) as session:
             yield session
-        finally:
-            session.stop()
 
 
 @contextmanager

@@ -251,7 +251,7 @@ class Registry:
             "metrics": {m.value: figure for m, figure in sorted(candidate.metrics.items())},
             "stated_metrics": dict(known.registration.metrics or {}),
             "findings": known.findings.to_json() if known.findings else None,
-            "traffic": [row for row in self._metrics.statistics() if row["system"] == known.name],
+            "traffic": self._metrics.statistics(known.name),
         }
 
     async def _connect(self, known: KnownSystem) -> None:

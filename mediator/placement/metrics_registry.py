@@ -114,12 +114,13 @@ class MetricsRegistry:
             metrics[availability] = pooling.availability(known, lanes)
         return {**_known(metrics), **(declared or {})}, _known(p99)
 
-    def statistics(self) -> list[dict[str, Any]]:
-        """Describe every system, class and operation: seconds, calls, operations/s."""
+    def statistics(self, system: str) -> list[dict[str, Any]]:
+        """Describe every class and operation on a system: seconds, calls, operations/s."""
         rows: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
         for row in self._rows("series"):
-            key = (row["system"], row["database"], row["class"], row["operation"])
-            rows.setdefault(key, []).append(row)
+            if row["system"] == system:
+                key = (system, row["database"], row["class"], row["operation"])
+                rows.setdefault(key, []).append(row)
         return [pooling.statistic(key, each) for key, each in sorted(rows.items())]
 
     def offered(self) -> dict[tuple[str, str], float]:

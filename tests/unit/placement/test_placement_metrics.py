@@ -64,7 +64,7 @@ def test_mean_deviation_and_percentiles_are_those_of_the_calls() -> None:
     traffic = Traffic()
     for milliseconds in range(1, 101):
         traffic.call(milliseconds / 1000)
-    (row,) = traffic.registry.statistics()
+    (row,) = traffic.registry.statistics("redis")
     assert row["calls"] == 100
     assert row["mean_s"] == pytest.approx(0.0505)
     assert row["deviation_s"] == pytest.approx(0.028866, rel=1e-4)
@@ -98,7 +98,7 @@ def test_the_deviation_fades_with_the_calls_it_came_from() -> None:
     traffic.call(0.010)
     traffic.call(0.030)
     traffic.clock.elapsed_s += SHOWN_HALF_LIFE_S
-    (row,) = traffic.registry.statistics()
+    (row,) = traffic.registry.statistics("redis")
     assert row["deviation_s"] == pytest.approx(0.010)
 
 
@@ -277,7 +277,7 @@ def test_a_system_without_calls_has_no_metrics() -> None:
 def test_other_observations_are_ignored() -> None:
     traffic = Traffic()
     traffic.registry.observe(RequestFinished("GET", "/v1", 200, 0.1))
-    assert traffic.registry.statistics() == []
+    assert traffic.registry.statistics("redis") == []
 
 
 def test_a_system_that_is_forgotten_leaves_nothing() -> None:
@@ -286,7 +286,7 @@ def test_a_system_that_is_forgotten_leaves_nothing() -> None:
     traffic.registry.remember("redis", History({Metric.READ_LATENCY: 1}))
     traffic.registry.forget("redis")
     assert traffic.registry.candidate_metrics("redis") == ({}, {})
-    assert traffic.registry.statistics() == []
+    assert traffic.registry.statistics("redis") == []
 
 
 def test_replicas_share_what_they_have_seen_through_snapshots() -> None:
@@ -295,7 +295,7 @@ def test_replicas_share_what_they_have_seen_through_snapshots() -> None:
         (one if n % 4 else two).call(n / 1000)
         both.call(n / 1000)
     one.registry.merge([json.loads(json.dumps(two.registry.snapshot()))])
-    (merged,), (whole,) = one.registry.statistics(), both.registry.statistics()
+    (merged,), (whole,) = one.registry.statistics("redis"), both.registry.statistics("redis")
     assert merged == {
         **whole,
         "mean_s": pytest.approx(whole["mean_s"]),
