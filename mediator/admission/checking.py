@@ -180,6 +180,7 @@ class _Check:
         known = self.vocabulary
         if call.name in known.figures:
             _check_count(call, 0)
+            self._check_reach(call, call.name)
             return NUMBER
         subject = known.existence.get(call.name) or known.selection.get(call.name)
         if subject is None:
@@ -191,13 +192,13 @@ class _Check:
         _Check(self.rule, known, subject).expect(call.arguments[0], CONDITION)
         return CONDITION if call.name in known.existence else subject
 
-    def _check_reach(self, call: Call, subject: str) -> None:
+    def _check_reach(self, call: Call, name: str) -> None:
+        """Refuse a figure, or a subject, that is not known where the rule is evaluated."""
         known, action = self.vocabulary, self.rule.actions[0].name
-        extent = known.extents.get(subject)
+        extent = known.extents.get(name)
         if extent and action in known.actions and known.actions[action].extent != extent:
-            raise RuleProblem(
-                call.at, f"{call.name} is of no use to {action}: no {subject} is known there"
-            )
+            detail = f"{call.name} is not known where {action} acts"
+            raise RuleProblem(call.at, detail)
 
     def _unknown(self, call: Call | Action, what: str, names: Iterable[str]) -> RuleProblem:
         if call.name in self.vocabulary.refused:

@@ -85,7 +85,12 @@ INSTALLATION: Final = Vocabulary(
         "refuseBelow": ActionType((NUMBER, _SECONDS), "replica"),
         "refuseClass": ActionType((_CLASS, _SECONDS), "replica"),
     },
-    extents={"run": "installation", "tenant": "replica"},
+    extents={
+        "run": "installation",
+        "tenant": "replica",
+        "workerCpuLoad": "installation",
+        "workerMemoryLoad": "installation",
+    },
     refused={
         "pauseRun": _AT_REST,
         "resumeRun": _AT_REST,

@@ -79,7 +79,7 @@ class Vocabulary:
     Attributes:
         events: By name.
         subjects: The types of each subject's attributes.
-        extents: Whose subjects are known only where rules act on that; others are everywhere.
+        extents: Of subjects and figures that are known only where rules act on that.
         constants: Constants, with the enumeration that each belongs to.
         figures: Functions without arguments, whose value is measured; with what they say.
         existence: Functions of a predicate, by the subject that it is about: is there one?

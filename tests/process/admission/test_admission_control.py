@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
+from mediator.base.clock import SystemClock
+from mediator.base.errors import Unavailable
 from mediator.base.observation import AdmissionRulesSet, RuleFired
-from mediator.control.admission import MOST_ACTIONS
+from mediator.catalogue.admission import CatalogueAdmission, StoredRules
+from mediator.catalogue.held_runs import HeldRuns
+from mediator.catalogue.run_queue import CatalogueWorkers
+from mediator.control.admission import MOST_ACTIONS, AdmissionControl
 from tests.faults.conditions import eventually
 from tests.process.admission.conftest import RULES, Replica, following
 from tests.process.service import service
@@ -79,6 +86,31 @@ async def test_events_of_a_run_from_its_submission_to_its_end(replica: Replica) 
     await eventually(lambda: seen(submitted, started, ("RunEnded", "DONE")))
     outcomes = {a["outcome"] for entry in await replica.log() for a in entry["actions"]}
     assert outcomes == {"nothing chosen"}
+
+
+class Catalogue(CatalogueAdmission):
+    """A catalogue that stops answering about rules."""
+
+    answers = True
+
+    async def newer(self, version: int) -> StoredRules | None:
+        if not self.answers:
+            raise Unavailable("It does not answer.", system="catalogue")
+        return await super().newer(version)
+
+
+async def test_requests_are_refused_while_the_catalogue_does_not_answer(replica: Replica) -> None:
+    catalogue = replica.mediator.catalogue
+    store, clock = Catalogue(catalogue), SystemClock()
+    runs, workers = HeldRuns(catalogue), CatalogueWorkers(catalogue)
+    control = AdmissionControl(store, runs, workers, "other", lambda _: None, clock)
+    rule = "ON EVENT Timer e IF serviceMemoryLoad() > 0 THEN refuseBelow(5, 60)"
+    await control.put(rule, None, None, dry_run=False)
+    store.answers = False
+    with pytest.raises(Unavailable):
+        await control.tick()
+    with pytest.raises(Unavailable, match="refuses requests of a priority below 5"):
+        control.refusals.check_tenant("acme", 4)
 
 
 async def test_a_tick_does_so_much_and_no_more(replica: Replica) -> None:
