@@ -50,8 +50,11 @@ _log = logging.getLogger("portolan.jobs")
 InputReader: TypeAlias = Callable[[SparkSession, Input], DataFrame]
 """Gives an input: `id` and the requested fields; raises `InputUnfit`."""
 
-TableReader: TypeAlias = Callable[[Input], "pa.Table | None"]
-"""Reads the same without Spark; None: it has more rows than `Input.local_rows`, or is for Spark."""
+TableReader: TypeAlias = Callable[[Input, Callable[[], None]], "pa.Table | None"]
+"""Reads the same without Spark; None: it has more rows than `Input.local_rows`, or is for Spark.
+
+The function that it is given is called now and then; it raises if the run is to end.
+"""
 
 
 class ResultWriter(Protocol):
@@ -226,9 +229,11 @@ class RunAttempt:
 
     def _reading(self, input_: Input) -> Stage:
         def read(context: StageContext) -> Frame:
-            small = input_.local_rows and self.read_table
-            table = self.read_table(input_) if small and self.read_table else None
-            return self._read(context.spark, input_) if table is None else table
+            if input_.local_rows and self.read_table is not None:
+                table = self.read_table(input_, self._control.check)
+                if table is not None:
+                    return table
+            return self._read(context.spark, input_)
 
         return Stage(_stage_of(input_.name), read)
 

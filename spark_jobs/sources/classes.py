@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -82,8 +82,12 @@ def read_class(spark: SparkSession, input_: Input, source: ClassSource) -> DataF
     return reader.load().withColumnsRenamed(source.rename)
 
 
-def read_class_table(input_: Input, source: ClassSource) -> pa.Table | None:
+def read_class_table(
+    input_: Input, source: ClassSource, check: Callable[[], None]
+) -> pa.Table | None:
     """Read the same in this process; None: there are more than `input_.local_rows` objects.
+
+    `check` is called after each page, and may raise.
 
     Raises:
         InputUnfit: There is no such class or field.
@@ -92,6 +96,7 @@ def read_class_table(input_: Input, source: ClassSource) -> pa.Table | None:
     batches: list[pa.RecordBatch] = []
     with _open_class(_request(input_, source, 1)) as open_class:
         for outcomes in open_class.pages(_Range(None, None)):
+            check()
             batches.append(open_class.batch(outcomes))
             if sum(batch.num_rows for batch in batches) > input_.local_rows:
                 return None

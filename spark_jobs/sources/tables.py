@@ -22,10 +22,11 @@ __all__ = ["chosen_fields", "names_in_job", "read_table"]
 
 _MOST_BYTES: Final = 256 * 2**20
 """Of a file: rows may be long."""
+_INEXACT: Final = 2**63
 
 
-def read_table(input_: Input) -> pa.Table | None:
-    """Read an input: `id` and the requested fields.
+def read_table(input_: Input, check: Callable[[], None]) -> pa.Table | None:
+    """Read an input: `id` and the requested fields; `check` is called after each page of a class.
 
     Returns:
         None: it is for Spark, because it has more than `input_.local_rows` rows, or is not plain.
@@ -38,7 +39,7 @@ def read_table(input_: Input) -> pa.Table | None:
         case FileSource() as source:
             table = _read_file(source, input_.local_rows)
         case source:
-            return read_class_table(input_, source)
+            return read_class_table(input_, source, check)
     if table is None:
         return None
     table = table.rename_columns(names_in_job(input_, table.column_names))
@@ -131,7 +132,9 @@ def _column(values: list[Any]) -> pa.Array:
         ValueError: They are not.
     """
     types = {type(value) for value in values} - {type(None)}
-    if types == {int, float}:
+    if types in ({float}, {int, float}):
+        if any(value is not None and abs(value) >= _INEXACT for value in values):
+            raise ValueError(values)  # perhaps whole numbers of more than 64 bits
         return pa.array(values, pa.float64())
     if len(types) == 1 and types <= _SCALARS.keys():
         return pa.array(values, _SCALARS[types.pop()])
