@@ -21,7 +21,13 @@ from pyspark.sql import SparkSession
 from splink import DuckDBAPI, SparkAPI
 from splink.backends.spark import similarity_jar_location
 
-from benchmarks.harness.labelled_data import DataSet, data_sets, synthetic
+from benchmarks.harness.labelled_data import (
+    DataSet,
+    catalogues,
+    data_sets,
+    products,
+    synthetic,
+)
 from benchmarks.harness.report import Measured, Options, Result
 from benchmarks.harness.splink_baseline import seconds
 from benchmarks.harness.stage_context import FolderContext
@@ -32,6 +38,8 @@ __all__ = ["run"]
 
 _QUICK_PEOPLE: Final = 1_000
 _PEOPLE: Final = 50_000
+_QUICK_PRODUCTS: Final = 300
+_PRODUCTS: Final = 1_000
 _MANY_PEOPLE: Final = 500_000
 _CONF: Final[Mapping[str, Any]] = {
     "spark.driver.memory": "6g",
@@ -66,6 +74,10 @@ def _measure(options: Options) -> Measured:
     with _session() as spark:
         for one in all_data:
             results += _accuracy(spark, one, options)
+        size = _QUICK_PRODUCTS if options.quick else _PRODUCTS
+        made_up = products(size, options.seed)
+        for one in (made_up, *(() if options.quick else catalogues())):
+            results += _catalogue(spark, one, options)
         size = _QUICK_PEOPLE if options.quick else _PEOPLE
         results += _times(spark, synthetic(size, options.seed), options)
         if not options.quick:
@@ -105,6 +117,22 @@ def _accuracy(spark: SparkSession, data: DataSet, options: Options) -> Iterator[
     yield Result(f"pairwise F1, {data.name}", "", evaluation["pairwise"]["f1"], bar=data.bar)
     yield Result(f"B³ F1, {data.name}", "", evaluation["b3"]["f1"])
     yield Result(f"blocking recall, {data.name}", "", evaluation["blocking_recall"])
+
+
+def _catalogue(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Result]:
+    options.say(f"{data.name}: linked without configuration")
+    with _opened_context(spark, data) as context:
+        began = perf_counter()
+        context.execute(OpenSpec.parse(data.spec))
+        spent = perf_counter() - began
+        pairwise, trust = context.reports["evaluation"]["pairwise"], context.reports["trust"]
+    yield Result(f"precision, {data.name}", "", pairwise["precision"])
+    yield Result(
+        f"precision estimated without labels, {data.name}", "", trust["estimated_precision"]
+    )
+    yield Result(f"recall, {data.name}", "", pairwise["recall"])
+    yield Result(f"pairwise F1, {data.name}", "", pairwise["f1"], bar=data.bar)
+    yield Result(f"end to end, {data.name}", "s", spent)
 
 
 def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Result]:

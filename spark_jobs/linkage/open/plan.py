@@ -53,11 +53,15 @@ def complete_spec(spec: OpenSpec, context: StageContext) -> tuple[OpenSpec, Plan
         InputUnfit: The data propose nothing.
     """
     if spec.is_complete:
-        return spec, None
-    proposal = propose(draw_sample(spec, context))
-    rules = spec.blocking or proposal.rules
-    comparisons = spec.comparisons or proposal.comparisons
-    return spec.model_copy(update={"blocking": rules, "comparisons": comparisons}), proposal
+        return spec.prepared(), None
+    fields = bool(spec.blocking or spec.comparisons) or spec.engine is LinkageEngine.SPLINK
+    proposal = propose(draw_sample(spec, context), only_fields=fields)
+    proposed = {
+        "blocking": spec.blocking or proposal.rules,
+        "comparisons": spec.comparisons or proposal.comparisons,
+        "similarity": proposal.similarity,
+    }
+    return spec.model_copy(update=proposed).prepared(), proposal
 
 
 def plan(spec: OpenSpec, context: StageContext) -> DataFrame:
@@ -65,13 +69,17 @@ def plan(spec: OpenSpec, context: StageContext) -> DataFrame:
     complete, proposal = complete_spec(spec, context)
     if proposal is not None:
         context.report("proposal", proposal.to_json())
-    kept = LinkagePlan(blocking=complete.blocking, comparisons=complete.comparisons)
+    kept = LinkagePlan(
+        blocking=complete.blocking,
+        comparisons=complete.comparisons,
+        similarity=complete.similarity,
+    )
     return document_frame(context, kept.model_dump(mode="json"))
 
 
 def load_plan(spec: OpenSpec, context: StageContext) -> OpenSpec:
     kept = LinkagePlan.parse(load_document(context, "plan"))
-    return spec.model_copy(update={"blocking": kept.blocking, "comparisons": kept.comparisons})
+    return spec.model_copy(update={name: getattr(kept, name) for name in LinkagePlan.model_fields})
 
 
 def document_frame(context: StageContext, document: Mapping[str, Any]) -> DataFrame:
@@ -104,6 +112,8 @@ def choose(spec: OpenSpec, records: DataFrame, pairs: int) -> EngineChoice:
     if spec.engine is LinkageEngine.SPARK:
         return EngineChoice(LinkageEngine.SPARK, "The specification requires it.")
     obstacle = _obstacle(spec, records, pairs)
+    if spec.similarity is not None:
+        obstacle = "Splink compares fields only, and whole records are compared here."
     if spec.engine is LinkageEngine.AUTO:
         if obstacle:
             return EngineChoice(LinkageEngine.SPARK, obstacle)

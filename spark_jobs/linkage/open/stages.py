@@ -29,6 +29,14 @@ from spark_jobs.linkage.open.prepare import source_name, values, with_frequencie
 from spark_jobs.linkage.open.propose import PlanProposal
 from spark_jobs.linkage.open.spec import LinkageEngine, OpenSpec
 from spark_jobs.linkage.open.training import trained
+from spark_jobs.linkage.open.trust import trust
+from spark_jobs.linkage.open.whole.matching import (
+    COLUMNS,
+    MOST_RECORDS,
+    WholeRecordModel,
+    check_size,
+    matched,
+)
 from spark_jobs.runner.port import Forecast, InputUnfit, StageContext
 
 __all__ = ["STAGES", "forecast", "load_model"]
@@ -56,6 +64,8 @@ def forecast(spec: OpenSpec, context: StageContext) -> Forecast:
         if not count:
             raise InputUnfit(f"{name} has no records.")
     complete, proposal = complete_spec(spec, context)
+    if complete.similarity is not None:
+        check_size(sum(rows.values()))
     if complete.model is not None:  # rather now than after the comparison
         Model.of_json(complete.model, complete.comparisons)
     records = values(complete, context).persist()
@@ -70,6 +80,8 @@ def _counted(
 ) -> Forecast:
     rule_loads = loads(records, spec)
     total, pairs = sum(rows.values()), sum(load.pairs for load in rule_loads)
+    if spec.similarity is not None:
+        pairs = total * spec.similarity.neighbours  # at most
     choice = choose(spec, records, pairs)
     notes = (
         () if spec.engine is LinkageEngine.SPARK else (f"Engine {choice.engine}: {choice.reason}",)
@@ -116,6 +128,8 @@ def _records(spec: OpenSpec, context: StageContext) -> DataFrame:
 def _compare(spec: OpenSpec, context: StageContext) -> DataFrame:
     complete = load_plan(spec, context)
     records = context.output("records")
+    if complete.similarity is not None:
+        return _compare_whole(complete, records, context)
     found = loads(records, complete)
     pairs = sum(load.pairs for load in found)
     if pairs > spec.limits.pairs:
@@ -126,6 +140,14 @@ def _compare(spec: OpenSpec, context: StageContext) -> DataFrame:
 
         return comparing.compared(complete, context)
     return compared(records, complete, pairs, records.count() * len(complete.blocking))
+
+
+def _compare_whole(spec: OpenSpec, records: DataFrame, context: StageContext) -> DataFrame:
+    # One more row than fits tells that there are too many.
+    limited = records.select(*COLUMNS).limit(MOST_RECORDS + 1)
+    pairs, calibration = matched(limited.toArrow(), spec)
+    context.report("similarity", calibration.to_json())
+    return context.spark.createDataFrame(pairs)
 
 
 def _rule_report(spec: OpenSpec, load: RuleLoad) -> Mapping[str, Any]:
@@ -139,9 +161,11 @@ def _model(spec: OpenSpec, context: StageContext) -> DataFrame:
     return document_frame(context, model.to_json())
 
 
-def _fitted(spec: OpenSpec, context: StageContext) -> Model:
+def _fitted(spec: OpenSpec, context: StageContext) -> Model | WholeRecordModel:
     """The model of the specification, or the estimate of its engine."""
     complete = load_plan(spec, context)
+    if complete.similarity is not None:
+        return WholeRecordModel(complete.similarity.columns)
     if complete.model is not None:
         return Model.of_json(complete.model, complete.comparisons)
     if load_engine(spec, context) is LinkageEngine.SPLINK:
@@ -151,8 +175,11 @@ def _fitted(spec: OpenSpec, context: StageContext) -> Model:
     return trained(context.output("records"), context.output("compare"), complete)
 
 
-def load_model(spec: OpenSpec, context: StageContext) -> Model:
-    return Model.of_json(load_document(context, "model"), load_plan(spec, context).comparisons)
+def load_model(spec: OpenSpec, context: StageContext) -> Model | WholeRecordModel:
+    complete = load_plan(spec, context)
+    if complete.similarity is not None:
+        return WholeRecordModel(complete.similarity.columns)
+    return Model.of_json(load_document(context, "model"), complete.comparisons)
 
 
 def _scored(spec: OpenSpec, context: StageContext) -> DataFrame:
@@ -224,7 +251,9 @@ def _clusters(spec: OpenSpec, context: StageContext) -> DataFrame:
         context.report("merges", merges(clusters))
     if spec.truth is not None:
         _evaluate(spec, context, clusters)
-    best = _best_links(_scored(spec, context), roots, bits_of(spec.threshold))
+    links = _links(_scored(spec, context), roots, bits_of(spec.threshold))
+    context.report("trust", _trust(links))
+    best = _best_links(links)
     return clusters.join(best, "row", "left").select(
         f.concat_ws("/", "source", "record").alias("id"),
         "cluster",
@@ -234,13 +263,26 @@ def _clusters(spec: OpenSpec, context: StageContext) -> DataFrame:
     )
 
 
-def _best_links(scored: DataFrame, roots: DataFrame, least: float) -> DataFrame:
+def _links(scored: DataFrame, roots: DataFrame, least: float) -> DataFrame:
+    """Links of at least so many bits, and whether their ends are in one cluster."""
     links = scored.where(f.col("bits") >= least).select("l", "r", "bits")
     for end in ("l", "r"):
         links = links.join(
             roots.select(f.col("row").alias(end), f.col("root").alias(f"{end}_root")), end
         )
-    inside = links.where(f.col("l_root") == f.col("r_root"))
+    kept = (f.col("l_root") == f.col("r_root")).alias("kept")
+    return links.select("l", "r", "bits", kept)
+
+
+def _trust(links: DataFrame) -> Mapping[str, Any]:
+    probability = f.avg(f.when(f.col("kept"), _probability(f.col("bits"))))
+    row = links.agg(f.count("*"), f.count_if("kept"), f.coalesce(probability, f.lit(0.0))).first()
+    assert row is not None
+    return trust(*row)
+
+
+def _best_links(links: DataFrame) -> DataFrame:
+    inside = links.where("kept")
     ends = inside.select(f.explode(f.array("l", "r")).alias("row"), "bits")
     return ends.groupBy("row").agg(f.max("bits").alias("bits"))
 
