@@ -124,7 +124,7 @@ def test_each_record_has_one_partner_in_each_other_table() -> None:
     assert {*zip(found.others.i.tolist(), found.others.j.tolist(), strict=True)} == {(0, 3), (1, 2)}
 
 
-def test_the_lead_is_over_the_best_rival_of_either_end() -> None:
+def test_the_lead_is_over_the_best_competitor_of_either_end() -> None:
     pairs = Neighbours(np.array([0, 0, 1]), np.array([2, 3, 2]), np.array([0.9, 0.6, 0.8]))
     found = assigned(pairs, np.array([0, 0, 1, 1], np.int16))
     assert found.lead.tolist() == pytest.approx([0.1])

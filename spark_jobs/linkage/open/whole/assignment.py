@@ -1,6 +1,6 @@
-"""At most one partner in each other table: the most similar pair first, with its lead over rivals.
+"""At most one partner in each other table: the most similar pair first, with its lead over competitors.
 
-The lead of a pair is its similarity less that of the best rival, the next record that either end
+The lead of a pair is its similarity less that of the best competitor, the next record that either end
 could be paired with instead. Variants of one product are all similar; only the right one leads.
 """
 
@@ -54,18 +54,18 @@ def _assign(
         a, b = i[k], j[k]
         if (taken[a] >> source[b]) & 1 or (taken[b] >> source[a]) & 1:
             continue
-        rival = max(
-            _rival(k, a, source[b], similarity, edge, partner, begins, source, taken),
-            _rival(k, b, source[a], similarity, edge, partner, begins, source, taken),
+        competitor = max(
+            _competitor(k, a, source[b], similarity, edge, partner, begins, source, taken),
+            _competitor(k, b, source[a], similarity, edge, partner, begins, source, taken),
         )
-        chosen[k], lead[k] = True, similarity[k] - rival
+        chosen[k], lead[k] = True, similarity[k] - competitor
         taken[a] |= 1 << source[b]
         taken[b] |= 1 << source[a]
     return chosen, lead
 
 
 @compiled
-def _rival(
+def _competitor(
     pair: int,
     record: int,
     table: int,
