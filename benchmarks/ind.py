@@ -27,7 +27,7 @@ from spark_jobs.runner.control import Control
 from spark_jobs.runner.job import parse_job
 from spark_jobs.runner.results import ResultFiles
 from spark_jobs.runner.run_directory import RunDirectory
-from spark_jobs.session import SparkOptions, open_session
+from spark_jobs.session import LazySession, SparkOptions, open_session
 from spark_jobs.sources.reading import read_input
 
 __all__ = ["run"]
@@ -101,7 +101,7 @@ def _ours(spark: SparkSession, folder: Path, path: Path) -> _Run:
     job = parse_job({"kind": "profile.ind", "spec": {"inputs": inputs}})
     directory = RunDirectory(path)
     began = perf_counter()
-    ending = RunAttempt(job, directory, spark, read_input, Control()).execute()
+    ending = RunAttempt(job, directory, LazySession.of(spark), read_input, Control()).execute()
     seconds = perf_counter() - began
     if ending.result is None:
         raise Failed(f"the run ended: {', '.join(ending.reasons)}")

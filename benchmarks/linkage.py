@@ -1,8 +1,10 @@
-"""Open linkage: accuracy without labels or configuration, and time against Splink.
+"""Open linkage: accuracy without labels or configuration, time against Splink, and over HTTP.
 
 Nothing is configured: rules and comparisons are proposed from the data, which nobody looked at;
 threshold and clustering are the defaults. The truth is only used to judge. For time all three get
-the same blocks and comparisons of people who were made up, and estimate, compare and cluster.
+the same blocks and comparisons of people who were made up, and estimate, compare and cluster. Ours
+is a whole run: it also reads a file, prepares the records, forecasts and keeps every stage; Splink
+gets them prepared, in memory. Over HTTP the time is from POST until the result can be read.
 """
 
 from __future__ import annotations
@@ -15,12 +17,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, NoReturn
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import csv
 from pyspark.sql import SparkSession
 from splink import DuckDBAPI, SparkAPI
 from splink.backends.spark import similarity_jar_location
 
+from app.commands.demo.failed import Failed
+from app.commands.demo.service import Service, serving_here, succeed
+from app.settings.main import MediatorSettings
 from benchmarks.harness.labelled_data import (
     DataSet,
     catalogues,
@@ -29,10 +37,20 @@ from benchmarks.harness.labelled_data import (
     synthetic,
 )
 from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.splink_baseline import seconds
+from benchmarks.harness.splink_baseline import run_splink
 from benchmarks.harness.stage_context import FolderContext
+from benchmarks.harness.synthetic_people import people
+from benchmarks.harness.worker_process import joined_worker
 from spark_jobs.linkage.open.in_process.comparing import comparison_columns
+from spark_jobs.linkage.open.local.evaluate import evaluation
 from spark_jobs.linkage.open.spec import OpenSpec
+from spark_jobs.runner.attempt import RunAttempt
+from spark_jobs.runner.control import Control
+from spark_jobs.runner.job import parse_job
+from spark_jobs.runner.run_directory import RunDirectory
+from spark_jobs.session import LazySession
+from spark_jobs.sources.reading import read_input
+from spark_jobs.sources.tables import read_table
 
 __all__ = ["run"]
 
@@ -41,6 +59,11 @@ _PEOPLE: Final = 50_000
 _QUICK_PRODUCTS: Final = 300
 _PRODUCTS: Final = 1_000
 _MANY_PEOPLE: Final = 500_000
+_SMALL: Final = ((300, 10.0), (1_000, 20.0))
+"""Records of each of two classes, and the seconds in which they are to be linked over HTTP."""
+_CLASSES: Final = ("left", "right")
+_POLL_S: Final = 0.1
+_BAR_SPLINK: Final = 1.5
 _CONF: Final[Mapping[str, Any]] = {
     "spark.driver.memory": "6g",
     "spark.sql.shuffle.partitions": "4",
@@ -65,7 +88,10 @@ _SPEC: Final[Mapping[str, Any]] = {
 
 
 async def run(options: Options) -> Measured:
-    return await asyncio.to_thread(_measure, options)
+    measured = await asyncio.to_thread(_measure, options)
+    sizes = _SMALL[:1] if options.quick else _SMALL
+    results = [await _over_http(records, bar, options) for records, bar in sizes]
+    return Measured([*measured.results, *results])
 
 
 def _measure(options: Options) -> Measured:
@@ -77,7 +103,7 @@ def _measure(options: Options) -> Measured:
         size = _QUICK_PRODUCTS if options.quick else _PRODUCTS
         made_up = products(size, options.seed)
         for one in (made_up, *(() if options.quick else catalogues())):
-            results += _catalogue(spark, one, options)
+            results += _catalogue(one, options)
         size = _QUICK_PEOPLE if options.quick else _PEOPLE
         results += _times(spark, synthetic(size, options.seed), options)
         if not options.quick:
@@ -119,36 +145,81 @@ def _accuracy(spark: SparkSession, data: DataSet, options: Options) -> Iterator[
     yield Result(f"blocking recall, {data.name}", "", evaluation["blocking_recall"])
 
 
-def _catalogue(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Result]:
+def _catalogue(data: DataSet, options: Options) -> Iterator[Result]:
     options.say(f"{data.name}: linked without configuration")
-    with _opened_context(spark, data) as context:
-        began = perf_counter()
-        context.execute(OpenSpec.parse(data.spec))
-        spent = perf_counter() - began
-        pairwise, trust = context.reports["evaluation"]["pairwise"], context.reports["trust"]
+    with TemporaryDirectory() as folder:
+        run = _run(data, data.spec, Path(folder))
+    pairwise, trust = run.reports["evaluation"]["pairwise"], run.reports["trust"]
     yield Result(f"precision, {data.name}", "", pairwise["precision"])
     yield Result(
         f"precision estimated without labels, {data.name}", "", trust["estimated_precision"]
     )
     yield Result(f"recall, {data.name}", "", pairwise["recall"])
     yield Result(f"pairwise F1, {data.name}", "", pairwise["f1"], bar=data.bar)
-    yield Result(f"end to end, {data.name}", "s", spent)
+    yield Result(f"end to end, {data.name}", "s", run.seconds)
 
 
 def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Result]:
+    options.say(f"{data.name}: Portolan, then Splink on DuckDB and on Spark")
     spec = OpenSpec.parse(_SPEC)
-    with _opened_context(spark, data) as context:
-        options.say(f"{data.name}: Portolan, then Splink on DuckDB and on Spark")
-        began = perf_counter()
-        context.execute(spec)
-        own = perf_counter() - began
-        table = comparison_columns(context.output("records"), spec)
-        duck = seconds(table.toArrow(), spec, DuckDBAPI())
-        api: Any = SparkAPI
-        other = seconds(table, spec, api(spark_session=spark))
+    with TemporaryDirectory() as folder:
+        own = _run(data, {**_SPEC, "truth": "entity"}, Path(folder))
+    table = comparison_columns(spark.createDataFrame(own.records), spec)
+    duck = run_splink(table.toArrow(), spec, DuckDBAPI())
+    api: Any = SparkAPI
+    other = run_splink(table, spec, api(spark_session=spark))
     name = f"{data.name}, end to end"
-    yield Result(f"{name}, against Splink on DuckDB", "s", own, duck, small_is_good=True)
-    yield Result(f"{name}, against Splink on Spark", "s", own, other, small_is_good=True)
+    yield Result(
+        f"{name}, against Splink on DuckDB",
+        "s",
+        own.seconds,
+        duck.seconds,
+        bar=_BAR_SPLINK,
+        small_is_good=True,
+    )
+    yield Result(
+        f"{name}, against Splink on Spark", "s", own.seconds, other.seconds, small_is_good=True
+    )
+    theirs, f1 = _f1(own.records, duck.clusters), own.reports["evaluation"]["pairwise"]["f1"]
+    yield Result(f"pairwise F1, {name}", "", f1, theirs, bar=1.0)
+
+
+class _Run(NamedTuple):
+    """Seconds of a run from its start to its result, what it reports, its prepared records."""
+
+    seconds: float
+    reports: Mapping[str, Any]
+    records: pa.Table
+
+
+def _run(data: DataSet, spec: Mapping[str, Any], folder: Path) -> _Run:
+    """Execute a run on files, without Spark."""
+    inputs = {name: {"file": str(folder / f"{name}.csv")} for name in data.tables}
+    for name, table in data.tables.items():
+        csv.write_csv(table, folder / f"{name}.csv")
+    job = parse_job({"kind": "linkage.open", "spec": {**spec, "inputs": inputs}})
+    began = perf_counter()
+    directory = RunDirectory(folder / "run")
+    attempt = RunAttempt(
+        job, directory, LazySession(_no_spark), read_input, Control(), read_table=read_table
+    )
+    ending = attempt.execute()
+    spent = perf_counter() - began
+    if ending.state != "done":
+        raise Failed(f"the run ended as {ending.state}: {ending.reasons}")
+    reports = directory.stages["clusters"].reports
+    return _Run(spent, reports, pq.read_table(directory.frame("records")))
+
+
+def _no_spark() -> NoReturn:
+    raise Failed("a run that fits one process started Spark")
+
+
+def _f1(records: pa.Table, clusters: Mapping[int, Any]) -> float:
+    own = [str(clusters[row]) for row in records.column("row").to_pylist()]
+    report = evaluation(records.append_column("cluster", pa.array(own)), within=True)
+    f1: float = report["pairwise"]["f1"]
+    return f1
 
 
 def _end_to_end(spark: SparkSession, data: DataSet, options: Options) -> Result:
@@ -158,3 +229,41 @@ def _end_to_end(spark: SparkSession, data: DataSet, options: Options) -> Result:
         context.execute(OpenSpec.parse(_SPEC))
         spent = perf_counter() - began
     return Result(f"{data.name}, {sum(map(len, data.tables.values())):,} records", "s", spent)
+
+
+async def _over_http(records: int, bar: float, options: Options) -> Result:
+    """Link two classes by a worker that has just started, in a service on embedded servers."""
+    options.say(f"{records:,} records and {records:,} over HTTP")
+    with TemporaryDirectory(prefix="portolan-bench-") as scratch:
+        settings = MediatorSettings(embedded=True, data_dir=Path(scratch))
+        async with serving_here(settings) as (_, service), joined_worker(Path(scratch)):
+            await _fill(service, records, options.seed)
+            began = perf_counter()
+            inputs = {name: {"class": name} for name in _CLASSES}
+            job = {"kind": "linkage.open", "spec": {"inputs": inputs, "zero_config": True}}
+            run = await succeed(service.data.post("study/jobs", json=job))
+            while run["state"] in {"queued", "forecasting", "running"}:
+                await asyncio.sleep(_POLL_S)
+                run = await succeed(service.data.get(f"study/jobs/{run['id']}"))
+            if run["state"] != "done":
+                raise Failed(f"the run ended as {run['state']}: {run['reasons']}")
+            await succeed(service.data.get(f"study/jobs/{run['id']}/results"))
+            spent = perf_counter() - began
+    return Result(f"{records:,} x {records:,} over HTTP", "s", spent, bar=bar, small_is_good=True)
+
+
+async def _fill(service: Service, records: int, seed: int) -> None:
+    """Make two classes, of the same people with other spellings."""
+    everyone = list(people(records, 2, seed))
+    fields = [name for name in everyone[0] if name not in {"id", "entity"}]
+    classes = {
+        name: {"fields": {field: {"type": "string"} for field in fields}} for name in _CLASSES
+    }
+    await service.set_schema("study", {"classes": classes})
+    both: dict[str, dict[str, Any]] = {name: {} for name in _CLASSES}
+    for person in everyone:
+        id_ = str(person["id"])
+        side = _CLASSES[id_.endswith("-0")]
+        if len(both[side]) < records:
+            both[side][id_] = {name: person[name] for name in fields if person[name]}
+    await service.create("study", both)

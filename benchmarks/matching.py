@@ -34,6 +34,7 @@ from spark_jobs.runner.control import Control
 from spark_jobs.runner.job import parse_job
 from spark_jobs.runner.results import ResultFiles
 from spark_jobs.runner.run_directory import RunDirectory
+from spark_jobs.session import LazySession
 from spark_jobs.sources.reading import read_input
 
 __all__ = ["run"]
@@ -139,7 +140,7 @@ def _matched(
         job = parse_job({"kind": "matching.similarity", "spec": {**spec, **sources}})
         directory = RunDirectory(Path(folder, "run"))
         began = perf_counter()
-        ending = RunAttempt(job, directory, spark, read_input, Control()).execute()
+        ending = RunAttempt(job, directory, LazySession.of(spark), read_input, Control()).execute()
         seconds = perf_counter() - began
         assert ending.result is not None, ending
         result = b"".join(ResultFiles(directory.frame(ending.result)).stream("json"))

@@ -53,12 +53,19 @@ def test_every_link_says_why(linked_catalogues: FolderContext) -> None:
         assert row["together"]
 
 
-def test_the_proposal_can_be_given_back(
+def test_the_proposal_can_be_given_back_to_spark_with_the_same_result(
     spark: SparkSession, tmp_path: Path, linked_catalogues: FolderContext
 ) -> None:
     spec = linked_catalogues.reports["proposal"]["spec"]
-    again = linked(spark, tmp_path, zero_config=False, **spec)
-    assert again.rows("clusters") == linked_catalogues.rows("clusters")
+    again = linked(spark, tmp_path, zero_config=False, engine="spark", **spec)
+    for stage in ("compare", "pairs", "clusters"):
+        assert _sorted(again.rows(stage)) == _sorted(linked_catalogues.rows(stage))
+    assert again.reports["similarity"] == linked_catalogues.reports["similarity"]
+    assert again.reports["trust"] == linked_catalogues.reports["trust"]
+
+
+def _sorted(rows: list[dict[str, Any]]) -> list[str]:
+    return sorted(map(repr, rows))
 
 
 def test_a_forecast_says_what_is_compared(spark: SparkSession, tmp_path: Path) -> None:

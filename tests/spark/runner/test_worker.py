@@ -13,7 +13,7 @@ from mediator.catalogue.held_runs import HeldRuns
 from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.port import Input
-from spark_jobs.session import SessionDied
+from spark_jobs.session import LazySession, SessionDied, SparkUnavailable
 from tests.faults.conditions import eventually
 from tests.spark.office import JOB, ClassStandIn, Office, people
 
@@ -84,6 +84,33 @@ async def test_a_broken_session_is_replaced_and_its_run_resumes(office: Office) 
     await office.runs.resume("club", run)
     async with office.worker():
         assert len(office.rows(await office.ended(run))) == 2
+
+
+async def test_a_run_that_needs_spark_is_released_where_there_is_none(office: Office) -> None:
+    def missing() -> SparkSession:
+        raise SparkUnavailable("there is no Java", "install some")
+
+    async def is_given_back() -> bool:
+        found = await office.find(run)
+        return found.attempt == 1 and found.state == "queued"
+
+    run = await office.submit()
+    with pytest.raises(SparkUnavailable):
+        async with office.worker(session=LazySession(missing)):
+            await eventually(is_given_back)
+    async with office.worker():
+        assert (await office.ended(run)).state == "done"
+
+
+async def test_spark_is_opened_by_the_first_run_that_needs_it(office: Office) -> None:
+    session = LazySession(lambda: office.spark)
+    unknown = await office.submit({**JOB, "kind": "example.none"})
+    async with office.worker(session=session):
+        assert (await office.ended(unknown)).state == "failed"
+        before = session.opened
+        done = await office.ended(await office.submit())
+    assert (before, session.opened) == (False, True)
+    assert done.outcome["forecast"]["starting_s"] == session.opening_s > 0
 
 
 async def test_a_run_that_sleeps_is_cancelled(office: Office) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import log, sqrt
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -54,9 +55,17 @@ def prepared(*tables: Sequence[Mapping[str, Any]]) -> pa.Table:
     )
 
 
+def pairs_of(records: pa.Table, spec: OpenSpec = SPEC) -> pa.Table:
+    reports: dict[str, Any] = {}
+    context: Any = SimpleNamespace(report=reports.__setitem__)
+    pairs = matched(records, spec, context)
+    assert reports["similarity"]["decoys"] >= 0
+    return pairs
+
+
 def links(records: pa.Table, spec: OpenSpec = SPEC) -> dict[tuple[int, int], float]:
     """Pairs of rows that are links at the default threshold, and their bits."""
-    pairs, _ = matched(records, spec)
+    pairs = pairs_of(records, spec)
     ends = zip(pairs["l"].to_pylist(), pairs["r"].to_pylist(), strict=True)
     bits = dict(zip(ends, pairs["rarity"].to_pylist(), strict=True))
     return {pair: weight for pair, weight in bits.items() if weight >= bits_of(spec.threshold)}
@@ -176,7 +185,7 @@ def test_few_records_or_empty_ones_make_no_link_and_no_error(texts: list[str | N
 def test_more_records_than_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matching, "MOST_RECORDS", 10)
     with pytest.raises(InputUnfit, match="/similarity"):
-        matched(prepared(*catalogues(10, 1.0, seed=1)), SPEC)
+        pairs_of(prepared(*catalogues(10, 1.0, seed=1)))
 
 
 def test_no_pair_is_more_certain_than_the_decoys_can_tell() -> None:
@@ -186,7 +195,7 @@ def test_no_pair_is_more_certain_than_the_decoys_can_tell() -> None:
 
 
 def test_an_explanation_names_similarity_and_lead() -> None:
-    pairs, _ = matched(prepared(*catalogues(50, 1.0, seed=1)), SPEC)
+    pairs = pairs_of(prepared(*catalogues(50, 1.0, seed=1)))
     model = WholeRecordModel(("name", "price"))
     why = model.explanation(pairs["pattern"][0].as_py())
     assert "name, price" in why

@@ -1,7 +1,7 @@
-"""At most one partner in each other table: the most similar pair first, with its lead over competitors.
+"""At most one partner in each other table: the most similar pair first, with its lead.
 
-The lead of a pair is its similarity less that of the best competitor, the next record that either end
-could be paired with instead. Variants of one product are all similar; only the right one leads.
+The lead of a pair is its similarity less that of the best competitor, the next record that either
+end could be paired with instead. Variants of one product are all similar; only the right one leads.
 """
 
 from __future__ import annotations

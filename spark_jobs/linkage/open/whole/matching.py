@@ -18,7 +18,7 @@ from spark_jobs.linkage.open.whole.assignment import Assigned, assigned
 from spark_jobs.linkage.open.whole.calibration import Calibration, calibrated
 from spark_jobs.linkage.open.whole.features import Features
 from spark_jobs.linkage.open.whole.neighbours import Neighbours, neighbours
-from spark_jobs.runner.port import InputUnfit
+from spark_jobs.runner.port import InputUnfit, StageContext
 
 __all__ = ["COLUMNS", "MOST_RECORDS", "WholeRecordModel", "check_size", "matched"]
 
@@ -29,16 +29,17 @@ MOST_RECORDS: Final = 200_000
 _STEPS: Final = 100
 
 
-def matched(records: pa.Table, spec: OpenSpec) -> tuple[pa.Table, Calibration]:
+def matched(records: pa.Table, spec: OpenSpec, context: StageContext) -> pa.Table:
     """Pair each record with at most one of every other table.
 
     Args:
         records: Prepared, of `COLUMNS`; the text is the first comparison's.
         spec: Complete, with `similarity`.
+        context: Where the calibration is reported.
 
     Returns:
         ``l`` and ``r`` (rows, l < r), ``rules`` (0), ``pattern`` (see `WholeRecordModel`), and
-        ``rarity``, the log2 odds of a match; and how they were estimated.
+        ``rarity``, the log2 odds of a match.
 
     Raises:
         InputUnfit: There are too many records.
@@ -54,7 +55,8 @@ def matched(records: pa.Table, spec: OpenSpec) -> tuple[pa.Table, Calibration]:
     calibration = calibrated(
         (best.chosen.similarity, best.lead), (decoys.chosen.similarity, decoys.lead)
     )
-    return _pairs(best, records.column("row").to_numpy(), calibration), calibration
+    context.report("similarity", calibration.to_json())
+    return _pairs(best, records.column("row").to_numpy(), calibration)
 
 
 def check_size(records: int) -> None:
