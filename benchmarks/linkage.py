@@ -27,7 +27,13 @@ from splink.backends.spark import similarity_jar_location
 from app.commands.demo.failed import Failed
 from app.commands.demo.service import Service, serving_here, succeed
 from app.settings.main import MediatorSettings
-from benchmarks.harness.labelled_data import DataSet, data_sets, synthetic
+from benchmarks.harness.labelled_data import (
+    DataSet,
+    catalogues,
+    data_sets,
+    products,
+    synthetic,
+)
 from benchmarks.harness.report import Measured, Options, Result
 from benchmarks.harness.spark_session import opened_session
 from benchmarks.harness.splink_baseline import run_splink
@@ -49,6 +55,8 @@ __all__ = ["run"]
 
 _QUICK_PEOPLE: Final = 1_000
 _PEOPLE: Final = 50_000
+_QUICK_PRODUCTS: Final = 300
+_PRODUCTS: Final = 1_000
 _MANY_PEOPLE: Final = 500_000
 _SMALL: Final = ((300, 10.0), (1_000, 20.0))
 """Records of each of two classes, and the seconds in which they are to be linked over HTTP."""
@@ -83,6 +91,10 @@ def _measure(options: Options) -> Measured:
     with _session() as spark:
         for one in all_data:
             results += _accuracy(spark, one, options)
+        size = _QUICK_PRODUCTS if options.quick else _PRODUCTS
+        made_up = products(size, options.seed)
+        for one in (made_up, *(() if options.quick else catalogues())):
+            results += _catalogue(one, options)
         size = _QUICK_PEOPLE if options.quick else _PEOPLE
         results += _times(spark, synthetic(size, options.seed), options)
         if not options.quick:
@@ -120,12 +132,26 @@ def _accuracy(spark: SparkSession, data: DataSet, options: Options) -> Iterator[
     yield Result(f"blocking recall, {data.name}", "", evaluation["blocking_recall"])
 
 
+def _catalogue(data: DataSet, options: Options) -> Iterator[Result]:
+    options.say(f"{data.name}: linked without configuration")
+    with TemporaryDirectory() as folder:
+        run = _run(data, data.spec, Path(folder))
+    pairwise, trust = run.reports["evaluation"]["pairwise"], run.reports["trust"]
+    yield Result(f"precision, {data.name}", "", pairwise["precision"])
+    yield Result(
+        f"precision estimated without labels, {data.name}", "", trust["estimated_precision"]
+    )
+    yield Result(f"recall, {data.name}", "", pairwise["recall"])
+    yield Result(f"pairwise F1, {data.name}", "", pairwise["f1"], bar=data.bar)
+    yield Result(f"end to end, {data.name}", "s", run.seconds)
+
+
 def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Result]:
     options.say(f"{data.name}: Portolan, then Splink on DuckDB and on Spark")
     spec = OpenSpec.parse(_SPEC)
     with TemporaryDirectory() as folder:
-        own, records = _run(data, Path(folder))
-    table = comparison_columns(spark.createDataFrame(records), spec)
+        own = _run(data, {**_SPEC, "truth": "entity"}, Path(folder))
+    table = comparison_columns(spark.createDataFrame(own.records), spec)
     duck = run_splink(table.toArrow(), spec, DuckDBAPI())
     api: Any = SparkAPI
     other = run_splink(table, spec, api(spark_session=spark))
@@ -141,24 +167,24 @@ def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Res
     yield Result(
         f"{name}, against Splink on Spark", "s", own.seconds, other.seconds, small_is_good=True
     )
-    theirs = _f1(records, duck.clusters)
-    yield Result(f"pairwise F1, {name}", "", own.f1, theirs, bar=1.0)
+    theirs, f1 = _f1(own.records, duck.clusters), own.reports["evaluation"]["pairwise"]["f1"]
+    yield Result(f"pairwise F1, {name}", "", f1, theirs, bar=1.0)
 
 
 class _Run(NamedTuple):
-    """Seconds of a run from its start to its result, and its pairwise F1."""
+    """Seconds of a run from its start to its result, what it reports, its prepared records."""
 
     seconds: float
-    f1: float
+    reports: Mapping[str, Any]
+    records: pa.Table
 
 
-def _run(data: DataSet, folder: Path) -> tuple[_Run, pa.Table]:
-    """Execute a run on a file, without Spark; return its prepared records as well."""
-    (table,) = data.tables.values()
-    file = folder / "people.csv"
-    csv.write_csv(table, file)
-    spec = {**_SPEC, "inputs": {"people": {"file": str(file)}}, "truth": "entity"}
-    job = parse_job({"kind": "linkage.open", "spec": spec})
+def _run(data: DataSet, spec: Mapping[str, Any], folder: Path) -> _Run:
+    """Execute a run on files, without Spark."""
+    inputs = {name: {"file": str(folder / f"{name}.csv")} for name in data.tables}
+    for name, table in data.tables.items():
+        csv.write_csv(table, folder / f"{name}.csv")
+    job = parse_job({"kind": "linkage.open", "spec": {**spec, "inputs": inputs}})
     began = perf_counter()
     directory = RunDirectory(folder / "run")
     attempt = RunAttempt(
@@ -168,9 +194,8 @@ def _run(data: DataSet, folder: Path) -> tuple[_Run, pa.Table]:
     spent = perf_counter() - began
     if ending.state != "done":
         raise Failed(f"the run ended as {ending.state}: {ending.reasons}")
-    report = directory.stages["clusters"].reports["evaluation"]
-    records = pq.read_table(directory.frame("records"))
-    return _Run(spent, report["pairwise"]["f1"]), records
+    reports = directory.stages["clusters"].reports
+    return _Run(spent, reports, pq.read_table(directory.frame("records")))
 
 
 def _no_spark() -> NoReturn:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import csv
 
+from benchmarks.harness import synthetic_catalogue
 from benchmarks.harness.synthetic_people import people
+from spark_jobs.linkage.open.forest import components
 
-__all__ = ["DATASETS", "DataSet", "data_sets", "synthetic"]
+__all__ = ["DATASETS", "DataSet", "catalogues", "data_sets", "products", "synthetic"]
 
 DATASETS: Final = "PORTOLAN_DATASETS"
 
@@ -45,11 +48,28 @@ def synthetic(entities: int, seed: int) -> DataSet:
     return DataSet(f"{entities:,} people made up", {"people": table}, 0.95)
 
 
+def products(size: int, seed: int) -> DataSet:
+    """Two catalogues of products, of which four in five are in both."""
+    tables = zip(("first", "second"), synthetic_catalogue.catalogues(size, 0.8, seed), strict=True)
+    named = {name: pa.Table.from_pylist(list(rows)) for name, rows in tables}
+    return DataSet(f"{size:,} by {size:,} products made up", named, 0.70)
+
+
 def data_sets() -> Iterator[DataSet]:
+    """People, in one table."""
+    yield from _present({"febrl": _febrl, "historical_50k": _historical})
+
+
+def catalogues() -> Iterator[DataSet]:
+    """Things, products and publications, that have long texts."""
+    yield from _present({"abt_buy": _abt_buy, "dblp_acm": _dblp_acm, "cora": _cora})
+
+
+def _present(readers: Mapping[str, Callable[[Path], DataSet]]) -> Iterator[DataSet]:
     folder = os.environ.get(DATASETS)
     if folder is None:
         return
-    for part, read in (("febrl", _febrl), ("dblp_acm", _dblp_acm), ("historical_50k", _historical)):
+    for part, read in readers.items():
         if (Path(folder) / part).is_dir():
             yield read(Path(folder) / part)
 
@@ -75,6 +95,28 @@ def _dblp_acm(folder: Path) -> DataSet:
     return DataSet("DBLP-ACM", tables, 0.96)
 
 
+def _abt_buy(folder: Path) -> DataSet:
+    abt, buy, pairs = (_read(folder / f"{name}.csv", "|") for name in ("abt", "buy", "gt"))
+    same = dict(zip(*(pairs.column(name).to_pylist() for name in ("D2", "D1")), strict=True))
+    entity = [same.get(one, f"buy {one}") for one in buy.column("id").to_pylist()]
+    tables = {
+        "abt": abt.append_column("entity", abt.column("id")),
+        "buy": buy.append_column("entity", pa.array(entity)),
+    }
+    return DataSet("Abt-Buy", tables, 0.70)
+
+
+def _cora(folder: Path) -> DataSet:
+    table = _read(folder / "cora.csv", "|")
+    table = table.rename_columns(["id", *table.column_names[1:-1], "rest"]).drop_columns("rest")
+    lines = (folder / "cora_gt.csv").read_text().split()
+    left, right = zip(*(map(int, line.split("|")) for line in lines), strict=True)
+    rows, least = components(np.array(left), np.array(right))
+    entity = dict(zip(rows.tolist(), least.tolist(), strict=True))
+    labels = [str(entity.get(int(one), one)) for one in table.column("id").to_pylist()]
+    return DataSet("Cora", {"citations": table.append_column("entity", pa.array(labels))}, 0.77)
+
+
 def _historical(folder: Path) -> DataSet:
     table = pq.read_table(folder / "historical_50k.parquet")
     names = {"unique_id": "id", "cluster": "entity"}
@@ -82,13 +124,15 @@ def _historical(folder: Path) -> DataSet:
     return DataSet("historical_50k", {"people": table}, 0.80)
 
 
-def _read(path: Path) -> pa.Table:
+def _read(path: Path, delimiter: str = ",") -> pa.Table:
     header = path.read_text("utf-8", "replace").partition("\n")[0]
-    strings = {name.strip('"\r'): pa.string() for name in header.split(",")}
+    strings = {name.strip('"\r'): pa.string() for name in header.split(delimiter)}
     convert = csv.ConvertOptions(
         column_types=strings, strings_can_be_null=True, null_values=["", " "]
     )
     data = path.read_text("utf-8", "replace").encode()
-    table = csv.read_csv(pa.BufferReader(data), convert_options=convert)
+    # Elsewhere a quotation mark is a character as any other, such as inches.
+    parse = csv.ParseOptions(delimiter=delimiter, quote_char='"' if delimiter == "," else False)
+    table = csv.read_csv(pa.BufferReader(data), parse_options=parse, convert_options=convert)
     trimmed = [pc.utf8_trim_whitespace(column.cast("string")) for column in table.columns]
     return pa.table(trimmed, names=table.column_names)

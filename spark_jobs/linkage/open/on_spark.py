@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -19,6 +19,8 @@ from spark_jobs.linkage.open.prepare import source_name, values, with_frequencie
 from spark_jobs.linkage.open.profile import draw_sample
 from spark_jobs.linkage.open.spec import LinkageEngine, OpenSpec
 from spark_jobs.linkage.open.training import keep_model, load_model, trained
+from spark_jobs.linkage.open.trust import trust
+from spark_jobs.linkage.open.whole.matching import COLUMNS, MOST_RECORDS, matched
 from spark_jobs.runner.port import Frame, StageContext
 
 __all__ = ["STAGES"]
@@ -42,6 +44,10 @@ def _records(spec: OpenSpec, context: StageContext) -> DataFrame:
 def _compare(spec: OpenSpec, context: StageContext) -> DataFrame:
     complete = load_plan(spec, context)
     records = context.output("records")
+    if complete.similarity is not None:
+        # One more row than fits tells that there are too many.
+        limited = records.select(*COLUMNS).limit(MOST_RECORDS + 1)
+        return context.spark.createDataFrame(matched(limited.toArrow(), complete, context))
     pairs = check_loads(complete, context, loads(records, complete))
     if load_engine(spec, context) is LinkageEngine.SPLINK:
         from spark_jobs.linkage.open.in_process import comparing  # noqa: PLC0415 - extra linkage
@@ -132,7 +138,9 @@ def _clusters(spec: OpenSpec, context: StageContext) -> DataFrame:
         context.report("merges", merges(clusters))
     if spec.truth is not None:
         _evaluate(spec, context, clusters)
-    best = _best_links(_scored(spec, context), roots, bits_of(spec.threshold))
+    links = _links(_scored(spec, context), roots, bits_of(spec.threshold))
+    context.report("trust", _trust(links))
+    best = _best_links(links)
     return clusters.join(best, "row", "left").select(
         f.concat_ws("/", "source", "record").alias("id"),
         "cluster",
@@ -142,14 +150,26 @@ def _clusters(spec: OpenSpec, context: StageContext) -> DataFrame:
     )
 
 
-def _best_links(scored: DataFrame, roots: DataFrame, least: float) -> DataFrame:
+def _links(scored: DataFrame, roots: DataFrame, least: float) -> DataFrame:
+    """Links of at least so many bits, and whether their ends are in one cluster."""
     links = scored.where(f.col("bits") >= least).select("l", "r", "bits")
     for end in ("l", "r"):
         links = links.join(
             roots.select(f.col("row").alias(end), f.col("root").alias(f"{end}_root")), end
         )
-    inside = links.where(f.col("l_root") == f.col("r_root"))
-    ends = inside.select(f.explode(f.array("l", "r")).alias("row"), "bits")
+    kept = (f.col("l_root") == f.col("r_root")).alias("kept")
+    return links.select("l", "r", "bits", kept)
+
+
+def _trust(links: DataFrame) -> Mapping[str, Any]:
+    probability = f.avg(f.when(f.col("kept"), _probability(f.col("bits"))))
+    row = links.agg(f.count("*"), f.count_if("kept"), f.coalesce(probability, f.lit(0.0))).first()
+    assert row is not None
+    return trust(*row)
+
+
+def _best_links(links: DataFrame) -> DataFrame:
+    ends = links.where("kept").select(f.explode(f.array("l", "r")).alias("row"), "bits")
     return ends.groupBy("row").agg(f.max("bits").alias("bits"))
 
 

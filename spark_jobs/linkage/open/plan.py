@@ -72,11 +72,15 @@ def complete_spec(
         InputUnfit: The data propose nothing.
     """
     if spec.is_complete:
-        return spec, None
-    proposal = propose(draw(spec, context))
-    rules = spec.blocking or proposal.rules
-    comparisons = spec.comparisons or proposal.comparisons
-    return spec.model_copy(update={"blocking": rules, "comparisons": comparisons}), proposal
+        return spec.prepared(), None
+    fields = bool(spec.blocking or spec.comparisons) or spec.engine is LinkageEngine.SPLINK
+    proposal = propose(draw(spec, context), only_fields=fields)
+    proposed = {
+        "blocking": spec.blocking or proposal.rules,
+        "comparisons": spec.comparisons or proposal.comparisons,
+        "similarity": proposal.similarity,
+    }
+    return spec.model_copy(update=proposed).prepared(), proposal
 
 
 def keep_plan(spec: OpenSpec, context: StageContext, draw: SampleReader) -> pa.Table:
@@ -84,13 +88,17 @@ def keep_plan(spec: OpenSpec, context: StageContext, draw: SampleReader) -> pa.T
     complete, proposal = complete_spec(spec, context, draw)
     if proposal is not None:
         context.report("proposal", proposal.to_json())
-    kept = LinkagePlan(blocking=complete.blocking, comparisons=complete.comparisons)
+    kept = LinkagePlan(
+        blocking=complete.blocking,
+        comparisons=complete.comparisons,
+        similarity=complete.similarity,
+    )
     return document_frame(kept.model_dump(mode="json"))
 
 
 def load_plan(spec: OpenSpec, context: StageContext) -> OpenSpec:
     kept = LinkagePlan.parse(load_document(context, "plan"))
-    return spec.model_copy(update={"blocking": kept.blocking, "comparisons": kept.comparisons})
+    return spec.model_copy(update={name: getattr(kept, name) for name in LinkagePlan.model_fields})
 
 
 def document_frame(document: Mapping[str, Any]) -> pa.Table:

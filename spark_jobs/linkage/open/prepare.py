@@ -51,7 +51,10 @@ def values(spec: OpenSpec, context: StageContext) -> DataFrame:
         f.xxhash64("source", "id").alias("row"),
         *("source", "id", "truth"),
         *(f"v{at}" for at in range(len(columns))),
-        f.array(*(_key(rule, columns) for rule in spec.blocking)).alias("keys"),
+        # Cast, because without rules the array has no type.
+        f.array(*(_key(rule, columns) for rule in spec.blocking))
+        .cast("array<bigint>")
+        .alias("keys"),
         *(one for k, it in enumerate(spec.comparisons) for one in _compared(it, k, columns)),
     )
     return _with_known(keyed, spec, context)

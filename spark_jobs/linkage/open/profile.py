@@ -64,6 +64,11 @@ class RecordSample:
     records: int
     pairs: float
 
+    @property
+    def within(self) -> bool:
+        """Whether records of one table are compared with each other."""
+        return self.pairs >= pairs_of([self.records], within=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:

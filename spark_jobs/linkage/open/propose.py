@@ -12,7 +12,15 @@ import pyarrow.compute as pc
 
 from spark_jobs.linkage.open.profile import Profile, RecordSample, ValueKind, profile
 from spark_jobs.linkage.open.propose_blocking import propose_rules
-from spark_jobs.linkage.open.spec import AgreementLevel, FieldComparison, LinkagePlan, Rule
+from spark_jobs.linkage.open.spec import (
+    AgreementLevel,
+    FieldComparison,
+    LinkagePlan,
+    Rule,
+    WholeRecords,
+)
+from spark_jobs.linkage.open.whole.matching import MOST_RECORDS
+from spark_jobs.linkage.open.whole.proposal import columns_of_text, why_whole_records
 from spark_jobs.runner.port import InputUnfit
 
 __all__ = ["PlanProposal", "propose"]
@@ -23,6 +31,7 @@ _LOOKED_AT: Final = 500
 _PARTS: Final = 2
 _LONG_CODE: Final = 6
 _SEVERAL_WORDS: Final = 1.3
+_NUMBER: Final = r"^-?\d{1,300}(\.\d+)?$"
 
 _EXACT: Final = AgreementLevel(exact=True)
 _TYPOS: Final = (AgreementLevel(levenshtein=1), AgreementLevel(levenshtein=2))
@@ -55,25 +64,52 @@ class PlanProposal:
     comparisons: tuple[FieldComparison, ...]
     reasons: tuple[str, ...]
     profiles: tuple[Profile, ...]
+    similarity: WholeRecords | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON; ``spec`` holds the members to be edited and given to the next run."""
         return {
-            "spec": LinkagePlan(blocking=self.rules, comparisons=self.comparisons).model_dump(
-                mode="json"
-            ),
+            "spec": self._plan().model_dump(mode="json", exclude_none=True),
             "reasons": list(self.reasons),
             "columns": [one.to_json() for one in self.profiles],
         }
 
+    def _plan(self) -> LinkagePlan:
+        return LinkagePlan(
+            blocking=self.rules, comparisons=self.comparisons, similarity=self.similarity
+        )
 
-def propose(sample: RecordSample) -> PlanProposal:
-    """Propose a configuration.
+
+def propose(sample: RecordSample, *, only_fields: bool = False) -> PlanProposal:
+    """Propose a configuration: fields, or whole records where texts or nothing else distinguish.
+
+    Args:
+        only_fields: Whether whole records are no choice.
 
     Raises:
         InputUnfit: No column distinguishes records.
     """
     profiles = profile(sample)
+    possible = not only_fields and sample.records <= MOST_RECORDS
+    if possible and (reason := why_whole_records(profiles, sample)):
+        return _whole_records(profiles, reason)
+    try:
+        return _fields(profiles, sample, need_rules=possible)
+    except (InputUnfit, pa.ArrowException, ArithmeticError, ValueError) as error:
+        if not (possible and profiles):
+            raise
+        return _whole_records(profiles, f"Fields do not distinguish records: {error}")
+
+
+def _whole_records(profiles: tuple[Profile, ...], reason: str) -> PlanProposal:
+    columns = columns_of_text(profiles)
+    shared = f"Whole records are compared, by what they share in {', '.join(columns)}: {reason}"
+    return PlanProposal((), (), (shared,), profiles, WholeRecords(columns=columns))
+
+
+def _fields(
+    profiles: tuple[Profile, ...], sample: RecordSample, *, need_rules: bool
+) -> PlanProposal:
     reasons: list[str] = []
     useful = _useful(profiles, reasons)
     left_out = _repeated(useful, sample, reasons)
@@ -83,6 +119,8 @@ def propose(sample: RecordSample) -> PlanProposal:
     comparisons = tuple(_comparison(one, sample) for one in chosen)
     reasons += [_reason(one) for one in chosen]
     rules = propose_rules(useful, left_out, sample)
+    if need_rules and not rules:
+        raise InputUnfit("No rule has few enough pairs.")
     reasons += [rule.reason for rule in rules]
     return PlanProposal(tuple(rule.rule for rule in rules), comparisons, tuple(reasons), profiles)
 
@@ -166,7 +204,9 @@ def _levels(one: Profile, sample: RecordSample) -> tuple[AgreementLevel, ...]:
 
 def _near(raw: pa.Array) -> tuple[float, float]:
     """Hundredths and tenths of the spread."""
-    numbers = pc.cast(pc.utf8_trim_whitespace(raw.drop_null()), "float64", safe=False)
+    text = pc.utf8_trim_whitespace(raw.drop_null())
+    # Most values are numbers, not all: some may have a unit, or stand for a missing one.
+    numbers = pc.cast(text.filter(pc.match_substring_regex(text, _NUMBER)), "float64")
     spread = float(pc.stddev(numbers).as_py() or 0.0)
     return max(spread, 1e-9) / 100, max(spread, 1e-9) / 10
 

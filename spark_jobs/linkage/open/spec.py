@@ -40,6 +40,7 @@ __all__ = [
     "OpenSpec",
     "Rule",
     "Take",
+    "WholeRecords",
 ]
 
 KNOWN: Final = "known"
@@ -287,24 +288,48 @@ class PairLimits(Specification):
     block_pairs: Annotated[int, Field(ge=1, le=10**9)] = 1_000_000
 
 
+class WholeRecords(Specification):
+    """Records compared as a whole, by the words and n-grams that they share and how rare these are.
+
+    Attributes:
+        columns: The fields whose text is the record's.
+        neighbours: The most similar records of each that are candidates.
+    """
+
+    columns: Names
+    neighbours: Annotated[int, Field(ge=1, le=100)] = 10
+
+
 class LinkagePlan(Specification):
     """What is compared.
 
     Attributes:
         blocking: Which pairs are compared; empty: proposed from the data.
         comparisons: What of them is compared; empty: proposed from the data.
+        similarity: Whole records instead of both; None: fields.
     """
 
     blocking: Annotated[tuple[Rule, ...], Field(max_length=MOST_RULES)] = ()
     comparisons: Annotated[tuple[FieldComparison, ...], Field(max_length=_MOST_COMPARISONS)] = ()
+    similarity: WholeRecords | None = None
 
     @property
     def is_complete(self) -> bool:
-        return bool(self.blocking and self.comparisons)
+        return self.similarity is not None or bool(self.blocking and self.comparisons)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return tuple(sorted({*_columns(self.blocking), *_columns(self.comparisons)}))
+        whole = self.similarity.columns if self.similarity else ()
+        return tuple(sorted({*_columns(self.blocking), *_columns(self.comparisons), *whole}))
+
+    def prepared(self) -> Self:
+        """Return it with the comparison that prepares the text of whole records."""
+        if self.similarity is None:
+            return self
+        text = FieldComparison(
+            columns=self.similarity.columns, levels=(AgreementLevel(exact=True),)
+        )
+        return self.model_copy(update={"comparisons": (text,)})
 
 
 def _columns(readers: Iterable[Rule] | Iterable[FieldComparison]) -> set[str]:
@@ -359,9 +384,11 @@ class OpenSpec(LinkagePlan):
     @model_validator(mode="after")
     def _check(self) -> Self:
         """Check what concerns several members; the pointers are those of the document."""
-        if not self.zero_config and not self.blocking:
+        self._check_similarity()
+        given = self.zero_config or self.similarity is not None
+        if not given and not self.blocking:
             raise SpecInvalid("/blocking", "rules are expected, or zero_config: true")
-        if not self.zero_config and not self.comparisons:
+        if not given and not self.comparisons:
             raise SpecInvalid("/comparisons", "comparisons are expected, or zero_config: true")
         if not self.within and len(self.sources) == 1:
             raise SpecInvalid("/within", "one input alone can only be compared with itself")
@@ -369,6 +396,16 @@ class OpenSpec(LinkagePlan):
             raise SpecInvalid("/model", "the comparisons that it was estimated for are missing")
         self._check_comparisons()
         return self
+
+    def _check_similarity(self) -> None:
+        if self.similarity is None:
+            return
+        if self.blocking or self.comparisons:
+            raise SpecInvalid(
+                "/similarity", "it stands for blocking and comparisons, not beside them"
+            )
+        if self.engine is LinkageEngine.SPLINK:
+            raise SpecInvalid("/engine", "Splink compares fields only, no whole records")
 
     def _check_comparisons(self) -> None:
         for number, comparison in enumerate(self.comparisons):

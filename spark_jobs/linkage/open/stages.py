@@ -27,6 +27,7 @@ from spark_jobs.linkage.open.prepare import values
 from spark_jobs.linkage.open.profile import draw_sample
 from spark_jobs.linkage.open.propose import PlanProposal
 from spark_jobs.linkage.open.spec import LinkageEngine, OpenSpec
+from spark_jobs.linkage.open.whole.matching import check_size
 from spark_jobs.runner.port import Block, Forecast, Frame, InputUnfit, StageContext
 
 __all__ = ["STAGES", "forecast"]
@@ -74,6 +75,8 @@ def forecast(spec: OpenSpec, context: StageContext) -> Forecast:
     for name, count in rows.items():
         if not count:
             raise InputUnfit(f"{name} has no records.")
+    if spec.similarity is not None:
+        check_size(sum(rows.values()))
     found = _found_locally(spec, context) if inputs_fit(spec, context) else None
     return _described(rows, found or _found_by_spark(spec, context))
 
@@ -117,6 +120,8 @@ def _pairs(found: Sequence[RuleLoad]) -> int:
 
 def _described(rows: Mapping[str, int], found: _Found) -> Forecast:
     total, pairs = sum(rows.values()), _pairs(found.loads)
+    if found.spec.similarity is not None:
+        pairs = total * found.spec.similarity.neighbours  # at most
     cost, reasons = _COSTS[found.choice.engine], found.proposal.reasons if found.proposal else ()
     work_s = total * len(found.spec.blocking) / cost.records_per_s + pairs / cost.pairs_per_s
     return Forecast(

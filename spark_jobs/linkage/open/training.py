@@ -17,6 +17,7 @@ from spark_jobs.linkage.open.pairs import random_pairs
 from spark_jobs.linkage.open.plan import document_frame, load_document, load_plan
 from spark_jobs.linkage.open.profile import pairs_of
 from spark_jobs.linkage.open.spec import OpenSpec
+from spark_jobs.linkage.open.whole.matching import WholeRecordModel
 from spark_jobs.runner.port import StageContext
 
 __all__ = ["SAMPLE", "all_pairs", "decided", "fitted", "keep_model", "load_model", "trained"]
@@ -30,7 +31,10 @@ def keep_model(
 ) -> pa.Table:
     """Keep and report the model of the specification, or the estimate of an engine."""
     complete = load_plan(spec, context)
-    if complete.model is not None:
+    model: Model | WholeRecordModel
+    if complete.similarity is not None:
+        model = WholeRecordModel(complete.similarity.columns)
+    elif complete.model is not None:
         model = Model.of_json(complete.model, complete.comparisons)
     else:
         model = estimated(complete)
@@ -38,8 +42,11 @@ def keep_model(
     return document_frame(model.to_json())
 
 
-def load_model(spec: OpenSpec, context: StageContext) -> Model:
-    return Model.of_json(load_document(context, "model"), load_plan(spec, context).comparisons)
+def load_model(spec: OpenSpec, context: StageContext) -> Model | WholeRecordModel:
+    complete = load_plan(spec, context)
+    if complete.similarity is not None:
+        return WholeRecordModel(complete.similarity.columns)
+    return Model.of_json(load_document(context, "model"), complete.comparisons)
 
 
 def trained(records: DataFrame, pairs: DataFrame, spec: OpenSpec) -> Model:

@@ -141,10 +141,15 @@ def merges(clusters: pa.Table) -> Mapping[str, Any]:
 
 def best_links(links: WeightedPairs, roots: pa.Table) -> tuple[Rows, Floats]:
     """The records with a link inside of their cluster, and the bits of the best one."""
+    kept = links.where(inside(links, roots))
+    members, at = np.unique(np.concatenate([kept.left, kept.right]), return_inverse=True)
+    best = np.full(len(members), -np.inf)
+    np.maximum.at(best, at, np.tile(kept.bits, 2))
+    return members, best
+
+
+def inside(links: WeightedPairs, roots: pa.Table) -> NDArray[np.bool_]:
+    """Whether both ends of each link are in one cluster."""
     rows, own = roots.column("row").to_numpy(), roots.column("root").to_numpy()
     ends = [positions(rows, end) for end in (links.left, links.right)]
-    inside = own[ends[0]] == own[ends[1]] if len(rows) else np.zeros(0, np.bool_)
-    members, at = np.unique(np.concatenate([ends[0][inside], ends[1][inside]]), return_inverse=True)
-    best = np.full(len(members), -np.inf)
-    np.maximum.at(best, at, np.tile(links.bits[inside], 2))
-    return rows[members], best
+    return own[ends[0]] == own[ends[1]] if len(rows) else np.zeros(0, np.bool_)

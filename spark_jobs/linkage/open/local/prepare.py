@@ -68,7 +68,7 @@ def _selected(spec: OpenSpec, context: StageContext) -> Iterator[pa.Table]:
 
 def _keys(spec: OpenSpec, normal: Sequence[pa.Array], rows: int) -> pa.Array:
     keys = [_key(rule, spec.columns, normal) for rule in spec.blocking]
-    flat = np.stack(keys, axis=1).reshape(-1)
+    flat = np.stack(keys, axis=1).reshape(-1) if keys else np.empty(0, np.int64)
     ends = np.arange(rows + 1, dtype=np.int32) * len(keys)
     return pa.ListArray.from_arrays(ends, flat)
 

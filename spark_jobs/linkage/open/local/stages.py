@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from spark_jobs.linkage.open.local.clusters import (
     WeightedPairs,
     assigned,
     best_links,
+    inside,
     merges,
     named,
     positions,
@@ -30,6 +31,8 @@ from spark_jobs.linkage.open.profile import pairs_of
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.linkage.open.strings import Floats, Rows
 from spark_jobs.linkage.open.training import SAMPLE, fitted, keep_model, load_model
+from spark_jobs.linkage.open.trust import trust
+from spark_jobs.linkage.open.whole.matching import WholeRecordModel, matched
 from spark_jobs.runner.port import StageContext
 
 __all__ = ["STAGES"]
@@ -55,6 +58,8 @@ def _records(spec: OpenSpec, context: StageContext) -> pa.Table:
 
 def _compare(spec: OpenSpec, context: StageContext) -> pa.Table:
     complete, records = load_plan(spec, context), context.output_table("records")
+    if complete.similarity is not None:
+        return matched(records, complete, context)
     pairs = check_loads(complete, context, loads(records, complete))
     return compared(records, complete, context, pairs)
 
@@ -146,7 +151,7 @@ def _ends(spec: OpenSpec, context: StageContext, rows: pa.ChunkedArray) -> pa.Ta
     )
 
 
-def _reasons(model: Model, links: pa.Table) -> Sequence[str]:
+def _reasons(model: Model | WholeRecordModel, links: pa.Table) -> Sequence[str]:
     patterns, at = np.unique(links.column("pattern").to_numpy(), return_inverse=True)
     known = [(model.explanation(one), model.usual_rarity(one)) for one in patterns.tolist()]
     rarities = links.column("rarity").to_pylist()
@@ -178,6 +183,7 @@ def _clusters(spec: OpenSpec, context: StageContext) -> pa.Table:
             scored.left, scored.right, records, within=spec.within
         )
         context.report("evaluation", report)
+    context.report("trust", _trust(scored.where(scored.bits >= bits_of(spec.threshold)), roots))
     return pa.table(
         {
             "id": pc.binary_join_element_wise(
@@ -187,6 +193,12 @@ def _clusters(spec: OpenSpec, context: StageContext) -> pa.Table:
             "probability": _best(spec, scored, roots, clusters.column("row").to_numpy()),
         }
     )
+
+
+def _trust(links: WeightedPairs, roots: pa.Table) -> Mapping[str, Any]:
+    kept = inside(links, roots)
+    probability = _probability(links.bits[kept]).mean() if kept.any() else 0.0
+    return trust(len(kept), int(kept.sum()), float(probability))
 
 
 def _best(spec: OpenSpec, scored: WeightedPairs, roots: pa.Table, rows: Rows) -> pa.Array:
