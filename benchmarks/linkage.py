@@ -1,46 +1,60 @@
-"""Open linkage: accuracy without labels or configuration, and time against Splink.
+"""Open linkage: accuracy without labels or configuration, time against Splink, and over HTTP.
 
 Nothing is configured: rules and comparisons are proposed from the data, which nobody looked at;
 threshold and clustering are the defaults. The truth is only used to judge. For time all three get
-the same blocks and comparisons of people who were made up, and estimate, compare and cluster.
+the same blocks and comparisons of people who were made up, and estimate, compare and cluster. Ours
+is a whole run: it also reads a file, prepares the records, forecasts and keeps every stage; Splink
+gets them prepared, in memory. Over HTTP the time is from POST until the result can be read.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, NoReturn
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import csv
 from pyspark.sql import SparkSession
 from splink import DuckDBAPI, SparkAPI
 from splink.backends.spark import similarity_jar_location
 
+from app.commands.demo.failed import Failed
+from app.commands.demo.service import Service, serving_here, succeed
+from app.settings.main import MediatorSettings
 from benchmarks.harness.labelled_data import DataSet, data_sets, synthetic
 from benchmarks.harness.report import Measured, Options, Result
-from benchmarks.harness.splink_baseline import seconds
+from benchmarks.harness.spark_session import opened_session
+from benchmarks.harness.splink_baseline import run_splink
 from benchmarks.harness.stage_context import FolderContext
+from benchmarks.harness.synthetic_people import people
+from benchmarks.harness.worker_process import joined_worker
 from spark_jobs.linkage.open.in_process.comparing import comparison_columns
+from spark_jobs.linkage.open.local.evaluate import evaluation
 from spark_jobs.linkage.open.spec import OpenSpec
+from spark_jobs.runner.attempt import RunAttempt
+from spark_jobs.runner.control import Control
+from spark_jobs.runner.job import parse_job
+from spark_jobs.runner.run_directory import RunDirectory
+from spark_jobs.session import LazySession
+from spark_jobs.sources.reading import read_input
+from spark_jobs.sources.tables import read_table
 
 __all__ = ["run"]
 
 _QUICK_PEOPLE: Final = 1_000
 _PEOPLE: Final = 50_000
 _MANY_PEOPLE: Final = 500_000
-_CONF: Final[Mapping[str, Any]] = {
-    "spark.driver.memory": "6g",
-    "spark.sql.shuffle.partitions": "4",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-}
+_SMALL: Final = ((300, 10.0), (1_000, 20.0))
+"""Records of each of two classes, and the seconds in which they are to be linked over HTTP."""
+_CLASSES: Final = ("left", "right")
+_POLL_S: Final = 0.1
+_BAR_SPLINK: Final = 1.5
 _SPEC: Final[Mapping[str, Any]] = {
     "inputs": {"people": {"file": "people.csv"}},
     "blocking": [["phone"], ["surname", "date_of_birth"], ["given_name", "surname"], ["street"]],
@@ -57,7 +71,10 @@ _SPEC: Final[Mapping[str, Any]] = {
 
 
 async def run(options: Options) -> Measured:
-    return await asyncio.to_thread(_measure, options)
+    measured = await asyncio.to_thread(_measure, options)
+    sizes = _SMALL[:1] if options.quick else _SMALL
+    results = [await _over_http(records, bar, options) for records, bar in sizes]
+    return Measured([*measured.results, *results])
 
 
 def _measure(options: Options) -> Measured:
@@ -75,19 +92,15 @@ def _measure(options: Options) -> Measured:
 
 @contextmanager
 def _session() -> Iterator[SparkSession]:
-    """Spark on two cores, with the jar that Splink compares strings by."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    """Spark with the jar that Splink compares strings by."""
     with TemporaryDirectory() as checkpoints:  # Splink writes some
         conf = {
-            **_CONF,
+            "spark.driver.memory": "6g",
             "spark.jars": similarity_jar_location(),
             "spark.checkpoint.dir": checkpoints,
         }
-        session = SparkSession.builder.master("local[2]").config(map=conf).getOrCreate()
-        try:
+        with opened_session(conf) as session:
             yield session
-        finally:
-            session.stop()
 
 
 @contextmanager
@@ -108,19 +121,67 @@ def _accuracy(spark: SparkSession, data: DataSet, options: Options) -> Iterator[
 
 
 def _times(spark: SparkSession, data: DataSet, options: Options) -> Iterator[Result]:
+    options.say(f"{data.name}: Portolan, then Splink on DuckDB and on Spark")
     spec = OpenSpec.parse(_SPEC)
-    with _opened_context(spark, data) as context:
-        options.say(f"{data.name}: Portolan, then Splink on DuckDB and on Spark")
-        began = perf_counter()
-        context.execute(spec)
-        own = perf_counter() - began
-        table = comparison_columns(context.output("records"), spec)
-        duck = seconds(table.toArrow(), spec, DuckDBAPI())
-        api: Any = SparkAPI
-        other = seconds(table, spec, api(spark_session=spark))
+    with TemporaryDirectory() as folder:
+        own, records = _run(data, Path(folder))
+    table = comparison_columns(spark.createDataFrame(records), spec)
+    duck = run_splink(table.toArrow(), spec, DuckDBAPI())
+    api: Any = SparkAPI
+    other = run_splink(table, spec, api(spark_session=spark))
     name = f"{data.name}, end to end"
-    yield Result(f"{name}, against Splink on DuckDB", "s", own, duck, small_is_good=True)
-    yield Result(f"{name}, against Splink on Spark", "s", own, other, small_is_good=True)
+    yield Result(
+        f"{name}, against Splink on DuckDB",
+        "s",
+        own.seconds,
+        duck.seconds,
+        bar=_BAR_SPLINK,
+        small_is_good=True,
+    )
+    yield Result(
+        f"{name}, against Splink on Spark", "s", own.seconds, other.seconds, small_is_good=True
+    )
+    theirs = _f1(records, duck.clusters)
+    yield Result(f"pairwise F1, {name}", "", own.f1, theirs, bar=1.0)
+
+
+class _Run(NamedTuple):
+    """Seconds of a run from its start to its result, and its pairwise F1."""
+
+    seconds: float
+    f1: float
+
+
+def _run(data: DataSet, folder: Path) -> tuple[_Run, pa.Table]:
+    """Execute a run on a file, without Spark; return its prepared records as well."""
+    (table,) = data.tables.values()
+    file = folder / "people.csv"
+    csv.write_csv(table, file)
+    spec = {**_SPEC, "inputs": {"people": {"file": str(file)}}, "truth": "entity"}
+    job = parse_job({"kind": "linkage.open", "spec": spec})
+    began = perf_counter()
+    directory = RunDirectory(folder / "run")
+    attempt = RunAttempt(
+        job, directory, LazySession(_no_spark), read_input, Control(), read_table=read_table
+    )
+    ending = attempt.execute()
+    spent = perf_counter() - began
+    if ending.state != "done":
+        raise Failed(f"the run ended as {ending.state}: {ending.reasons}")
+    report = directory.stages["clusters"].reports["evaluation"]
+    records = pq.read_table(directory.frame("records"))
+    return _Run(spent, report["pairwise"]["f1"]), records
+
+
+def _no_spark() -> NoReturn:
+    raise Failed("a run that fits one process started Spark")
+
+
+def _f1(records: pa.Table, clusters: Mapping[int, Any]) -> float:
+    own = [str(clusters[row]) for row in records.column("row").to_pylist()]
+    report = evaluation(records.append_column("cluster", pa.array(own)), within=True)
+    f1: float = report["pairwise"]["f1"]
+    return f1
 
 
 def _end_to_end(spark: SparkSession, data: DataSet, options: Options) -> Result:
@@ -130,3 +191,41 @@ def _end_to_end(spark: SparkSession, data: DataSet, options: Options) -> Result:
         context.execute(OpenSpec.parse(_SPEC))
         spent = perf_counter() - began
     return Result(f"{data.name}, {sum(map(len, data.tables.values())):,} records", "s", spent)
+
+
+async def _over_http(records: int, bar: float, options: Options) -> Result:
+    """Link two classes by a worker that has just started, in a service on embedded servers."""
+    options.say(f"{records:,} records and {records:,} over HTTP")
+    with TemporaryDirectory(prefix="portolan-bench-") as scratch:
+        settings = MediatorSettings(embedded=True, data_dir=Path(scratch))
+        async with serving_here(settings) as (_, service), joined_worker(Path(scratch)):
+            await _fill(service, records, options.seed)
+            began = perf_counter()
+            inputs = {name: {"class": name} for name in _CLASSES}
+            job = {"kind": "linkage.open", "spec": {"inputs": inputs, "zero_config": True}}
+            run = await succeed(service.data.post("study/jobs", json=job))
+            while run["state"] in {"queued", "forecasting", "running"}:
+                await asyncio.sleep(_POLL_S)
+                run = await succeed(service.data.get(f"study/jobs/{run['id']}"))
+            if run["state"] != "done":
+                raise Failed(f"the run ended as {run['state']}: {run['reasons']}")
+            await succeed(service.data.get(f"study/jobs/{run['id']}/results"))
+            spent = perf_counter() - began
+    return Result(f"{records:,} x {records:,} over HTTP", "s", spent, bar=bar, small_is_good=True)
+
+
+async def _fill(service: Service, records: int, seed: int) -> None:
+    """Make two classes, of the same people with other spellings."""
+    everyone = list(people(records, 2, seed))
+    fields = [name for name in everyone[0] if name not in {"id", "entity"}]
+    classes = {
+        name: {"fields": {field: {"type": "string"} for field in fields}} for name in _CLASSES
+    }
+    await service.set_schema("study", {"classes": classes})
+    both: dict[str, dict[str, Any]] = {name: {} for name in _CLASSES}
+    for person in everyone:
+        id_ = str(person["id"])
+        side = _CLASSES[id_.endswith("-0")]
+        if len(both[side]) < records:
+            both[side][id_] = {name: person[name] for name in fields if person[name]}
+    await service.create("study", both)

@@ -347,7 +347,6 @@ class Mediator:
             PeriodicTask("abandon builds", 5.0, self.unique_builds.abandon_overdue),
             *self.changes.periodic_tasks(),
             *self.views.periodic_tasks(),
-            *self.admission.periodic_tasks(),
             *(self.flows.periodic_tasks() if self.flows else ()),
         ]
 

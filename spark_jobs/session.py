@@ -12,10 +12,11 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from mediator.embedded.programs import NoJava, find_java
@@ -24,7 +25,15 @@ from spark_jobs.gpu import ON_GPU, GpuUnavailable, GpuUse, is_here, look_for_gpu
 if TYPE_CHECKING:  # looking for Java needs no Spark
     from pyspark.sql import SparkSession
 
-__all__ = ["SessionDied", "SparkOptions", "SparkUnavailable", "look_for_spark", "open_session"]
+__all__ = [
+    "LazySession",
+    "SessionDied",
+    "SparkOptions",
+    "SparkUnavailable",
+    "check_spark",
+    "look_for_spark",
+    "open_session",
+]
 
 OLDEST_JAVA: Final = 17
 _CONNECT: Final = "sc://"
@@ -69,6 +78,44 @@ class SessionDied(SparkUnavailable):
         super().__init__("its session has died", "start the worker again")
 
 
+@dataclass(eq=False)
+class LazySession:
+    """The session of a process, opened by the first run that needs it.
+
+    Attributes:
+        opening_s: Seconds that it took to open; 0: it is not open.
+    """
+
+    _open: Callable[[], SparkSession]
+    _session: SparkSession | None = None
+    opening_s: float = 0.0
+
+    @classmethod
+    def of(cls, session: SparkSession) -> LazySession:
+        """Return a session that is open already."""
+        return cls(lambda: session, session)
+
+    @property
+    def opened(self) -> bool:
+        return self._session is not None
+
+    def get(self) -> SparkSession:
+        """Return the session; called by one thread.
+
+        Raises:
+            SparkUnavailable: It cannot be opened; the next call tries again.
+        """
+        if self._session is None:
+            began = monotonic()
+            self._session = self._open()
+            self.opening_s = monotonic() - began
+        return self._session
+
+    def stop(self) -> None:
+        if self._session is not None:
+            self._session.stop()
+
+
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
     """Where Spark runs.
@@ -109,6 +156,17 @@ def look_for_spark(options: SparkOptions) -> str:
         raise SparkUnavailable(str(error), _REMEDY) from error
 
 
+def check_spark(options: SparkOptions) -> None:
+    """Check what a session needs on this machine, without starting it.
+
+    Raises:
+        SparkUnavailable: There is no PySpark or Java, or a GPU is required and there is none.
+    """
+    look_for_spark(options)
+    if options.gpu == "always":
+        _demand_gpu(options)
+
+
 def open_session(options: SparkOptions) -> SparkSession:
     """Open the session of this process; it takes some seconds.
 
@@ -116,9 +174,7 @@ def open_session(options: SparkOptions) -> SparkSession:
         SparkUnavailable: There is no Java, the server does not answer, or a GPU is required and
             there is none.
     """
-    look_for_spark(options)
-    if options.gpu == "always":
-        _demand_gpu(options)
+    check_spark(options)
     from pyspark.errors import PySparkException, PySparkRuntimeError  # noqa: PLC0415 - as above
     from pyspark.sql import SparkSession as Session  # noqa: PLC0415 - as above
 

@@ -183,8 +183,6 @@ class DataApi:
 
     async def _class(self, routed: RoutedRequest, scope: Permission) -> ClassResource:
         database, name = routed.database, routed.class_name
-        if self._refusals is not None and self._refusals.active:
-            self._refusals.check_class(database, name)
         resource = self._directory.present(database, name)
         if resource is None:
             # A sender without the permission must not make us look for a newer routing model.
@@ -192,6 +190,8 @@ class DataApi:
             resource = await self._directory.find(database, name, routed.access)
         granted = routed.access.enter_class(scope, database, name, resource.route)
         routed.owner, routed.request.phases.described = granted
+        if self._refusals is not None and self._refusals.active:
+            self._refusals.check_class(database, name)
         return resource
 
     async def _pin(self, routed: RoutedRequest, field: str) -> None:

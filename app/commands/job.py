@@ -110,15 +110,17 @@ def _execute(job_: Job, path: Path, out: Path | None, *, dry_run: bool) -> int:
     from spark_jobs.runner.attempt import RunAttempt
     from spark_jobs.runner.control import Control
     from spark_jobs.runner.run_directory import RunDirectory
-    from spark_jobs.session import open_session
+    from spark_jobs.session import LazySession, open_session
     from spark_jobs.sources.reading import read_input
+    from spark_jobs.sources.tables import read_table
 
     control, directory = Control(), RunDirectory(path)
+    options = JobSettings().spark_options()
+    session = LazySession(lambda: open_session(options))
     with bars() as progress:
-        starting = progress.add_task("Starting Spark", total=None)
-        spark = open_session(JobSettings().spark_options())
-        progress.remove_task(starting)
-        attempt = RunAttempt(job_, directory, spark, read_input, control, dry_run=dry_run)
+        attempt = RunAttempt(
+            job_, directory, session, read_input, control, dry_run=dry_run, read_table=read_table
+        )
         ending = local.run_to_end(
             attempt, control, lambda: show(progress, control.snapshot()["stages"])
         )

@@ -1,4 +1,4 @@
-"""``portolan worker``: takes analytic runs from the queue, and executes them on Spark."""
+"""``portolan worker``: takes analytic runs from the queue, and executes them."""
 
 from __future__ import annotations
 
@@ -97,27 +97,38 @@ async def _work(*, embedded: bool, data_dir: Path | None) -> None:
 async def _execute_runs(
     mediator: Mediator, settings: MediatorSettings, jobs: JobSettings, resources: AsyncExitStack
 ) -> None:
-    from spark_jobs.session import SessionDied, SparkUnavailable, open_session
+    from spark_jobs.session import (
+        LazySession,
+        SessionDied,
+        SparkUnavailable,
+        check_spark,
+        open_session,
+    )
 
     name = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    spark = jobs.spark_options()
+    session = LazySession(lambda: open_session(spark))
     try:
-        spark = await asyncio.to_thread(open_session, jobs.spark_options())
+        check_spark(spark)
+        if spark.remote:  # whether it answers is known only then, and no JVM starts here
+            await asyncio.to_thread(session.get)
     except SparkUnavailable as error:
         await mediator.workers.heartbeat(name, str(error))
         raise
 
     async def stop() -> None:
         with suppress(Exception):  # of a session that has died already, whatever Py4J says
-            await asyncio.to_thread(spark.stop)
+            await asyncio.to_thread(session.stop)
 
     resources.push_async_callback(stop)
     # Kinds and readers need Spark, which is known to be there only now.
     from spark_jobs.runner.worker import Worker, WorkerOptions
     from spark_jobs.sinks.classes import ClassSink
     from spark_jobs.sources.reading import read_input
+    from spark_jobs.sources.tables import read_table
 
     worker_options = WorkerOptions(
         name,
@@ -129,9 +140,14 @@ async def _execute_runs(
     await mediator.workers.heartbeat(name, None)
     console.print(f"Worker {name}: waiting for runs; Spark is {jobs.spark}")
     sink = ClassSink(mediator.data, asyncio.get_running_loop())
-    instance = Worker(mediator.queue, mediator.workers, spark, read_input, sink, worker_options)
+    instance = Worker(
+        mediator.queue, mediator.workers, session, read_input, sink, worker_options, read_table
+    )
     try:
         await instance.work(stopping)
     except SessionDied:
         if not stopping.is_set():
             raise
+    except SparkUnavailable as error:
+        await mediator.workers.heartbeat(name, str(error))
+        raise

@@ -53,6 +53,7 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/jobs/{database}/{run}": {"GET": _READ_ALL},
     "/jobs/{database}/{run}/cancel": {"POST": _READ_ALL},
     "/jobs/{database}/{run}/resume": {"POST": _READ_ALL},
+    "/admission": {"GET": _READ_ALL, "POST": _OPERATOR},
     "/keys": {"GET": _OPERATOR, "POST": _OPERATOR},
     "/keys/{tenant}/limits": {"POST": _OPERATOR},
     "/keys/{tenant}/databases": {"POST": _OPERATOR},

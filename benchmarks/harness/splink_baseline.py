@@ -5,20 +5,27 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from splink import Linker
 from splink.blocking_rule_library import CustomRule
 
-from spark_jobs.linkage.open.in_process.settings import settings
+from spark_jobs.linkage.open.in_process.settings import ROW, settings
 from spark_jobs.linkage.open.in_process.training import fit_m, fit_u
 from spark_jobs.linkage.open.spec import OpenSpec
 
-__all__ = ["seconds"]
+__all__ = ["SplinkRun", "run_splink"]
 
 
-def seconds(table: Any, spec: OpenSpec, database: Any) -> float:
-    """Train, predict and cluster, as its users do; how long that takes.
+class SplinkRun(NamedTuple):
+    """How long Splink took, and the cluster that it gave each row."""
+
+    seconds: float
+    clusters: dict[int, Any]
+
+
+def run_splink(table: Any, spec: OpenSpec, database: Any) -> SplinkRun:
+    """Train, predict and cluster, as its users do.
 
     Args:
         table: What `in_process.comparing.comparison_columns` shows, as the database takes it.
@@ -39,4 +46,6 @@ def seconds(table: Any, spec: OpenSpec, database: Any) -> float:
         predicted, threshold_match_probability=spec.threshold
     )
     clusters.as_record_dict(limit=1)
-    return perf_counter() - began
+    spent = perf_counter() - began
+    rows = clusters.as_record_dict()
+    return SplinkRun(spent, {row[ROW]: row["cluster_id"] for row in rows})

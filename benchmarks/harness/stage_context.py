@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.linkage.open.kind import OpenLinkage
@@ -34,6 +35,15 @@ class FolderContext:
     def output(self, stage: str) -> DataFrame:
         return self.spark.read.parquet(str(self._folder / stage))
 
+    def input_rows(self, name: str) -> int:
+        return self._inputs[name].count()
+
+    def input_table(self, name: str) -> pa.Table:
+        return self._inputs[name].toArrow()
+
+    def output_table(self, stage: str) -> pa.Table:
+        return pq.read_table(self._folder / stage)
+
     def progress(self, done: int, total: int) -> None:
         """Nobody looks."""
 
@@ -48,7 +58,10 @@ class FolderContext:
         last = ""
         for stage in OpenLinkage().stages(spec):
             frame = stage.run(self)
-            if frame is not None:
+            if isinstance(frame, pa.Table):
+                (self._folder / stage.name).mkdir(parents=True, exist_ok=True)
+                pq.write_table(frame, self._folder / stage.name / "part.parquet")
+            elif frame is not None:
                 frame.write.parquet(str(self._folder / stage.name), mode="overwrite")
             last = stage.name
             if last == until:

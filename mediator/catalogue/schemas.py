@@ -57,7 +57,7 @@ from mediator.catalogue.tables import (
 )
 from mediator.transactions.log import State
 
-__all__ = ["HOLD_S", "NOTED", "CatalogueSchemas"]
+__all__ = ["HOLD_S", "NOTED", "CatalogueSchemas", "LayoutChanged"]
 
 NOTED: Final = 1_000
 """Changes whose databases are noted; who has missed more reads all."""
@@ -75,6 +75,10 @@ UNKNOWN: Final = ChangeRecord()
 _NOT_HELD: Final = {"hold": None, "held": None, "held_until": None}
 
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class LayoutChanged(Conflict):
+    """A task of a replica has changed a layout since it was read, and nobody the schema."""
 
 
 class CatalogueSchemas:
@@ -155,8 +159,8 @@ class CatalogueSchemas:
         Raises:
             PreconditionFailed: The schema was changed meanwhile, or the database was dropped and
                 created again.
-            Conflict: The hold has ended before, another replica holds writes to the database, or
-                the layout is another than that of `former`.
+            Conflict: The hold has ended before, or another replica holds writes to the database.
+            LayoutChanged: The layout is another than that of `former`.
         """
         async with self._catalogue.begin() as connection:
             new = await _next(connection, database.name)
@@ -358,7 +362,7 @@ async def _check(
     if database.hold is None and row is not None and row.live:
         raise Conflict(f"Somebody else is placing {database.name} anew; try again.")
     if former is not None and row is not None and row.layout != former.layout:
-        raise Conflict(f"The layout of {database.name} was changed meanwhile; try again.")
+        raise LayoutChanged(f"The layout of {database.name} was changed meanwhile; try again.")
     return row
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from mediator.base.clock import Clock
 from mediator.base.errors import (
@@ -21,7 +21,7 @@ from mediator.base.errors import (
 from mediator.base.observation import Observer, PlacementDecided
 from mediator.base.offload import offload
 from mediator.catalogue.schema_revisions import Author, SchemaRevision
-from mediator.catalogue.schemas import CatalogueSchemas
+from mediator.catalogue.schemas import CatalogueSchemas, LayoutChanged
 from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.control.backfill import Backfill
 from mediator.control.changes import (
@@ -79,6 +79,9 @@ from mediator.schema.tree import Schema
 from mediator.stores.systems import Systems
 
 __all__ = ["Schemas"]
+
+_ATTEMPTS: Final = 3
+"""How often a change is planned, where tasks of replicas change the layout meanwhile."""
 
 
 @dataclass(eq=False)
@@ -219,6 +222,21 @@ class Schemas:
         author: Author | None = None,
     ) -> SchemaChange:
         schema = await self._parse(name, document)
+        for _ in range(_ATTEMPTS - 1):
+            with suppress(LayoutChanged):  # by the erasure of dropped fields, say
+                return await self._put(schema, version, before, after, options, author)
+        return await self._put(schema, version, before, after, options, author)
+
+    async def _put(
+        self,
+        schema: Schema,
+        version: int | None,
+        before: BeforeChange | None,
+        after: AfterChange | None,
+        options: ChangeOptions,
+        author: Author | None,
+    ) -> SchemaChange:
+        name = schema.database
         preparation = Preparation(self._check, self._moves, self._indexes, self._builds)
         while True:
             async with self._changing:

@@ -12,20 +12,18 @@ hits neither. `StageContext.progress` and every stage boundary check the flag as
 from __future__ import annotations
 
 import logging
-import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final, Literal, Protocol, TypeAlias
-from weakref import WeakKeyDictionary
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.utils import is_remote
 
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.failures import reason_of, spoils_session
@@ -33,6 +31,7 @@ from spark_jobs.runner.job import Into, Job
 from spark_jobs.runner.port import (
     ColumnType,
     Forecast,
+    Frame,
     Input,
     InputUnfit,
     RunCancelled,
@@ -41,13 +40,18 @@ from spark_jobs.runner.port import (
 )
 from spark_jobs.runner.results import ResultFiles
 from spark_jobs.runner.run_directory import FinishedStage, RunDirectory
+from spark_jobs.runner.run_session import RunSession, stage_overhead_s
+from spark_jobs.session import LazySession, SparkUnavailable
 
-__all__ = ["FORECAST", "Ending", "InputReader", "ResultWriter", "RunAttempt"]
+__all__ = ["FORECAST", "Ending", "InputReader", "ResultWriter", "RunAttempt", "TableReader"]
 
 _log = logging.getLogger("portolan.jobs")
 
 InputReader: TypeAlias = Callable[[SparkSession, Input], DataFrame]
 """Gives an input: `id` and the requested fields; raises `InputUnfit`."""
+
+TableReader: TypeAlias = Callable[[Input], "pa.Table | None"]
+"""Reads the same without Spark; None: it has more rows than `Input.local_rows`, or is for Spark."""
 
 
 class ResultWriter(Protocol):
@@ -70,9 +74,10 @@ FORECAST: Final = "forecast"
 _READ: Final = "read "
 _ROW_GROUP: Final = 8 * 2**20
 """Bytes: a page of a result is found without decoding much before it."""
+_ROWS: Final = 65_536
+"""Of a row group that is written without Spark."""
 
 _FORECASTS: Final = TypeAdapter(Forecast)
-_measured: Final[WeakKeyDictionary[SparkSession, float]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,28 +105,33 @@ class Ending:
 class RunAttempt:
     """One attempt at a run, on a session that others may use at the same time.
 
-    A dry run ends with the forecast; a job with `into` needs a writer.
+    A dry run ends with the forecast; a job with `into` needs a writer. Without `read_table` all
+    inputs are read by Spark.
     """
 
     _job: Job
     _directory: RunDirectory
-    _spark: SparkSession
+    _session: LazySession
     _read: InputReader
     _control: Control
     _: KW_ONLY
     dry_run: bool = False
     writer: ResultWriter | None = None
+    read_table: TableReader | None = None
 
     def __post_init__(self) -> None:
-        self._tag = f"portolan-{self._directory.path.name}-{self._directory.attempt}"
+        tag = f"portolan-{self._directory.path.name}-{self._directory.attempt}"
+        self._spark = RunSession(self._session, tag)
 
     def execute(self) -> Ending:
         """Execute the job; every failure becomes an `Ending`."""
         try:
-            with _interruptible(self._spark, self._tag):
+            with self._spark:
                 return self._execute()
         except RunCancelled:
             return Ending("cancelled", forecast=self._control.forecast)
+        except SparkUnavailable:
+            raise
         except Exception as error:  # noqa: BLE001 - kinds are plug-ins: none may end the worker
             if self._control.cancelled:  # an interrupted action fails in many ways
                 return Ending("cancelled", forecast=self._control.forecast)
@@ -133,7 +143,7 @@ class RunAttempt:
     def interrupt(self) -> None:
         """Interrupt the present action; to be called again until `execute` has returned."""
         try:
-            _interrupt(self._spark, self._tag)
+            self._spark.interrupt()
         except Exception as error:  # noqa: BLE001 - Py4J's own errors, when the JVM is gone
             _log.warning("run %s was not interrupted: %s", self._directory.path.name, error)
 
@@ -165,14 +175,20 @@ class RunAttempt:
     def _make_forecast(self) -> Forecast:
         def report(context: StageContext) -> None:
             forecast = self._job.kind.forecast(self._job.spec, context)
-            overhead_s = stage_overhead_s(context.spark, self._directory.new_path())
-            time_s = forecast.time_s + overhead_s * len(self._job.stages)
-            context.report(FORECAST, asdict(replace(forecast, time_s=time_s)))
+            time_s = forecast.time_s + self._overhead_s() * len(self._job.stages)
+            whole = replace(forecast, time_s=time_s, starting_s=self._spark.starting_s)
+            context.report(FORECAST, asdict(whole))
 
         self._do(Stage(FORECAST, report))
         forecast = _FORECASTS.validate_python(self._directory.stages[FORECAST].reports[FORECAST])
         self._control.set_forecast(forecast)
         return forecast
+
+    def _overhead_s(self) -> float:
+        """Seconds of an empty stage; 0: a run whose forecast needed no Spark has stages without."""
+        if not self._spark.used:
+            return 0.0
+        return stage_overhead_s(self._spark.get(), self._directory.new_path())
 
     def _do(self, stage: Stage, verify: Callable[[str, FinishedStage], None] | None = None) -> None:
         self._control.check()
@@ -193,7 +209,7 @@ class RunAttempt:
         if frame is None:
             return FinishedStage(None, 0, monotonic() - began, context.counters, context.reports)
         target = self._directory.new_path()
-        frame.write.option("parquet.block.size", _ROW_GROUP).parquet(str(target))
+        _write(frame, target)
         rows = sum(pq.read_metadata(part).num_rows for part in target.glob("*.parquet"))
         return FinishedStage(
             target.name, rows, monotonic() - began, context.counters, context.reports
@@ -201,16 +217,18 @@ class RunAttempt:
 
     def _check_ids(self, stage: str, kept: FinishedStage) -> None:
         assert kept.directory is not None
-        ids = self._spark.read.parquet(str(self._directory.path_of(kept.directory))).select("id")
-        wrong = ids.groupBy("id").count().where(f.col("id").isNull() | (f.col("count") > 1))
-        if row := wrong.first():
-            table = stage.removeprefix(_READ)
-            reason = "a row has no id" if row["id"] is None else f"the id {row['id']!r} is doubled"
-            raise InputUnfit(f"{table}: {reason}.")
+        path = self._directory.path_of(kept.directory)
+        # Read by Spark, it may be too large for the memory of this process.
+        wrong = _wrong_by_spark(self._spark.get(), path) if self._spark.used else _wrong_id(path)
+        for id_ in wrong:
+            reason = "a row has no id" if id_ is None else f"the id {id_!r} is doubled"
+            raise InputUnfit(f"{stage.removeprefix(_READ)}: {reason}.")
 
     def _reading(self, input_: Input) -> Stage:
-        def read(context: StageContext) -> DataFrame:
-            return self._read(context.spark, input_)
+        def read(context: StageContext) -> Frame:
+            small = input_.local_rows and self.read_table
+            table = self.read_table(input_) if small and self.read_table else None
+            return self._read(context.spark, input_) if table is None else table
 
         return Stage(_stage_of(input_.name), read)
 
@@ -226,18 +244,31 @@ class RunAttempt:
 
 @dataclass(eq=False)
 class _DirectoryContext:
-    spark: SparkSession
+    _spark: RunSession
     control: Control
     _directory: RunDirectory
     _stage: str
     counters: dict[str, int] = field(default_factory=dict, init=False)
     reports: dict[str, Any] = field(default_factory=dict, init=False)
 
+    @property
+    def spark(self) -> SparkSession:
+        return self._spark.get()
+
     def input(self, name: str) -> DataFrame:
         return self.output(_stage_of(name))
 
     def output(self, stage: str) -> DataFrame:
         return self.spark.read.parquet(str(self._directory.frame(stage)))
+
+    def input_rows(self, name: str) -> int:
+        return self._directory.stages[_stage_of(name)].rows
+
+    def input_table(self, name: str) -> pa.Table:
+        return self.output_table(_stage_of(name))
+
+    def output_table(self, stage: str) -> pa.Table:
+        return _read_table(self._directory.frame(stage))
 
     def progress(self, done: int, total: int) -> None:
         self.control.check()
@@ -254,47 +285,31 @@ def _stage_of(name: str) -> str:
     return _READ + name
 
 
-def stage_overhead_s(spark: SparkSession, scratch: Path) -> float:
-    """Return the seconds of a stage without work: planned, shuffled, written, and read again.
-
-    Measured once for each session, because it follows from the cluster and its settings. The
-    session has been used before, so that what it loads once is loaded. `scratch` does not exist
-    before and after.
-    """
-    if spark not in _measured:
-        began = monotonic()
-        spark.range(1).groupBy("id").count().write.parquet(str(scratch))
-        spark.read.parquet(str(scratch)).count()
-        _measured[spark] = monotonic() - began
-        shutil.rmtree(scratch, ignore_errors=True)
-    return _measured[spark]
+def _write(frame: Frame, target: Path) -> None:
+    """Write a frame as Parquet, into a directory that does not exist yet."""
+    if not isinstance(frame, pa.Table):
+        frame.write.option("parquet.block.size", _ROW_GROUP).parquet(str(target))
+        return
+    target.mkdir()
+    # The codec of Spark's files, which is LZ4_RAW in the format.
+    pq.write_table(frame, target / "part.parquet", row_group_size=_ROWS, compression="lz4")
 
 
-@contextmanager
-def _interruptible(spark: SparkSession, tag: str) -> Iterator[None]:
-    """Allow `_interrupt` to stop the actions of this thread while the block runs.
-
-    In a session of our own the tags are the context's: since Spark 4.1 those of
-    `SparkSession.addTag` are found only by the thread that added them. Spark Connect has no
-    context, and finds its tags from every thread.
-    """
-    if is_remote():
-        add, remove = spark.addTag, spark.removeTag
-    else:
-        context = spark.sparkContext
-        # Else a task that sleeps in Python is cancelled when it wakes up.
-        context.setInterruptOnCancel(True)
-        add, remove = context.addJobTag, context.removeJobTag
-    add(tag)
-    try:
-        yield
-    finally:
-        remove(tag)
+def _read_table(directory: Path) -> pa.Table:
+    parts = sorted(directory.glob("*.parquet"))
+    return pa.concat_tables([pq.read_table(part) for part in parts])
 
 
-def _interrupt(spark: SparkSession, tag: str) -> None:
-    """Interrupt the present actions with a tag; later ones are not affected."""
-    if is_remote():
-        spark.interruptTag(tag)
-    else:
-        spark.sparkContext.cancelJobsWithTag(tag)
+def _wrong_by_spark(spark: SparkSession, path: Path) -> list[str | None]:
+    """An id that is missing or doubled, if there is one."""
+    ids = spark.read.parquet(str(path)).groupBy("id").count()
+    wrong = ids.where(f.col("id").isNull() | (f.col("count") > 1))
+    return [row["id"] for row in wrong.take(1)]
+
+
+def _wrong_id(path: Path) -> list[str | None]:
+    counts = pc.value_counts(_read_table(path).column("id"))
+    ids, numbers = counts.field("values"), counts.field("counts")
+    wrong = ids.filter(pc.or_(pc.is_null(ids), pc.greater(numbers, 1)))
+    found: list[str | None] = wrong.slice(0, 1).to_pylist()
+    return found

@@ -28,7 +28,9 @@ from spark_jobs.runner.local import run_to_end
 from spark_jobs.runner.results import ResultFiles
 from spark_jobs.runner.run_directory import FinishedStage, RunDirectory
 from spark_jobs.runner.specification import SpecInvalid
+from spark_jobs.session import LazySession
 from spark_jobs.sources.reading import read_input
+from spark_jobs.sources.tables import read_table
 
 __all__ = [
     "SampleJob",
@@ -113,7 +115,14 @@ def check_interrupted(sample: SampleJob, spark: SparkSession, scratch: Path) -> 
     path = scratch / "interrupted"
     for stage in _stages(sample.job):
         control = _CancellingControl(stage)
-        attempt = RunAttempt(sample.job, RunDirectory(path), spark, read_input, control)
+        attempt = RunAttempt(
+            sample.job,
+            RunDirectory(path),
+            LazySession.of(spark),
+            read_input,
+            control,
+            read_table=read_table,
+        )
         ending = run_to_end(attempt, control, lambda: None)
         assert ending.state == "cancelled", (stage, ending)
         for moment in _KILLED:
@@ -133,7 +142,8 @@ def run_sample(
 ) -> list[str]:
     """Execute a sample job; return the rows of its result as lines of JSON."""
     job = sample.job
-    ending = RunAttempt(job, directory, spark, read, Control()).execute()
+    session = LazySession.of(spark)
+    ending = RunAttempt(job, directory, session, read, Control(), read_table=read_table).execute()
     lines = result_lines(directory, ending, ordered=sample.ordered)
     columns = ResultFiles(directory.frame(job.stages[-1].name)).columns
     assert columns == job.columns, "the result has other columns than the kind says"

@@ -7,6 +7,7 @@ from typing import Final
 
 from pyspark.errors import PySparkException
 
+from mediator.base.errors import Unavailable
 from spark_jobs.runner.port import InputUnfit
 from spark_jobs.runner.specification import SpecInvalid
 
@@ -25,7 +26,7 @@ _NOT_UNPACKED: Final = re.compile(
 _MALFORMED: Final = re.compile(r"MALFORMED_RECORD_IN_PARSING|MALFORMED_CSV_RECORD")
 _FORMAT: Final = re.compile(r"FAILED_READ_FILE")
 _UNFIT: Final = re.compile(r"(?:^|\n)(?:[\w.]+\.)?InputUnfit: ([^\n]{1,1000})")
-_AWAY: Final = re.compile(r"mediator\.errors\.Unavailable|mediator\.errors\.OutcomeUnknown")
+_AWAY: Final = re.compile(r"mediator\.(?:base\.)?errors\.(?:Unavailable|OutcomeUnknown)")
 _KILLED: Final = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure")
 _MEMORY: Final = re.compile(r"OutOfMemoryError|Java heap space")
 
@@ -34,6 +35,8 @@ def reason_of(error: BaseException) -> str:
     """Return a sentence that says why a run failed, and what to do if that is known."""
     if isinstance(error, InputUnfit | SpecInvalid):  # of a specification, what only data can show
         return str(error)
+    if isinstance(error, Unavailable):
+        return _NO_ANSWER
     text = _text_of(error)
     if unfit := _UNFIT.findall(text):  # raised where the rows are, and carried home as text
         return str(unfit[-1])
@@ -53,12 +56,13 @@ _BEGIN_ANEW: Final = (
     "Spark could not unpack a library, most likely for lack of room: make room where temporary"
     " files lie, and resume. A worker begins anew by itself; start a server of Spark Connect again."
 )
+_NO_ANSWER: Final = "A system that holds the data did not answer. Resume the run when it does."
 _SENTENCES: Final = (
     (_NOT_UNPACKED, _BEGIN_ANEW),
     (_FULL, "The disk is full: make room, or point PORTOLAN_JOBS_DIR elsewhere, and resume."),
     (_MALFORMED, "An input has a record that is malformed; nothing was left out silently."),
     (_FORMAT, "An input file is not of the format that it is said to be."),
-    (_AWAY, "A system that holds the data did not answer. Resume the run when it does."),
+    (_AWAY, _NO_ANSWER),
     (_MEMORY, "Memory ran out: give Spark more (spark.driver.memory in PORTOLAN_SPARK_CONF)."),
     (_KILLED, "Processes of Spark died again and again, perhaps for lack of memory. Resume it."),
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Final
 
@@ -23,19 +23,21 @@ def run_to_end(attempt: RunAttempt, control: Control, look: Callable[[], None]) 
     """Execute an attempt in a thread of its own; `look` is called while it runs.
 
     A `KeyboardInterrupt` cancels the run, which then ends as cancelled.
+
+    Raises:
+        SparkUnavailable: The run needs a session, and none can be opened.
     """
-    endings: list[Ending] = []
-    thread = threading.Thread(target=lambda: endings.append(attempt.execute()), name="run")
-    thread.start()
-    while thread.is_alive():
-        try:
-            thread.join(_INTERRUPT_S if control.cancelled else _LOOK_S)
-            look()
-        except KeyboardInterrupt:
-            control.cancel()
-        if control.cancelled and thread.is_alive():
-            attempt.interrupt()
-    return endings[0]
+    with ThreadPoolExecutor(1, "run") as thread:
+        ending = thread.submit(attempt.execute)
+        while not ending.done():
+            try:
+                wait([ending], _INTERRUPT_S if control.cancelled else _LOOK_S)
+                look()
+            except KeyboardInterrupt:
+                control.cancel()
+            if control.cancelled and not ending.done():
+                attempt.interrupt()
+        return ending.result()
 
 
 def write_result(directory: RunDirectory, ending: Ending, target: Path) -> None:

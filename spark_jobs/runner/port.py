@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 from spark_jobs.runner.specification import ClassSource, FileSource, Specification
 
 if TYPE_CHECKING:  # the API parses specifications, and has no Spark
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
     "Block",
     "ColumnType",
     "Forecast",
+    "Frame",
     "Input",
     "InputUnfit",
     "Kind",
@@ -35,6 +37,9 @@ __all__ = [
 ]
 
 SpecT = TypeVar("SpecT", bound=Specification)
+
+Frame: TypeAlias = "DataFrame | pa.Table"
+"""What a stage gives: a frame of Spark, or a table that was made in the process of the worker."""
 
 ColumnType: TypeAlias = Literal["string", "integer", "number", "boolean", "array", "object"]
 """The JSON type of a column's values: a type of JSON Schema (2020-12, validation, 6.1.1).
@@ -60,12 +65,15 @@ class Input:
         source: A file or a class.
         fields: Fields that are read besides `id`; None: all.
         identified: Whether a column `id` is required, whose values are unique and never missing.
+        local_rows: Rows up to which the worker itself reads the table, so that Spark need not be
+            started; 0: Spark reads it.
     """
 
     name: str
     source: FileSource | ClassSource
     fields: tuple[str, ...] | None = None
     identified: bool = True
+    local_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +96,8 @@ class Forecast:
         memory_bytes: Needed at the same time on the worker.
         time_s: From the kind's first stage to the result. Kinds forecast the work; the runner
             measures and adds what Spark takes for a stage without work.
+        starting_s: What Spark took to start in this worker, which the runner measures; 0: it is not
+            needed.
         notes: What a person should know before the run, in sentences.
     """
 
@@ -96,6 +106,7 @@ class Forecast:
     heaviest: tuple[Block, ...] = ()
     memory_bytes: int = 0
     time_s: float = 0.0
+    starting_s: float = 0.0
     notes: tuple[str, ...] = ()
 
 
@@ -104,7 +115,10 @@ class StageContext(Protocol):
 
     @property
     def spark(self) -> SparkSession:
-        """The session, classic or Connect: only the DataFrame API is available on both."""
+        """The session, classic or Connect: only the DataFrame API is available on both.
+
+        It is opened when it is first used, as by `input` and `output`.
+        """
 
     def input(self, name: str) -> DataFrame:
         """An input of this name: the requested fields, and `id` (string) where it is identified.
@@ -115,6 +129,15 @@ class StageContext(Protocol):
 
     def output(self, stage: str) -> DataFrame:
         """The kept frame of an earlier stage."""
+
+    def input_rows(self, name: str) -> int:
+        """Return the number of rows of an input, without Spark."""
+
+    def input_table(self, name: str) -> pa.Table:
+        """Return a whole input, in memory, without Spark."""
+
+    def output_table(self, stage: str) -> pa.Table:
+        """Return the kept frame of an earlier stage, in memory, without Spark."""
 
     def progress(self, done: int, total: int) -> None:
         """Report the progress of the stage, in tasks of two seconds at most.
@@ -140,7 +163,7 @@ class Stage:
     """
 
     name: str
-    run: Callable[[StageContext], DataFrame | None] = field(repr=False)
+    run: Callable[[StageContext], Frame | None] = field(repr=False)
 
 
 def stages_in(module: str, names: Iterable[str], spec: Any) -> tuple[Stage, ...]:
@@ -149,7 +172,7 @@ def stages_in(module: str, names: Iterable[str], spec: Any) -> tuple[Stage, ...]
     So kinds can list their stages where Spark is not installed.
     """
 
-    def step(name: str) -> Callable[[StageContext], DataFrame | None]:
+    def step(name: str) -> Callable[[StageContext], Frame | None]:
         return lambda context: import_module(module).STAGES[name](spec, context)
 
     return tuple(Stage(name, step(name)) for name in names)

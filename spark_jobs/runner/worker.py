@@ -1,4 +1,6 @@
-"""A worker: takes runs from the queue, one at a time, and executes them on its session.
+"""A worker: takes runs from the queue, one at a time, and executes them.
+
+Its session of Spark is opened by the first run that needs it.
 
 Whatever happens to it, no run is lost or half visible (see `mediator.catalogue.runs` and
 `run_directory`). When it is to end it takes no more runs, gives the present one some time, and then
@@ -19,19 +21,24 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
-
 from mediator.admission.load import LoadMeter
 from mediator.base.errors import Unavailable
 from mediator.catalogue.run_queue import CatalogueWorkers, HeartbeatReply, RunQueue, TakenRun
 from mediator.catalogue.runs import RunState
-from spark_jobs.runner.attempt import FORECAST, Ending, InputReader, ResultWriter, RunAttempt
+from spark_jobs.runner.attempt import (
+    FORECAST,
+    Ending,
+    InputReader,
+    ResultWriter,
+    RunAttempt,
+    TableReader,
+)
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.failures import reason_of
 from spark_jobs.runner.job import restore_job
 from spark_jobs.runner.run_directory import RunDirectory
 from spark_jobs.runner.specification import SpecInvalid
-from spark_jobs.session import SessionDied
+from spark_jobs.session import LazySession, SessionDied, SparkUnavailable
 
 __all__ = ["RUN_HEARTBEAT_S", "RunExecution", "Worker", "WorkerOptions"]
 
@@ -67,10 +74,11 @@ class WorkerOptions:
 class Worker:
     queue: RunQueue
     _workers: CatalogueWorkers
-    spark: SparkSession
+    session: LazySession
     read: InputReader
     writer: ResultWriter
     options: WorkerOptions
+    read_table: TableReader | None = None
 
     def __post_init__(self) -> None:
         self.thread = ThreadPoolExecutor(1, "run")
@@ -80,6 +88,7 @@ class Worker:
 
         Raises:
             SessionDied: The session has died; the present run is left to the next worker.
+            SparkUnavailable: It cannot be opened; the present run is released.
         """
         heartbeat = asyncio.create_task(self._send_heartbeats())
         try:
@@ -140,6 +149,7 @@ class RunExecution:
         Raises:
             SessionDied: The session has died and the run is abandoned; or the run has failed and
                 spoilt the session for others.
+            SparkUnavailable: The run needs a session, and none can be opened: it is released.
         """
         if self._run.cancelling:
             self._control.cancel()
@@ -151,7 +161,11 @@ class RunExecution:
         while not task.done():
             await asyncio.wait({task}, timeout=RUN_HEARTBEAT_S)
             await self._heartbeat()
-        ending = task.result()
+        try:
+            ending = task.result()
+        except SparkUnavailable:
+            await self._worker.queue.release(self._run)
+            raise
         _log.info("run %s: %s", self._run.id, ending.state)
         if ending.state == "failed" and not await loop.run_in_executor(
             self._worker.thread, self._session_works
@@ -178,11 +192,12 @@ class RunExecution:
         self._attempt = RunAttempt(
             job,
             self._directory,
-            self._worker.spark,
+            self._worker.session,
             self._worker.read,
             self._control,
             dry_run=self._run.dry_run,
             writer=self._worker.writer,
+            read_table=self._worker.read_table,
         )
         return self._attempt.execute()
 
@@ -220,8 +235,10 @@ class RunExecution:
         return ending.state == "cancelled" and later
 
     def _session_works(self) -> bool:
+        if not self._worker.session.opened:
+            return True
         try:
-            self._worker.spark.range(1).count()
+            self._worker.session.get().range(1).count()
         except Exception:  # noqa: BLE001 - Py4J has errors of its own for a JVM that is gone
             return False
         return True

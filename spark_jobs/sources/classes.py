@@ -44,7 +44,7 @@ from mediator.stores.kinds import make_store
 from spark_jobs.runner.port import Input, InputUnfit
 from spark_jobs.runner.specification import ClassSource
 
-__all__ = ["CATALOGUE", "ClassData", "ReadRequest", "read_class"]
+__all__ = ["CATALOGUE", "ClassData", "ReadRequest", "read_class", "read_class_table"]
 
 CATALOGUE: Final = "PORTOLAN_CATALOGUE_URL"
 """The environment variable that holds the catalogue's address for a task."""
@@ -76,15 +76,36 @@ def read_class(spark: SparkSession, input_: Input, source: ClassSource) -> DataF
         InputUnfit: There is no such class or field.
     """
     spark.dataSource.register(ClassData)
-    request = ReadRequest(
+    partitions = int(spark.conf.get("spark.sql.leafNodeDefaultParallelism", None) or 8)
+    request = _request(input_, source, partitions)
+    return spark.read.format(ClassData.name()).option("request", request.model_dump_json()).load()
+
+
+def read_class_table(input_: Input, source: ClassSource) -> pa.Table | None:
+    """Read the same in this process; None: there are more than `input_.local_rows` objects.
+
+    Raises:
+        InputUnfit: There is no such class or field.
+        MediatorError: A system that holds it does not answer.
+    """
+    batches: list[pa.RecordBatch] = []
+    with _open_class(_request(input_, source, 1)) as open_class:
+        for outcomes in open_class.pages(_Range(None, None)):
+            batches.append(open_class.batch(outcomes))
+            if sum(batch.num_rows for batch in batches) > input_.local_rows:
+                return None
+        return pa.Table.from_batches(batches, open_class.schema)
+
+
+def _request(input_: Input, source: ClassSource, partitions: int) -> ReadRequest:
+    return ReadRequest(
         input=input_.name,
         database=source.database,
         class_name=source.class_name,
         filter=source.filter,
         fields=input_.fields,
-        partitions=int(spark.conf.get("spark.sql.leafNodeDefaultParallelism", None) or 8),
+        partitions=partitions,
     )
-    return spark.read.format(ClassData.name()).option("request", request.model_dump_json()).load()
 
 
 class ReadRequest(BaseModel):

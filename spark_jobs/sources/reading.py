@@ -11,6 +11,7 @@ from spark_jobs.columns import quoted
 from spark_jobs.runner.port import Input, InputUnfit
 from spark_jobs.runner.specification import FileSource
 from spark_jobs.sources.classes import read_class
+from spark_jobs.sources.tables import chosen_fields
 
 __all__ = ["read_input"]
 
@@ -55,10 +56,6 @@ def _read_file(spark: SparkSession, input_: Input, source: FileSource) -> DataFr
 def _chosen(input_: Input, columns: list[str]) -> list[Column]:
     if not input_.identified and input_.fields is None:
         return [quoted(name) for name in columns]
-    fields = input_.fields if input_.fields is not None else tuple(c for c in columns if c != "id")
-    missing = [name for name in ("id", *fields) if name not in columns]
-    if missing:
-        there = ", ".join(columns)
-        raise InputUnfit(f"{input_.name} has no column {', '.join(missing)}; it has: {there}.")
+    fields = chosen_fields(input_, columns)
     # A name may hold a dot, which would otherwise lead into a structure.
     return [quoted("id").cast("string").alias("id"), *map(quoted, fields)]

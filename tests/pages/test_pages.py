@@ -23,6 +23,7 @@ PATHS = [
     "/feed",
     "/coherence",
     "/jobs",
+    "/admission",
     "/keys",
 ]
 PHONE: ViewportSize = {"width": 360, "height": 740}

@@ -18,7 +18,7 @@ from spark_jobs.runner.attempt import Ending, RunAttempt
 from spark_jobs.runner.conformance import SampleJob
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.run_directory import RunDirectory
-from spark_jobs.session import SparkOptions, open_session
+from spark_jobs.session import LazySession, SparkOptions, open_session
 from spark_jobs.sources.reading import read_input
 from tests.spark.disk_limit import LIMIT, allow, restored_limit, spark_processes
 
@@ -38,7 +38,7 @@ def endings(spark: SparkSession, directory: Path) -> Iterator[Ending]:
             with restored_limit(jvm):
                 if not has_space:
                     allow(jvm, LIMIT)
-                yield RunAttempt(job, kept, spark, read_input, Control()).execute()
+                yield RunAttempt(job, kept, LazySession.of(spark), read_input, Control()).execute()
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from spark_jobs.runner.job import STORED_VERSION, Into
 from spark_jobs.runner.port import ColumnType, Input, InputUnfit, StageContext
 from spark_jobs.runner.results import ResultFiles
 from spark_jobs.runner.worker import Worker, WorkerOptions
+from spark_jobs.session import LazySession
 from tests.faults.conditions import eventually
 
 __all__ = ["JOB", "ClassStandIn", "Office", "people"]
@@ -93,6 +94,7 @@ class Office:
         self,
         read: Callable[[SparkSession, Input], DataFrame] = people,
         writer: ResultWriter | None = None,
+        session: LazySession | None = None,
         **options: Any,
     ) -> AsyncIterator[asyncio.Event]:
         """Let a worker work while the block runs; the event stops it."""
@@ -100,7 +102,12 @@ class Office:
         chosen = WorkerOptions(uuid4().hex, self.directory, **options)
         workers = CatalogueWorkers(self.catalogue)
         worker = Worker(
-            RunQueue(self.catalogue), workers, self.spark, read, writer or ClassStandIn(), chosen
+            RunQueue(self.catalogue),
+            workers,
+            session or LazySession.of(self.spark),
+            read,
+            writer or ClassStandIn(),
+            chosen,
         )
         work = asyncio.create_task(worker.work(ending))
         try:

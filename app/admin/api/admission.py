@@ -13,6 +13,7 @@ from app.admin.api.schemas import By
 from app.http.framework import SmallBodies, read_limited
 from app.http.negotiation import JSON, media_type
 from app.http.problems import INVALID, UNSUPPORTED_MEDIA_TYPE, HttpError
+from mediator.admission.documents import decided, described
 from mediator.admission.engine import RuleSet
 from mediator.admission.evaluation import Event, Snapshot
 from mediator.admission.installation import INSTALLATION, TIMER
@@ -24,11 +25,9 @@ from mediator.control.admission import (
     MOST_EVENTS,
     MOST_RUNS,
     AdmissionControl,
-    decided,
-    described,
 )
 
-__all__ = ["router"]
+__all__ = ["Control", "DryRunDocument", "router", "try_out"]
 
 router = APIRouter()
 _small = APIRouter(route_class=SmallBodies)
@@ -141,10 +140,7 @@ async def try_rules(control: Control, document: DryRunDocument) -> dict[str, Any
 
     All events see the same snapshot.
     """
-    events = [_event(index, each) for index, each in enumerate(document.events)]
-    snapshot = None if document.snapshot is None else _snapshot(document.snapshot)
-    decisions = await control.dry_run(document.rules, events, snapshot, document.seed)
-    return {"items": [decided(each) for each in decisions]}
+    return {"items": await try_out(control, document)}
 
 
 @router.get("/admission/log")
@@ -165,6 +161,14 @@ async def list_log(
 
 
 router.include_router(_small)
+
+
+async def try_out(control: AdmissionControl, document: DryRunDocument) -> list[dict[str, Any]]:
+    """Return what rules would make of events, as JSON; raises `Invalid`."""
+    events = [_event(index, each) for index, each in enumerate(document.events)]
+    snapshot = None if document.snapshot is None else _snapshot(document.snapshot)
+    decisions = await control.dry_run(document.rules, events, snapshot, document.seed)
+    return [decided(each) for each in decisions]
 
 
 def _event(index: int, document: EventDocument) -> Event:

@@ -13,6 +13,7 @@ from fastapi import APIRouter, FastAPI, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app.admin.pages import (
+    admission,
     coherence,
     data,
     feed,
@@ -43,6 +44,7 @@ PAGES: Final[tuple[Page, ...]] = (
     feed.PAGE,
     coherence.PAGE,
     jobs.PAGE,
+    admission.PAGE,
     keys.PAGE,
 )
 """Every page, in the order of the menu; a further one is added here."""

@@ -8,19 +8,30 @@ are reported, because they cost matches.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from spark_jobs.linkage.open.spec import OpenSpec
-from spark_jobs.runner.port import Block
+from spark_jobs.runner.port import Block, InputUnfit, StageContext
 
-__all__ = ["RuleLoad", "heaviest", "loads", "pairs_column", "split_heavy"]
+__all__ = [
+    "MOST_SPLITS",
+    "RuleLoad",
+    "block_name",
+    "check_loads",
+    "heaviest",
+    "loads",
+    "pairs_column",
+    "ranked_splitters",
+    "split_heavy",
+    "split_report",
+]
 
 _HEAVIEST: Final = 10
-_SPLITS: Final = 2
+MOST_SPLITS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +57,20 @@ def loads(records: DataFrame, spec: OpenSpec) -> tuple[RuleLoad, ...]:
     )
 
 
+def check_loads(spec: OpenSpec, context: StageContext, found: Sequence[RuleLoad]) -> int:
+    """Report the loads of rules; return the number of their pairs.
+
+    Raises:
+        InputUnfit: They are more than the limit.
+    """
+    pairs = sum(load.pairs for load in found)
+    if pairs > spec.limits.pairs:
+        raise InputUnfit(f"The rules make {pairs:,} pairs; limits.pairs is {spec.limits.pairs:,}.")
+    rules = [{**asdict(load), "rule": spec.blocking[load.rule].name} for load in found]
+    context.report("blocking", {"rules": rules})
+    return pairs
+
+
 def heaviest(records: DataFrame, spec: OpenSpec) -> tuple[Block, ...]:
     top = _blocks(records, spec).orderBy(f.desc("pairs"), "rule", "key").limit(_HEAVIEST)
     example = f.array(*(f.col(f"v{at}") for at in range(len(spec.columns))))
@@ -54,12 +79,16 @@ def heaviest(records: DataFrame, spec: OpenSpec) -> tuple[Block, ...]:
     )
     rows = named.agg(f.min("example").alias("example")).collect()
     rows.sort(key=lambda row: (-row["pairs"], row["rule"], row["key"]))
-    return tuple(Block(_name(spec, row), row["records"], row["pairs"]) for row in rows)
+    return tuple(
+        Block(block_name(spec, row["rule"], row["example"]), row["records"], row["pairs"])
+        for row in rows
+    )
 
 
-def _name(spec: OpenSpec, row: Any) -> str:
-    rule = spec.blocking[row["rule"]]
-    values = dict(zip(spec.columns, row["example"], strict=True))
+def block_name(spec: OpenSpec, number: int, example: Sequence[str | None]) -> str:
+    """Name a block of a rule by the values of one of its records."""
+    rule = spec.blocking[number]
+    values = dict(zip(spec.columns, example, strict=True))
     of = ", ".join(f"{column} {values[column]}" for column in sorted(rule.columns))
     return f"{rule.name}: such as {of}"
 
@@ -72,43 +101,53 @@ def split_heavy(records: DataFrame, spec: OpenSpec) -> tuple[DataFrame, list[Map
         blocks, pairs.
     """
     splits: list[Mapping[str, Any]] = []
-    by = _splitters(records, spec)
-    for level in range(_SPLITS + 1):
+    by: Sequence[Sequence[int]] = ()
+    for level in range(MOST_SPLITS + 1):
         heavy = _blocks(records, spec).where(f.col("pairs") > spec.limits.block_pairs)
         by_rule = heavy.groupBy("rule").agg(
             f.count("*").alias("blocks"), f.sum("pairs").alias("all")
         )
         rows = sorted(by_rule.collect(), key=lambda row: int(row["rule"]))
+        by = by or (_splitters(records, spec) if rows else ())
         for row in rows:
             field = by[row["rule"]][level] if level < len(by[row["rule"]]) else None
             records = _split(records, heavy, row["rule"], field)
-            splits.append(_split_report(spec, row, field))
+            splits.append(split_report(spec, row["rule"], field, row["blocks"], row["all"]))
         if not rows:
             break
     return records, splits
 
 
-def _split_report(spec: OpenSpec, row: Any, field: int | None) -> Mapping[str, Any]:
+def split_report(
+    spec: OpenSpec, rule: int, field: int | None, blocks: int, pairs: int
+) -> Mapping[str, Any]:
     return {
-        "rule": spec.blocking[row["rule"]].name,
-        "blocks": row["blocks"],
-        "pairs": row["all"],
+        "rule": spec.blocking[rule].name,
+        "blocks": blocks,
+        "pairs": pairs,
         "split_by": None if field is None else spec.comparisons[field].name,
     }
 
 
 def _splitters(records: DataFrame, spec: OpenSpec) -> Sequence[Sequence[int]]:
-    """For each rule the comparisons whose fields split best: many values, few nulls."""
+    numbers = range(len(spec.comparisons))
     counted = records.agg(
-        *(f.approx_count_distinct(f"c{k}").alias(f"d{k}") for k in range(len(spec.comparisons))),
-        *(f.count(f"c{k}").alias(f"p{k}") for k in range(len(spec.comparisons))),
+        *(f.count_distinct(f"c{k}").alias(f"d{k}") for k in numbers),
+        *(f.count(f"c{k}").alias(f"p{k}") for k in numbers),
     ).first()
     assert counted is not None
-    ranked = sorted(
-        range(len(spec.comparisons)), key=lambda k: (-counted[f"d{k}"] * counted[f"p{k}"] ** 2, k)
+    return ranked_splitters(
+        spec, [counted[f"d{k}"] for k in numbers], [counted[f"p{k}"] for k in numbers]
     )
+
+
+def ranked_splitters(
+    spec: OpenSpec, distinct: Sequence[int], present: Sequence[int]
+) -> Sequence[Sequence[int]]:
+    """For each rule the comparisons whose fields split best: many values, few nulls."""
+    ranked = sorted(range(len(spec.comparisons)), key=lambda k: (-distinct[k] * present[k] ** 2, k))
     return [
-        [k for k in ranked if not rule.columns & {*spec.comparisons[k].columns}][:_SPLITS]
+        [k for k in ranked if not rule.columns & {*spec.comparisons[k].columns}][:MOST_SPLITS]
         for rule in spec.blocking
     ]
 

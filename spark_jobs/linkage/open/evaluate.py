@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 
 from spark_jobs.linkage.open.blocks import pairs_column
 
-__all__ = ["blocking_recall", "evaluation"]
+__all__ = ["blocking_recall", "evaluation", "scores", "share"]
 
 
 def evaluation(clusters: DataFrame, *, within: bool) -> Mapping[str, Any]:
@@ -25,8 +25,8 @@ def evaluation(clusters: DataFrame, *, within: bool) -> Mapping[str, Any]:
     true = _pairs(labelled, ["truth"], within=within)
     both = _pairs(labelled, ["cluster", "truth"], within=within)
     return {
-        "pairwise": _scores(_share(both, predicted), _share(both, true)),
-        "b3": _scores(_b3(labelled, "cluster"), _b3(labelled, "truth")),
+        "pairwise": scores(share(both, predicted), share(both, true)),
+        "b3": scores(_b3(labelled, "cluster"), _b3(labelled, "truth")),
         "pairs": {"found": predicted, "true": true, "both": both},
     }
 
@@ -39,7 +39,7 @@ def blocking_recall(pairs: DataFrame, records: DataFrame, *, within: bool) -> fl
     both = pairs.select("l", "r").join(left, "l").join(right, "r")
     compared = both.where(f.col("l_truth") == f.col("r_truth")).count()
     true = _pairs(records.where(f.col("truth").isNotNull()), ["truth"], within=within)
-    return _share(compared, true)
+    return share(compared, true)
 
 
 def _pairs(labelled: DataFrame, by: list[str], *, within: bool) -> int:
@@ -59,11 +59,11 @@ def _b3(labelled: DataFrame, side: str) -> float:
     return float(row[0] / row[1]) if row and row[1] else 1.0
 
 
-def _share(part: int, whole: int) -> float:
+def share(part: int, whole: int) -> float:
     return part / whole if whole else 1.0
 
 
-def _scores(precision: float, recall: float) -> Mapping[str, float]:
+def scores(precision: float, recall: float) -> Mapping[str, float]:
     both = precision + recall
     f1 = 2 * precision * recall / both if both else 0.0
     return {"precision": precision, "recall": recall, "f1": f1}

@@ -45,7 +45,8 @@ class OpenLinkage:
     def inputs(self, spec: OpenSpec) -> tuple[Input, ...]:
         if spec.known is None:
             return spec.inputs
-        return (*spec.inputs, Input(KNOWN, spec.known, ("cluster", "source", "record")))
+        known = ("cluster", "source", "record")
+        return (*spec.inputs, Input(KNOWN, spec.known, known, local_rows=spec.local_records))
 
     def columns(self, spec: OpenSpec) -> Mapping[str, ColumnType]:
         return _COLUMNS[spec.result]

@@ -21,7 +21,14 @@ from spark_jobs.linkage.open.agreement import Columns, pattern_codes, rarity, ve
 from spark_jobs.linkage.open.spec import FieldComparison, OpenSpec
 from spark_jobs.linkage.open.strings import Floats, Rows
 
-__all__ = ["BlockedRecords", "Candidates", "candidates", "compared", "random_pairs"]
+__all__ = [
+    "BlockedRecords",
+    "Candidates",
+    "candidates",
+    "compared",
+    "compared_batch",
+    "random_pairs",
+]
 
 _SCHEMA: Final = "l long, r long, rules long, pattern long, rarity double"
 _BATCH_PAIRS: Final = 500_000
@@ -61,20 +68,24 @@ class _Comparer:
         for whole in _whole_blocks(batches):
             columns, rows = Columns(whole), whole.column("row").to_numpy()
             for pairs in candidates(_blocked(whole, within=self.within)):
-                yield self._compare(columns, rows, pairs)
+                yield compared_batch(self.comparisons, columns, rows, pairs)
 
-    def _compare(self, columns: Columns, rows: Rows, pairs: Candidates) -> pa.RecordBatch:
-        levels = vectors(self.comparisons, columns, pairs.i, pairs.j)
-        left, right = rows[pairs.i], rows[pairs.j]
-        arrays: list[Rows | Floats] = [
-            np.minimum(left, right),
-            np.maximum(left, right),
-            pairs.rules,
-            pattern_codes(self.comparisons, levels),
-            rarity(self.comparisons, columns, levels, pairs.i),
-        ]
-        names = [part.split()[0] for part in _SCHEMA.split(", ")]
-        return pa.RecordBatch.from_arrays([pa.array(values) for values in arrays], names=names)
+
+def compared_batch(
+    comparisons: Sequence[FieldComparison], columns: Columns, rows: Rows, pairs: Candidates
+) -> pa.RecordBatch:
+    """Compare pairs of these records, which are called by `rows`: the columns of `compared`."""
+    levels = vectors(comparisons, columns, pairs.i, pairs.j)
+    left, right = rows[pairs.i], rows[pairs.j]
+    arrays: list[Rows | Floats] = [
+        np.minimum(left, right),
+        np.maximum(left, right),
+        pairs.rules,
+        pattern_codes(comparisons, levels),
+        rarity(comparisons, columns, levels, pairs.i),
+    ]
+    names = [part.split()[0] for part in _SCHEMA.split(", ")]
+    return pa.RecordBatch.from_arrays([pa.array(values) for values in arrays], names=names)
 
 
 def _whole_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -1,33 +1,47 @@
-"""The plan of a run: its rules, comparisons and engine, as given or by the data."""
+"""The plan of a run: its rules, comparisons and engine, as given or by the data.
+
+Nothing here starts Spark, except what Splink requires.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from spark_jobs.linkage.open.blocks import loads
-from spark_jobs.linkage.open.profile import draw_sample
+from spark_jobs.linkage.open.profile import RecordSample
 from spark_jobs.linkage.open.propose import PlanProposal, propose
-from spark_jobs.linkage.open.spec import LinkageEngine, LinkagePlan, Measure, OpenSpec
+from spark_jobs.linkage.open.spec import (
+    MOST_LOCAL_RECORDS,
+    LinkageEngine,
+    LinkagePlan,
+    Measure,
+    OpenSpec,
+)
 from spark_jobs.runner.port import InputUnfit, StageContext
+from spark_jobs.texts import has_text
 
 __all__ = [
     "SPARE_CODES",
+    "EngineChoice",
+    "SampleReader",
+    "check_splink",
     "choose",
     "compared_by_characters",
     "complete_spec",
     "document_frame",
-    "engine",
+    "inputs_fit",
+    "keep_engine",
+    "keep_plan",
     "load_document",
     "load_engine",
     "load_plan",
     "non_ascii_characters",
-    "plan",
 ]
 
 IN_PROCESS_PAIRS: Final = 10_000_000
@@ -46,27 +60,32 @@ same whichever code stands for a character.
 """
 
 
-def complete_spec(spec: OpenSpec, context: StageContext) -> tuple[OpenSpec, PlanProposal | None]:
-    """Complete a specification by proposals from the data.
+SampleReader: TypeAlias = Callable[[OpenSpec, StageContext], RecordSample]
+
+
+def complete_spec(
+    spec: OpenSpec, context: StageContext, draw: SampleReader
+) -> tuple[OpenSpec, PlanProposal | None]:
+    """Complete a specification by proposals from a sample of the data.
 
     Raises:
         InputUnfit: The data propose nothing.
     """
     if spec.is_complete:
         return spec, None
-    proposal = propose(draw_sample(spec, context))
+    proposal = propose(draw(spec, context))
     rules = spec.blocking or proposal.rules
     comparisons = spec.comparisons or proposal.comparisons
     return spec.model_copy(update={"blocking": rules, "comparisons": comparisons}), proposal
 
 
-def plan(spec: OpenSpec, context: StageContext) -> DataFrame:
+def keep_plan(spec: OpenSpec, context: StageContext, draw: SampleReader) -> pa.Table:
     """Keep the plan of the run, so that all of its stages use the same."""
-    complete, proposal = complete_spec(spec, context)
+    complete, proposal = complete_spec(spec, context, draw)
     if proposal is not None:
         context.report("proposal", proposal.to_json())
     kept = LinkagePlan(blocking=complete.blocking, comparisons=complete.comparisons)
-    return document_frame(context, kept.model_dump(mode="json"))
+    return document_frame(kept.model_dump(mode="json"))
 
 
 def load_plan(spec: OpenSpec, context: StageContext) -> OpenSpec:
@@ -74,51 +93,48 @@ def load_plan(spec: OpenSpec, context: StageContext) -> OpenSpec:
     return spec.model_copy(update={"blocking": kept.blocking, "comparisons": kept.comparisons})
 
 
-def document_frame(context: StageContext, document: Mapping[str, Any]) -> DataFrame:
-    return context.spark.createDataFrame([(json.dumps(document),)], "document string")
+def document_frame(document: Mapping[str, Any]) -> pa.Table:
+    return pa.table({"document": [json.dumps(document)]})
 
 
 def load_document(context: StageContext, stage: str) -> Mapping[str, Any]:
-    row = context.output(stage).first()
-    assert row is not None
-    document: Mapping[str, Any] = json.loads(row["document"])
+    document: Mapping[str, Any] = json.loads(
+        context.output_table(stage).column("document")[0].as_py()
+    )
     return document
 
 
 class EngineChoice(NamedTuple):
-    """An engine, Spark or Splink, and why it is that one, in a sentence."""
+    """An engine, and why it is that one, in a sentence."""
 
     engine: LinkageEngine
     reason: str
 
 
-def choose(spec: OpenSpec, records: DataFrame, pairs: int) -> EngineChoice:
-    """Choose an engine for prepared records, whose heavy blocks are not split yet.
-
-    Results of the two differ a little, because they estimate differently. So the default is always
-    Spark, and *auto* has to be chosen.
+def choose(spec: OpenSpec, context: StageContext, count: Callable[[], int]) -> EngineChoice:
+    """Choose an engine by the size of the inputs; if they fit, also by the pairs that `count` has.
 
     Raises:
-        InputUnfit: Splink is requested, and cannot do it.
+        InputUnfit: The specification requires the process of the worker, and they do not fit.
     """
-    if spec.engine is LinkageEngine.SPARK:
-        return EngineChoice(LinkageEngine.SPARK, "The specification requires it.")
-    obstacle = _obstacle(spec, records, pairs)
-    if spec.engine is LinkageEngine.AUTO:
-        if obstacle:
-            return EngineChoice(LinkageEngine.SPARK, obstacle)
-        return EngineChoice(LinkageEngine.SPLINK, f"{pairs:,} pairs fit one process.")
-    if obstacle:
-        raise InputUnfit(f'/engine: {obstacle} Or let engine be "spark".')
-    return EngineChoice(LinkageEngine.SPLINK, "The specification requires it.")
+    if spec.engine in {LinkageEngine.SPARK, LinkageEngine.SPLINK}:
+        return EngineChoice(spec.engine, "The specification requires it.")
+    obstacle = _too_large(spec, context)
+    pairs = count() if obstacle is None else 0
+    if pairs > IN_PROCESS_PAIRS:
+        obstacle = f"There are {pairs:,} pairs; one process is given {IN_PROCESS_PAIRS:,} at most."
+    if obstacle is None:
+        return EngineChoice(LinkageEngine.LOCAL, f"{pairs:,} pairs fit one process.")
+    if spec.engine is LinkageEngine.LOCAL:
+        raise InputUnfit(f'/engine: {obstacle} Or let engine be "auto".')
+    return EngineChoice(LinkageEngine.SPARK, obstacle)
 
 
-def engine(spec: OpenSpec, context: StageContext) -> DataFrame:
+def keep_engine(spec: OpenSpec, context: StageContext, count: Callable[[], int]) -> pa.Table:
     """Choose for a run with *auto*, by the same pairs as its forecast; keep the choice."""
-    complete, records = load_plan(spec, context), context.output("values")
-    choice = choose(complete, records, sum(load.pairs for load in loads(records, complete)))
+    choice = choose(spec, context, count)
     context.report("engine", choice._asdict())
-    return document_frame(context, choice._asdict())
+    return document_frame(choice._asdict())
 
 
 def load_engine(spec: OpenSpec, context: StageContext) -> LinkageEngine:
@@ -127,12 +143,40 @@ def load_engine(spec: OpenSpec, context: StageContext) -> LinkageEngine:
     Raises:
         InputUnfit: It is Splink, which the worker that continues the run does not have.
     """
-    chosen = spec.engine
-    if chosen is LinkageEngine.AUTO:
-        chosen = LinkageEngine(load_document(context, "engine")["engine"])
-    if chosen is LinkageEngine.SPLINK and not _installed():
+    if spec.engine is LinkageEngine.AUTO:
+        return LinkageEngine(load_document(context, "engine")["engine"])
+    if spec.engine is LinkageEngine.SPLINK and not _installed():
         raise InputUnfit(f"/engine: {_MISSING}")
-    return chosen
+    return spec.engine
+
+
+def inputs_fit(spec: OpenSpec, context: StageContext) -> bool:
+    """Whether the inputs are prepared in the process of the worker."""
+    return bool(spec.local_records) and _too_large(spec, context) is None
+
+
+def _too_large(spec: OpenSpec, context: StageContext) -> str | None:
+    """Return why the inputs of a run are for Spark; None: they are not."""
+    names = [input_.name for input_ in spec.inputs]
+    records = sum(context.input_rows(name) for name in names)
+    if records > MOST_LOCAL_RECORDS:
+        most = f"{MOST_LOCAL_RECORDS:,} at most"
+        return f"There are {records:,} records; one process is given {most}."
+    for name in names:
+        for column in context.input_table(name).schema:
+            if not has_text(column.type):
+                return f"{name} has values of type {column.type} in {column.name}."
+    return None
+
+
+def check_splink(spec: OpenSpec, records: DataFrame, pairs: int) -> None:
+    """Refuse prepared records, whose heavy blocks are not split yet, that Splink cannot link.
+
+    Raises:
+        InputUnfit: It cannot.
+    """
+    if obstacle := _obstacle(spec, records, pairs):
+        raise InputUnfit(f'/engine: {obstacle} Or let engine be "auto".')
 
 
 def _obstacle(spec: OpenSpec, records: DataFrame, pairs: int) -> str | None:

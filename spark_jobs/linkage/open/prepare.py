@@ -31,11 +31,11 @@ from spark_jobs.linkage.open.spec import (
 )
 from spark_jobs.runner.port import InputUnfit, StageContext
 
-__all__ = ["LONGEST", "normalise", "source_name", "values", "with_frequencies"]
+__all__ = ["FREQUENT", "LONGEST", "normalise", "source_name", "values", "with_frequencies"]
 
 LONGEST: Final = 256
 """Characters of a value that are compared."""
-_FREQUENT: Final = 50_000
+FREQUENT: Final = 50_000
 """Values whose frequency is known; all others count as rare as the rarest of these."""
 
 
@@ -184,4 +184,4 @@ def _counted(records: DataFrame, fields: Sequence[int]) -> DataFrame:
     by_rank = Window.partitionBy("k").orderBy(f.desc("n"), "value")
     total = f.sum("n").over(Window.partitionBy("k")).alias("total")
     ranked = counted.select("*", total, f.row_number().over(by_rank).alias("rank"))
-    return ranked.where(f.col("rank") <= _FREQUENT).drop("rank")
+    return ranked.where(f.col("rank") <= FREQUENT).drop("rank")

@@ -21,17 +21,20 @@ from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.runner.port import InputUnfit, StageContext
 
 __all__ = [
+    "SAMPLE",
     "Profile",
     "RecordSample",
     "ValueKind",
     "agreement_by_chance",
+    "as_sample",
     "draw_sample",
     "numbered",
     "pairs_of",
     "profile",
+    "sampled_columns",
 ]
 
-_SAMPLE: Final = 20_000
+SAMPLE: Final = 20_000
 _MOST_COLUMNS: Final = 64
 _MOSTLY: Final = 0.9
 _FEW_VALUES: Final = 30
@@ -96,17 +99,31 @@ def draw_sample(spec: OpenSpec, context: StageContext) -> RecordSample:
         InputUnfit: They have none in common, or no records.
     """
     frames = [context.input(input_.name) for input_ in spec.inputs]
-    shared = set.intersection(*({*frame.columns} for frame in frames)) - {"id", spec.truth}
-    names = sorted(shared)[:_MOST_COLUMNS]
-    if not names:
-        raise InputUnfit("The inputs have no column in common besides their ids.")
+    names = sampled_columns(spec, [frame.columns for frame in frames])
     counts = [frame.count() for frame in frames]
-    sample = _draw(frames, names)
+    return as_sample(_draw(frames, names), names, counts, within=spec.within)
+
+
+def sampled_columns(spec: OpenSpec, columns: Sequence[Sequence[str]]) -> Sequence[str]:
+    """Return the columns that all inputs have.
+
+    Raises:
+        InputUnfit: There are none.
+    """
+    shared = set.intersection(*({*names} for names in columns)) - {"id", spec.truth}
+    if not shared:
+        raise InputUnfit("The inputs have no column in common besides their ids.")
+    return sorted(shared)[:_MOST_COLUMNS]
+
+
+def as_sample(
+    sample: pa.Table, names: Sequence[str], counts: Sequence[int], *, within: bool
+) -> RecordSample:
+    """Return sampled records, whose column ``v<n>`` is the n-th name; inputs have `counts` rows."""
     raw = {name: sample.column(f"v{at}").combine_chunks() for at, name in enumerate(names)}
     columns = {name: normalise(values) for name, values in raw.items()}
-    return RecordSample(
-        columns, raw, sample.num_rows, sum(counts), pairs_of(counts, within=spec.within)
-    )
+    pairs = pairs_of(counts, within=within)
+    return RecordSample(columns, raw, sample.num_rows, sum(counts), pairs)
 
 
 def _draw(frames: Sequence[DataFrame], names: Sequence[str]) -> pa.Table:
@@ -114,7 +131,7 @@ def _draw(frames: Sequence[DataFrame], names: Sequence[str]) -> pa.Table:
     parts = [frame.select("id", f.lit(at).alias("s"), *values) for at, frame in enumerate(frames)]
     whole = reduce(DataFrame.unionByName, parts)
     # Ordered by a hash: an even sample, and the same one each time.
-    return whole.orderBy(f.xxhash64("id", "s"), "id", "s").limit(_SAMPLE).toArrow()
+    return whole.orderBy(f.xxhash64("id", "s"), "id", "s").limit(SAMPLE).toArrow()
 
 
 def pairs_of(counts: Sequence[int], *, within: bool) -> float:

@@ -28,6 +28,7 @@ from spark_jobs.runner.specification import Names, Source, Specification, SpecIn
 
 __all__ = [
     "KNOWN",
+    "MOST_LOCAL_RECORDS",
     "AgreementLevel",
     "Clustering",
     "FieldComparison",
@@ -48,6 +49,9 @@ MOST_RULES: Final = 32
 _MOST_INPUTS: Final = 16
 _MOST_COMPARISONS: Final = 32
 _MOST_PATTERNS: Final = 2**62
+
+MOST_LOCAL_RECORDS: Final = 200_000
+"""Records of all inputs that are linked in the process of the worker at most."""
 
 
 class Measure(StrEnum):
@@ -258,13 +262,16 @@ class LinkageResult(StrEnum):
 
 
 class LinkageEngine(StrEnum):
-    """What blocks, compares and estimates; all else is the same."""
+    """What executes a run."""
 
-    SPARK = "spark"
-    SPLINK = "splink"
-    """Splink on DuckDB, in the process of the worker."""
     AUTO = "auto"
-    """Splink where it can do the run, else Spark."""
+    """Our kernels, in the process of the worker where the input fits, else on Spark."""
+    LOCAL = "local"
+    """Our kernels, in the process of the worker; Spark is not started."""
+    SPARK = "spark"
+    """Our kernels on Spark, for inputs of any size."""
+    SPLINK = "splink"
+    """Splink on DuckDB, in the process of the worker, on records that Spark has prepared."""
 
 
 class PairLimits(Specification):
@@ -325,7 +332,7 @@ class OpenSpec(LinkagePlan):
         threshold: Pairs at least this probable are linked.
         clustering: How links become clusters.
         result: Which frame is the result.
-        engine: What blocks, compares and estimates.
+        engine: What executes the run; all but Splink have the same result.
         limits: What the run may cost.
         seed: Where random numbers begin.
         known: Clusters found before, whose records are not compared with each other again.
@@ -342,7 +349,7 @@ class OpenSpec(LinkagePlan):
     threshold: Annotated[float, Field(gt=0, le=1)] = 0.9
     clustering: Clustering = Field(default_factory=_usual_clustering)
     result: LinkageResult = LinkageResult.CLUSTERS
-    engine: LinkageEngine = LinkageEngine.SPARK
+    engine: LinkageEngine = LinkageEngine.AUTO
     limits: PairLimits = PairLimits()
     seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 1
     known: Source | None = None
@@ -378,4 +385,14 @@ class OpenSpec(LinkagePlan):
     def inputs(self) -> tuple[Input, ...]:
         fields = tuple(sorted({*self.columns, *([self.truth] if self.truth else [])} - {"id"}))
         needed = fields if self.is_complete else None
-        return tuple(Input(name, self.sources[name], needed) for name in sorted(self.sources))
+        rows = self.local_records
+        return tuple(
+            Input(name, self.sources[name], needed, local_rows=rows)
+            for name in sorted(self.sources)
+        )
+
+    @property
+    def local_records(self) -> int:
+        """Records of all inputs, up to which Spark may not be needed."""
+        local = self.engine in {LinkageEngine.AUTO, LinkageEngine.LOCAL}
+        return MOST_LOCAL_RECORDS if local else 0

@@ -1,88 +1,137 @@
-"""The forecast of a run, and its stages: each follows from inputs and what earlier ones kept."""
+"""The forecast of a run, and its stages, each by the engine of the run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as f
 
-from spark_jobs.linkage.open.blocks import RuleLoad, heaviest, loads, split_heavy
-from spark_jobs.linkage.open.clusters import assigned, merges, named
-from spark_jobs.linkage.open.evaluate import blocking_recall, evaluation
-from spark_jobs.linkage.open.model import Model, bits_of
-from spark_jobs.linkage.open.pairs import compared
+from spark_jobs.linkage.open import on_spark
+from spark_jobs.linkage.open.blocks import RuleLoad, heaviest, loads
+from spark_jobs.linkage.open.local import blocks as local_blocks
+from spark_jobs.linkage.open.local import prepare as local_prepare
+from spark_jobs.linkage.open.local import stages as local_stages
+from spark_jobs.linkage.open.model import Model
 from spark_jobs.linkage.open.plan import (
+    EngineChoice,
+    check_splink,
     choose,
     complete_spec,
-    document_frame,
-    engine,
-    load_document,
+    inputs_fit,
+    keep_engine,
     load_engine,
     load_plan,
-    plan,
 )
-from spark_jobs.linkage.open.prepare import source_name, values, with_frequencies
+from spark_jobs.linkage.open.prepare import values
+from spark_jobs.linkage.open.profile import draw_sample
 from spark_jobs.linkage.open.propose import PlanProposal
 from spark_jobs.linkage.open.spec import LinkageEngine, OpenSpec
-from spark_jobs.linkage.open.training import trained
-from spark_jobs.runner.port import Forecast, InputUnfit, StageContext
+from spark_jobs.runner.port import Block, Forecast, Frame, InputUnfit, StageContext
 
-__all__ = ["STAGES", "forecast", "load_model"]
+__all__ = ["STAGES", "forecast"]
 
-_RECORDS_PER_S: Final = 20_000
-_PAIRS_PER_S: Final = 200_000
 _BASE_BYTES: Final = 512 * 2**20
-_BYTES_PER_PAIR: Final = {
-    LinkageEngine.SPARK: 40,
-    LinkageEngine.SPLINK: 400,
-}  # Splink keeps both values by it
 _BYTES_PER_RECORD: Final = 500
-_STARTING_S: Final = 10.0  # until the processes that compare have loaded their kernels
+_PREPARING: Final = frozenset({"plan", "values"})
+"""Stages before the engine is known: they only need to know whether the inputs fit one process."""
+
+
+class _Cost(NamedTuple):
+    """What an engine takes; `starting_s` is until its kernels are loaded where they compare."""
+
+    starting_s: float
+    records_per_s: int
+    pairs_per_s: int
+    bytes_per_pair: int
+
+
+_COSTS: Final[Mapping[LinkageEngine, _Cost]] = {
+    LinkageEngine.LOCAL: _Cost(1.0, 50_000, 500_000, 120),
+    LinkageEngine.SPARK: _Cost(10.0, 20_000, 200_000, 40),
+    LinkageEngine.SPLINK: _Cost(10.0, 20_000, 200_000, 400),  # it keeps both values by a pair
+}
+
+
+class _Found(NamedTuple):
+    """What the forecast of a run is made of."""
+
+    spec: OpenSpec
+    proposal: PlanProposal | None
+    choice: EngineChoice
+    loads: Sequence[RuleLoad]
+    heaviest: tuple[Block, ...]
 
 
 def forecast(spec: OpenSpec, context: StageContext) -> Forecast:
-    """Count rows and pairs.
+    """Count rows and pairs; Spark is started only if the run is its own.
 
     Raises:
-        InputUnfit: An input is empty, lacks a column, or is not for Splink.
+        InputUnfit: An input is empty, lacks a column, or is not for the engine.
         SpecInvalid: The model is one of other comparisons.
     """
-    rows = {input_.name: context.input(input_.name).count() for input_ in spec.inputs}
+    rows = {input_.name: context.input_rows(input_.name) for input_ in spec.inputs}
     for name, count in rows.items():
         if not count:
             raise InputUnfit(f"{name} has no records.")
-    complete, proposal = complete_spec(spec, context)
-    if complete.model is not None:  # rather now than after the comparison
-        Model.of_json(complete.model, complete.comparisons)
+    found = _found_locally(spec, context) if inputs_fit(spec, context) else None
+    return _described(rows, found or _found_by_spark(spec, context))
+
+
+def _found_locally(spec: OpenSpec, context: StageContext) -> _Found | None:
+    """None: the inputs fit one process, and their pairs do not."""
+    complete, proposal = complete_spec(spec, context, local_prepare.draw_sample)
+    _check_model(complete)
+    records = local_prepare.values(complete, context)
+    found = local_blocks.loads(records, complete)
+    choice = choose(complete, context, lambda: _pairs(found))
+    if choice.engine is not LinkageEngine.LOCAL:
+        return None
+    return _Found(complete, proposal, choice, found, local_blocks.heaviest(records, complete))
+
+
+def _found_by_spark(spec: OpenSpec, context: StageContext) -> _Found:
+    if spec.engine is LinkageEngine.LOCAL:
+        choose(spec, context, lambda: 0)  # raises: they do not fit
+    complete, proposal = complete_spec(spec, context, draw_sample)
+    _check_model(complete)
     records = values(complete, context).persist()
     try:
-        return _counted(complete, records, rows, proposal)
+        found = loads(records, complete)
+        choice = choose(complete, context, lambda: _pairs(found))
+        if choice.engine is LinkageEngine.SPLINK:
+            check_splink(complete, records, _pairs(found))
+        return _Found(complete, proposal, choice, found, heaviest(records, complete))
     finally:
         records.unpersist()
 
 
-def _counted(
-    spec: OpenSpec, records: DataFrame, rows: Mapping[str, int], proposal: PlanProposal | None
-) -> Forecast:
-    rule_loads = loads(records, spec)
-    total, pairs = sum(rows.values()), sum(load.pairs for load in rule_loads)
-    choice = choose(spec, records, pairs)
-    notes = (
-        () if spec.engine is LinkageEngine.SPARK else (f"Engine {choice.engine}: {choice.reason}",)
-    )
+def _check_model(spec: OpenSpec) -> None:
+    if spec.model is not None:  # rather now than after the comparison
+        Model.of_json(spec.model, spec.comparisons)
+
+
+def _pairs(found: Sequence[RuleLoad]) -> int:
+    return sum(load.pairs for load in found)
+
+
+def _described(rows: Mapping[str, int], found: _Found) -> Forecast:
+    total, pairs = sum(rows.values()), _pairs(found.loads)
+    cost, reasons = _COSTS[found.choice.engine], found.proposal.reasons if found.proposal else ()
+    work_s = total * len(found.spec.blocking) / cost.records_per_s + pairs / cost.pairs_per_s
     return Forecast(
         rows=rows,
         pairs=pairs,
-        heaviest=heaviest(records, spec),
+        heaviest=found.heaviest,
         memory_bytes=_BASE_BYTES
         + _BYTES_PER_RECORD * total
-        + _BYTES_PER_PAIR[choice.engine] * min(pairs, 10**7),
-        time_s=_STARTING_S + total * len(spec.blocking) / _RECORDS_PER_S + pairs / _PAIRS_PER_S,
-        notes=(*notes, *_notes(spec, rule_loads, pairs), *(proposal.reasons if proposal else ())),
+        + cost.bytes_per_pair * min(pairs, 10**7),
+        time_s=cost.starting_s + work_s,
+        notes=(
+            f"Engine {found.choice.engine}: {found.choice.reason}",
+            *_notes(found.spec, found.loads, pairs),
+            *reasons,
+        ),
     )
 
 
@@ -102,164 +151,28 @@ def _notes(spec: OpenSpec, rule_loads: Sequence[RuleLoad], pairs: int) -> Iterat
             )
 
 
-def _values(spec: OpenSpec, context: StageContext) -> DataFrame:
-    return values(load_plan(spec, context), context)
-
-
-def _records(spec: OpenSpec, context: StageContext) -> DataFrame:
+def _engine(spec: OpenSpec, context: StageContext) -> pa.Table:
     complete = load_plan(spec, context)
-    records, splits = split_heavy(context.output("values"), complete)
-    context.report("splits", {"heavy": splits})
-    return with_frequencies(records, complete.comparisons)
-
-
-def _compare(spec: OpenSpec, context: StageContext) -> DataFrame:
-    complete = load_plan(spec, context)
-    records = context.output("records")
-    found = loads(records, complete)
-    pairs = sum(load.pairs for load in found)
-    if pairs > spec.limits.pairs:
-        raise InputUnfit(f"The rules make {pairs:,} pairs; limits.pairs is {spec.limits.pairs:,}.")
-    context.report("blocking", {"rules": [_rule_report(complete, load) for load in found]})
-    if load_engine(spec, context) is LinkageEngine.SPLINK:
-        from spark_jobs.linkage.open.in_process import comparing  # noqa: PLC0415 - extra linkage
-
-        return comparing.compared(complete, context)
-    return compared(records, complete, pairs, records.count() * len(complete.blocking))
-
-
-def _rule_report(spec: OpenSpec, load: RuleLoad) -> Mapping[str, Any]:
-    return {**asdict(load), "rule": spec.blocking[load.rule].name}
-
-
-def _model(spec: OpenSpec, context: StageContext) -> DataFrame:
-    context.count("pairs compared", context.output("compare").count())
-    model = _fitted(spec, context)
-    context.report("model", model.to_json())
-    return document_frame(context, model.to_json())
-
-
-def _fitted(spec: OpenSpec, context: StageContext) -> Model:
-    """The model of the specification, or the estimate of its engine."""
-    complete = load_plan(spec, context)
-    if complete.model is not None:
-        return Model.of_json(complete.model, complete.comparisons)
-    if load_engine(spec, context) is LinkageEngine.SPLINK:
-        from spark_jobs.linkage.open.in_process import training  # noqa: PLC0415 - extra linkage
-
-        return training.trained(complete, context)
-    return trained(context.output("records"), context.output("compare"), complete)
-
-
-def load_model(spec: OpenSpec, context: StageContext) -> Model:
-    return Model.of_json(load_document(context, "model"), load_plan(spec, context).comparisons)
-
-
-def _scored(spec: OpenSpec, context: StageContext) -> DataFrame:
-    model, pairs = load_model(spec, context), context.output("compare")
-    patterns = pairs.select("pattern").distinct().orderBy("pattern").toArrow().column("pattern")
-    known = patterns.to_numpy()
-    table = pa.table({"pattern": known, "base": model.pattern_bits(known)})
-    weights = f.broadcast(context.spark.createDataFrame(table))
-    bits = (f.col("base") + f.col("rarity")).alias("bits")
-    return pairs.join(weights, "pattern").select(*pairs.columns, bits)
-
-
-def _roots(spec: OpenSpec, context: StageContext) -> DataFrame:
-    complete = load_plan(spec, context)
-    scored, least = _scored(spec, context), bits_of(spec.threshold)
-    links = scored.where(f.col("bits") >= least).count()
-    context.count("links", links)
-    return assigned(scored, context.output("records"), complete, least, links)
-
-
-def _pairs(spec: OpenSpec, context: StageContext) -> DataFrame:
-    """All links, with the reasons, and whether both ends came into one cluster."""
-    links = _scored(spec, context).where(f.col("bits") >= bits_of(spec.threshold))
-    ends = _ends(spec, context)
-    left, right = (
-        ends.select(
-            *(f.col(name).alias(f"{side}_{name}") for name in ends.columns)
-        ).withColumnRenamed(f"{side}_row", side[0])
-        for side in ("left", "right")
-    )
-    joined = (
-        links.join(left, "l").join(right, "r").join(_explained(spec, context, links), "pattern")
-    )
-    return joined.select(
-        f.concat_ws("/", "left_source", "left_record", "right_source", "right_record").alias("id"),
-        *("left_source", "left_record", "right_source", "right_record"),
-        _probability(f.col("bits")).alias("probability"),
-        *("bits", "pattern", "rarity"),
-        f.format_string("%s Rarity adds %.1f bits.", "why", f.col("rarity") + f.col("usual")).alias(
-            "why"
-        ),
-        (f.col("left_root") == f.col("right_root")).alias("together"),
+    prepared = context.output_table
+    return keep_engine(
+        spec, context, lambda: _pairs(local_blocks.loads(prepared("values"), complete))
     )
 
 
-def _ends(spec: OpenSpec, context: StageContext) -> DataFrame:
-    linked = context.output("records").join(context.output("roots"), "row")
-    return linked.select("row", source_name(spec), f.col("id").alias("record"), "root")
+def _by_engine(name: str) -> Callable[[OpenSpec, StageContext], Frame]:
+    """Return a stage that is executed by the engine of the run."""
+
+    def execute(spec: OpenSpec, context: StageContext) -> Frame:
+        if name in _PREPARING:
+            local = inputs_fit(spec, context)
+        else:
+            local = load_engine(spec, context) is LinkageEngine.LOCAL
+        return (local_stages.STAGES if local else on_spark.STAGES)[name](spec, context)
+
+    return execute
 
 
-def _explained(spec: OpenSpec, context: StageContext, links: DataFrame) -> DataFrame:
-    model = load_model(spec, context)
-    found = links.select("pattern").distinct().toArrow().column("pattern").to_pylist()
-    rows = [(pattern, model.explanation(pattern), model.usual_rarity(pattern)) for pattern in found]
-    return f.broadcast(
-        context.spark.createDataFrame(rows, "pattern long, why string, usual double")
-    )
-
-
-def _probability(bits: Column) -> Column:
-    return 1 / (1 + f.pow(f.lit(2.0), -f.greatest(f.least(bits, f.lit(500.0)), f.lit(-500.0))))
-
-
-def _clusters(spec: OpenSpec, context: StageContext) -> DataFrame:
-    """Every record with its cluster, and the probability of its best link into it."""
-    records, roots = context.output("records"), context.output("roots")
-    clusters = named(records, roots, spec)
-    if spec.known is not None:
-        context.report("merges", merges(clusters))
-    if spec.truth is not None:
-        _evaluate(spec, context, clusters)
-    best = _best_links(_scored(spec, context), roots, bits_of(spec.threshold))
-    return clusters.join(best, "row", "left").select(
-        f.concat_ws("/", "source", "record").alias("id"),
-        "cluster",
-        "source",
-        "record",
-        _probability(f.col("bits")).alias("probability"),
-    )
-
-
-def _best_links(scored: DataFrame, roots: DataFrame, least: float) -> DataFrame:
-    links = scored.where(f.col("bits") >= least).select("l", "r", "bits")
-    for end in ("l", "r"):
-        links = links.join(
-            roots.select(f.col("row").alias(end), f.col("root").alias(f"{end}_root")), end
-        )
-    inside = links.where(f.col("l_root") == f.col("r_root"))
-    ends = inside.select(f.explode(f.array("l", "r")).alias("row"), "bits")
-    return ends.groupBy("row").agg(f.max("bits").alias("bits"))
-
-
-def _evaluate(spec: OpenSpec, context: StageContext, clusters: DataFrame) -> None:
-    report = dict(evaluation(clusters, within=spec.within))
-    pairs, records = context.output("compare"), context.output("records")
-    report["blocking_recall"] = blocking_recall(pairs, records, within=spec.within)
-    context.report("evaluation", report)
-
-
-STAGES: Final[Mapping[str, Callable[[OpenSpec, StageContext], DataFrame]]] = {
-    "plan": plan,
-    "values": _values,
-    "engine": engine,
-    "records": _records,
-    "compare": _compare,
-    "model": _model,
-    "roots": _roots,
-    "pairs": _pairs,
-    "clusters": _clusters,
+STAGES: Final[Mapping[str, Callable[[OpenSpec, StageContext], Frame]]] = {
+    "engine": _engine,
+    **{name: _by_engine(name) for name in on_spark.STAGES},
 }

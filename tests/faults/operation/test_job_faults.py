@@ -133,7 +133,13 @@ async def test_a_run_outlives_the_spark_under_its_worker(plant: Plant) -> None:
     worker = await plant.hire()
     pid = worker.pid
     run = (await plant.request("POST", "jobs", JOB))["id"]
-    await plant.reaches(run, "forecasting")
+
+    async def has_read() -> bool:
+        """Spark is started by the run, so it is known to be there only now."""
+        stages = (await plant.request("GET", f"jobs/{run}")).get("stages", ())
+        return any(stage["state"] == "done" for stage in stages)
+
+    await eventually(has_read)
     worker.kill_spark()
     done = await plant.reaches(run, "done", "failed")
     assert done["state"] == "done", orjson.dumps(done).decode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -14,6 +15,7 @@ from app.admin.application import create_admin_app
 from app.admin.context import AdminContext
 from app.telemetry.metrics import Metrics
 from mediator.admission.load import Load
+from mediator.base.periodic_tasks import Scheduler
 from mediator.catalogue.runs import StoredRun
 from mediator.service import Mediator
 from mediator.stores.port import SystemConfig
@@ -83,5 +85,17 @@ class Replica:
 async def replica(postgresql_config: SystemConfig) -> AsyncIterator[Replica]:
     async with scratch_catalogue(postgresql_config) as url, service((), url) as started:
         opened = Replica(started, url)
-        yield opened
+        async with following(started):
+            yield opened
         await opened.client.aclose()
+
+
+@asynccontextmanager
+async def following(replica: Service) -> AsyncIterator[None]:
+    """Let a replica follow the rules, as one that serves requests does."""
+    scheduler = Scheduler(replica.mediator.admission.periodic_tasks())
+    scheduler.start()
+    try:
+        yield
+    finally:
+        await scheduler.stop()

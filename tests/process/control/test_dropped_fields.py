@@ -262,6 +262,25 @@ async def test_a_late_drop_removes_nothing_that_came_back(
         assert await of.values(database, "products", "a") == {"name": "n", "price": "2"}
 
 
+async def test_an_erasure_that_ends_during_a_change_does_not_refuse_it(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = await filled(mediator, "redis")
+    await put(mediator, database, classes("redis", "price", "tags"), options=DROP)
+    catalogue, erasure = mediator.mediator.stored_schemas, mediator.mediator.erasure
+    put_schema, late = catalogue.put, 0
+
+    async def late_put(*change: Any) -> Any:
+        nonlocal late
+        late += 1
+        await erasure.run()
+        return await put_schema(*change)
+
+    monkeypatch.setattr(catalogue, "put", late_put)
+    change = await put(mediator, database, classes("redis", "tags", price=field_on("redis")))
+    assert (change.version, late) == (3, 2)
+
+
 @pytest.mark.parametrize("system", SYSTEMS)
 async def test_nothing_is_erased_while_a_replica_may_write_it(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch, system: str

@@ -59,6 +59,8 @@ LEFT = (
     tables.proposals,  # scores are computed again there
     tables.replicas,
     tables.workers,
+    tables.admission_evaluator,
+    tables.admission_log,  # of what happened elsewhere
 )
 """Tables whose rows are in no backup."""
 

@@ -20,7 +20,6 @@ from spark_jobs.runner.port import Stage, StageContext
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
-    from pyspark.sql import DataFrame
 
 __all__ = ["KIND", "PausedLinkage", "Pauses"]
 
@@ -89,9 +88,8 @@ class PausedLinkage(PrivateLinkage):
         return (*others, Stage(last.name, partial(_paused, last)))
 
 
-def _paused(stage: Stage, context: StageContext) -> DataFrame | None:
-    frame = stage.run(context)
-    assert frame is not None
+def _paused(stage: Stage, context: StageContext) -> Any:
+    frame: Any = stage.run(context)
     work = partial(_pause, Pauses(Path(os.environ[_DIRECTORY])))
     return frame.mapInArrow(work, frame.schema)
 

@@ -59,11 +59,18 @@ def open_(scratch: Path) -> SampleJob:
     return SampleJob("linkage.open", spec)
 
 
+def on_spark(scratch: Path) -> SampleJob:
+    return SampleJob("linkage.open", {**open_(scratch).spec, "engine": "spark"})
+
+
 def in_process(scratch: Path) -> SampleJob:
     return SampleJob("linkage.open", {**open_(scratch).spec, "engine": "splink"})
 
 
-@pytest.fixture(params=[private, open_, in_process], ids=["private", "open", "in process"])
+@pytest.fixture(
+    params=[private, open_, on_spark, in_process],
+    ids=["private", "open", "open on Spark", "in process"],
+)
 def sample(request: pytest.FixtureRequest, tmp_path: Path) -> SampleJob:
     make: Callable[[Path], SampleJob] = request.param
     return make(tmp_path)

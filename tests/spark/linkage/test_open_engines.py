@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
@@ -53,6 +52,7 @@ GIVEN: dict[str, Any] = {
         {"columns": ["date_of_birth"], "levels": ["exact", {"days": 40}]},
     ],
     "truth": "entity",
+    "engine": "spark",
 }
 
 
@@ -189,24 +189,17 @@ def test_both_engines_support_tables_known_clusters_and_any_letters(
     assert len(found) == tables.output("compare").count() > 0
 
 
-@pytest.mark.parametrize("engine", ["splink", "auto"])
-def test_what_splink_does_not_support_is_refused_or_done_by_spark(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+def test_what_splink_does_not_support_is_refused(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Refused if the specification names DuckDB, else done by Spark, with the reason."""
     many = "".join(chr(code) for code in range(0x4E00, 0x4E00 + len(SPARE_CODES) + 1))
     written: list[Row] = [*PEOPLE[:3], {**PEOPLE[3], "surname": many}]
-    spec = parsed(engine=engine)
+    spec = parsed(engine="splink")
 
     def says(rows: Sequence[Row], reason: str) -> None:
         context = FolderContext(spark, tmp_path, {"people": frame(spark, rows)})
-        if engine == "splink":
-            with pytest.raises(InputUnfit, match=f"^/engine: .*{reason}"):
-                context.forecast(spec)
-        else:
-            note, *_ = context.forecast(spec).notes
-            assert note.startswith("Engine spark: ")
-            assert re.search(reason, note)
+        with pytest.raises(InputUnfit, match=f"^/engine: .*{reason}"):
+            context.forecast(spec)
 
     says(written, "characters beyond a to z")
     monkeypatch.setattr(choosing, "IN_PROCESS_PAIRS", -1)
@@ -218,7 +211,6 @@ def test_what_splink_does_not_support_is_refused_or_done_by_spark(
 def test_a_single_record_is_processed_by_splink_and_forms_its_cluster(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    context = execute_all(spark, tmp_path, parsed(engine="auto"), people=PEOPLE[:1])
-    assert context.reports["engine"] == {"engine": "splink", "reason": "0 pairs fit one process."}
+    context = execute_all(spark, tmp_path, parsed(engine="splink"), people=PEOPLE[:1])
     (row,) = context.rows("clusters")
     assert row["cluster"] == f"people/{PEOPLE[0]['id']}"

@@ -39,6 +39,7 @@ GIVEN: dict[str, Any] = {
     ],
     "truth": "entity",
     "clustering": "components",
+    "engine": "spark",
 }
 
 
@@ -71,9 +72,8 @@ def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Fold
 def proposed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderContext:
     """All people, deduplicated without being described."""
     context = context_of(spark, tmp_path_factory.mktemp("proposed"), people=PEOPLE)
-    context.execute(
-        OpenSpec.parse({"inputs": {"people": FILE}, "zero_config": True, "truth": "entity"})
-    )
+    spec = {"inputs": {"people": FILE}, "zero_config": True, "truth": "entity"}
+    context.execute(OpenSpec.parse({**spec, "engine": "spark"}))
     return context
 
 

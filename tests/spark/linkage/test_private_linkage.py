@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -45,6 +46,15 @@ class SampleContext:
 
     def output(self, stage: str) -> DataFrame:
         return self.spark.read.parquet(str(self.kept / stage))
+
+    def input_rows(self, name: str) -> int:
+        return self.inputs[name].count()
+
+    def input_table(self, name: str) -> pa.Table:
+        return self.inputs[name].toArrow()
+
+    def output_table(self, stage: str) -> pa.Table:
+        return self.output(stage).toArrow()
 
     def progress(self, done: int, total: int) -> None:
         self.steps.append((done, total))

@@ -23,6 +23,7 @@ from spark_jobs.runner.conformance import (
 )
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.run_directory import RunDirectory
+from spark_jobs.session import LazySession
 from spark_jobs.sources.reading import read_input
 
 CITIES = ("Ulm", "Bonn", "Köln", "Jena", "Kiel", "Bern", "Graz", "Linz", "Wien", "Trier", "Mainz")
@@ -96,7 +97,9 @@ def matched(
 
 def refused(spec: Mapping[str, Any], spark: SparkSession, folder: Path) -> str:
     job = SampleJob("matching.schema", spec).job
-    ending = RunAttempt(job, RunDirectory(folder), spark, read_input, Control()).execute()
+    ending = RunAttempt(
+        job, RunDirectory(folder), LazySession.of(spark), read_input, Control()
+    ).execute()
     assert ending.state == "failed"
     return " ".join(ending.reasons)
 

@@ -17,6 +17,7 @@ from spark_jobs.runner.control import Control
 from spark_jobs.runner.job import parse_job
 from spark_jobs.runner.results import ResultFiles
 from spark_jobs.runner.run_directory import RunDirectory
+from spark_jobs.session import LazySession
 from spark_jobs.sources.reading import read_input
 from tests.process.service import field_on, scratch_systems, service
 
@@ -56,7 +57,7 @@ async def test_columns_on_postgresql_and_mongodb(
         spec = {"inputs": {name: {"class": name} for name in classes}}
         job = parse_job({"kind": "profile.ind", "spec": spec}, database)
         directory = RunDirectory(tmp_path / "run")
-        run = RunAttempt(job, directory, spark, read_input, Control())
+        run = RunAttempt(job, directory, LazySession.of(spark), read_input, Control())
         ending = await asyncio.to_thread(run.execute)
         assert ending.state == "done", ending
         assert ending.result is not None

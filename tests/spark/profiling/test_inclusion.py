@@ -26,6 +26,7 @@ from spark_jobs.runner.conformance import (
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.job import parse_job
 from spark_jobs.runner.run_directory import RunDirectory
+from spark_jobs.session import LazySession
 from spark_jobs.sources.reading import read_input
 
 TRACKS = """album,position,title
@@ -269,7 +270,9 @@ def test_too_many_columns_are_refused(
 ) -> None:
     monkeypatch.setattr("spark_jobs.profiling.columns.MOST_COLUMNS", 2)
     job = SampleJob(KIND, {"inputs": written(tmp_path, t="a,b,c\n1,2,3\n")}).job
-    run = RunAttempt(job, RunDirectory(tmp_path / "run"), spark, read_input, Control())
+    run = RunAttempt(
+        job, RunDirectory(tmp_path / "run"), LazySession.of(spark), read_input, Control()
+    )
     ending = run.execute()
     assert ending.state == "failed"
     assert ending.reasons == ("There are more than 2 columns: profile fewer tables.",)

@@ -15,6 +15,7 @@ from spark_jobs.runner.attempt import RunAttempt
 from spark_jobs.runner.conformance import SampleJob, run_sample
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.run_directory import RunDirectory
+from spark_jobs.session import LazySession
 from spark_jobs.sources.reading import read_input
 from tests.spark.disk_limit import LIMIT, allow, restored_limit, spark_processes, this_process
 
@@ -47,7 +48,9 @@ def test_a_full_disk_ends_a_run_which_goes_on_when_there_is_room(
     full = writers()
     control = FillingControl(stage, full)
     with restored_limit(full):
-        run = RunAttempt(sample.job, RunDirectory(tmp_path / "run"), spark, read_input, control)
+        run = RunAttempt(
+            sample.job, RunDirectory(tmp_path / "run"), LazySession.of(spark), read_input, control
+        )
         ending = run.execute()
     assert ending.state == "failed", ending
     assert "The disk is full" in ending.reasons[0]

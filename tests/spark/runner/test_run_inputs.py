@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.runner.attempt import Ending, RunAttempt, stage_overhead_s
+from spark_jobs.runner.attempt import Ending, RunAttempt
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.job import parse_job
 from spark_jobs.runner.port import Forecast
 from spark_jobs.runner.run_directory import RunDirectory
+from spark_jobs.runner.run_session import stage_overhead_s
+from spark_jobs.session import LazySession
 from spark_jobs.sources.reading import read_input
 
 NO_ROWS = ("There are no rows: the result will have none.",)
@@ -24,7 +26,7 @@ def execute(
     spec = {"records": {"file": str(file)}, "field": "city"}
     job = parse_job({"kind": "example.count", "spec": spec, **members})
     directory = RunDirectory(file.parent / "run")
-    run = RunAttempt(job, directory, spark, read_input, Control(), dry_run=dry_run)
+    run = RunAttempt(job, directory, LazySession.of(spark), read_input, Control(), dry_run=dry_run)
     return run.execute(), directory
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from mediator.catalogue.admission import CatalogueAdmission
 from mediator.catalogue.held_runs import HeldRuns
 from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.port import Input
-from spark_jobs.session import SessionDied
+from spark_jobs.session import LazySession, SessionDied, SparkUnavailable
 from tests.faults.conditions import eventually
 from tests.spark.office import JOB, ClassStandIn, Office, people
 
@@ -86,6 +87,33 @@ async def test_a_broken_session_is_replaced_and_its_run_resumes(office: Office) 
         assert len(office.rows(await office.ended(run))) == 2
 
 
+async def test_a_run_that_needs_spark_is_released_where_there_is_none(office: Office) -> None:
+    def missing() -> SparkSession:
+        raise SparkUnavailable("there is no Java", "install some")
+
+    async def is_given_back() -> bool:
+        found = await office.find(run)
+        return found.attempt == 1 and found.state == "queued"
+
+    run = await office.submit()
+    with pytest.raises(SparkUnavailable):
+        async with office.worker(session=LazySession(missing)):
+            await eventually(is_given_back)
+    async with office.worker():
+        assert (await office.ended(run)).state == "done"
+
+
+async def test_spark_is_opened_by_the_first_run_that_needs_it(office: Office) -> None:
+    session = LazySession(lambda: office.spark)
+    unknown = await office.submit({**JOB, "kind": "example.none"})
+    async with office.worker(session=session):
+        assert (await office.ended(unknown)).state == "failed"
+        before = session.opened
+        done = await office.ended(await office.submit())
+    assert (before, session.opened) == (False, True)
+    assert done.outcome["forecast"]["starting_s"] == session.opening_s > 0
+
+
 async def test_a_run_that_sleeps_is_cancelled(office: Office) -> None:
     run = await office.submit()
     async with office.worker(endless):
@@ -109,13 +137,14 @@ async def test_a_worker_that_is_to_end_gives_its_run_back(office: Office) -> Non
 
 async def test_a_run_that_is_held_back_is_released_and_goes_on_later(office: Office) -> None:
     run, held = await office.submit(), HeldRuns(office.catalogue)
+    rules = await CatalogueAdmission(office.catalogue).put("", None, None, lets_go=False)
 
     async def is_released() -> bool:
         return (await office.find(run)).state == "queued"
 
     async with office.worker(endless):
         await eventually(reading(office, run))
-        assert await held.hold(run)
+        assert await held.hold(run, rules.version)
         await eventually(is_released)
     await held.let_go(run)
     async with office.worker():

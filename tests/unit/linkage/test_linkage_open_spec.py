@@ -42,13 +42,24 @@ def test_a_specification_is_parsed() -> None:
     assert spec.clustering is Clustering.AVERAGE
 
 
-def test_another_engine_is_used_only_on_request() -> None:
-    assert OpenSpec.parse(GOOD).engine is LinkageEngine.SPARK
-    assert OpenSpec.parse({**GOOD, "engine": "auto"}).engine is LinkageEngine.AUTO
-    order = [
-        stage.name for stage in OpenLinkage().stages(OpenSpec.parse({**GOOD, "engine": "auto"}))
-    ]
-    assert order.index("engine") < order.index("compare")
+def test_the_engine_is_chosen_unless_it_is_specified() -> None:
+    chosen = OpenSpec.parse(GOOD)
+    assert chosen.engine is LinkageEngine.AUTO
+    order = [stage.name for stage in OpenLinkage().stages(chosen)]
+    assert order.index("engine") < order.index("records")
+    for engine in set(LinkageEngine) - {LinkageEngine.AUTO}:
+        spec = OpenSpec.parse({**GOOD, "engine": engine.value})
+        assert "engine" not in [stage.name for stage in OpenLinkage().stages(spec)]
+
+
+@pytest.mark.parametrize(
+    ("engine", "local"), [("auto", True), ("local", True), ("spark", False), ("splink", False)]
+)
+def test_inputs_are_read_without_spark_only_for_an_engine_that_may_not_need_it(
+    engine: str, *, local: bool
+) -> None:
+    spec = OpenSpec.parse({**GOOD, "engine": engine, "known": {"file": "known.csv"}})
+    assert [bool(input_.local_rows) for input_ in OpenLinkage().inputs(spec)] == [local, local]
 
 
 def test_two_tables_are_linked_and_not_searched_for_doubles() -> None:

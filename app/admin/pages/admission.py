@@ -1,0 +1,107 @@
+"""The page of admission control: its rules are edited, tried out and set; which have fired."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+from fastapi import Request, Response
+from pydantic import ValidationError
+
+from app.admin.api.admission import Control, DryRunDocument, try_out
+from app.admin.api.schemas import By
+from app.admin.pages.page import Page, page_router, read_form, redirect, render
+from app.http.paths import parse_integer
+from app.http.problems import problem_of
+from mediator.admission.documents import described
+from mediator.admission.installation import INSTALLATION
+from mediator.base.errors import Invalid, Location, MediatorError
+from mediator.control.admission import AdmissionControl
+
+__all__ = ["PAGE"]
+
+router = page_router()
+
+_FIELDS: Final = frozenset({"rules", "version", "events", "do"})
+_LARGEST: Final = 262_144
+"""Bytes of a form: each character of its texts may be escaped."""
+
+_SHOWN: Final = 50
+_MOST_VERSIONS: Final = 2**63 - 1
+_EXAMPLE: Final = {
+    "events": [
+        {"event": "RunStarted", "run": {"id": "a", "prio": 1, "state": "ACTIVE"}},
+        {"event": "Timer"},
+    ],
+    "snapshot": {
+        "figures": {"workerCpuLoad": 80, "requestRate": 1000},
+        "runs": [{"id": "a", "prio": 1, "state": "ACTIVE"}],
+        "tenants": [{"name": "shop", "prio": 5, "rate": 1000}],
+    },
+}
+
+
+@router.get("/admission")
+async def show(request: Request, control: Control) -> Response:
+    stored, _ = await control.rules()
+    return await _page(request, control, {"text": stored.text, "version": stored.version})
+
+
+@router.post("/admission")
+async def change(request: Request, control: Control, author: By) -> Response:
+    """Check the rules as they were typed, try them out, or put them in force."""
+    form = await read_form(request, _FIELDS, _LARGEST)
+    # A browser sends CRLF; positions are those that its editor shows.
+    text, do = form.get("rules", "").replace("\r\n", "\n"), form.get("do")
+    seen = parse_integer(form.get("version", "0"), "version", least=0, most=_MOST_VERSIONS)
+    draft = {"text": text, "version": seen, "events": form.get("events")}
+    try:
+        if do == "try":
+            tried = await try_out(control, _document(form.get("events", ""), text))
+            return await _page(request, control, draft, tried=tried)
+        _, rules = await control.put(text, author, seen, dry_run=do != "set")
+    except MediatorError as error:
+        return await _page(request, control, draft, error=error)
+    if do == "set":
+        return redirect("/admission")
+    return await _page(request, control, draft, checked=described(rules)["rules"])
+
+
+def _document(events: str, rules: str) -> DryRunDocument:
+    try:
+        document = DryRunDocument.model_validate_json(events)
+    except ValidationError as error:
+        locations = [
+            Location("".join(f"/{each}" for each in e["loc"]), e["msg"])
+            for e in error.errors(include_url=False)[:20]
+        ]
+        raise Invalid("The events cannot be read.", locations=locations) from None
+    return document.model_copy(update={"rules": rules})
+
+
+async def _page(
+    request: Request,
+    control: AdmissionControl,
+    draft: dict[str, Any],
+    *,
+    error: MediatorError | None = None,
+    checked: list[dict[str, Any]] | None = None,
+    tried: list[dict[str, Any]] | None = None,
+) -> Response:
+    problem = None if error is None else problem_of(error).document()
+    mistakes = [] if error is None else error.extra.get("problems", [])
+    events = draft.get("events") or orjson.dumps(_EXAMPLE, option=orjson.OPT_INDENT_2).decode()
+    return render(
+        request,
+        "admission.html",
+        draft={**draft, "events": events},
+        problem=problem,
+        lines={f"line {m['line']}, column {m['column']}": m["line"] for m in mistakes},
+        checked=checked,
+        tried=tried,
+        log=await control.log(None, _SHOWN),
+        vocabulary=INSTALLATION,
+    )
+
+
+PAGE = Page("Admission", "/admission", "Rules that keep load off while there is too much.", router)

@@ -1,0 +1,156 @@
+"""Counts the pairs of blocks before any pair is made, and splits heavy blocks, as `open.blocks`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spark_jobs.linkage.open.blocks import (
+    MOST_SPLITS,
+    RuleLoad,
+    block_name,
+    ranked_splitters,
+    split_report,
+)
+from spark_jobs.linkage.open.local.hashing import begun, with_longs, with_texts
+from spark_jobs.linkage.open.spec import OpenSpec
+from spark_jobs.linkage.open.strings import Rows
+from spark_jobs.runner.port import Block
+
+__all__ = ["group_pairs", "heaviest", "key_matrix", "loads", "split_heavy"]
+
+_HEAVIEST: Final = 10
+
+
+class _Blocks(NamedTuple):
+    """The blocks of one rule in which something is compared."""
+
+    keys: Rows
+    records: Rows
+    pairs: Rows
+
+
+def key_matrix(records: pa.Table) -> Rows:
+    """The keys of all records under all rules; 0: no block."""
+    keys = records.column("keys").combine_chunks()
+    matrix: Rows = keys.flatten().to_numpy().reshape(records.num_rows, -1)
+    return matrix
+
+
+def group_pairs(groups: Rows, sources: Rows, counted: NDArray[np.bool_], *, within: bool) -> Rows:
+    """Pairs among the counted members of each group, numbered from 0; or those across sources."""
+    width = int(sources.max(initial=0)) + 1
+    cells = np.bincount(
+        groups[counted] * width + sources[counted],
+        minlength=(int(groups.max(initial=-1)) + 1) * width,
+    ).reshape(-1, width)
+    total = cells.sum(axis=1)
+    less = total if within else (cells * cells).sum(axis=1)
+    pairs: Rows = (total * total - less) // 2
+    return pairs
+
+
+def _blocks(records: pa.Table, keys: Rows, *, within: bool) -> _Blocks:
+    blocked = keys != 0
+    found, groups, sizes = np.unique(keys[blocked], return_inverse=True, return_counts=True)
+    sources = records.column("source").to_numpy()[blocked].astype(np.int64)
+    old = records.column("known").combine_chunks().is_valid().to_numpy(False)[blocked]
+    everyone = np.ones(len(groups), np.bool_)
+    pairs = group_pairs(groups, sources, everyone, within=within)
+    pairs -= group_pairs(groups, sources, old, within=within)
+    compared = pairs > 0
+    return _Blocks(found[compared], sizes[compared], pairs[compared])
+
+
+def _of_rules(records: pa.Table, spec: OpenSpec) -> list[_Blocks]:
+    keys = key_matrix(records)
+    return [
+        _blocks(records, keys[:, rule], within=spec.within) for rule in range(len(spec.blocking))
+    ]
+
+
+def loads(records: pa.Table, spec: OpenSpec) -> tuple[RuleLoad, ...]:
+    return tuple(
+        RuleLoad(rule, len(one.keys), int(one.pairs.sum()), int(one.pairs.max()))
+        for rule, one in enumerate(_of_rules(records, spec))
+        if len(one.keys)
+    )
+
+
+def heaviest(records: pa.Table, spec: OpenSpec) -> tuple[Block, ...]:
+    every = [
+        (-pairs, rule, key, size)
+        for rule, one in enumerate(_of_rules(records, spec))
+        for pairs, key, size in _top(one)
+    ]
+    keys = key_matrix(records)
+    return tuple(
+        Block(block_name(spec, rule, _example(records, spec, keys[:, rule] == key)), size, -pairs)
+        for pairs, rule, key, size in sorted(every)[:_HEAVIEST]
+    )
+
+
+def _top(blocks: _Blocks) -> list[tuple[int, int, int]]:
+    top = np.lexsort((blocks.keys, -blocks.pairs))[:_HEAVIEST]
+    columns = (blocks.pairs, blocks.keys, blocks.records)
+    return list(zip(*(column[top].tolist() for column in columns), strict=True))
+
+
+def _example(records: pa.Table, spec: OpenSpec, members: NDArray[np.bool_]) -> Sequence[str | None]:
+    columns = records.select([f"v{at}" for at in range(len(spec.columns))])
+    rows = columns.filter(pa.array(members)).to_pylist()
+    # Null is less than any value, as in Spark.
+    least = min(tuple((value is not None, value or "") for value in row.values()) for row in rows)
+    return [value if there else None for there, value in least]
+
+
+def split_heavy(records: pa.Table, spec: OpenSpec) -> tuple[pa.Table, list[Mapping[str, Any]]]:
+    """Split what is too heavy, and leave out what cannot be split.
+
+    Returns:
+        The records with their new keys, and for each split or block left out: rule, by which field,
+        blocks, pairs.
+    """
+    splits: list[Mapping[str, Any]] = []
+    keys, by = key_matrix(records).copy(), _splitters(records, spec)
+    for level in range(MOST_SPLITS + 1):
+        found = 0
+        for rule, fields in enumerate(by):
+            blocks = _blocks(records, keys[:, rule], within=spec.within)
+            heavy = blocks.pairs > spec.limits.block_pairs
+            if not heavy.any():
+                continue
+            found += 1
+            field = fields[level] if level < len(fields) else None
+            _split(records, keys, rule, blocks.keys[heavy], field)
+            pairs = int(blocks.pairs[heavy].sum())
+            splits.append(split_report(spec, rule, field, int(heavy.sum()), pairs))
+        if not found:
+            break
+    at = records.column_names.index("keys")
+    lists = pa.ListArray.from_arrays(
+        np.arange(len(keys) + 1, dtype=np.int32) * keys.shape[1], keys.reshape(-1)
+    )
+    return records.set_column(at, "keys", lists), splits
+
+
+def _splitters(records: pa.Table, spec: OpenSpec) -> Sequence[Sequence[int]]:
+    columns = [records.column(f"c{k}").combine_chunks() for k in range(len(spec.comparisons))]
+    distinct = [len(column.drop_null().unique()) for column in columns]
+    present = [len(column) - column.null_count for column in columns]
+    return ranked_splitters(spec, distinct, present)
+
+
+def _split(records: pa.Table, keys: Rows, rule: int, heavy: Rows, by: int | None) -> None:
+    """Give the records of heavy blocks of a rule a finer key, or none."""
+    members = np.flatnonzero(np.isin(keys[:, rule], heavy))
+    if by is None:
+        keys[members, rule] = 0
+        return
+    texts = records.column(f"c{by}").combine_chunks().take(pa.array(members))
+    own = with_longs(begun(len(members)), keys[members, rule])
+    keys[members, rule] = with_texts(own, texts).view(np.int64)

@@ -1,0 +1,91 @@
+"""What is made of values for keys and measures: parts, days, numbers; the same as on Spark."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.linkage.open.spec import KeyPart, Take
+from spark_jobs.texts import mapped
+
+__all__ = ["as_days", "as_numbers", "part_of"]
+
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[dDfF]?", re.ASCII)
+_NOT_DIGITS: Final = re.compile("[^0-9]")
+_NOT_LETTERS: Final = re.compile("[^a-z]")
+_SOUNDS: Final = dict(zip("abcdefghijklmnopqrstuvwxyz", "01230127022455012623017202", strict=True))
+_SILENT: Final = "7"
+_VOWEL: Final = "0"
+_SOUNDEX: Final = 4
+_YEAR: Final = 4
+_DATE: Final = 8
+_SHORTEST_DATE: Final = 7  # of a day without its zero
+
+
+def part_of(part: KeyPart, values: pa.Array) -> pa.Array:
+    """Return the part of a key that each normalised value gives; null: none."""
+    if part.take is Take.WHOLE:
+        return values
+    return mapped(values, lambda value: _taken(part, value) or None)
+
+
+def _taken(part: KeyPart, value: str) -> str | None:
+    match part.take:
+        case Take.PREFIX:
+            return value[: part.length]
+        case Take.SUFFIX:
+            return value[-part.length :]
+        case Take.SOUNDEX:
+            return _soundex(_NOT_LETTERS.sub("", value))
+        case Take.WORD:
+            return _word(value.split(" "), part.length)
+        case Take.SORTED:
+            return " ".join(sorted(value.split(" ")))
+    digits = _NOT_DIGITS.sub("", value)
+    if part.take is Take.YEAR:
+        return digits[:_YEAR] if len(digits) >= _YEAR else None
+    return digits[_YEAR:_DATE] if len(digits) >= _DATE else None
+
+
+def _word(words: list[str], number: int) -> str | None:
+    return words[number - (number > 0)] if abs(number) <= len(words) else None
+
+
+def _soundex(letters: str) -> str | None:
+    """American Soundex: h and w do not divide equal sounds, vowels do."""
+    if not letters:
+        return None
+    first, *others = (_SOUNDS[letter] for letter in letters)
+    heard = [first, *(one for one in others if one != _SILENT)]
+    codes = [one for before, one in pairwise(heard) if one not in {before, _VOWEL}]
+    return (letters[0].upper() + "".join(codes)).ljust(_SOUNDEX, "0")[:_SOUNDEX]
+
+
+def as_days(values: pa.Array) -> pa.Array:
+    """Days since 1970 of yyyy-mm-dd or yyyymmdd, with or without a time; null: it is no date."""
+    return mapped(values, _days, pa.float64())
+
+
+def _days(value: str) -> float | None:
+    digits = _NOT_DIGITS.sub("", value)[:_DATE]
+    if len(digits) < _SHORTEST_DATE:
+        return None
+    try:
+        day = np.datetime64(f"{digits[:4]}-{digits[4:6]}-{digits[6:]:0>2}")
+    except ValueError:
+        return None
+    return float(day.astype(np.int64))
+
+
+def as_numbers(values: pa.Array) -> pa.Array:
+    """The number that a text denotes; null: it is none."""
+    return mapped(values, _number, pa.float64())
+
+
+def _number(text: str) -> float | None:
+    stripped = text.strip()
+    return float(stripped.rstrip("dDfF")) if _NUMBER.fullmatch(stripped) else None

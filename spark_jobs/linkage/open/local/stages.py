@@ -1,0 +1,207 @@
+"""The stages of a run in the process of the worker; each has the same frame as on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.linkage.open.blocks import check_loads
+from spark_jobs.linkage.open.local.blocks import loads, split_heavy
+from spark_jobs.linkage.open.local.clusters import (
+    WeightedPairs,
+    assigned,
+    best_links,
+    merges,
+    named,
+    positions,
+)
+from spark_jobs.linkage.open.local.comparing import compared
+from spark_jobs.linkage.open.local.evaluate import blocking_recall, evaluation
+from spark_jobs.linkage.open.local.hashing import begun, with_ints, with_longs
+from spark_jobs.linkage.open.local.prepare import draw_sample, values, with_frequencies
+from spark_jobs.linkage.open.model import Model, bits_of
+from spark_jobs.linkage.open.plan import keep_plan, load_plan
+from spark_jobs.linkage.open.profile import pairs_of
+from spark_jobs.linkage.open.spec import OpenSpec
+from spark_jobs.linkage.open.strings import Floats, Rows
+from spark_jobs.linkage.open.training import SAMPLE, fitted, keep_model, load_model
+from spark_jobs.runner.port import StageContext
+
+__all__ = ["STAGES"]
+
+_MOST_BITS: Final = 500.0
+_TENTH: Final = Decimal("0.1")
+
+
+def _plan(spec: OpenSpec, context: StageContext) -> pa.Table:
+    return keep_plan(spec, context, draw_sample)
+
+
+def _values(spec: OpenSpec, context: StageContext) -> pa.Table:
+    return values(load_plan(spec, context), context)
+
+
+def _records(spec: OpenSpec, context: StageContext) -> pa.Table:
+    complete = load_plan(spec, context)
+    records, splits = split_heavy(context.output_table("values"), complete)
+    context.report("splits", {"heavy": splits})
+    return with_frequencies(records, complete.comparisons)
+
+
+def _compare(spec: OpenSpec, context: StageContext) -> pa.Table:
+    complete, records = load_plan(spec, context), context.output_table("records")
+    pairs = check_loads(complete, context, loads(records, complete))
+    return compared(records, complete, context, pairs)
+
+
+def _model(spec: OpenSpec, context: StageContext) -> pa.Table:
+    pairs = context.output_table("compare")
+    context.count("pairs compared", pairs.num_rows)
+    return keep_model(spec, context, lambda complete: _fitted(complete, context, pairs))
+
+
+def _fitted(spec: OpenSpec, context: StageContext, pairs: pa.Table) -> Model:
+    counted = pairs.group_by(["rules", "pattern"]).aggregate([([], "count_all")])
+    ordered = counted.rename_columns(["rules", "pattern", "n"]).sort_by(
+        [("rules", "ascending"), ("pattern", "ascending")]
+    )
+    records = context.output_table("records")
+    sizes = np.unique(records.column("source").to_numpy(), return_counts=True)[1]
+    everything = pairs_of(sizes.tolist(), within=spec.within)
+    return fitted(spec, ordered, _sample(records, spec.seed), everything)
+
+
+def _sample(records: pa.Table, seed: int) -> pa.Table:
+    """Records for random pairs: an even sample, the same one as on Spark."""
+    rows = records.column("row").to_numpy()
+    hashes = with_longs(begun(len(rows)), rows)
+    seeded = with_ints(hashes, np.full(len(rows), seed, np.int32)).view(np.int64)
+    return records.take(pa.array(np.lexsort((rows, seeded))[:SAMPLE])).combine_chunks()
+
+
+def _bits(spec: OpenSpec, context: StageContext, pairs: pa.Table) -> Floats:
+    patterns, at = np.unique(pairs.column("pattern").to_numpy(), return_inverse=True)
+    base = load_model(spec, context).pattern_bits(patterns)
+    bits: Floats = base[at] + pairs.column("rarity").to_numpy()
+    return bits
+
+
+def _scored(spec: OpenSpec, context: StageContext) -> WeightedPairs:
+    pairs = context.output_table("compare")
+    left, right = (pairs.column(name).to_numpy() for name in ("l", "r"))
+    return WeightedPairs(left, right, _bits(spec, context, pairs))
+
+
+def _roots(spec: OpenSpec, context: StageContext) -> pa.Table:
+    scored, least = _scored(spec, context), bits_of(spec.threshold)
+    context.count("links", int((scored.bits >= least).sum()))
+    return assigned(scored, context.output_table("records"), load_plan(spec, context), least)
+
+
+def _pairs(spec: OpenSpec, context: StageContext) -> pa.Table:
+    """All links, with the reasons, and whether both ends came into one cluster."""
+    pairs = context.output_table("compare")
+    bits = _bits(spec, context, pairs)
+    linked = bits >= bits_of(spec.threshold)
+    links, bits = pairs.filter(pa.array(linked)), bits[linked]
+    ends = {side: _ends(spec, context, links.column(side[0])) for side in ("left", "right")}
+    names = [ends[side].column(name) for side in ends for name in ("source", "record")]
+    roots = [ends[side].column("root").to_numpy() for side in ends]
+    return pa.table(
+        {
+            "id": pc.binary_join_element_wise(*names, "/"),
+            "left_source": names[0],
+            "left_record": names[1],
+            "right_source": names[2],
+            "right_record": names[3],
+            "probability": _probability(bits),
+            "bits": bits,
+            "pattern": links.column("pattern"),
+            "rarity": links.column("rarity"),
+            "why": pa.array(_reasons(load_model(spec, context), links), pa.string()),
+            "together": roots[0] == roots[1],
+        }
+    )
+
+
+def _ends(spec: OpenSpec, context: StageContext, rows: pa.ChunkedArray) -> pa.Table:
+    records, roots = context.output_table("records"), context.output_table("roots")
+    own = records.take(
+        pa.array(positions(records.column("row").to_numpy(), wanted := rows.to_numpy()))
+    )
+    names = pa.array([input_.name for input_ in spec.inputs])
+    return pa.table(
+        {
+            "source": names.take(own.column("source").combine_chunks()),
+            "record": own.column("id"),
+            "root": roots.column("root").take(
+                pa.array(positions(roots.column("row").to_numpy(), wanted))
+            ),
+        }
+    )
+
+
+def _reasons(model: Model, links: pa.Table) -> Sequence[str]:
+    patterns, at = np.unique(links.column("pattern").to_numpy(), return_inverse=True)
+    known = [(model.explanation(one), model.usual_rarity(one)) for one in patterns.tolist()]
+    rarities = links.column("rarity").to_pylist()
+    return [
+        f"{known[n][0]} Rarity adds {_rounded(rarity + known[n][1])} bits."
+        for n, rarity in zip(at.tolist(), rarities, strict=True)
+    ]
+
+
+def _rounded(bits: float) -> Decimal:
+    """To tenths, halves away from zero, as Spark's `format_string`."""
+    return Decimal(repr(bits)).quantize(_TENTH, ROUND_HALF_UP)
+
+
+def _probability(bits: Floats) -> Floats:
+    probability: Floats = 1 / (1 + np.exp2(-np.clip(bits, -_MOST_BITS, _MOST_BITS)))
+    return probability
+
+
+def _clusters(spec: OpenSpec, context: StageContext) -> pa.Table:
+    """Every record with its cluster, and the probability of its best link into it."""
+    records, roots = context.output_table("records"), context.output_table("roots")
+    clusters, scored = named(records, roots, spec), _scored(spec, context)
+    if spec.known is not None:
+        context.report("merges", merges(clusters))
+    if spec.truth is not None:
+        report = dict(evaluation(clusters, within=spec.within))
+        report["blocking_recall"] = blocking_recall(
+            scored.left, scored.right, records, within=spec.within
+        )
+        context.report("evaluation", report)
+    return pa.table(
+        {
+            "id": pc.binary_join_element_wise(
+                clusters.column("source"), clusters.column("record"), "/"
+            ),
+            **{name: clusters.column(name) for name in ("cluster", "source", "record")},
+            "probability": _best(spec, scored, roots, clusters.column("row").to_numpy()),
+        }
+    )
+
+
+def _best(spec: OpenSpec, scored: WeightedPairs, roots: pa.Table, rows: Rows) -> pa.Array:
+    linked, bits = best_links(scored.where(scored.bits >= bits_of(spec.threshold)), roots)
+    at = positions(linked, rows)
+    return pa.array(np.append(_probability(bits), 0.0)[at], mask=at < 0)
+
+
+STAGES: Final[Mapping[str, Callable[[OpenSpec, StageContext], pa.Table]]] = {
+    "plan": _plan,
+    "values": _values,
+    "records": _records,
+    "compare": _compare,
+    "model": _model,
+    "roots": _roots,
+    "pairs": _pairs,
+    "clusters": _clusters,
+}

@@ -1,0 +1,172 @@
+"""The stages of a run on Spark: each follows from inputs and what earlier ones kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from spark_jobs.linkage.open.blocks import check_loads, loads, split_heavy
+from spark_jobs.linkage.open.clusters import assigned, merges, named
+from spark_jobs.linkage.open.evaluate import blocking_recall, evaluation
+from spark_jobs.linkage.open.model import Model, bits_of
+from spark_jobs.linkage.open.pairs import compared
+from spark_jobs.linkage.open.plan import keep_plan, load_engine, load_plan
+from spark_jobs.linkage.open.prepare import source_name, values, with_frequencies
+from spark_jobs.linkage.open.profile import draw_sample
+from spark_jobs.linkage.open.spec import LinkageEngine, OpenSpec
+from spark_jobs.linkage.open.training import keep_model, load_model, trained
+from spark_jobs.runner.port import Frame, StageContext
+
+__all__ = ["STAGES"]
+
+
+def _plan(spec: OpenSpec, context: StageContext) -> pa.Table:
+    return keep_plan(spec, context, draw_sample)
+
+
+def _values(spec: OpenSpec, context: StageContext) -> DataFrame:
+    return values(load_plan(spec, context), context)
+
+
+def _records(spec: OpenSpec, context: StageContext) -> DataFrame:
+    complete = load_plan(spec, context)
+    records, splits = split_heavy(context.output("values"), complete)
+    context.report("splits", {"heavy": splits})
+    return with_frequencies(records, complete.comparisons)
+
+
+def _compare(spec: OpenSpec, context: StageContext) -> DataFrame:
+    complete = load_plan(spec, context)
+    records = context.output("records")
+    pairs = check_loads(complete, context, loads(records, complete))
+    if load_engine(spec, context) is LinkageEngine.SPLINK:
+        from spark_jobs.linkage.open.in_process import comparing  # noqa: PLC0415 - extra linkage
+
+        return comparing.compared(complete, context)
+    return compared(records, complete, pairs, records.count() * len(complete.blocking))
+
+
+def _model(spec: OpenSpec, context: StageContext) -> pa.Table:
+    context.count("pairs compared", context.output("compare").count())
+    return keep_model(spec, context, lambda complete: _estimated(complete, context))
+
+
+def _estimated(complete: OpenSpec, context: StageContext) -> Model:
+    if load_engine(complete, context) is LinkageEngine.SPLINK:
+        from spark_jobs.linkage.open.in_process import training  # noqa: PLC0415 - extra linkage
+
+        return training.trained(complete, context)
+    return trained(context.output("records"), context.output("compare"), complete)
+
+
+def _scored(spec: OpenSpec, context: StageContext) -> DataFrame:
+    model, pairs = load_model(spec, context), context.output("compare")
+    patterns = pairs.select("pattern").distinct().orderBy("pattern").toArrow().column("pattern")
+    known = patterns.to_numpy()
+    table = pa.table({"pattern": known, "base": model.pattern_bits(known)})
+    weights = f.broadcast(context.spark.createDataFrame(table))
+    bits = (f.col("base") + f.col("rarity")).alias("bits")
+    return pairs.join(weights, "pattern").select(*pairs.columns, bits)
+
+
+def _roots(spec: OpenSpec, context: StageContext) -> DataFrame:
+    complete = load_plan(spec, context)
+    scored, least = _scored(spec, context), bits_of(spec.threshold)
+    links = scored.where(f.col("bits") >= least).count()
+    context.count("links", links)
+    return assigned(scored, context.output("records"), complete, least, links)
+
+
+def _pairs(spec: OpenSpec, context: StageContext) -> DataFrame:
+    """All links, with the reasons, and whether both ends came into one cluster."""
+    links = _scored(spec, context).where(f.col("bits") >= bits_of(spec.threshold))
+    ends = _ends(spec, context)
+    left, right = (
+        ends.select(
+            *(f.col(name).alias(f"{side}_{name}") for name in ends.columns)
+        ).withColumnRenamed(f"{side}_row", side[0])
+        for side in ("left", "right")
+    )
+    joined = (
+        links.join(left, "l").join(right, "r").join(_explained(spec, context, links), "pattern")
+    )
+    return joined.select(
+        f.concat_ws("/", "left_source", "left_record", "right_source", "right_record").alias("id"),
+        *("left_source", "left_record", "right_source", "right_record"),
+        _probability(f.col("bits")).alias("probability"),
+        *("bits", "pattern", "rarity"),
+        f.format_string("%s Rarity adds %.1f bits.", "why", f.col("rarity") + f.col("usual")).alias(
+            "why"
+        ),
+        (f.col("left_root") == f.col("right_root")).alias("together"),
+    )
+
+
+def _ends(spec: OpenSpec, context: StageContext) -> DataFrame:
+    linked = context.output("records").join(context.output("roots"), "row")
+    return linked.select("row", source_name(spec), f.col("id").alias("record"), "root")
+
+
+def _explained(spec: OpenSpec, context: StageContext, links: DataFrame) -> DataFrame:
+    model = load_model(spec, context)
+    found = links.select("pattern").distinct().toArrow().column("pattern").to_pylist()
+    rows = [(pattern, model.explanation(pattern), model.usual_rarity(pattern)) for pattern in found]
+    return f.broadcast(
+        context.spark.createDataFrame(rows, "pattern long, why string, usual double")
+    )
+
+
+def _probability(bits: Column) -> Column:
+    return 1 / (1 + f.pow(f.lit(2.0), -f.greatest(f.least(bits, f.lit(500.0)), f.lit(-500.0))))
+
+
+def _clusters(spec: OpenSpec, context: StageContext) -> DataFrame:
+    """Every record with its cluster, and the probability of its best link into it."""
+    records, roots = context.output("records"), context.output("roots")
+    clusters = named(records, roots, spec)
+    if spec.known is not None:
+        context.report("merges", merges(clusters))
+    if spec.truth is not None:
+        _evaluate(spec, context, clusters)
+    best = _best_links(_scored(spec, context), roots, bits_of(spec.threshold))
+    return clusters.join(best, "row", "left").select(
+        f.concat_ws("/", "source", "record").alias("id"),
+        "cluster",
+        "source",
+        "record",
+        _probability(f.col("bits")).alias("probability"),
+    )
+
+
+def _best_links(scored: DataFrame, roots: DataFrame, least: float) -> DataFrame:
+    links = scored.where(f.col("bits") >= least).select("l", "r", "bits")
+    for end in ("l", "r"):
+        links = links.join(
+            roots.select(f.col("row").alias(end), f.col("root").alias(f"{end}_root")), end
+        )
+    inside = links.where(f.col("l_root") == f.col("r_root"))
+    ends = inside.select(f.explode(f.array("l", "r")).alias("row"), "bits")
+    return ends.groupBy("row").agg(f.max("bits").alias("bits"))
+
+
+def _evaluate(spec: OpenSpec, context: StageContext, clusters: DataFrame) -> None:
+    report = dict(evaluation(clusters, within=spec.within))
+    pairs, records = context.output("compare"), context.output("records")
+    report["blocking_recall"] = blocking_recall(pairs, records, within=spec.within)
+    context.report("evaluation", report)
+
+
+STAGES: Final[Mapping[str, Callable[[OpenSpec, StageContext], Frame]]] = {
+    "plan": _plan,
+    "values": _values,
+    "records": _records,
+    "compare": _compare,
+    "model": _model,
+    "roots": _roots,
+    "pairs": _pairs,
+    "clusters": _clusters,
+}

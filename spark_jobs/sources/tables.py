@@ -1,0 +1,138 @@
+"""Small inputs as tables, without Spark; what is not plain is left to it, and to its messages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from spark_jobs.runner.port import Input, InputUnfit
+from spark_jobs.runner.specification import FileSource
+from spark_jobs.sources.classes import read_class_table
+from spark_jobs.texts import as_text, has_text
+
+__all__ = ["chosen_fields", "read_table"]
+
+_MOST_BYTES: Final = 256 * 2**20
+"""Of a file: rows may be long."""
+
+
+def read_table(input_: Input) -> pa.Table | None:
+    """Read an input: `id` and the requested fields.
+
+    Returns:
+        None: it is for Spark, because it has more than `input_.local_rows` rows, or is not plain.
+
+    Raises:
+        InputUnfit: It lacks fields.
+        MediatorError: A system that holds a class does not answer.
+    """
+    match input_.source:
+        case FileSource() as source:
+            table = _read_file(source, input_.local_rows)
+        case source:
+            return read_class_table(input_, source)
+    if table is None:
+        return None
+    fields = chosen_fields(input_, table.column_names)
+    if not has_text(table.column("id").type):
+        return None
+    return table.select(["id", *fields]).set_column(0, "id", as_text(table.column("id")))
+
+
+def chosen_fields(input_: Input, columns: list[str]) -> tuple[str, ...]:
+    """Return the requested fields of an identified input that has these columns.
+
+    Raises:
+        InputUnfit: It lacks some, or `id`.
+    """
+    fields = input_.fields if input_.fields is not None else tuple(c for c in columns if c != "id")
+    if missing := [name for name in ("id", *fields) if name not in columns]:
+        there = ", ".join(columns)
+        raise InputUnfit(f"{input_.name} has no column {', '.join(missing)}; it has: {there}.")
+    return fields
+
+
+def _read_file(source: FileSource, rows: int) -> pa.Table | None:
+    path = Path(source.path)
+    if not path.is_file() or path.stat().st_size > _MOST_BYTES:
+        return None
+    try:
+        table = _FORMATS[source.format](path, rows)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+        return None
+    if table is None or max(Counter(table.column_names).values(), default=0) > 1:
+        return None
+    return table
+
+
+def _read_csv(path: Path, rows: int) -> pa.Table | None:
+    """Every value is a string; one that is empty and not quoted is null."""
+    with path.open("rb") as file:
+        names = pa_csv.open_csv(file, parse_options=_RFC_4180).schema.names
+    convert = pa_csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()),
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    batches: list[pa.RecordBatch] = []
+    with pa_csv.open_csv(path, parse_options=_RFC_4180, convert_options=convert) as reader:
+        for batch in reader:
+            batches.append(batch)
+            if sum(one.num_rows for one in batches) > rows:
+                return None
+        return pa.Table.from_batches(batches, reader.schema)
+
+
+_RFC_4180: Final = pa_csv.ParseOptions(newlines_in_values=True)
+
+
+def _read_json(path: Path, rows: int) -> pa.Table | None:
+    with path.open("rb") as file:
+        objects = list(islice((orjson.loads(line) for line in file if line.strip()), rows + 1))
+    if len(objects) > rows or not all(isinstance(one, dict) for one in objects):
+        return None
+    names = sorted(set(chain.from_iterable(objects)))
+    return pa.table({name: _column([one.get(name) for one in objects]) for name in names})
+
+
+def _column(values: list[Any]) -> pa.Array:
+    """Values of one type that Spark infers as well.
+
+    Raises:
+        ValueError: They are not.
+    """
+    types = {type(value) for value in values} - {type(None)}
+    if types == {int, float}:
+        return pa.array(values, pa.float64())
+    if len(types) == 1 and types <= _SCALARS.keys():
+        return pa.array(values, _SCALARS[types.pop()])
+    raise ValueError(types)
+
+
+_SCALARS: Final[Mapping[type, pa.DataType]] = {
+    str: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+}
+
+
+def _read_parquet(path: Path, rows: int) -> pa.Table | None:
+    with pq.ParquetFile(path) as file:
+        return file.read() if file.metadata.num_rows <= rows else None
+
+
+_FORMATS: Final[Mapping[str, Callable[[Path, int], pa.Table | None]]] = {
+    "csv": _read_csv,
+    "json": _read_json,
+    "parquet": _read_parquet,
+}

@@ -1,0 +1,67 @@
+"""The guide to admission control: its rules are rules, and it names all that there is to name."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from app.admin.api.admission import DryRunDocument
+from mediator.admission.engine import parse_rules
+from mediator.admission.evaluation import Event, Snapshot
+from mediator.admission.installation import INSTALLATION
+from mediator.admission.syntax import Options
+
+GUIDE = (Path(__file__).parents[3] / "docs/admission.md").read_text()
+
+
+def block(language: str) -> str:
+    (found,) = re.findall(rf"```{language}\n(.*?)```", GUIDE, re.DOTALL)
+    return str(found)
+
+
+def test_its_rules_behave_as_it_says() -> None:
+    rules = parse_rules(block("cadl"), INSTALLATION)
+    document = DryRunDocument.model_validate(json.loads(block("json")))
+    assert document.snapshot is not None
+    run = document.events[0].run
+    assert run is not None
+    event = Event(document.events[0].event, {"run": run.model_dump()})
+    snapshot = Snapshot(document.snapshot.figures, {"run": [run.model_dump()]})
+    decisions = rules.decide(event, snapshot, Random(document.seed))
+    assert [decision.rule.number for decision in decisions if decision.holds] == [1]
+
+
+@pytest.mark.parametrize(
+    ("load", "fires"), [(62.9, True), (63, False), (66, False), (69, False), (70, False)]
+)
+def test_its_hysteresis_is_as_it_says(load: float, fires: bool) -> None:
+    rules = parse_rules(block("cadl"), INSTALLATION)
+    held = {"state": "INACTIVE", "prio": 1}
+    snapshot = Snapshot({"workerCpuLoad": load}, {"run": [held]})
+    fired = [each.holds for each in rules.decide(Event("Timer"), snapshot, Random(1))]
+    assert any(fired) is fires
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *INSTALLATION.events,
+        *INSTALLATION.constants,
+        *INSTALLATION.functions,
+        *INSTALLATION.actions,
+        *(name for attributes in INSTALLATION.subjects.values() for name in attributes),
+        *(option.name for option in fields(Options)),
+    ],
+)
+def test_it_names_all_there_is(name: str) -> None:
+    assert re.search(rf"`{name}\b", GUIDE)
+
+
+def test_each_option_has_its_row_with_its_default() -> None:
+    for option in fields(Options):
+        assert f"| `{option.name}` | {option.default:g} |" in GUIDE
