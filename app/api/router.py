@@ -44,6 +44,7 @@ from mediator.base.observation import Observer, RequestFinished, RequestRefused
 from mediator.changes.subscriptions import Subscriptions
 from mediator.control.former_schemas import HEADER, FormerSchemas
 from mediator.data_plane.port import DataPlane
+from mediator.flows.service import FlowService
 
 __all__ = ["DataApi"]
 
@@ -76,11 +77,12 @@ class DataApi:
         authoriser: RequestAuthoriser | None = None,
         former_schemas: FormerSchemas | None = None,
         refusals: Refusals | None = None,
+        flows: FlowService | None = None,
     ) -> None:
         self._plane = plane
         self._directory = Directory(plane)
         self._table = RouteTable(
-            self._directory, options, subscriptions, caches, transact, job_backend
+            self._directory, options, subscriptions, caches, transact, job_backend, flows
         )
         self._authoriser = authoriser
         self._former_schemas = former_schemas

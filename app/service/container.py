@@ -201,6 +201,7 @@ def _data_api(
         authoriser,
         mediator.former_schemas,
         mediator.admission.refusals,
+        mediator.flows,
     )
 
 
