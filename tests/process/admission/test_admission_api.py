@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mediator.catalogue.admission import CatalogueAdmission
-from tests.process.admission.conftest import RULES, Replica
+from tests.process.admission.replica import RULES, Replica
 from tests.process.caching.newspaper import assert_problem
 
 STOP = "ON EVENT RunStarted e IF workerCpuLoad() > 70 THEN stopRun(e.run)"

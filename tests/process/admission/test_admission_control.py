@@ -12,7 +12,7 @@ from mediator.catalogue.held_runs import HeldRuns
 from mediator.catalogue.run_queue import CatalogueWorkers
 from mediator.control.admission import MOST_ACTIONS, AdmissionControl
 from tests.faults.conditions import eventually
-from tests.process.admission.conftest import RULES, Replica, following
+from tests.process.admission.replica import RULES, Replica, following
 from tests.process.service import service
 
 
