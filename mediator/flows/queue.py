@@ -120,8 +120,11 @@ class MessageQueue(Protocol):
     ) -> bool:
         """Write down a flow with its latency bound; false if its database has `most` already."""
 
-    async def flows(self) -> dict[FlowKey, Any]:
-        """Return the documents of all flows."""
+    async def flows(self) -> set[FlowKey]:
+        """Return all flows."""
+
+    async def flow(self, key: FlowKey) -> Any:
+        """Return the document of a flow, which never changes; None: there is no such flow."""
 
     async def drop_flow(self, key: FlowKey) -> bool:
         """Remove a flow and its messages; false if there is none."""
