@@ -81,6 +81,11 @@ class RedisMessageQueue:
         await self._call("drop", key)
         return bool(await reply_of(self._redis.hdel(_FLOWS, "/".join(key))))
 
+    async def clear(self, database: str) -> None:
+        for key in await self.flows():
+            if key.database == database:
+                await self.drop_flow(key)
+
     async def enqueue(
         self, key: FlowKey, messages: Sequence[NewMessage], retry: tuple[str, str] | None
     ) -> bool:

@@ -129,6 +129,9 @@ class MessageQueue(Protocol):
     async def drop_flow(self, key: FlowKey) -> bool:
         """Remove a flow and its messages; false if there is none."""
 
+    async def clear(self, database: str) -> None:
+        """Remove all flows of a database that was dropped."""
+
     async def enqueue(
         self, key: FlowKey, messages: Sequence[NewMessage], retry: tuple[str, str] | None
     ) -> bool:

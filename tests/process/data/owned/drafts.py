@@ -240,19 +240,18 @@ ROUTES: Final[dict[str, list[tuple[int, str, dict[str, Any]]]]] = {
     "HEAD /v1/{database}/sketch": [(403, "sketch?class=drafts", {})],
     "GET /v1/{database}/message-flows": [(200, "message-flows", {})],
     "POST /v1/{database}/message-flows": [(403, "message-flows", {"json": FLOW})],
-    **{
-        f"{method} /v1/{{database}}/message-flows/{{flow}}{below.format(ticket='{ticket}')}": [
-            (404, f"message-flows/{RUN}{below.format(ticket=RUN)}", request)
-        ]
-        for method, below, request in (
-            ("GET", "", {}),
-            ("DELETE", "", {}),
-            ("POST", "/messages", {"json": {"messages": [{}]}}),
-            ("GET", "/messages/{ticket}", {}),
-            ("GET", "/dead-letters", {}),
-            ("POST", "/replay", {}),
-        )
-    },
+    "GET /v1/{database}/message-flows/{flow}": [(404, f"message-flows/{RUN}", {})],
+    "DELETE /v1/{database}/message-flows/{flow}": [(404, f"message-flows/{RUN}", {})],
+    "POST /v1/{database}/message-flows/{flow}/messages": [
+        (404, f"message-flows/{RUN}/messages", {"json": {"messages": [{}]}})
+    ],
+    "GET /v1/{database}/message-flows/{flow}/messages/{ticket}": [
+        (404, f"message-flows/{RUN}/messages/{RUN}", {})
+    ],
+    "GET /v1/{database}/message-flows/{flow}/dead-letters": [
+        (404, f"message-flows/{RUN}/dead-letters", {})
+    ],
+    "POST /v1/{database}/message-flows/{flow}/replay": [(404, f"message-flows/{RUN}/replay", {})],
     "POST /v1/{database}/jobs": [(403, "jobs", {"json": JOB})],
     "GET /v1/{database}/jobs": [(200, "jobs", {})],
     "GET /v1/{database}/jobs/{run}": [(404, f"jobs/{RUN}", {})],
