@@ -275,7 +275,8 @@ class Mediator:
 
     def _build_schemas(self, follower: Follower) -> None:
         stored = self.stored_schemas
-        self.clearing = Clearing(stored, self.systems, self._feed)
+        queue = self.coordination.message_queue if self.coordination else None
+        self.clearing = Clearing(stored, self.systems, self._feed, queue)
         self.erasure = Erasure(
             stored, self.systems, self.data, follower, self.membership, self._clock
         )

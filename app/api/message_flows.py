@@ -27,7 +27,9 @@ from mediator.routing.model import DatabaseRoute
 
 __all__ = ["MessageFlows"]
 
-_NO_MEMBERS: Final = frozenset[str]()
+_NO_PARAMETERS: Final = frozenset[str]()
+_LARGEST_FLOW: Final = 2**16
+"""Bytes of a flow: every replica keeps all of them in memory."""
 
 
 @dataclass(eq=False)
@@ -46,7 +48,7 @@ class MessageFlows:
     async def post(self, routed: RoutedRequest) -> Response:
         """Create a flow."""
         flows = self._service()
-        body, _, database = await self._body(routed)
+        body, _, database = await self._body(routed, _LARGEST_FLOW)
         parsed = parse_flow(body, database.schema)
         _require_all(routed, parsed.plan)
         id_ = await flows.create(database, parsed)
@@ -70,7 +72,7 @@ class MessageFlows:
     async def send(self, routed: RoutedRequest) -> Response:
         """Queue messages: 202 with a ticket for each."""
         flows = self._service()
-        body, raw, database = await self._body(routed)
+        body, raw, database = await self._body(routed, self._limit)
         flow = await flows.find(database, routed.id)
         _require_all(routed, flow.plan)
         if flow.plan.writes_classes and routed.access.meter.room <= 0:
@@ -124,16 +126,16 @@ class MessageFlows:
             raise Unavailable(detail, system="coordination", retry_after_s=60)
         return self._flows
 
-    async def _body(self, routed: RoutedRequest) -> tuple[Any, bytes, DatabaseRoute]:
+    async def _body(self, routed: RoutedRequest, limit: int) -> tuple[Any, bytes, DatabaseRoute]:
         routed.media_type(JSON)
-        parse_query(routed.request.query, _NO_MEMBERS)
-        raw = await read_body(routed.request, self._limit)
+        parse_query(routed.request.query, _NO_PARAMETERS)
+        raw = await read_body(routed.request, min(limit, self._limit))
         body = parse_json(raw)
         return body, raw, await self._directory.database(routed.database)
 
     async def _database(self, routed: RoutedRequest) -> DatabaseRoute:
         forbid_body(routed.request)
-        parse_query(routed.request.query, _NO_MEMBERS)
+        parse_query(routed.request.query, _NO_PARAMETERS)
         return await self._directory.database(routed.database)
 
     async def _find(
@@ -142,7 +144,7 @@ class MessageFlows:
         """Find the flow of a request without a body, whose sender may see it."""
         forbid_body(routed.request)
         if not with_parameters:
-            parse_query(routed.request.query, _NO_MEMBERS)
+            parse_query(routed.request.query, _NO_PARAMETERS)
         flows, database = self._service(), await self._directory.database(routed.database)
         flow = await flows.find(database, routed.id)
         _require_all(routed, flow.plan)

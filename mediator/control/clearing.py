@@ -1,9 +1,10 @@
-"""Clearing what dropped databases have left in systems and in the feed.
+"""Clearing what dropped databases have left in systems, in the feed, and in queues of messages.
 
-The feed of a database and what is known of its copies go by its id, and what systems hold of it by
-the generations of its classes. So no later database of its name ever meets any of that, and it can
-be removed at any time: when the database is dropped, and again for a while, as a replica that has
-not read of it yet may leave something once more, and a system may not have answered.
+The feed of a database, its message flows and what is known of its copies go by its id, and what
+systems hold of it by the generations of its classes. So no later database of its name ever meets
+any of that, and it can be removed at any time: when the database is dropped, and again for a while,
+as a replica that has not read of it yet may leave something once more, and a system may not have
+answered.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.changes.feed import Feed
 from mediator.control.layout import copies_of, fragments_of, route_of
+from mediator.flows.queue import MessageQueue
 from mediator.stores.port import Fragment, StoreError
 from mediator.stores.systems import Systems, unavailable
 
@@ -22,10 +24,17 @@ __all__ = ["Clearing"]
 class Clearing:
     """Clears dropped databases; nothing is left of one on a system that is gone."""
 
-    def __init__(self, catalogue: CatalogueSchemas, systems: Systems, feed: Feed | None) -> None:
+    def __init__(
+        self,
+        catalogue: CatalogueSchemas,
+        systems: Systems,
+        feed: Feed | None,
+        queue: MessageQueue | None,
+    ) -> None:
         self._catalogue = catalogue
         self._systems = systems
         self._feed = feed
+        self._queue = queue
 
     async def run(self) -> None:
         """Clear all dropped databases.
@@ -48,6 +57,8 @@ class Clearing:
             await self._drop(fragment)
         if self._feed is not None:
             await self._feed.clear(database.id)
+        if self._queue is not None:
+            await self._queue.clear(database.id)
         await self._catalogue.forget_dropped(database.id)
 
     async def _drop(self, fragment: Fragment) -> None:

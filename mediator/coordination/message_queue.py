@@ -68,16 +68,23 @@ class RedisMessageQueue:
         await reply_of(self._redis.hset(_FLOWS, "/".join(key), orjson.dumps(document)))
         return True
 
-    async def flows(self) -> dict[FlowKey, Any]:
-        found = await reply_of(self._redis.hgetall(_FLOWS))
-        return {
-            FlowKey(*name.decode().split("/")): orjson.loads(text) for name, text in found.items()
-        }
+    async def flows(self) -> set[FlowKey]:
+        names = await reply_of(self._redis.hkeys(_FLOWS))
+        return {FlowKey(*name.decode().split("/")) for name in names}
+
+    async def flow(self, key: FlowKey) -> Any:
+        text = await reply_of(self._redis.hget(_FLOWS, "/".join(key)))
+        return None if text is None else orjson.loads(text)
 
     async def drop_flow(self, key: FlowKey) -> bool:
         # Its messages first: after a failure between the two the flow can be dropped again.
         await self._call("drop", key)
         return bool(await reply_of(self._redis.hdel(_FLOWS, "/".join(key))))
+
+    async def clear(self, database: str) -> None:
+        for key in await self.flows():
+            if key.database == database:
+                await self.drop_flow(key)
 
     async def enqueue(
         self, key: FlowKey, messages: Sequence[NewMessage], retry: tuple[str, str] | None

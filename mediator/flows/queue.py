@@ -120,11 +120,17 @@ class MessageQueue(Protocol):
     ) -> bool:
         """Write down a flow with its latency bound; false if its database has `most` already."""
 
-    async def flows(self) -> dict[FlowKey, Any]:
-        """Return the documents of all flows."""
+    async def flows(self) -> set[FlowKey]:
+        """Return all flows."""
+
+    async def flow(self, key: FlowKey) -> Any:
+        """Return the document of a flow, which never changes; None: there is no such flow."""
 
     async def drop_flow(self, key: FlowKey) -> bool:
         """Remove a flow and its messages; false if there is none."""
+
+    async def clear(self, database: str) -> None:
+        """Remove all flows of a database that was dropped."""
 
     async def enqueue(
         self, key: FlowKey, messages: Sequence[NewMessage], retry: tuple[str, str] | None

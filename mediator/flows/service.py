@@ -41,6 +41,9 @@ class FlowService:
     _queue: MessageQueue
     _replica: str
     _clock: Clock
+    _flows: dict[FlowKey, Flow] = field(default_factory=dict, init=False)
+    """Those that are executed here: a flow never changes, so no request parses it again."""
+
     _workers: dict[FlowKey, asyncio.Task[None]] = field(default_factory=dict, init=False)
 
     def periodic_tasks(self) -> list[PeriodicTask]:
@@ -60,21 +63,26 @@ class FlowService:
 
     async def of_database(self, database: DatabaseRoute) -> dict[str, Flow]:
         """Return the flows of a database by id."""
-        found = await self._queue.flows()
-        flows = {
-            key.flow: _parsed(document, database)
-            for key, document in found.items()
-            if key.database == database.id
-        }
-        return {id_: flow for id_, flow in sorted(flows.items()) if flow is not None}
+        keys = sorted(key for key in await self._queue.flows() if key.database == database.id)
+        found = [(key.flow, await self._find(key, database)) for key in keys]
+        return {id_: flow for id_, flow in found if flow is not None}
 
     async def find(self, database: DatabaseRoute, flow: str) -> Flow:
         """Raises `NotFound`."""
-        document = (await self._queue.flows()).get(FlowKey(database.id, flow))
-        parsed = None if document is None else _parsed(document, database)
-        if parsed is None:
+        found = await self._find(FlowKey(database.id, flow), database)
+        if found is None:
             raise NotFound("There is no such message flow.")
-        return parsed
+        return found
+
+    async def _find(self, key: FlowKey, database: DatabaseRoute) -> Flow | None:
+        """Return a flow; None if there is none, or the schema has lost what it needs."""
+        if key in self._flows:
+            return self._flows[key]
+        document = await self._queue.flow(key)
+        try:
+            return None if document is None else parse_flow(document, database.schema)
+        except Invalid:
+            return None
 
     async def report(self, database: DatabaseRoute, id_: str, flow: Flow) -> dict[str, Any]:
         """Return a flow with its plans, counts and measured numbers as JSON."""
@@ -136,12 +144,12 @@ class FlowService:
         """Start workers of new flows, and end those of flows that are gone."""
         present = await self._queue.flows()
         databases = {route.id: route for route in self._plane.model.databases.values()}
-        for key, document in present.items():
+        for key in present - self._workers.keys():
             database = databases.get(key.database)
-            if key not in self._workers and database is not None:
-                flow = _parsed(document, database)
-                if flow is not None:
-                    self._start(key, flow, database.schema.database)
+            flow = None if database is None else await self._find(key, database)
+            # A request may have started it meanwhile.
+            if database is not None and flow is not None and key not in self._workers:
+                self._start(key, flow, database.schema.database)
         gone = [k for k in self._workers if k not in present or k.database not in databases]
         await self._stop(gone)
 
@@ -153,9 +161,12 @@ class FlowService:
         # A token for each worker: one that was stopped must not hold what the next one takes.
         token = f"{self._replica}:{uuid4().hex}"
         worker = FlowWorker(key, flow, self._queue, invoker, token, self._clock)
+        self._flows[key] = flow
         self._workers[key] = asyncio.create_task(worker.run())
 
     async def _stop(self, keys: Sequence[FlowKey]) -> None:
+        for key in keys:
+            self._flows.pop(key, None)
         await end([self._workers.pop(key) for key in keys if key in self._workers])
 
 
@@ -167,14 +178,6 @@ def flow_document(id_: str, flow: Flow) -> dict[str, Any]:
         "ordered": flow.ordered,
         "objective": flow.objective,
     }
-
-
-def _parsed(document: Any, database: DatabaseRoute) -> Flow | None:
-    """Return a stored flow; None if the schema has lost what it needs."""
-    try:
-        return parse_flow(document, database.schema)
-    except Invalid:
-        return None
 
 
 def _new(flow: Flow, ticket: str, message: Any, pointer: str) -> NewMessage:

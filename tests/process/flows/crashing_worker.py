@@ -84,7 +84,7 @@ async def main(url: str, database: str, name: str, point: str, after: int) -> No
     async with Redis.from_url(url) as redis:
         queue: Any = Killing(RedisMessageQueue(redis), point, after)
         invoker: Invoker = Killing(RecordingInvoker(redis, name), point, after)
-        ordered = (await queue.flows())[FlowKey(database, name)]["ordered"]
+        ordered = (await queue.flow(FlowKey(database, name)))["ordered"]
         token, clock = uuid4().hex, SystemClock()
         key, orders = FlowKey(database, name), flow(ORDERS, ordered=ordered)
         await FlowWorker(key, orders, queue, invoker, token, clock).run()

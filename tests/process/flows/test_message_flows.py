@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.faults.conditions import eventually
-from tests.process.flows.shop import CREDITS, CUSTOMERS, Shop, orders
+from tests.process.flows.shop import CLASSES, CREDITS, CUSTOMERS, Shop, orders
 from tests.process.service import unique
 from tests.unit.flows.plans import LOOKUP, ORDERS
 
@@ -100,10 +100,13 @@ async def test_a_poison_message_becomes_a_dead_letter_and_the_order_goes_on(shop
 
 async def test_values_of_messages_are_never_read_as_operators(shop: Shop) -> None:
     receive = {"op": "receive", "attributes": {"name": "json"}}
-    flow = await shop.create([receive, {**ORDERS[1]}, LOOKUP])
-    tickets = await shop.tickets(flow, [{"name": {"$": "/name"}}, {"name": ["A"]}, {"name": "A"}])
-    states = [state["state"] for state in await shop.ended(flow, tickets)]
-    assert states == ["failed", "failed", "done"]
+    values: list[Any] = [{"$": "/name"}, {"exists": "customer"}, ["A"], "A"]
+    query = {"class": "credits", "filter": {"not": {"$": "/name"}}, "allow_scan": True}
+    for lookup, outcome in ((LOOKUP, "done"), ({**LOOKUP, "query": query}, "failed")):
+        flow = await shop.create([receive, ORDERS[1], lookup])
+        tickets = await shop.tickets(flow, [{"name": value} for value in values])
+        states = [state["state"] for state in await shop.ended(flow, tickets)]
+        assert states == ["failed", "failed", "failed", outcome]
 
 
 async def test_a_full_queue_refuses_messages_until_some_have_ended(
@@ -131,3 +134,17 @@ async def test_the_waiting_time_explains_itself(shop: Shop) -> None:
     assert measured["rate"] > 0
     assert 0 < measured["selectivity"] <= 1
     assert f"{measured['wait_most_s']:.6g} s" in measured["explanation"]
+
+
+async def test_a_dropped_database_takes_its_flows_along(shop: Shop) -> None:
+    database = await shop.service.put_schema(CLASSES)
+    path = f"http://localhost/v1/{database}/message-flows"
+    created = await shop.client.post(path, json={"plan": ORDERS, "latency_s": 10})
+    assert created.status_code == 201, created.text
+    mediator = shop.service.mediator
+    assert mediator.coordination is not None
+    id_ = mediator.data.model.databases[database].id
+    await mediator.control.delete_schema(database)
+    await mediator.clearing.run()
+    queue = mediator.coordination.message_queue
+    assert id_ not in {key.database for key in await queue.flows()}

@@ -1,0 +1,93 @@
+"""A batch executed by the rewritten plan has the results of its messages one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mediator.base.clock import SystemClock
+from mediator.base.errors import Unavailable
+from mediator.flows.execution import BatchExecution, Message
+from mediator.flows.plan import Plan, Query, Write
+from mediator.flows.queue import QueuedMessage
+from mediator.flows.rewriting import Step, rewrite, steps_of_message
+from tests.unit.flows.plans import LOOKUP, flow
+
+NAMES, TOTALS = ("A", "B", "unknown"), (1, 2, 3, True)
+
+
+class Credits:
+    """Implements `Invoker`: customers A and B have credits, others have none."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def query(self, query: Query, document: Any) -> list[dict[str, Any]]:
+        name = document["filter"]["eq"][1]
+        self.asked.append(name)
+        return [{"customer": name, "amount": len(self.asked[0])}] if name in "AB" else []
+
+    async def write(self, write: Write, id_: Any, body: Any, operation: str) -> None:
+        raise Unavailable("It does not answer.", system="none")
+
+
+RECEIVE = {"op": "receive", "attributes": {"name": "string", "total": "json", "note": "integer"}}
+ASSIGN = {"op": "assign", "to": "wanted", "value": {"$": "/name"}}
+JOIN = {"op": "join", "with": "credits", "on": {"customer": {"$": "/name"}}, "to": "credit"}
+SWITCH = {
+    "op": "switch",
+    "on": {"$": "/total"},
+    "cases": [
+        {"equals": [1], "operators": [{"op": "assign", "to": "size", "value": {"$": "/note"}}]},
+        # Fails for the customer without a credit.
+        {
+            "equals": [2],
+            "operators": [{"op": "assign", "to": "size", "value": {"$": "/credit/amount"}}],
+        },
+    ],
+    "default": [{"op": "assign", "to": "size", "value": "large"}],
+}
+LAST = {"op": "translate", "value": {"of": {"$": "/wanted"}, "size": {"$": "/size"}}}
+PLAN = flow([RECEIVE, ASSIGN, LOOKUP, JOIN, SWITCH, LAST]).plan
+
+
+def batch(bodies: Sequence[dict[str, Any]]) -> list[Message]:
+    return [
+        Message(QueuedMessage(i, 0, str(i), orjson.dumps(body)), body, dict(body))
+        for i, body in enumerate(bodies)
+    ]
+
+
+async def results(steps: Sequence[Step], messages: list[Message]) -> list[Any]:
+    await BatchExecution(Credits(), "flow", SystemClock()).run(steps, messages)
+    return [message.values if message.error is None else "failed" for message in messages]
+
+
+async def one_by_one(plan: Plan, bodies: Sequence[dict[str, Any]]) -> list[Any]:
+    steps = steps_of_message(plan.operators)
+    return [each for body in bodies for each in await results(steps, batch([body]))]
+
+
+@given(
+    st.sampled_from(NAMES),
+    st.lists(st.tuples(st.sampled_from(TOTALS), st.integers(0, 3)), max_size=8),
+)
+async def test_a_batch_has_the_results_of_its_messages_one_by_one(
+    name: str, others: list[tuple[Any, int]]
+) -> None:
+    bodies = [{"name": name, "total": total, "note": note} for total, note in others]
+    assert PLAN.partitioned_by == ("name",)
+    assert await results(rewrite(PLAN), batch(bodies)) == await one_by_one(PLAN, bodies)
+
+
+async def test_a_batch_is_looked_up_once() -> None:
+    bodies = [{"name": "A", "total": total, "note": total} for total in (1, 2, 3, 1)]
+    invoker = Credits()
+    execution = BatchExecution(invoker, "flow", SystemClock())
+    await execution.run(rewrite(PLAN), batch(bodies))
+    assert invoker.asked == ["A"]
+    assert (execution.measured.lookups, execution.measured.saved) == (1, 3)
