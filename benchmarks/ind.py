@@ -22,19 +22,18 @@ from app.commands.demo.failed import Failed
 from benchmarks.harness.competitors import generate_tpch
 from benchmarks.harness.duckdb_inclusions import duckdb_inclusions
 from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.spark_session import CORES, opened_session
 from spark_jobs.runner.attempt import RunAttempt
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.job import parse_job
 from spark_jobs.runner.results import ResultFiles
 from spark_jobs.runner.run_directory import RunDirectory
-from spark_jobs.session import LazySession, SparkOptions, open_session
+from spark_jobs.session import LazySession
 from spark_jobs.sources.reading import read_input
 
 __all__ = ["run"]
 
-_CORES: Final = 2
-_MASTER: Final = f"local[{_CORES}]"
-_CONF: Final = {"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "16"}
+_CONF: Final = {"spark.sql.shuffle.partitions": "16"}
 _BAR_GROWTH: Final = 12.0
 _BAR_S: Final = 132.0
 """SPIDER on one machine, as somebody else measured it (docs/papers/ind.md)."""
@@ -57,12 +56,9 @@ async def run(options: Options) -> Measured:
 
 def _measure(options: Options) -> Measured:
     scales = (0.1, 1.0) if options.full else (0.01,) if options.quick else (0.01, 0.1)
-    with TemporaryDirectory(prefix="portolan-bench-") as scratch:
-        session = open_session(SparkOptions(_MASTER, _CONF))
-        try:
-            return Measured(list(_results(session, Path(scratch), scales, options)))
-        finally:
-            session.stop()
+    scratch = TemporaryDirectory(prefix="portolan-bench-")
+    with scratch as folder, opened_session(_CONF) as session:
+        return Measured(list(_results(session, Path(folder), scales, options)))
 
 
 def _results(
@@ -127,5 +123,5 @@ def _prefilter(folder: Path, ours: _Run) -> Result:
         filter_.add(value)
     sum(value in filter_ for value in values)
     rate = len(values) / (perf_counter() - began)
-    shuffled = ours.cells / ours.shuffles_s / _CORES
+    shuffled = ours.cells / ours.shuffles_s / CORES
     return Result("values through a Bloom filter, against the shuffles", "1/s", rate, shuffled)

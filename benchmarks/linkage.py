@@ -10,8 +10,6 @@ gets them prepared, in memory. Over HTTP the time is from POST until the result 
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +35,7 @@ from benchmarks.harness.labelled_data import (
     synthetic,
 )
 from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.spark_session import opened_session
 from benchmarks.harness.splink_baseline import run_splink
 from benchmarks.harness.stage_context import FolderContext
 from benchmarks.harness.synthetic_people import people
@@ -64,14 +63,6 @@ _SMALL: Final = ((300, 10.0), (1_000, 20.0))
 _CLASSES: Final = ("left", "right")
 _POLL_S: Final = 0.1
 _BAR_SPLINK: Final = 1.5
-_CONF: Final[Mapping[str, Any]] = {
-    "spark.driver.memory": "6g",
-    "spark.sql.shuffle.partitions": "4",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-}
 _SPEC: Final[Mapping[str, Any]] = {
     "inputs": {"people": {"file": "people.csv"}},
     "blocking": [["phone"], ["surname", "date_of_birth"], ["given_name", "surname"], ["street"]],
@@ -113,19 +104,15 @@ def _measure(options: Options) -> Measured:
 
 @contextmanager
 def _session() -> Iterator[SparkSession]:
-    """Spark on two cores, with the jar that Splink compares strings by."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    """Spark with the jar that Splink compares strings by."""
     with TemporaryDirectory() as checkpoints:  # Splink writes some
         conf = {
-            **_CONF,
+            "spark.driver.memory": "6g",
             "spark.jars": similarity_jar_location(),
             "spark.checkpoint.dir": checkpoints,
         }
-        session = SparkSession.builder.master("local[2]").config(map=conf).getOrCreate()
-        try:
+        with opened_session(conf) as session:
             yield session
-        finally:
-            session.stop()
 
 
 @contextmanager

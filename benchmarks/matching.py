@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -29,6 +26,7 @@ from benchmarks.harness.matching_data import (
     roads,
 )
 from benchmarks.harness.report import Measured, Options, Result
+from benchmarks.harness.spark_session import opened_session
 from spark_jobs.runner.attempt import RunAttempt
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.job import parse_job
@@ -44,14 +42,6 @@ _SIZES: Final = (10_000, 30_000)
 _FULL: Final = (10_000, 100_000, 500_000)
 _BAR: Final = 0.95
 _GROWTH: Final = 1.2
-_CONF: Final[Mapping[str, Any]] = {
-    "spark.driver.memory": "4g",
-    "spark.sql.shuffle.partitions": "4",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-}
 
 
 async def run(options: Options) -> Measured:
@@ -61,7 +51,7 @@ async def run(options: Options) -> Measured:
 def _measure(options: Options) -> Measured:
     sizes = _QUICK if options.quick else _FULL if options.full else _SIZES
     results: list[Result] = []
-    with _session() as spark:
+    with opened_session() as spark:
         _matched(spark, roads(_QUICK[0], options.seed), ROADS_SPEC)  # starts processes of Python
         results += _roads(spark, sizes, options)
         results += _ablations(spark, sizes[0], options)
@@ -69,20 +59,10 @@ def _measure(options: Options) -> Measured:
     return Measured(results)
 
 
-@contextmanager
-def _session() -> Iterator[SparkSession]:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    session = SparkSession.builder.master("local[2]").config(map={**_CONF}).getOrCreate()
-    try:
-        yield session
-    finally:
-        session.stop()
-
-
 def _roads(spark: SparkSession, sizes: tuple[int, ...], options: Options) -> Iterator[Result]:
     before: tuple[int, float] | None = None
     for size in sizes:
-        options.say(f"roads: {size:,} objects")
+        options.note(f"roads: {size:,} objects")
         data = roads(size, options.seed)
         count = len(data.left) + len(data.right)
         seconds, precision, recall = _matched(spark, data, ROADS_SPEC)
@@ -98,7 +78,7 @@ def _roads(spark: SparkSession, sizes: tuple[int, ...], options: Options) -> Ite
 
 
 def _ablations(spark: SparkSession, size: int, options: Options) -> Iterator[Result]:
-    options.say(f"roads: {size:,} objects, without parts of the mechanism")
+    options.note(f"roads: {size:,} objects, without parts of the mechanism")
     data = roads(size, options.seed)
     for name, spec in (
         ("without aggregation", {**ROADS_SPEC, "aggregation": False}),
@@ -110,7 +90,7 @@ def _ablations(spark: SparkSession, size: int, options: Options) -> Iterator[Res
 
 
 def _people(spark: SparkSession, size: int, options: Options) -> Iterator[Result]:
-    options.say(f"households: {size:,} people")
+    options.note(f"households: {size:,} people")
     data = households(size, options.seed)
     _, precision, recall = _matched(spark, data, PEOPLE_SPEC)
     yield Result("precision, people of households", "", precision, bar=_BAR)

@@ -60,6 +60,7 @@ from mediator.coordination.connecting import Coordination
 from mediator.coordination.feed import Retention
 from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.data_plane.executor import Executor
+from mediator.flows.service import FlowService
 from mediator.integrity.check import Integrity
 from mediator.integrity.references import ReferenceCheck
 from mediator.materialisation.context import ViewContext
@@ -202,6 +203,12 @@ class Mediator:
         self.integrity = Integrity(self.data, self._feed, self._clock)
         self.reference_check = ReferenceCheck(self.data, self._clock)
         self.copying = Copying(self.data, self._clock)
+        shared = self.coordination
+        self.flows = (
+            FlowService(self.data, shared.message_queue, self.replica, self._clock)
+            if shared
+            else None
+        )
 
     def _follow_changes(self, events: CatalogueEvents) -> None:
         """Build what takes changes to the feed, and from there to views."""
@@ -340,7 +347,7 @@ class Mediator:
             PeriodicTask("abandon builds", 5.0, self.unique_builds.abandon_overdue),
             *self.changes.periodic_tasks(),
             *self.views.periodic_tasks(),
-            *self.admission.periodic_tasks(),
+            *(self.flows.periodic_tasks() if self.flows else ()),
         ]
 
     async def open(self) -> None:
@@ -372,6 +379,8 @@ class Mediator:
     async def stop(self) -> None:
         # Tasks first: they use what is closed below.
         await self.scheduler.stop()
+        if self.flows is not None:
+            await self.flows.close()
         await self.index_builds.close()
         await self.transactions.resolver.close()
         await self.views.close()

@@ -85,6 +85,7 @@ class Address(NamedTuple):
     database: str
     class_name: str = ""
     id: str = ""
+    ticket: str = ""
 
 
 @dataclass(eq=False, slots=True)
@@ -95,7 +96,8 @@ class RoutedRequest:
     across origins and logged alike: until then its route is `UNROUTED`, and its address empty.
 
     Attributes:
-        id: The object, or the run, that is addressed, if the route names one.
+        id: The object, the run or the flow that is addressed, if the route names one.
+        ticket: The message of the flow, likewise.
         access: What the sender may do.
         owner: The subject whose objects of the class alone are there; None: everybody's.
         pinned: The version of the database's schema whose names the request uses; None: now's.
@@ -114,6 +116,7 @@ class RoutedRequest:
     database: str = field(default="", init=False)
     class_name: str = field(default="", init=False)
     id: str = field(default="", init=False)
+    ticket: str = field(default="", init=False)
     access: Access = field(default=EVERYTHING, init=False)
     owner: str | None = field(default=None, init=False)
     preferences: Preferences = field(default=NO_PREFERENCES, init=False)
@@ -121,7 +124,7 @@ class RoutedRequest:
     find_pinned: FindPinned = field(init=False)
 
     def go_to(self, address: Address) -> None:
-        self.route, self.database, self.class_name, self.id = address
+        self.route, self.database, self.class_name, self.id, self.ticket = address
 
     async def pin(self, find: FindPinned) -> None:
         """Let the handler see the names of a version, whatever it does with the data plane."""

@@ -44,6 +44,7 @@ from mediator.base.observation import Observer, RequestFinished, RequestRefused
 from mediator.changes.subscriptions import Subscriptions
 from mediator.control.former_schemas import HEADER, FormerSchemas
 from mediator.data_plane.port import DataPlane
+from mediator.flows.service import FlowService
 
 __all__ = ["DataApi"]
 
@@ -76,11 +77,12 @@ class DataApi:
         authoriser: RequestAuthoriser | None = None,
         former_schemas: FormerSchemas | None = None,
         refusals: Refusals | None = None,
+        flows: FlowService | None = None,
     ) -> None:
         self._plane = plane
         self._directory = Directory(plane)
         self._table = RouteTable(
-            self._directory, options, subscriptions, caches, transact, job_backend
+            self._directory, options, subscriptions, caches, transact, job_backend, flows
         )
         self._authoriser = authoriser
         self._former_schemas = former_schemas
@@ -181,8 +183,6 @@ class DataApi:
 
     async def _class(self, routed: RoutedRequest, scope: Permission) -> ClassResource:
         database, name = routed.database, routed.class_name
-        if self._refusals is not None and self._refusals.active:
-            self._refusals.check_class(database, name)
         resource = self._directory.present(database, name)
         if resource is None:
             # A sender without the permission must not make us look for a newer routing model.
@@ -190,6 +190,8 @@ class DataApi:
             resource = await self._directory.find(database, name, routed.access)
         granted = routed.access.enter_class(scope, database, name, resource.route)
         routed.owner, routed.request.phases.described = granted
+        if self._refusals is not None and self._refusals.active:
+            self._refusals.check_class(database, name)
         return resource
 
     async def _pin(self, routed: RoutedRequest, field: str) -> None:

@@ -18,11 +18,12 @@ from app.api.jobs.results import RunResults
 from app.api.jobs.rights import RunRights
 from app.api.jobs.runs import JobBackend, Jobs
 from app.api.keyed_upserts import KeyedUpserts
+from app.api.message_flows import MessageFlows
 from app.api.objects import PATCH_TYPES, Objects
 from app.api.options import DataOptions
 from app.api.queries import Queries
 from app.api.resources import Directory
-from app.api.routed_request import Address, Route
+from app.api.routed_request import Address, Handler, Route
 from app.api.sketch import Sketches
 from app.api.transactions import TransactionRoute
 from app.api.transfer import Exports, Imports
@@ -35,6 +36,7 @@ from mediator.access.metered_plane import Transact
 from mediator.access.model import Scope
 from mediator.base.errors import NotFound
 from mediator.changes.subscriptions import Subscriptions
+from mediator.flows.service import FlowService
 from mediator.schema.ids import check_id
 
 __all__ = ["RouteTable"]
@@ -47,7 +49,10 @@ _JOBS: Final = dict.fromkeys(("GET", "POST", "DELETE"), Scope.JOBS)
 _VERSION: Final = b"v1"
 _CLASS_SEGMENTS: Final = 4
 _RUN_SEGMENTS: Final = 6
+_FLOW_SEGMENTS: Final = 7
+_FLOWS: Final = b"message-flows"
 _RUN: Final = re.compile(rb"[0-9a-f]{32}")
+"""Ids of runs, of flows and of messages."""
 
 _PLAIN_ID: Final = re.compile(rb"[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,511}")
 """Ids that need no decoding, and with which nothing can be wrong."""
@@ -64,6 +69,7 @@ class RouteTable:
         caches: None: nothing may be cached.
         transact: None: there are no transactions.
         job_backend: None: there are no jobs.
+        flows: None: there are no message flows.
     """
 
     def __init__(
@@ -74,6 +80,7 @@ class RouteTable:
         caches: Caches | None,
         transact: Transact | None,
         job_backend: JobBackend | None,
+        flows: FlowService | None,
     ) -> None:
         ids, cursors, limit = OperationIds(), Cursors(options.cursor_key), options.max_body_bytes
         reads, sketch = (caches.reads, caches.sketch) if caches else (None, None)
@@ -93,6 +100,7 @@ class RouteTable:
             DatabaseDocuments(directory),
             jobs,
         )
+        self._flows, self._of_flow = _flows(MessageFlows(directory, flows, ids, limit))
         methods = {"GET": jobs.get, "DELETE": jobs.delete}
         self._run = Route(
             "/v1/{database}/jobs/{run}", methods, _JOBS, streams=(EVENT_STREAM,), is_pinnable=False
@@ -102,8 +110,14 @@ class RouteTable:
 
     @property
     def routes(self) -> Iterable[Route]:
-        below = (self._below_class, self._below_database, self._below_run)
-        return (self._object, self._collection, self._run, *chain(*map(dict.values, below)))
+        below = (self._below_class, self._below_database, self._below_run, self._of_flow)
+        return (
+            self._object,
+            self._collection,
+            self._run,
+            self._flows,
+            *chain(*map(dict.values, below)),
+        )
 
     def find(self, path: bytes) -> Address:
         """Find the route of a raw path, or raise `HttpError`.
@@ -113,29 +127,44 @@ class RouteTable:
         """
         parts = path.split(b"/")
         count = len(parts)
-        if not _CLASS_SEGMENTS <= count <= _RUN_SEGMENTS or parts[1] != _VERSION:
+        if not _CLASS_SEGMENTS <= count <= _FLOW_SEGMENTS or parts[1] != _VERSION:
             raise _not_found()
         if not all(parts[2:]):
             raise _not_found()
         database, name = _decode_name(parts[2], "database"), parts[3]
+        if name == _FLOWS:
+            return self._find_flow(database, parts[4:])
         if count == _CLASS_SEGMENTS:
             route = self._below_database.get(name)
             if route is not None:
                 return Address(route, database)
             return Address(self._collection, database, _decode_name(name, "class"))
-        if name == b"jobs" or count == _RUN_SEGMENTS:
+        if name == b"jobs" or count >= _RUN_SEGMENTS:
             return self._of_run(database, parts[3:])
         return self._of_class(database, _decode_name(name, "class"), parts[4])
 
     def _of_run(self, database: str, parts: list[bytes]) -> Address:
         """Find a route of a run, whose id is where others have that of their object."""
         name, run, *rest = parts
-        route = self._below_run.get(rest[0]) if rest else self._run
+        route = self._below_run.get(b"/".join(rest)) if rest else self._run
         if name != b"jobs" or route is None:
             raise _not_found()
         if not _RUN.fullmatch(run):
             raise NotFound("There is no such run.")
         return Address(route, database, id=run.decode())
+
+    def _find_flow(self, database: str, parts: list[bytes]) -> Address:
+        """Find a route of flows: of all, of one, of what one has, or of one of its messages."""
+        if not parts:
+            return Address(self._flows, database)
+        flow, *rest = parts
+        below, _, ticket = b"/".join(rest).partition(b"/")
+        route = self._of_flow.get(below + b"/" if ticket else below)
+        if route is None:
+            raise _not_found()
+        if not _RUN.fullmatch(flow) or (ticket and not _RUN.fullmatch(ticket)):
+            raise NotFound("There is no such message flow.")
+        return Address(route, database, id=flow.decode(), ticket=ticket.decode())
 
     def _of_class(self, database: str, class_name: str, segment: bytes) -> Address:
         route = self._below_class.get(segment)
@@ -220,6 +249,24 @@ def _below_run(jobs: Jobs, results: RunResults) -> dict[bytes, Route]:
             streams=tuple(FILES),
             is_pinnable=False,
         ),
+    }
+
+
+def _flows(flows: MessageFlows) -> tuple[Route, dict[bytes, Route]]:
+    """Return the route of all flows; and by what follows a flow those of one."""
+
+    def route(path: str, **handlers: Handler) -> Route:
+        scopes = dict.fromkeys(handlers, Scope.WRITE)
+        template = f"/v1/{{database}}/message-flows{path}"
+        return Route(template, handlers, scopes, is_pinnable=False)
+
+    one = "/{flow}"
+    return route("", POST=flows.post, GET=flows.list), {
+        b"": route(one, GET=flows.get, DELETE=flows.delete),
+        b"messages": route(f"{one}/messages", POST=flows.send),
+        b"messages/": route(f"{one}/messages/{{ticket}}", GET=flows.ticket),
+        b"dead-letters": route(f"{one}/dead-letters", GET=flows.dead_letters),
+        b"replay": route(f"{one}/replay", POST=flows.replay),
     }
 
 

@@ -70,6 +70,9 @@ def run(
     out: Annotated[
         Path | None, typer.Option(help="Where the result goes: .csv, .json, .parquet, .arrow.")
     ] = None,
+    reports: Annotated[
+        Path | None, typer.Option(help="What it reports besides goes here, as JSON.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option(help="End with the forecast, and print it.")] = False,
     run_dir: Annotated[
         Path | None,
@@ -101,10 +104,12 @@ def run(
         if run_dir is None:
             scratch = tempfile.TemporaryDirectory(prefix="portolan-run-")
             run_dir = Path(stack.enter_context(scratch))
-        raise typer.Exit(_execute(job_, run_dir, out, dry_run=dry_run))
+        raise typer.Exit(_execute(job_, run_dir, out, reports, dry_run=dry_run))
 
 
-def _execute(job_: Job, path: Path, out: Path | None, *, dry_run: bool) -> int:
+def _execute(
+    job_: Job, path: Path, out: Path | None, reports: Path | None, *, dry_run: bool
+) -> int:
     from app.settings.main import JobSettings
     from spark_jobs.runner import local
     from spark_jobs.runner.attempt import RunAttempt
@@ -131,6 +136,8 @@ def _execute(job_: Job, path: Path, out: Path | None, *, dry_run: bool) -> int:
     if ending.result is not None and out is not None:
         local.write_result(directory, ending, out)
         errors.print(f"{ending.rows:,} rows: {out}")
+    if reports is not None:
+        local.write_reports(directory, reports)
     return EXIT[ending.state]
 
 

@@ -163,7 +163,8 @@ async def build(
     telemetry.start(refresh)
     served = traced(DataApp(data, authoriser), telemetry.traces)
     file = _followed(settings, mediator)
-    tasks = [PeriodicTask("history of requests", EVERY_S, recent.requests.sample)]
+    history = PeriodicTask("history of requests", EVERY_S, recent.requests.sample)
+    tasks = [history, *mediator.admission.periodic_tasks()]
     scheduler = Scheduler([*tasks, *([file.periodic_task()] if file else [])])
     scheduler.start()
     return Container(
@@ -200,6 +201,7 @@ def _data_api(
         authoriser,
         mediator.former_schemas,
         mediator.admission.refusals,
+        mediator.flows,
     )
 
 

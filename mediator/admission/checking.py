@@ -18,7 +18,7 @@ from mediator.admission.syntax import (
     Path,
     Rule,
 )
-from mediator.admission.vocabulary import CONDITION, NUMBER, TEXT, Type, Vocabulary
+from mediator.admission.vocabulary import CONDITION, NUMBER, TEXT, Restricted, Type, Vocabulary
 from mediator.base.suggestions import did_you_mean
 
 __all__ = ["check"]
@@ -92,8 +92,17 @@ class _Check:
             raise self._unknown(action, "action", self.vocabulary.actions)
         _check_count(action, len(known.parameters))
         for argument, wanted in zip(action.arguments, known.parameters, strict=True):
-            self.expect(argument, wanted)
+            self._check_argument(argument, wanted)
         self._check_extent(action)
+
+    def _check_argument(self, argument: Expression, wanted: Type | Restricted) -> None:
+        if not isinstance(wanted, Restricted):
+            self.expect(argument, wanted)
+            return
+        self.expect(argument, wanted.base)
+        if isinstance(argument, Constant) and not wanted.accepts(argument.value):
+            detail = f"{wanted.expected} is expected, and not {argument.text}"
+            raise RuleProblem(argument.at, detail)
 
     def _check_extent(self, action: Action) -> None:
         """Each rule is evaluated in one place: by one replica for all, or by each for itself."""
@@ -171,6 +180,7 @@ class _Check:
         known = self.vocabulary
         if call.name in known.figures:
             _check_count(call, 0)
+            self._check_reach(call, call.name)
             return NUMBER
         subject = known.existence.get(call.name) or known.selection.get(call.name)
         if subject is None:
@@ -182,13 +192,13 @@ class _Check:
         _Check(self.rule, known, subject).expect(call.arguments[0], CONDITION)
         return CONDITION if call.name in known.existence else subject
 
-    def _check_reach(self, call: Call, subject: str) -> None:
+    def _check_reach(self, call: Call, name: str) -> None:
+        """Refuse a figure, or a subject, that is not known where the rule is evaluated."""
         known, action = self.vocabulary, self.rule.actions[0].name
-        extent = known.extents.get(subject)
+        extent = known.extents.get(name)
         if extent and action in known.actions and known.actions[action].extent != extent:
-            raise RuleProblem(
-                call.at, f"{call.name} is of no use to {action}: no {subject} is known there"
-            )
+            detail = f"{call.name} is not known where {action} acts"
+            raise RuleProblem(call.at, detail)
 
     def _unknown(self, call: Call | Action, what: str, names: Iterable[str]) -> RuleProblem:
         if call.name in self.vocabulary.refused:

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from mediator.admission.syntax import Binary, Call, Constant, Expression, Negation, Path
 from mediator.admission.vocabulary import Vocabulary
+from mediator.base.offload import throttled
 
 __all__ = ["Evaluation", "Event", "Snapshot", "Subject", "UnknownFigure", "Value"]
 
@@ -165,7 +166,7 @@ class Evaluation:
         """Return the subjects that meet a predicate."""
         found = []
         try:
-            for each in self.snapshot.subjects.get(subject, ()):
+            for each in throttled(self.snapshot.subjects.get(subject, ())):
                 self._subject = each
                 if self.value(predicate):
                     found.append(each)

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
-from mediator.admission.vocabulary import NUMBER, TEXT, ActionType, EventType, Vocabulary
+from mediator.admission.refusals import LONGEST_S
+from mediator.admission.vocabulary import (
+    NUMBER,
+    TEXT,
+    ActionType,
+    EventType,
+    Restricted,
+    Vocabulary,
+)
+from mediator.schema.ids import NAME
 
 __all__ = ["INSTALLATION", "TIMER"]
 
@@ -13,6 +23,16 @@ TIMER: Final = "Timer"
 _STATE: Final = "state of a run"
 _OF_RUN: Final = EventType({"run": "run"}, "installation")
 _ON_RUN: Final = ("run",)
+
+_SECONDS: Final = Restricted(
+    NUMBER, lambda seconds: 1 <= seconds <= LONGEST_S, f"a time of 1 to {LONGEST_S:g} seconds"
+)
+_CLASS: Final = Restricted(
+    TEXT,
+    re.compile(rf"{NAME.pattern}\.{NAME.pattern}").fullmatch,
+    'the name of a class, as "shop.orders",',
+)
+"""It need not exist: classes come and go while rules stay."""
 
 _AT_REST: Final = (
     "the input of a run is at rest, so nothing arrives that a pause would keep: stopRun keeps"
@@ -61,11 +81,16 @@ INSTALLATION: Final = Vocabulary(
     actions={
         "stopRun": ActionType(_ON_RUN, "installation", undone_by="startRun"),
         "startRun": ActionType(_ON_RUN, "installation"),
-        "refuseTenant": ActionType(("tenant", NUMBER), "replica"),
-        "refuseBelow": ActionType((NUMBER, NUMBER), "replica"),
-        "refuseClass": ActionType((TEXT, NUMBER), "replica"),
+        "refuseTenant": ActionType(("tenant", _SECONDS), "replica"),
+        "refuseBelow": ActionType((NUMBER, _SECONDS), "replica"),
+        "refuseClass": ActionType((_CLASS, _SECONDS), "replica"),
     },
-    extents={"run": "installation", "tenant": "replica"},
+    extents={
+        "run": "installation",
+        "tenant": "replica",
+        "workerCpuLoad": "installation",
+        "workerMemoryLoad": "installation",
+    },
     refused={
         "pauseRun": _AT_REST,
         "resumeRun": _AT_REST,

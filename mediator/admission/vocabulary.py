@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-__all__ = ["CONDITION", "NUMBER", "TEXT", "ActionType", "EventType", "Extent", "Type", "Vocabulary"]
+__all__ = [
+    "CONDITION",
+    "NUMBER",
+    "TEXT",
+    "ActionType",
+    "EventType",
+    "Extent",
+    "Restricted",
+    "Type",
+    "Vocabulary",
+]
 
 Type: TypeAlias = str
 """One of those below, a subject's name, or the name of an enumeration of constants."""
@@ -33,6 +43,21 @@ class EventType:
 
 
 @dataclass(frozen=True, slots=True)
+class Restricted:
+    """A type of arguments of which a constant is checked as well.
+
+    Attributes:
+        base: What an argument must be.
+        accepts: Whether it may be this.
+        expected: What is expected, as the subject of a sentence.
+    """
+
+    base: Type
+    accepts: Callable[[Any], object]
+    expected: str
+
+
+@dataclass(frozen=True, slots=True)
 class ActionType:
     """A kind of action.
 
@@ -42,7 +67,7 @@ class ActionType:
         undone_by: The action that some rule must have wherever a rule has this one.
     """
 
-    parameters: tuple[Type, ...]
+    parameters: tuple[Type | Restricted, ...]
     extent: Extent
     undone_by: str | None = None
 
@@ -54,7 +79,7 @@ class Vocabulary:
     Attributes:
         events: By name.
         subjects: The types of each subject's attributes.
-        extents: Whose subjects are known only where rules act on that; others are everywhere.
+        extents: Of subjects and figures that are known only where rules act on that.
         constants: Constants, with the enumeration that each belongs to.
         figures: Functions without arguments, whose value is measured; with what they say.
         existence: Functions of a predicate, by the subject that it is about: is there one?

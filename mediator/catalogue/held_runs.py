@@ -10,7 +10,7 @@ from sqlalchemy import Row, func, select
 from mediator.admission.evaluation import Subject
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.runs import UNDER_WAY, change
-from mediator.catalogue.tables import runs
+from mediator.catalogue.tables import admission_rules, runs
 
 __all__ = ["HeldRuns"]
 
@@ -44,22 +44,30 @@ class HeldRuns:
         seen = select(*_SEEN).where(runs.c.id.in_(ids), runs.c.ended.is_not(None))
         return [_subject(row) for row in await self._catalogue.execute(seen)]
 
-    async def hold(self, run: str) -> bool:
+    async def hold(self, run: str, version: int) -> bool:
         """Hold a run back; its worker, if it has one, releases it at its next heartbeat.
 
         Returns:
-            False: it is held already, is being cancelled, or has ended.
+            False: it is held already, is being cancelled, or has ended; or other rules than those
+            of this version are in force.
         """
-        return await self._set(run, held=True)
+        # Locked: rules that start no run let all go, and none may be held back after that.
+        in_force = select(admission_rules.c.version).with_for_update(read=True)
+        async with self._catalogue.begin() as connection:
+            if (await connection.execute(in_force)).scalar_one_or_none() != version:
+                return False
+            held = await connection.execute(_changed(run, held=True))
+            return held.first() is not None
 
     async def let_go(self, run: str) -> bool:
         """Let workers take a run again; False: they may already, or it has ended."""
-        return await self._set(run, held=False)
+        return (await self._catalogue.execute(_changed(run, held=False))).first() is not None
 
-    async def _set(self, run: str, *, held: bool) -> bool:
-        there = change(held=held).where(runs.c.id == run, runs.c.held != held)
-        there = there.where(runs.c.ended.is_(None), runs.c.cancelling.is_(False))
-        return (await self._catalogue.execute(there.returning(runs.c.id))).first() is not None
+
+def _changed(run: str, *, held: bool) -> Any:
+    there = change(held=held).where(runs.c.id == run, runs.c.held != held)
+    going_on = runs.c.ended.is_(None), runs.c.cancelling.is_(False)
+    return there.where(*going_on).returning(runs.c.id)
 
 
 def _subject(row: Row[Any]) -> Subject:

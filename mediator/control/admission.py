@@ -7,14 +7,15 @@ of it is on the path of a request but a look at `Refusals`.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from copy import copy
-from dataclasses import asdict
+from functools import partial
 from random import Random
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
+from mediator.admission.documents import decided
 from mediator.admission.engine import Decision, PlannedAction, RuleSet, parse_rules
 from mediator.admission.evaluation import Event, Snapshot, Subject
 from mediator.admission.installation import INSTALLATION, TIMER
@@ -31,7 +32,7 @@ from mediator.catalogue.held_runs import HeldRuns
 from mediator.catalogue.run_queue import CatalogueWorkers
 from mediator.catalogue.schema_revisions import Author
 
-__all__ = ["MOST_EVENTS", "MOST_RUNS", "AdmissionControl", "Traffic", "decided", "described"]
+__all__ = ["MOST_EVENTS", "MOST_RUNS", "AdmissionControl", "Traffic"]
 
 _log = logging.getLogger("portolan.admission")
 
@@ -106,9 +107,10 @@ class AdmissionControl:
         self._events = RunEvents()
         self._version = NO_RULES.version
         self._rules = _NOTHING
+        self._lock = asyncio.Lock()
         self._due_s = 0.0
         self._left = 0
-        self._own_load: Mapping[str, float] = {}
+        self._own_figures: Mapping[str, float] = {}
 
     def periodic_tasks(self) -> list[PeriodicTask]:
         return [PeriodicTask("admission control", _TICK_S, self.tick)]
@@ -140,8 +142,10 @@ class AdmissionControl:
         rules = parse_rules(text, INSTALLATION)
         if dry_run:
             return await self._store.rules(), rules
-        stored = await self._store.put(text, author, version, lets_go=not rules.does("startRun"))
-        self._adopt(stored)
+        lets_go = not rules.does("startRun")
+        async with self._lock:
+            stored = await self._store.put(text, author, version, lets_go=lets_go)
+            self._adopt(stored)
         by = (None, None) if author is None else (author.tenant, author.subject)
         self._observe(AdmissionRulesSet(stored.version, len(rules.rules), *by))
         return stored, rules
@@ -168,13 +172,20 @@ class AdmissionControl:
 
     async def tick(self) -> None:
         """Do what the rules say about what has happened since the last tick."""
-        newer = await self._store.newer(self._version)
-        if newer is not None:
-            self._adopt(newer)
+        # What former rules refuse must not come after the rules that replace them.
+        async with self._lock:
+            await self._tick()
+
+    async def _tick(self) -> None:
         self.refusals.expire()
         self._left = MOST_ACTIONS
         timer = self._timer()
-        fired = [*await self._follow_requests(timer), *await self._follow_runs(timer)]
+        # First: load is shed even while the catalogue does not answer.
+        fired = await self._follow_requests(timer)
+        newer = await self._store.newer(self._version)
+        if newer is not None:
+            self._adopt(newer)
+        fired += await self._follow_runs(timer)
         if fired:
             await self._store.record(self._replica, fired)
 
@@ -182,7 +193,8 @@ class AdmissionControl:
         rules = self._rules.of("replica")
         if not rules.rules or not timer:
             return []
-        return await self._fire(rules, timer, {"tenant": self.traffic.tenants})
+        snapshot = Snapshot(self._own_figures, {"tenant": self.traffic.tenants})
+        return await self._fire(rules, timer, snapshot)
 
     async def _follow_runs(self, timer: Sequence[Event]) -> list[dict[str, Any]]:
         rules = self._rules.of("installation")
@@ -193,16 +205,16 @@ class AdmissionControl:
         missing = self._events.missing(runs)
         ended = await self._runs.ended(missing) if missing else []
         events = [*self._events.of(runs, ended, MOST_EVENTS), *timer]
-        return await self._fire(rules, events, {"run": runs})
-
-    async def _fire(
-        self, rules: RuleSet, events: Sequence[Event], subjects: Mapping[str, list[Subject]]
-    ) -> list[dict[str, Any]]:
-        """Evaluate rules on events, one after the other, and return what is logged."""
         if not events:
             return []
-        snapshot = Snapshot(await self._figures(), subjects)
-        large, fired = sum(map(len, subjects.values())) > _LARGE, list[dict[str, Any]]()
+        return await self._fire(rules, events, Snapshot(await self._figures(), {"run": runs}))
+
+    async def _fire(
+        self, rules: RuleSet, events: Sequence[Event], snapshot: Snapshot
+    ) -> list[dict[str, Any]]:
+        """Evaluate rules on events, one after the other, and return what is logged."""
+        fired: list[dict[str, Any]] = []
+        large = sum(map(len, snapshot.subjects.values())) > _LARGE
         for event in events:
             decisions = await offload(large, rules.decide, event, snapshot, self._random)
             fired += [await self._carry_out(each) for each in decisions if each.holds]
@@ -224,7 +236,8 @@ class AdmissionControl:
         self._left -= 1
         match action.name, action.arguments:
             case "stopRun", (run,):
-                return await _changed(run, self._runs.hold, "INACTIVE")
+                hold = partial(self._runs.hold, version=self._version)
+                return await _changed(run, hold, "INACTIVE")
             case "startRun", (run,):
                 return await _changed(run, self._runs.let_go, "QUEUED")
             case "refuseTenant", (tenant, seconds):
@@ -241,14 +254,14 @@ class AdmissionControl:
         if now < self._due_s or not self._rules.rules:
             return []
         self._due_s = now + self._rules.options.timer
-        self._own_load = _loads("service", [self._load.read()])
         self.traffic.measure()
+        self._own_figures = {**_loads("service", [self._load.read()]), **self.traffic.figures}
         return [Event(TIMER)]
 
     async def _figures(self) -> Mapping[str, float]:
-        """Return all figures that are known: our own as of the last event of the timer."""
+        """Return all figures that are known."""
         workers = _loads("worker", await self._workers.loads(_REPORTED_WITHIN_S))
-        return {**self._own_load, **self.traffic.figures, **workers}
+        return {**self._own_figures, **workers}
 
     async def _snapshot(self) -> Snapshot:
         runs = await self._runs.pending(MOST_RUNS)
@@ -289,39 +302,3 @@ def _decide_all(
     rules: RuleSet, events: Iterable[Event], snapshot: Snapshot, random: Random
 ) -> list[Decision]:
     return [each for event in events for each in rules.decide(event, snapshot, random)]
-
-
-def decided(decision: Decision) -> dict[str, Any]:
-    """Return a decision as JSON, with runs and tenants as they are now."""
-    actions = [
-        {"action": each.name, "arguments": [copy(argument) for argument in each.arguments]}
-        for each in decision.actions
-    ]
-    event = {name: copy(value) for name, value in decision.event.attributes.items()}
-    return {
-        "event": {"event": decision.event.name, **event},
-        "rule": decision.rule.number,
-        "line": decision.rule.at.line,
-        "fires": decision.holds,
-        "values": [{"text": value.text, "value": value.value} for value in decision.values],
-        "actions": actions,
-    }
-
-
-def described(rules: RuleSet) -> dict[str, Any]:
-    """Return rules as JSON: their text, and how it was understood."""
-    return {
-        "text": rules.text,
-        "options": asdict(rules.options),
-        "rules": [
-            {
-                "rule": rule.number,
-                "line": rule.at.line,
-                "event": rule.event,
-                "condition": rule.condition.text,
-                "actions": [action.text for action in rule.actions],
-                "acts_on": "runs" if rules.extent(rule) == "installation" else "requests",
-            }
-            for rule in rules.rules
-        ],
-    }

@@ -12,6 +12,7 @@ from mediator.base.clock import ServerClock, SystemClock
 from mediator.changes.naming import Naming
 from mediator.coordination.feed import SCRIPTS, RedisFeed, Retention
 from mediator.coordination.leases import Leases
+from mediator.coordination.message_queue import RedisMessageQueue
 from mediator.coordination.view_state import RedisViewState
 from mediator.coordination.writers import RedisWriters
 from mediator.stores.port import SystemConfig
@@ -38,6 +39,7 @@ class Coordination:
         self.leases = Leases(self.redis)
         self.writers = RedisWriters(self.redis)
         self.view_state = RedisViewState(self.redis)
+        self.message_queue = RedisMessageQueue(self.redis)
 
     async def skew_s(self) -> float:
         """Return by how much Redis's clock is ahead of ours at least (s); raises `StoreError`."""

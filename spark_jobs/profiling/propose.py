@@ -64,11 +64,13 @@ def _reference(spec: IndSpec, row: _Row, fields: Mapping[str, Sequence[str]]) ->
     there = fields[row["dependent_table"]]
     added = f"{dependent}_ref"
     # A filter hides objects, and what is no key leads to several: such references would be wrong.
+    # What has another name in this job is no field of the class.
     if (
         not isinstance(left, ClassSource)
         or not isinstance(right, ClassSource)
         or left.filter is not None
         or right.filter is not None
+        or {**left.rename, **right.rename}
         or row["key"] < 1
         or dependent not in there
         or dependent == "id"
@@ -99,8 +101,11 @@ def _linkage(spec: IndSpec, tables: Sequence[str], columns: Iterable[str]) -> di
 
 def _inputs(spec: IndSpec, tables: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     for table in tables:
-        match spec.sources[table]:
+        source = spec.sources[table]
+        renamed = {"rename": source.rename} if source.rename else {}
+        match source:
             case FileSource(path=path, format=format_):
-                yield table, {"file": path, "format": format_}
+                yield table, {"file": path, "format": format_, **renamed}
             case ClassSource(class_name=name, filter=filter_):
-                yield table, {"class": name, **({} if filter_ is None else {"filter": filter_})}
+                filtered = {} if filter_ is None else {"filter": filter_}
+                yield table, {"class": name, **filtered, **renamed}

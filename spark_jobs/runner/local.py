@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import orjson
 
 from spark_jobs.atomic_file import atomic_file
 from spark_jobs.runner.attempt import Ending, RunAttempt
@@ -13,7 +15,7 @@ from spark_jobs.runner.control import Control
 from spark_jobs.runner.results import FORMATS, ResultFiles
 from spark_jobs.runner.run_directory import RunDirectory
 
-__all__ = ["run_to_end", "write_result"]
+__all__ = ["run_to_end", "write_reports", "write_result"]
 
 _LOOK_S: Final = 0.2
 _INTERRUPT_S: Final = 0.5
@@ -52,3 +54,16 @@ def write_result(directory: RunDirectory, ending: Ending, target: Path) -> None:
     format_ = FORMATS[target.suffix.lower()]
     with atomic_file(target) as file:
         file.writelines(files.stream(format_))
+
+
+def write_reports(directory: RunDirectory, target: Path) -> None:
+    """Write the reports of all finished stages to a file, by their names, atomically.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    reports: dict[str, Any] = {}
+    for stage in directory.stages.values():
+        reports |= stage.reports
+    with atomic_file(target) as file:
+        file.write(orjson.dumps(reports, option=orjson.OPT_INDENT_2))

@@ -14,6 +14,7 @@ from pydantic import (
     Field,
     Tag,
     ValidationError,
+    field_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -94,7 +95,27 @@ def _format_of_suffix(members: dict[str, Any]) -> Any:
     return _FORMATS.get(PurePath(members["path"]).suffix.lower())
 
 
-class FileSource(Specification):
+class Renaming(Specification):
+    """A table some columns of which have another name in the job.
+
+    Attributes:
+        rename: Names in the job by those in the table.
+    """
+
+    rename: Annotated[dict[Text, Text], Field(max_length=1000)] = Field(default_factory=dict)
+
+    @field_validator("rename")
+    @classmethod
+    def _check_rename(cls, rename: dict[str, str]) -> dict[str, str]:
+        _distinct(tuple(rename.values()))
+        return rename
+
+    def in_table(self, field: str) -> str:
+        """Return the name in the table of a field of the job."""
+        return next((old for old, new in self.rename.items() if new == field), field)
+
+
+class FileSource(Renaming):
     """A file or a folder of files; only `portolan job run` may name files.
 
     Attributes:
@@ -120,7 +141,7 @@ class ClassReference(Specification):
     database: str = ""
 
 
-class ClassSource(ClassReference):
+class ClassSource(ClassReference, Renaming):
     """Objects of a class, wherever its groups lie.
 
     Attributes:
@@ -128,6 +149,13 @@ class ClassSource(ClassReference):
     """
 
     filter: dict[str, Any] | None = None
+
+    @field_validator("rename")
+    @classmethod
+    def _check_id(cls, rename: dict[str, str]) -> dict[str, str]:
+        if "id" in {*rename, *rename.values()}:
+            raise PydanticCustomError("id", "The id of an object keeps its name")
+        return rename
 
 
 def _branch(document: Any) -> str:

@@ -78,7 +78,8 @@ def read_class(spark: SparkSession, input_: Input, source: ClassSource) -> DataF
     spark.dataSource.register(ClassData)
     partitions = int(spark.conf.get("spark.sql.leafNodeDefaultParallelism", None) or 8)
     request = _request(input_, source, partitions)
-    return spark.read.format(ClassData.name()).option("request", request.model_dump_json()).load()
+    reader = spark.read.format(ClassData.name()).option("request", request.model_dump_json())
+    return reader.load().withColumnsRenamed(source.rename)
 
 
 def read_class_table(
@@ -99,7 +100,8 @@ def read_class_table(
             batches.append(open_class.batch(outcomes))
             if sum(batch.num_rows for batch in batches) > input_.local_rows:
                 return None
-        return pa.Table.from_batches(batches, open_class.schema)
+        table = pa.Table.from_batches(batches, open_class.schema)
+        return table.rename_columns([source.rename.get(n, n) for n in table.column_names])
 
 
 def _request(input_: Input, source: ClassSource, partitions: int) -> ReadRequest:
@@ -108,7 +110,7 @@ def _request(input_: Input, source: ClassSource, partitions: int) -> ReadRequest
         database=source.database,
         class_name=source.class_name,
         filter=source.filter,
-        fields=input_.fields,
+        fields=None if input_.fields is None else tuple(map(source.in_table, input_.fields)),
         partitions=partitions,
     )
 

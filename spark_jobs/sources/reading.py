@@ -11,7 +11,7 @@ from spark_jobs.columns import quoted
 from spark_jobs.runner.port import Input, InputUnfit
 from spark_jobs.runner.specification import FileSource
 from spark_jobs.sources.classes import read_class
-from spark_jobs.sources.tables import chosen_fields
+from spark_jobs.sources.tables import chosen_fields, names_in_job
 
 __all__ = ["read_input"]
 
@@ -50,6 +50,9 @@ def _read_file(spark: SparkSession, input_: Input, source: FileSource) -> DataFr
         raise InputUnfit(f"{input_.name}: {source.path} cannot be read.") from error
     except PySparkException as error:
         raise InputUnfit(f"{input_.name}: {source.path} is not {source.format}.") from error
+    if source.rename:
+        columns = names_in_job(input_, columns)
+        frame = frame.toDF(*columns)
     return frame.select(*_chosen(input_, columns))
 
 

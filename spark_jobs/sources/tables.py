@@ -18,7 +18,7 @@ from spark_jobs.runner.specification import FileSource
 from spark_jobs.sources.classes import read_class_table
 from spark_jobs.texts import as_text, has_text
 
-__all__ = ["chosen_fields", "read_table"]
+__all__ = ["chosen_fields", "names_in_job", "read_table"]
 
 _MOST_BYTES: Final = 256 * 2**20
 """Of a file: rows may be long."""
@@ -42,6 +42,7 @@ def read_table(input_: Input, check: Callable[[], None]) -> pa.Table | None:
             return read_class_table(input_, source, check)
     if table is None:
         return None
+    table = table.rename_columns(names_in_job(input_, table.column_names))
     fields = chosen_fields(input_, table.column_names)
     if not has_text(table.column("id").type):
         return None
@@ -56,9 +57,28 @@ def chosen_fields(input_: Input, columns: list[str]) -> tuple[str, ...]:
     """
     fields = input_.fields if input_.fields is not None else tuple(c for c in columns if c != "id")
     if missing := [name for name in ("id", *fields) if name not in columns]:
-        there = ", ".join(columns)
-        raise InputUnfit(f"{input_.name} has no column {', '.join(missing)}; it has: {there}.")
+        raise InputUnfit(_lacks(input_, missing, columns))
     return fields
+
+
+def names_in_job(input_: Input, columns: list[str]) -> list[str]:
+    """Return the names in the job of a table's columns.
+
+    Raises:
+        InputUnfit: A column that has another name is missing, or two get one name.
+    """
+    rename = input_.source.rename
+    if missing := [name for name in rename if name not in columns]:
+        raise InputUnfit(_lacks(input_, missing, columns))
+    names = [rename.get(name, name) for name in columns]
+    if twice := next((name for name, count in Counter(names).items() if count > 1), None):
+        raise InputUnfit(f"{input_.name} would have two columns {twice}: rename the other one.")
+    return names
+
+
+def _lacks(input_: Input, missing: list[str], columns: list[str]) -> str:
+    there = ", ".join(columns)
+    return f"{input_.name} has no column {', '.join(missing)}; it has: {there}."
 
 
 def _read_file(source: FileSource, rows: int) -> pa.Table | None:

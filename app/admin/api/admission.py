@@ -13,6 +13,7 @@ from app.admin.api.schemas import By
 from app.http.framework import SmallBodies, read_limited
 from app.http.negotiation import JSON, media_type
 from app.http.problems import INVALID, UNSUPPORTED_MEDIA_TYPE, HttpError
+from mediator.admission.documents import decided, described
 from mediator.admission.engine import RuleSet
 from mediator.admission.evaluation import Event, Snapshot
 from mediator.admission.installation import INSTALLATION, TIMER
@@ -24,8 +25,6 @@ from mediator.control.admission import (
     MOST_EVENTS,
     MOST_RUNS,
     AdmissionControl,
-    decided,
-    described,
 )
 
 __all__ = ["Control", "DryRunDocument", "router", "try_out"]

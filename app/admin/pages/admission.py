@@ -13,9 +13,10 @@ from app.admin.api.schemas import By
 from app.admin.pages.page import Page, page_router, read_form, redirect, render
 from app.http.paths import parse_integer
 from app.http.problems import problem_of
+from mediator.admission.documents import described
 from mediator.admission.installation import INSTALLATION
 from mediator.base.errors import Invalid, Location, MediatorError
-from mediator.control.admission import AdmissionControl, described
+from mediator.control.admission import AdmissionControl
 
 __all__ = ["PAGE"]
 

@@ -151,11 +151,15 @@ class Jobs:
         source = input_.source
         assert isinstance(source, ClassSource)  # parse_job refuses files here
         resource = await self._class(access, source.database, source.class_name, pointer)
-        unknown = [name for name in input_.fields or () if name not in resource.schema.fields]
+        named = *map(source.in_table, input_.fields or ()), *source.rename
+        unknown = [name for name in dict.fromkeys(named) if name not in resource.schema.fields]
         if unknown:
             meant = did_you_mean(unknown[0], resource.schema.fields)
             reason = f"{source.class_name} has no field {', '.join(unknown)}{meant}"
             raise _malformed(pointer, reason)
+        names = {*resource.schema.fields} - source.rename.keys()
+        if twice := sorted(names.intersection(source.rename.values())):
+            raise _malformed(pointer, f"{source.class_name} has a field {twice[0]}: rename it, too")
         if source.filter is not None:
             await self._check_filter(source, pointer)
 

@@ -9,6 +9,15 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
 
 from app.api.models.common import ID_SCHEMA, NAME_SCHEMA, Problem, StoredObject
+from app.api.models.flows import (
+    DeadLetters,
+    MessageFlow,
+    MessageFlowReport,
+    MessageFlows,
+    MessageState,
+    Replayed,
+    Tickets,
+)
 from app.api.models.jobs import Run, RunRows, Runs
 from app.api.models.operations import (
     BatchOperation,
@@ -27,6 +36,8 @@ from app.api.models.reads import (
 from app.api.routed_request import LONGEST_AGE_S
 from app.http.problems import PROBLEM_JSON, PROBLEM_TYPES
 from app.http.validation import Parameters
+from mediator.flows.parser import LONGEST_LATENCY_S, MOST_OPERATORS, OBJECTIVES, OPERATOR_NAMES
+from mediator.flows.service import MOST_MESSAGES
 from mediator.model.query import CountMode
 from mediator.query.filter_parser import OPERATORS
 from spark_jobs.runner.job import JobDocument
@@ -152,6 +163,37 @@ _GRAMMAR: Final[dict[str, Any]] = {
         },
         ["as", "reference"],
     ),
+    "NewMessageFlow": _closed(
+        {
+            "name": {"type": "string", "maxLength": 100},
+            "plan": {
+                "type": "array",
+                "minItems": 2,
+                "maxItems": MOST_OPERATORS,
+                "items": {
+                    "type": "object",
+                    "properties": {"op": {"enum": OPERATOR_NAMES}},
+                    "required": ["op"],
+                },
+                "description": "Operators in order: docs/message-flows.md.",
+            },
+            "latency_s": {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_LATENCY_S},
+            "ordered": {"type": "boolean"},
+            "objective": {"enum": OBJECTIVES},
+        },
+        ["plan", "latency_s"],
+    ),
+    "NewMessages": _closed(
+        {
+            "messages": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": MOST_MESSAGES,
+                "items": {"type": "object"},
+            }
+        },
+        ["messages"],
+    ),
 }
 """Bodies whose grammar the mediator parses: objects, patches, filters and queries."""
 
@@ -165,6 +207,8 @@ _MODELS: Final[dict[str, Any]] = {
             *(BatchRequest, TransactionRequest, Problem, StoredObject, Listing),
             *(TransactionResults, ImportSummary, WriteSummary, Changes, ClientFilter),
             *(Run, Runs, RunRows),
+            *(MessageFlow, MessageFlowReport, MessageFlows, Tickets, MessageState),
+            *(DeadLetters, Replayed),
         )
     },
 }
@@ -211,6 +255,7 @@ def _parameter(
 
 _TAGS: Final = {"type": "string", "pattern": '^(\\*|(W/)?"[!#-~]*"(, (W/)?"[!#-~]*")*)$'}
 _FIELD_LIST: Final = {"type": "string", "pattern": "^[a-z][a-z0-9_]*(,[a-z][a-z0-9_]*)*$"}
+_HEXADECIMAL: Final = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
 _KEY: Final = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!#-~][!-~]*$"}
 _PREFER: Final = {"type": "string", "pattern": "^[a-z-]+(=[a-z0-9.]+)?(, [a-z-]+(=[a-z0-9.]+)?)*$"}
 _PARAMETERS: Final[dict[str, Any]] = {
@@ -228,6 +273,8 @@ _PARAMETERS: Final[dict[str, Any]] = {
         {"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[0-9a-f]+$"},
         "Id of the run.",
     ),
+    "flow": _parameter("flow", "path", _HEXADECIMAL, "Id of the message flow."),
+    "ticket": _parameter("ticket", "path", _HEXADECIMAL, "Ticket of the message."),
     "id": _parameter("id", "path", ID_SCHEMA, "Id of the object, percent-encoded once."),
     "fields": _parameter(
         "fields", "query", _FIELD_LIST, "Fields, sorted and once each; other spellings: no-store."

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+from app.api.models.flows import DeadLetterParameters
 from app.api.models.jobs import ResultParameters, RunListParameters, SubmissionParameters
 from app.api.models.reads import (
     ChangesParameters,
@@ -95,6 +96,12 @@ def data_paths() -> dict[str, Any]:
         "/v1/{database}/jobs/{run}": _run(),
         "/v1/{database}/jobs/{run}/resume": {"post": _resume()},
         "/v1/{database}/jobs/{run}/results": {"get": _results()},
+        "/v1/{database}/message-flows": _flows(),
+        "/v1/{database}/message-flows/{flow}": _flow(),
+        "/v1/{database}/message-flows/{flow}/messages": {"post": _messages()},
+        "/v1/{database}/message-flows/{flow}/messages/{ticket}": {"get": _message()},
+        "/v1/{database}/message-flows/{flow}/dead-letters": {"get": _dead_letters()},
+        "/v1/{database}/message-flows/{flow}/replay": {"post": _replay()},
     }
     return {
         path: {"parameters": _parameters(_VARIABLE.findall(path)), **methods, "options": options}
@@ -275,6 +282,49 @@ def _results() -> dict[str, Any]:
     summary = "Read the result of a run: pages of JSON, or the whole as a file, by Accept"
     page = {200: _json("RunRows", "Link", texts=FILES)}
     return _operation("getResults", summary, page, (), (*_ALWAYS, 410), ResultParameters)
+
+
+def _flows() -> dict[str, Any]:
+    created = {**_json("MessageFlow", "Location"), "description": "Created"}
+    problems = (*_ALWAYS, *_WITH_BODY)
+    body = {JSON: "NewMessageFlow"}
+    summary = "Create a message flow"
+    return {
+        "post": _operation("createFlow", summary, {201: created}, (), problems, body=body),
+        "get": _operation("listFlows", "List message flows", {200: _json("MessageFlows")}),
+    }
+
+
+def _flow() -> dict[str, Any]:
+    shown = {200: _json("MessageFlowReport")}
+    summary = "Show a message flow: its plans, counts, and its waiting time with the reason"
+    drop = "Remove a message flow with its messages"
+    return {
+        "get": _operation("getFlow", summary, shown),
+        "delete": _operation("dropFlow", drop, {204: _empty()}),
+    }
+
+
+def _messages() -> dict[str, Any]:
+    accepted = {**_json("Tickets", "Idempotency-Replayed"), "description": "Queued"}
+    problems = (*_ALWAYS, *_CREATING, 422)
+    keyed, body = ("idempotencyKey",), {JSON: "NewMessages"}
+    summary = "Queue messages"
+    return _operation("sendMessages", summary, {202: accepted}, keyed, problems, body=body)
+
+
+def _message() -> dict[str, Any]:
+    return _operation("getMessage", "Show what became of a message", {200: _json("MessageState")})
+
+
+def _dead_letters() -> dict[str, Any]:
+    listed, summary = {200: _json("DeadLetters")}, "List messages that failed"
+    return _operation("listDeadLetters", summary, listed, query=DeadLetterParameters)
+
+
+def _replay() -> dict[str, Any]:
+    summary = "Queue messages that failed again, under their tickets"
+    return _operation("replayDeadLetters", summary, {202: _json("Replayed")})
 
 
 def _operation(

@@ -1,7 +1,8 @@
 """Correspondences as a change of the right class: fields with the names of the left.
 
 The patch is a merge patch of the schema, and the copies are arguments of `portolan schema copy`.
-Who wants no copy takes the renames instead, as arguments of `portolan schema apply --rename`.
+Who wants no copy takes the renames instead, as arguments of `portolan schema apply --rename`. And a
+job that reads the right table under the names of the left takes ``rename`` into its source.
 """
 
 from __future__ import annotations
@@ -20,15 +21,20 @@ def field_mapping(
 ) -> dict[str, Any]:
     """Return the patch, copies and renames for pairs of a left and a right field.
 
+    Names on the right are those in the table, whatever it calls them in this job.
+
     Args:
         class_name: The class of the right.
         types: Of the fields on the right, by their names, as types of a schema.
     """
     patch: dict[str, dict[str, str]] = {}
+    rename: dict[str, str] = {}
     copies, skipped = [], []
     for left, right in pairs:
         if left == right:
             continue
+        if left not in types and "id" not in (left, right):
+            rename[right] = left
         if left in types or left in patch:
             skipped.append(f"{right}: there is another field {left} already")
         elif left == "id" or right not in types or not _FIELD.fullmatch(left):
@@ -40,5 +46,6 @@ def field_mapping(
         "patch": {"classes": {class_name: {"fields": patch}}} if patch else {},
         "copies": copies,
         "renames": copies,
+        "rename": rename,
         "skipped": skipped,
     }

@@ -347,12 +347,12 @@ def _report_mapping(
         return
     name = source.class_name if isinstance(source, ClassSource) else "right"
     types = {
-        field.name: _FIELD_TYPES.get(field.dataType.simpleString(), "string")
+        source.in_table(field.name): _FIELD_TYPES.get(field.dataType.simpleString(), "string")
         for field in context.input("right").schema
         if field.name != "id"
     }
     equal = [each for each in chosen if each.relation is Relation.EQUAL]
-    weighed = ((each.bits, each.left, each.right) for each in equal)
+    weighed = ((each.bits, each.left, source.in_table(each.right)) for each in equal)
     context.report("mapping", field_mapping(name, one_to_one(weighed), types))
 
 

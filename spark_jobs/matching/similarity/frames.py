@@ -1,7 +1,8 @@
 """Objects of both sources as one frame.
 
-``side`` (0 is left), ``id``, ``record`` (its fields as JSON), ``keys``, ``joints``, ``position``
-(near objects have near numbers), ``link`` and ``cannot`` (what people decided), ``fingerprint``.
+``side`` (0 is left), ``id``, ``number`` (a hash of both), ``record`` (its fields as JSON),
+``keys``, ``touches`` (hashes of keys and joints), ``position`` (near objects have near numbers),
+``unreadable`` (it has no key), ``link`` and ``cannot`` (what people decided).
 """
 
 from __future__ import annotations
@@ -20,13 +21,22 @@ from pyspark.sql import functions as f
 from spark_jobs.columns import quoted
 from spark_jobs.matching.similarity.lists import Contradiction, Decisions, decisions
 from spark_jobs.matching.similarity.objects import LineTooLong, MatchObject, Reader
-from spark_jobs.matching.similarity.spec import Side, SimilaritySpec
+from spark_jobs.matching.similarity.spec import SimilaritySpec
+from spark_jobs.matching.similarity.task import SIDES
 from spark_jobs.runner.port import InputUnfit, StageContext
 
-__all__ = ["SIDES", "objects"]
+__all__ = ["objects"]
 
-SIDES: Final[tuple[Side, Side]] = ("left", "right")
+_BOTH: Final = -1
+"""Stands for both sides: they have keys in common, and no joints."""
 _MOST_LISTED: Final = 100_000
+_SPREADING: Final = (
+    (16, 0x0000FFFF0000FFFF),
+    (8, 0x00FF00FF00FF00FF),
+    (4, 0x0F0F0F0F0F0F0F0F),
+    (2, 0x3333333333333333),
+    (1, 0x5555555555555555),
+)
 _READ: Final = (
     "side int, id string, record string, keys array<string>, joints array<string>,"
     " position long, unreadable boolean"
@@ -41,7 +51,7 @@ def objects(spec: SimilaritySpec, context: StageContext) -> DataFrame:
     """
     sides = [_records(spec, context, number) for number in range(2)]
     read = sides[0].unionByName(sides[1]).mapInArrow(_ObjectReader(spec), _READ)
-    return _fingerprinted(_with_decisions(read, spec, context))
+    return _with_decisions(_hashed(read), spec, context)
 
 
 def _records(spec: SimilaritySpec, context: StageContext, number: int) -> DataFrame:
@@ -100,8 +110,23 @@ def _position(read: MatchObject, spec: SimilaritySpec) -> int:
 
 
 def _morton(x: int, y: int) -> int:
-    """Interleave the bits of two numbers: a Z-order curve."""
-    return sum(((x >> bit & 1) << 2 * bit) | ((y >> bit & 1) << 2 * bit + 1) for bit in range(31))
+    """Interleave 31 bits of two numbers: a Z-order curve."""
+    return _spread(x) | _spread(y) << 1
+
+
+def _spread(bits: int) -> int:
+    """Put a zero before each bit: halves, quarters and so on move apart."""
+    for shift, mask in _SPREADING:
+        bits = (bits | bits << shift) & mask
+    return bits
+
+
+def _hashed(read: DataFrame) -> DataFrame:
+    """Replace joints by touches: hashes of keys, and of the joints of one side."""
+    keys = f.transform("keys", lambda key: f.xxhash64(f.lit(_BOTH), key))
+    joints = f.transform("joints", lambda joint: f.xxhash64("side", joint))
+    number = f.xxhash64("side", "id").alias("number")
+    return read.select("*", number, f.concat(keys, joints).alias("touches")).drop("joints")
 
 
 def _with_decisions(read: DataFrame, spec: SimilaritySpec, context: StageContext) -> DataFrame:
@@ -144,10 +169,3 @@ def _listed(
                 raise InputUnfit(f"lists: {left}, {right}: must or cannot is expected.")
             (must if decision == "must" else cannot).append((left, right))
     return must, cannot
-
-
-def _fingerprinted(read: DataFrame) -> DataFrame:
-    """Add a hash of what an object brings to matching, and of what people decided on it."""
-    cannot = f.concat_ws("\0", "cannot")
-    whole = f.concat_ws("\0\0", "record", f.coalesce("link", f.lit("")), cannot)
-    return read.withColumn("fingerprint", f.sha2(whole, 256))

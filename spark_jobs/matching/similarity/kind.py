@@ -19,7 +19,10 @@ _COLUMNS: Final[Mapping[str, ColumnType]] = {
     "terms": "array",
     "why": "string",
     "fingerprint": "string",
+    "rejected": "array",
 }
+_FORMER: Final = tuple(name for name in _COLUMNS if name not in {"id", "why"})
+"""Columns of a result that a later run reads."""
 
 
 class SimilarityMatching:
@@ -43,11 +46,12 @@ class SimilarityMatching:
     def inputs(self, spec: SimilaritySpec) -> tuple[Input, ...]:
         listed = ("left", "right", "decision")
         lists = () if spec.lists is None else (Input("lists", spec.lists, listed),)
+        again = () if spec.former is None else (Input("former", spec.former, _FORMER),)
         left = Input("left", spec.left, spec.fields("left"))
         right = Input("right", spec.right, spec.fields("right"))
         judged = ("left", "right", "match")
         labels = () if spec.learning is None else (Input("labels", spec.learning.labels, judged),)
-        return (left, right, *lists, *labels)
+        return (left, right, *lists, *again, *labels)
 
     def columns(self, spec: SimilaritySpec) -> Mapping[str, ColumnType]:
         del spec

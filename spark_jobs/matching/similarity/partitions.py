@@ -1,14 +1,18 @@
 """Partitions of objects by count, with copies of those beyond their borders.
 
 Objects touch *keys* and *joints*: those that touch the same are candidates or neighbours of each
-other. A border is so many such steps wide. The work follows the length of the borders: what is
-touched within one partition only is not followed.
+other. A border is so many such steps wide. Steps begin at what is touched from two partitions, so
+the work follows the length of the borders. Touches and objects are hashes there, as numbers are
+joined faster than texts; two that are equal by accident only make a copy too many.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
-from typing import Final
+from itertools import accumulate
+from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -16,81 +20,130 @@ from pyspark.sql import functions as f
 from spark_jobs.matching.similarity.spec import SimilaritySpec
 from spark_jobs.runner.port import InputUnfit
 
-__all__ = ["expanded", "partitioned", "touching"]
+__all__ = ["Cell", "Counts", "check_sizes", "partitioned", "split"]
 
 _MOST_PARTITIONS: Final = 1_000
-_ACCURACY: Final = 10_000
+_COUNTED_BITS: Final = 14
+"""Of positions in a cell, in one pass over the objects: so many counts go to the driver."""
+
+
+class Cell(NamedTuple):
+    """Positions from `start` on that differ in their last `bits` only."""
+
+    start: int
+    bits: int
+
+
+class Counts:
+    """How many objects have a position: counted by cells of equal size."""
+
+    def __init__(self, counted: Sequence[tuple[int, int]]) -> None:
+        self._starts = [start for start, _ in sorted(counted)]
+        self._sums = [0, *accumulate(count for _, count in sorted(counted))]
+
+    def within(self, cell: Cell) -> int:
+        first, end = (
+            bisect_left(self._starts, at) for at in (cell.start, cell.start + (1 << cell.bits))
+        )
+        return self._sums[end] - self._sums[first]
 
 
 def partitioned(objects: DataFrame, spec: SimilaritySpec) -> DataFrame:
-    """Assign objects to partitions: ``partition``, ``side``, ``id``, ``owned``.
+    """Assign objects to partitions: adds ``partition`` and ``owned``.
 
     An object is owned by one partition, and copied to those whose border is near.
+    """
+    starts = _starts(objects, spec)
+    beyond = [(f.col("position") >= start).cast("int") for start in starts[1:]]
+    number = reduce(lambda one, other: one + other, beyond, f.lit(0))
+    owned = objects.withColumn("partition", number).withColumn("owned", f.lit(True))
+    if not beyond:
+        return owned
+    copies = _copies(owned, spec.border)
+    copied = objects.join(copies, "number").withColumn("owned", f.lit(False))
+    return owned.unionByName(copied)
+
+
+def check_sizes(placed: DataFrame, spec: SimilaritySpec) -> int:
+    """Check the largest partition; return how many there are.
 
     Raises:
         InputUnfit: A partition has more objects than the limit: too much is alike.
     """
-    owned = _owned(objects, spec)
-    touches = touching(owned)
-    found = owned.select("partition", "side", "id", f.lit(True).alias("owned"))
-    copies = _copies(touches, spec.border)
-    return _bounded(found.unionByName(copies.withColumn("owned", f.lit(False))), spec)
-
-
-def touching(objects: DataFrame) -> DataFrame:
-    """A row for each key and joint of an object: ``touch``, besides the other columns."""
-    keys = f.transform("keys", lambda key: f.concat(f.lit("k"), key))
-    joints = f.transform("joints", lambda joint: f.concat(f.lit("j"), "side", f.lit(":"), joint))
-    return objects.withColumn("touch", f.explode(f.concat(keys, joints))).drop(
-        "keys", "joints", "record"
-    )
-
-
-def expanded(start: DataFrame, touches: DataFrame, steps: int) -> DataFrame:
-    """What is so many steps from objects: (``partition``, ``side``, ``id``), each once."""
-    reached = [start]
-    for _ in range(steps):
-        touched = reached[-1].join(touches, ["side", "id"]).select("partition", "touch").distinct()
-        near = touched.join(touches, "touch").select("partition", "side", "id")
-        reached.append(near.distinct())
-    return reduce(DataFrame.unionByName, reached).distinct()
-
-
-def _owned(objects: DataFrame, spec: SimilaritySpec) -> DataFrame:
-    """Cut the positions into ranges of about equal counts."""
-    count = min(_MOST_PARTITIONS, -(-objects.count() // spec.partition))
-    cuts = _cuts(objects, count) if count > 1 else []
-    below = [(f.col("position") > cut).cast("int") for cut in cuts]
-    number = reduce(lambda one, other: one + other, below, f.lit(0))
-    return objects.select(number.alias("partition"), "side", "id", "keys", "joints")
-
-
-def _cuts(objects: DataFrame, count: int) -> list[int]:
-    shares = f.array(*(f.lit(at / count) for at in range(1, count)))
-    row = objects.agg(f.percentile_approx("position", shares, _ACCURACY)).first()
-    return sorted({*(row[0] or ())}) if row else []
-
-
-def _copies(touches: DataFrame, border: int) -> DataFrame:
-    """Objects that other partitions own, for each partition that is near them."""
-    ends = touches.groupBy("touch").agg(
-        f.min("partition").alias("a"), f.max("partition").alias("b")
-    )
-    crossing = touches.join(ends.where("a != b").select("touch"), "touch")
-    near = crossing.select("partition", "touch").distinct()
-    first = near.join(crossing.drop("partition"), "touch").select("partition", "side", "id")
-    owners = touches.select("side", "id", f.col("partition").alias("owner")).distinct()
-    plain = touches.drop("partition")
-    reached = expanded(first.distinct(), plain, border - 1).join(owners, ["side", "id"])
-    return reached.where("owner != partition").select("partition", "side", "id")
-
-
-def _bounded(placed: DataFrame, spec: SimilaritySpec) -> DataFrame:
-    sizes = placed.groupBy("partition").count().agg(f.max("count")).first()
-    largest = 0 if sizes is None else sizes[0] or 0
+    sizes = placed.groupBy("partition").count().agg(f.max("count"), f.count("*")).first()
+    largest, count = (0, 0) if sizes is None else (sizes[0] or 0, sizes[1])
     if largest > spec.limits.partition_objects:
         raise InputUnfit(
             f"A partition has {largest:,} objects, and limits.partition_objects is "
             f"{spec.limits.partition_objects:,}: too many have equal keys, or lie at one place."
         )
-    return placed
+    return count
+
+
+def _starts(objects: DataFrame, spec: SimilaritySpec) -> list[int]:
+    """The first positions of partitions, in ascending order.
+
+    They follow from the objects around a cut alone: a change elsewhere moves none of them.
+    """
+    ends = objects.agg(f.min("position"), f.max("position"), f.count("*")).first()
+    if ends is None or ends[0] is None:
+        return [0]
+    least, greatest, count = ends
+    most = max(spec.partition, 2 * count // _MOST_PARTITIONS)
+    bits = (least ^ greatest).bit_length()
+    cells, starts = [Cell(least >> bits << bits, bits)], list[int]()
+    while cells:
+        counted_bits = max(0, cells[0].bits - _COUNTED_BITS)
+        counts = Counts(_counted(objects, cells, counted_bits))
+        heavy: list[Cell] = []
+        for cell in cells:
+            starts += split(cell, counts.within, most, counted_bits, heavy)
+        cells = heavy
+    return sorted(starts)
+
+
+def _counted(objects: DataFrame, cells: Sequence[Cell], bits: int) -> list[tuple[int, int]]:
+    """Count the objects of cells, by cells of so many bits."""
+    whole = f.shiftright("position", cells[0].bits)
+    there = objects.where(whole.isin([cell.start >> cell.bits for cell in cells]))
+    rows = there.groupBy(f.shiftright("position", bits).alias("at")).count().collect()
+    return [(row["at"] << bits, row["count"]) for row in rows]
+
+
+def split(
+    cell: Cell, count: Callable[[Cell], int], most: int, counted_bits: int, heavy: list[Cell]
+) -> Iterator[int]:
+    """Halve a cell until each has at most so many objects; yield the starts of those with any.
+
+    A cell that is as small as those that were counted, and still has more, goes to `heavy`.
+    """
+    objects = count(cell)
+    if objects <= most or not cell.bits:
+        if objects:
+            yield cell.start
+    elif cell.bits == counted_bits:
+        heavy.append(cell)
+    else:
+        bits = cell.bits - 1
+        for start in (cell.start, cell.start + (1 << bits)):
+            yield from split(Cell(start, bits), count, most, counted_bits, heavy)
+
+
+def _copies(owned: DataFrame, border: int) -> DataFrame:
+    """Objects that other partitions own, for each that is near: ``partition``, ``number``."""
+    touches = owned.select(
+        "number", f.col("partition").alias("owner"), f.explode("touches").alias("touch")
+    )
+    ends = touches.groupBy("touch").agg(f.min("owner").alias("a"), f.max("owner").alias("b"))
+    crossing = touches.join(ends.where("a != b").select("touch"), "touch")
+    reached = _reached(crossing.select(f.col("owner").alias("partition"), "touch"), crossing)
+    for _ in range(border - 1):
+        touched = reached.join(touches.select("number", "touch"), "number")
+        reached = _reached(touched.select("partition", "touch"), touches)
+    return reached
+
+
+def _reached(touched: DataFrame, touches: DataFrame) -> DataFrame:
+    """Objects of other partitions by what is touched; it includes those that it was reached by."""
+    near = touched.distinct().join(touches, "touch").where("partition != owner")
+    return near.select("partition", "number").distinct()

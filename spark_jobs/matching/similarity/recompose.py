@@ -13,54 +13,60 @@ from spark_jobs.runner.port import StageContext
 __all__ = ["recomposed"]
 
 
-def recomposed(context: StageContext, explanation: Column, settings: str) -> DataFrame:
+def recomposed(context: StageContext, explanation: Column) -> DataFrame:
     """Return the result: links, and a row for each object without one.
 
-    `settings` goes into the fingerprints.
+    Rows are made of objects, of which each occurs once; a task that finds one in two links fails.
     """
-    read = context.output("objects")
-    links = _free_of_conflicts(context)
-    both = links.unionByName(_decided(read))
-    members = _members(both).select("side", "id")
-    alone = read.join(members, ["side", "id"], "left_anti")
-    rows = both.unionByName(_unmatched(alone)).withColumn("row", _row_id())
-    _check(rows, read)
-    return rows.join(_fingerprints(rows, read, settings), "row", "left").select(
-        f.col("row").alias("id"),
+    matched = context.output("match")
+    links = _resolved(matched.where("kind = 'link'"))
+    found = links.where("kept").select(_left_id("first"), "similarity", "terms")
+    rows = _rows(context.output("partitions").where("owned"), _of_objects(links))
+    known = matched.where("kind = 'partition'").select("partition", "fingerprint")
+    joined = rows.join(found, "id", "left").join(f.broadcast(known), "partition", "left")
+    return joined.select(
+        "id",
         "left",
         "right",
         "outcome",
         "similarity",
-        _listed_terms().alias("terms"),
+        _listed("terms").alias("terms"),
         explanation.alias("why"),
         "fingerprint",
+        "rejected",
     )
 
 
-def _listed_terms() -> Column:
+def _left_id(column: str | Column) -> Column:
+    return f.concat(f.lit("left:"), column).alias("id")
+
+
+def _listed(terms: str) -> Column:
     return f.transform(
-        f.map_entries("terms"),
+        f.map_entries(terms),
         lambda each: f.struct(each["key"].alias("measure"), each["value"].alias("similarity")),
     )
 
 
-def _free_of_conflicts(context: StageContext) -> DataFrame:
-    """Of links that share an object keep the most similar one, then the one with the least ids."""
-    found = context.output("match").where("kind = 'link'")
-    links = found.select(
-        "left", "right", f.lit("similarity").alias("outcome"), "similarity", "terms"
-    ).withColumn("row", _row_id())
-    members = _members(links)
-    shared = members.groupBy("side", "id").agg(f.count("*").alias("n")).where("n > 1")
-    contested = members.join(shared, ["side", "id"]).select("row").distinct()
+def _resolved(links: DataFrame) -> DataFrame:
+    """Say which links are ``kept``: of those that share an object the most similar one.
+
+    Equal ones follow by ids. The ``first`` object on the left is in one link of its partition, and
+    in no other one.
+    """
+    first = f.element_at("left", 1).alias("first")
+    named = links.select(first, "left", "right", "similarity", "terms")
+    shared = _members(named).groupBy("side", "id").agg(f.collect_list("first").alias("firsts"))
+    contested = shared.where(f.size("firsts") > 1).select(f.explode("firsts").alias("first"))
+    kept = f.lit(True).alias("kept")
+    clear = named.join(contested, "first", "left_anti").select("*", kept)
     sorted_ = (
-        links.join(contested, "row")
+        named.join(contested, "first", "left_semi")
+        .select("*", kept)
         .repartition(1)  # what borders leave to decide is little
         .sortWithinPartitions(f.desc("similarity"), "left", "right")
     )
-    kept = sorted_.mapInArrow(_first_come, sorted_.schema)
-    clear = links.join(contested, "row", "left_anti")
-    return clear.unionByName(kept).drop("row")
+    return clear.unionByName(sorted_.mapInArrow(_first_come, sorted_.schema))
 
 
 def _first_come(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -73,62 +79,61 @@ def _first_come(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             kept.append(taken.isdisjoint(ids))
             if kept[-1]:
                 taken |= ids
-        yield batch.filter(pa.array(kept, pa.bool_()))
+        at = batch.schema.get_field_index("kept")
+        yield batch.set_column(at, "kept", pa.array(kept, pa.bool_()))
 
 
-def _decided(read: DataFrame) -> DataFrame:
-    ids = (
-        f.sort_array(f.collect_list(f.when(f.col("side") == at, f.col("id")))).alias(side)
-        for at, side in enumerate(("left", "right"))
-    )
-    grouped = read.where(f.col("link").isNotNull()).groupBy("link").agg(*ids)
-    return grouped.select("left", "right", f.lit("must").alias("outcome"), *_no_similarity())
-
-
-def _unmatched(alone: DataFrame) -> DataFrame:
-    sides = (
-        f.when(f.col("side") == at, f.array("id")).otherwise(f.array().cast("array<string>"))
-        for at in range(2)
-    )
-    left, right = sides
-    outcome = f.lit("unmatched").alias("outcome")
-    return alone.select(left.alias("left"), right.alias("right"), outcome, *_no_similarity())
-
-
-def _no_similarity() -> tuple[Column, Column]:
-    return (
-        f.lit(None).cast("double").alias("similarity"),
-        f.lit(None).cast("map<string,double>").alias("terms"),
-    )
-
-
-def _row_id() -> Column:
-    """Name a row by its first object, which is in no other row."""
-    left = f.concat(f.lit("left:"), f.try_element_at("left", f.lit(1)))
-    return f.coalesce(left, f.concat(f.lit("right:"), f.try_element_at("right", f.lit(1))))
-
-
-def _members(rows: DataFrame) -> DataFrame:
-    """A row for each object: ``side``, ``id``, and ``row`` if there is one."""
-    kept = [name for name in rows.columns if name == "row"]
+def _members(links: DataFrame) -> DataFrame:
+    """A row for each object of a link: ``side``, ``id``, and ``first``, which names the link."""
     left, right = (
-        rows.select(*kept, f.lit(at).alias("side"), f.explode(side).alias("id"))
+        links.select(f.lit(at).alias("side"), f.explode(side).alias("id"), "first")
         for at, side in enumerate(("left", "right"))
     )
     return left.unionByName(right)
 
 
-def _check(rows: DataFrame, read: DataFrame) -> None:
-    """Assert that every object is in exactly one row."""
-    members = _members(rows)
-    counted = members.agg(f.count("*"), f.count_distinct("side", "id")).first()
-    assert counted is not None
-    assert counted[0] == counted[1] == read.count(), "an object is not in exactly one row"
+def _of_objects(links: DataFrame) -> DataFrame:
+    """For each object of a link: ``side``, ``id``, the ``link`` it is in, those ``rejected``."""
+    members = _members(links.where("kept"))
+    rejected = f.struct("left", "right", "similarity", _listed("terms").alias("terms"))
+    lost = links.where("not kept").select(
+        f.lit(0).alias("side"), f.col("first").alias("id"), rejected.alias("rejected")
+    )
+    doubled = f.raise_error(f.lit("an object is in two links"))
+    return (
+        members.unionByName(lost, allowMissingColumns=True)
+        .groupBy("side", "id")
+        .agg(
+            f.when(f.count("first") > 1, doubled).otherwise(f.max("first")).alias("found"),
+            f.sort_array(f.collect_list("rejected")).alias("rejected"),
+        )
+    )
 
 
-def _fingerprints(rows: DataFrame, read: DataFrame, settings: str) -> DataFrame:
-    """Hash what decided about the objects of a row."""
-    joined = _members(rows).join(read.select("side", "id", "fingerprint"), ["side", "id"])
-    sorted_ = f.array_join(f.sort_array(f.collect_list("fingerprint")), ",")
-    whole = f.concat(f.lit(settings), sorted_)
-    return joined.groupBy("row").agg(f.sha2(whole, 256).alias("fingerprint"))
+def _rows(objects: DataFrame, links: DataFrame) -> DataFrame:
+    """Gather objects by the link that they are in; those without one are rows by themselves."""
+    sides = f.when(f.col("side") == 0, "left:").otherwise("right:")
+    named = objects.join(links, ["side", "id"], "left").withColumn(
+        "row",
+        f.coalesce(
+            _left_id(f.expr("substring(link, 6)")),
+            _left_id("found"),
+            f.concat(sides, "id"),
+        ),
+    )
+    left, right = (
+        f.sort_array(f.collect_list(f.when(f.col("side") == at, f.col("id")))).alias(side)
+        for at, side in enumerate(("left", "right"))
+    )
+    outcome = (
+        f.when(f.count("link") > 0, "must")
+        .when(f.count("found") > 0, "similarity")
+        .otherwise("unmatched")
+    )
+    return named.groupBy(f.col("row").alias("id")).agg(
+        left,
+        right,
+        outcome.alias("outcome"),
+        f.min_by("partition", f.struct("side", "id")).alias("partition"),
+        f.flatten(f.sort_array(f.collect_list("rejected"))).alias("rejected"),
+    )

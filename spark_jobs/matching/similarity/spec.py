@@ -186,6 +186,7 @@ class SimilaritySpec(Specification):
         must: Pairs that are linked, whatever they are like.
         cannot: Pairs that are not linked, whatever they are like.
         lists: A table of further such pairs: columns `left`, `right`, `decision` (must or cannot).
+        former: The result of an earlier run: its links are taken over where nothing has changed.
         learning: From which pairs weights and the threshold are learned.
         partition: Objects of one task, before those from beyond its border are added.
         border: How many steps from object to neighbour or candidate the border of a partition is
@@ -207,6 +208,7 @@ class SimilaritySpec(Specification):
     must: _Pairs = ()
     cannot: _Pairs = ()
     lists: Source | None = None
+    former: Source | None = None
     learning: Learning | None = None
     partition: Annotated[int, Field(ge=1, le=10**6)] = 10_000
     border: Annotated[int, Field(ge=1, le=8)] = 3

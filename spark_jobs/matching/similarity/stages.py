@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from spark_jobs.matching.similarity.engine import Link, Matching, match
-from spark_jobs.matching.similarity.frames import SIDES, objects
+from spark_jobs.matching.similarity.former import former_rows, reused
+from spark_jobs.matching.similarity.frames import objects
 from spark_jobs.matching.similarity.labels import effective, learn
-from spark_jobs.matching.similarity.objects import MatchObject, Reader
-from spark_jobs.matching.similarity.partitions import partitioned
+from spark_jobs.matching.similarity.partitions import check_sizes, partitioned
 from spark_jobs.matching.similarity.recompose import recomposed
 from spark_jobs.matching.similarity.reports import calibration, uncertain
 from spark_jobs.matching.similarity.spec import SimilaritySpec
+from spark_jobs.matching.similarity.task import (
+    FORMER,
+    MATCHED,
+    MATCHED_DDL,
+    SIDES,
+    match_partition,
+)
 from spark_jobs.runner.port import Block, Forecast, InputUnfit, StageContext
 
 __all__ = ["STAGES", "forecast"]
@@ -26,21 +31,9 @@ _OBJECTS_PER_S: Final = 2_000
 _BYTES_PER_OBJECT: Final = 20_000
 _BASE_BYTES: Final = 512 * 2**20
 _HEAVIEST: Final = 10
-_COLUMNS: Final = ["side", "id", "record", "link", "cannot", "owned"]
-_MATCHED: Final = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("left", pa.list_(pa.string())),
-        ("right", pa.list_(pa.string())),
-        ("similarity", pa.float64()),
-        ("terms", pa.map_(pa.string(), pa.float64())),
-        ("count", pa.int64()),
-    ]
-)
-_MATCHED_DDL: Final = (
-    "kind string, left array<string>, right array<string>, similarity double,"
-    " terms map<string,double>, count long"
-)
+_TASKS_OF_PARTITION: Final = 4
+"""Partitions are hashed to tasks: with more of them fewer have to wait for each other."""
+_COLUMNS: Final = ["partition", "side", "id", "record", "link", "cannot", "owned"]
 
 
 def forecast(spec: SimilaritySpec, context: StageContext) -> Forecast:
@@ -51,18 +44,16 @@ def forecast(spec: SimilaritySpec, context: StageContext) -> Forecast:
     """
     read = objects(spec, context).persist()
     try:
-        rows: dict[str, int] = {
-            side: read.where(f.col("side") == at).count() for at, side in enumerate(SIDES)
-        }
-        for side, count in rows.items():
-            if not count:
-                raise InputUnfit(f"{side} has no objects.")
-        blocks = _blocks(read)
-        total = int((blocks.agg(f.sum("pairs")).first() or (0,))[0] or 0)
-        heaviest = [Block(*row) for row in blocks.orderBy(f.desc("pairs"), "key").take(_HEAVIEST)]
-        apart = read.where("unreadable").count()
+        rows, apart = _sizes(read)
+        blocks = _blocks(read).persist()
+        try:
+            total = int((blocks.agg(f.sum("pairs")).first() or (0,))[0] or 0)
+            heavy = blocks.orderBy(f.desc("pairs"), "key").take(_HEAVIEST)
+        finally:
+            blocks.unpersist()
     finally:
         read.unpersist()
+    heaviest = [Block(*row) for row in heavy]
     count = sum(rows.values())
     return Forecast(
         rows,
@@ -72,6 +63,21 @@ def forecast(spec: SimilaritySpec, context: StageContext) -> Forecast:
         time_s=count / _OBJECTS_PER_S,
         notes=tuple(_notes(spec, total, heaviest, apart)),
     )
+
+
+def _sizes(read: DataFrame) -> tuple[dict[str, int], int]:
+    """Count the objects of each side, and those without a key.
+
+    Raises:
+        InputUnfit: A source has no objects.
+    """
+    apart = f.sum(f.col("unreadable").cast("int")).alias("apart")
+    counted = read.groupBy("side").agg(f.count("*").alias("rows"), apart).collect()
+    rows = {SIDES[row["side"]]: row["rows"] for row in counted}
+    for side in SIDES:
+        if side not in rows:
+            raise InputUnfit(f"{side} has no objects.")
+    return {side: rows[side] for side in SIDES}, sum(row["apart"] for row in counted)
 
 
 def _blocks(read: DataFrame) -> DataFrame:
@@ -99,8 +105,11 @@ def _objects(spec: SimilaritySpec, context: StageContext) -> DataFrame:
 def _partitions(spec: SimilaritySpec, context: StageContext) -> DataFrame:
     read = context.output("objects")
     _check_blocks(spec, read)
-    placed = partitioned(read, spec)
-    return placed.join(read, ["side", "id"])
+    placed = partitioned(read, spec).select(*_COLUMNS)
+    if spec.former is None:
+        return placed
+    former = former_rows(context, placed.where("owned"))
+    return placed.unionByName(former, allowMissingColumns=True)
 
 
 def _check_blocks(spec: SimilaritySpec, read: DataFrame) -> None:
@@ -109,78 +118,48 @@ def _check_blocks(spec: SimilaritySpec, read: DataFrame) -> None:
     Raises:
         InputUnfit: The blocks have too many pairs, one of them or all.
     """
-    blocks = _blocks(read)
-    if (largest := blocks.orderBy(f.desc("pairs"), "key").first()) is None:
+    largest = f.max(f.struct("pairs", "key")).alias("largest")
+    row = _blocks(read).agg(largest, f.sum("pairs").alias("total")).first()
+    if row is None or row["largest"] is None:
         return
-    if largest["pairs"] > spec.limits.block_pairs:
+    pairs, key = row["largest"]
+    if pairs > spec.limits.block_pairs:
         raise InputUnfit(
-            f"The block {largest['key']} has {largest['pairs']:,} pairs; "
+            f"The block {key} has {pairs:,} pairs; "
             f"limits.block_pairs is {spec.limits.block_pairs:,}."
         )
-    total = (blocks.agg(f.sum("pairs")).first() or (0,))[0]
-    if total > spec.limits.pairs:
-        raise InputUnfit(f"There are {total:,} pairs; limits.pairs is {spec.limits.pairs:,}.")
+    if row["total"] > spec.limits.pairs:
+        raise InputUnfit(
+            f"There are {row['total']:,} pairs; limits.pairs is {spec.limits.pairs:,}."
+        )
 
 
 def _match(spec: SimilaritySpec, context: StageContext) -> DataFrame:
     placed = context.output("partitions")
-    tasks = 1 + int((placed.agg(f.max("partition")).first() or (0,))[0] or 0)
-    spread = placed.repartition(tasks, "partition").groupBy("partition")
+    tasks = _TASKS_OF_PARTITION * check_sizes(placed.where(f.col("side") < FORMER), spec)
+    spread = placed.repartition(max(1, tasks), "partition").groupBy("partition")
     used = effective(spec, context)
 
     def matched(partition: pa.Table) -> pa.Table:
-        return _matched(partition, used)
+        return pa.Table.from_pylist([*match_partition(partition.to_pylist(), used)], MATCHED)
 
-    return spread.applyInArrow(matched, _MATCHED_DDL)
-
-
-def _matched(partition: pa.Table, spec: SimilaritySpec) -> pa.Table:
-    """Match the objects of a partition; a link that another one owns is not given here."""
-    sides: tuple[list[MatchObject], list[MatchObject]] = [], []
-    readers = [Reader(spec, side) for side in SIDES]
-    owned: set[str] = set()
-    for row in partition.select(_COLUMNS).to_pylist():
-        side, record = row["side"], json.loads(row["record"])
-        sides[side].append(readers[side].read(record, row["link"], row["cannot"] or ()))
-        if row["owned"] and not side:
-            owned.add(row["id"])
-    return pa.Table.from_pylist([*_rows(match(*sides, spec), owned, spec)], schema=_MATCHED)
-
-
-def _rows(matching: Matching, owned: set[str], spec: SimilaritySpec) -> Iterator[dict[str, Any]]:
-    for link in matching.links:
-        if not link.decided and link.left[0] in owned:
-            yield _link_row(link)
-    for pair in matching.uncertain:
-        if pair.left in owned:
-            terms = {"kind": "uncertain", "left": [pair.left], "right": [pair.right]}
-            yield {**terms, "similarity": pair.similarity, "terms": [*pair.terms.items()]}
-    labels = [measure.label for measure in spec.measures]
-    for terms_ in matching.sample:
-        yield {"kind": "sample", "terms": [*zip(labels, terms_, strict=True)]}
-    yield {"kind": "candidates", "count": matching.candidates}
-    yield {"kind": "aggregations", "count": matching.aggregations}
-
-
-def _link_row(link: Link) -> dict[str, Any]:
-    ids = {"left": [*link.left], "right": [*link.right]}
-    return {"kind": "link", **ids, "similarity": link.similarity, "terms": [*link.terms.items()]}
+    return spread.applyInArrow(matched, MATCHED_DDL)
 
 
 def _report(spec: SimilaritySpec, context: StageContext) -> None:
     """Report what was compared, how measures share in it, and which pairs to label next."""
     matched, used = context.output("match"), effective(spec, context)
-    for row in matched.groupBy("kind").agg(f.sum("count").alias("total")).collect():
-        if row["total"] is not None:
-            context.count(row["kind"], row["total"])
+    counted = matched.where(f.col("kind").isin("candidates", "aggregations"))
+    for row in counted.groupBy("kind").agg(f.sum("count").alias("total")).collect():
+        context.count(row["kind"], row["total"])
     context.report("calibration", calibration(matched, used))
     context.report("uncertain", {"pairs": uncertain(matched, used)})
+    if spec.former is not None:
+        context.report("former", reused(matched))
 
 
 def _result(spec: SimilaritySpec, context: StageContext) -> DataFrame:
-    used = effective(spec, context)
-    settings = used.model_dump_json(exclude=_APART)
-    return recomposed(context, _explanation(used), settings)
+    return recomposed(context, _explanation(effective(spec, context)))
 
 
 def _explanation(spec: SimilaritySpec) -> Column:
@@ -199,13 +178,11 @@ def _explanation(spec: SimilaritySpec) -> Column:
     found = f.concat(many, above)
     return (
         f.when(f.col("outcome") == "must", "It was decided by a person.")
+        .when(f.size("rejected") > 0, "What it is similar to is in a link that is more similar.")
         .when(f.col("outcome") == "unmatched", "No candidate is similar enough and free.")
         .otherwise(found)
     )
 
-
-_APART: Final = {"left", "right", "must", "cannot", "lists", "learning", "partition", "limits"}
-"""Members that a fingerprint has by what they say of its objects, or that change no link."""
 
 STAGES: Final[Mapping[str, Callable[[SimilaritySpec, StageContext], DataFrame | None]]] = {
     "objects": _objects,

@@ -40,6 +40,16 @@ JOB = {
         "spec": {"records": {"class": "notes"}, "field": "title"},
     }
 }
+FLOW = {
+    "json": {
+        "latency_s": 1,
+        "plan": [
+            {"op": "receive", "attributes": {}},
+            {"op": "assign", "to": "greeting", "value": "hello"},
+        ],
+    }
+}
+MESSAGES: dict[str, Any] = {"json": {"messages": [{}]}}
 KEY = {"json": {"subject": "new", "grants": ["read"]}}
 NOTHING: dict[str, Any] = {}
 
@@ -74,6 +84,14 @@ DATA: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "HEAD /v1/{database}/sketch": ("read", OPEN, NOTHING),
     "GET /v1/{database}/openapi.json": ("read", OPEN, NOTHING),
     "HEAD /v1/{database}/openapi.json": ("read", OPEN, NOTHING),
+    "GET /v1/{database}/message-flows": ("write", HIDDEN, NOTHING),
+    "POST /v1/{database}/message-flows": ("write", HIDDEN, FLOW),
+    "GET /v1/{database}/message-flows/{flow}": ("write", HIDDEN, NOTHING),
+    "DELETE /v1/{database}/message-flows/{flow}": ("write", HIDDEN, NOTHING),
+    "POST /v1/{database}/message-flows/{flow}/messages": ("write", HIDDEN, MESSAGES),
+    "GET /v1/{database}/message-flows/{flow}/messages/{ticket}": ("write", HIDDEN, NOTHING),
+    "GET /v1/{database}/message-flows/{flow}/dead-letters": ("write", HIDDEN, NOTHING),
+    "POST /v1/{database}/message-flows/{flow}/replay": ("write", HIDDEN, NOTHING),
     "GET /v1/{database}/jobs": ("jobs", HIDDEN, NOTHING),
     "POST /v1/{database}/jobs": ("jobs", HIDDEN, JOB),
     "GET /v1/{database}/jobs/{run}": ("jobs", HIDDEN, NOTHING),
@@ -288,6 +306,8 @@ async def send(
         "{field}": "title",
         "{id}": "there",
         "{run}": RUN,
+        "{flow}": RUN,
+        "{ticket}": RUN,
         "{name}": "nowhere",
         "{tenant}": running.owner,
         "{key}": "0" * 16,

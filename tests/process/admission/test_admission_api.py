@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from mediator.catalogue.admission import CatalogueAdmission
-from tests.process.admission.conftest import RULES, Replica
+from tests.process.admission.replica import RULES, Replica
 from tests.process.caching.newspaper import assert_problem
 
 STOP = "ON EVENT RunStarted e IF workerCpuLoad() > 70 THEN stopRun(e.run)"
+REFUSE = 'ON EVENT Timer e IF 1 < 2 THEN refuseClass("a.b", 60)'
 START = "ON EVENT Timer e IF 1 < 2 THEN startRun(selectRandomRun(state = INACTIVE))"
 
 
@@ -71,9 +72,21 @@ async def test_mistakes_are_named_where_they_are(replica: Replica) -> None:
         (STOP, "no rule undoes stopRun: startRun is missing"),
         (STOP.replace("stopRun", "pauseRun"), "pauseRun: the input of a run is at rest"),
         (STOP.replace("stopRun", "partialRun"), "partialRun: a run has an answer for all"),
-        (STOP.replace("stopRun(e.run)", "refuseBelow(5, 10)"), "let a rule on Timer do it"),
+        (
+            "ON EVENT RunStarted e IF 1 < 2 THEN refuseBelow(5, 10)",
+            "let a rule on Timer do it",
+        ),
         (START + ", refuseBelow(5, 10)", "startRun and refuseBelow belong in two rules"),
-        (START.replace("1 < 2", "existsTenant(rate > 5)"), "existsTenant is of no use to startRun"),
+        (REFUSE.replace('"a.b"', '"a"'), 'the name of a class, as "shop.orders", is expected'),
+        (REFUSE.replace("60", "0"), "a time of 1 to 3600 seconds is expected, and not 0"),
+        (
+            REFUSE.replace("1 < 2", "workerCpuLoad() > 5"),
+            "workerCpuLoad is not known where refuseClass acts",
+        ),
+        (
+            START.replace("1 < 2", "existsTenant(rate > 5)"),
+            "existsTenant is not known where startRun acts",
+        ),
         (START.replace("1 < 2", "existsRun(kind = 1)"), "`1` is a number, and a text is expected"),
     ],
 )

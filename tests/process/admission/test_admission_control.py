@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
+from mediator.base.clock import SystemClock
+from mediator.base.errors import Unavailable
 from mediator.base.observation import AdmissionRulesSet, RuleFired
+from mediator.catalogue.admission import CatalogueAdmission, StoredRules
+from mediator.catalogue.held_runs import HeldRuns
+from mediator.catalogue.run_queue import CatalogueWorkers
+from mediator.control.admission import MOST_ACTIONS, AdmissionControl
 from tests.faults.conditions import eventually
-from tests.process.admission.conftest import RULES, Replica
+from tests.process.admission.replica import RULES, Replica, following
 from tests.process.service import service
 
 
@@ -34,7 +42,7 @@ async def test_a_run_is_stopped_under_load_and_started_again(replica: Replica) -
 
 async def test_one_replica_acts_and_another_takes_over(replica: Replica) -> None:
     await replica.report(80)
-    async with service((), replica.catalogue_url) as other:
+    async with service((), replica.catalogue_url) as other, following(other):
         await replica.put(RULES)
         first = await replica.submit()
         await replica.mediator.queue.take(60)
@@ -78,6 +86,43 @@ async def test_events_of_a_run_from_its_submission_to_its_end(replica: Replica) 
     await eventually(lambda: seen(submitted, started, ("RunEnded", "DONE")))
     outcomes = {a["outcome"] for entry in await replica.log() for a in entry["actions"]}
     assert outcomes == {"nothing chosen"}
+
+
+class Catalogue(CatalogueAdmission):
+    """A catalogue that stops answering about rules."""
+
+    answers = True
+
+    async def newer(self, version: int) -> StoredRules | None:
+        if not self.answers:
+            raise Unavailable("It does not answer.", system="catalogue")
+        return await super().newer(version)
+
+
+async def test_requests_are_refused_while_the_catalogue_does_not_answer(replica: Replica) -> None:
+    catalogue = replica.mediator.catalogue
+    store, clock = Catalogue(catalogue), SystemClock()
+    runs, workers = HeldRuns(catalogue), CatalogueWorkers(catalogue)
+    control = AdmissionControl(store, runs, workers, "other", lambda _: None, clock)
+    rule = "ON EVENT Timer e IF serviceMemoryLoad() > 0 THEN refuseBelow(5, 60)"
+    await control.put(rule, None, None, dry_run=False)
+    store.answers = False
+    with pytest.raises(Unavailable):
+        await control.tick()
+    with pytest.raises(Unavailable, match="refuses requests of a priority below 5"):
+        control.refusals.check_tenant("acme", 4)
+
+
+async def test_a_tick_does_so_much_and_no_more(replica: Replica) -> None:
+    rule = f"ON EVENT Timer e IF 1 < 2 THEN {', '.join(['refuseBelow(0, 1)'] * 8)}"
+    await replica.put("\n".join(["SET timer = 3600", *[rule] * 13]))
+
+    async def has_fired() -> bool:
+        return len(await replica.log()) == 13
+
+    await eventually(has_fired)
+    outcomes = [a["outcome"] for entry in reversed(await replica.log()) for a in entry["actions"]]
+    assert outcomes == ["done"] * MOST_ACTIONS + ["too many"] * 4
 
 
 async def test_rules_that_answer_one_another_are_bounded(replica: Replica) -> None:

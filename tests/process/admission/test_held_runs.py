@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import text, update
 
 from mediator.admission.load import Load
 from mediator.base.errors import PreconditionFailed
-from mediator.catalogue.admission import LOG_KEPT, CatalogueAdmission
+from mediator.catalogue.admission import LOG_KEPT, NO_RULES, CatalogueAdmission
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.held_runs import HeldRuns
 from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue
 from mediator.catalogue.runs import CatalogueRuns, StoredRun
 from mediator.catalogue.schema_revisions import Author
+from mediator.catalogue.tables import admission_rules
 from mediator.stores.port import SystemConfig
+from tests.faults.conditions import eventually
 from tests.process.service import scratch_catalogue
 
 LEASE_S = 60.0
@@ -26,6 +30,7 @@ class Stored:
     """A catalogue with nothing in it, and short names."""
 
     def __init__(self, catalogue: Catalogue) -> None:
+        self.catalogue = catalogue
         self.runs = CatalogueRuns(catalogue)
         self.queue = RunQueue(catalogue)
         self.held = HeldRuns(catalogue)
@@ -42,8 +47,20 @@ class Stored:
         )
         return run.id
 
+    async def is_waiting(self) -> bool:
+        """Whether a statement waits for a lock."""
+        waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        return bool((await self.catalogue.execute(waiting)).scalar_one())
+
     async def find(self, run: str) -> StoredRun:
         return await self.runs.find("club", run)
+
+    async def hold(self, run: str) -> bool:
+        """Hold a run back by the rules in force, of which there are some."""
+        rules = await self.admission.rules()
+        if rules is NO_RULES:
+            rules = await self.admission.put("-- some", None, None, lets_go=False)
+        return await self.held.hold(run, rules.version)
 
     async def states(self) -> list[tuple[str, int, str]]:
         return [(r["id"], r["prio"], r["state"]) for r in await self.held.pending(10)]
@@ -62,8 +79,8 @@ async def stored(postgresql_config: SystemConfig) -> AsyncIterator[Stored]:
 
 async def test_a_run_that_is_held_back_is_passed_over(stored: Stored) -> None:
     first, second = await stored.submit(), await stored.submit()
-    assert await stored.held.hold(first)
-    assert not await stored.held.hold(first)
+    assert await stored.hold(first)
+    assert not await stored.hold(first)
     taken = await stored.queue.take(LEASE_S)
     assert taken is not None
     assert taken.id == second
@@ -80,7 +97,7 @@ async def test_the_worker_of_a_run_that_is_held_back_releases_it(stored: Stored)
     taken = await stored.queue.take(LEASE_S)
     assert taken is not None
     assert await stored.queue.heartbeat(taken, "running", {}, LEASE_S) == "continue"
-    assert await stored.held.hold(run)
+    assert await stored.hold(run)
     assert await stored.queue.heartbeat(taken, "running", {}, LEASE_S) == "release"
     await stored.queue.release(taken)
     assert await stored.queue.take(LEASE_S) is None
@@ -93,7 +110,7 @@ async def test_the_worker_of_a_run_that_is_held_back_releases_it(stored: Stored)
 
 async def test_a_run_that_is_held_back_can_be_cancelled_and_resumed(stored: Stored) -> None:
     run = await stored.submit()
-    await stored.held.hold(run)
+    await stored.hold(run)
     assert (await stored.runs.cancel("club", run)).state == "cancelled"
     assert not await stored.held.let_go(run)
     await stored.runs.resume("club", run)
@@ -104,15 +121,19 @@ async def test_a_run_that_is_held_back_is_cancelled_while_a_worker_has_it(stored
     run = await stored.submit()
     taken = await stored.queue.take(LEASE_S)
     assert taken is not None
-    await stored.held.hold(run)
+    await stored.hold(run)
     await stored.runs.cancel("club", run)
-    assert not await stored.held.hold(run)
+    assert not await stored.hold(run)
     assert await stored.queue.heartbeat(taken, "running", {}, LEASE_S) == "cancel"
+    await stored.queue.abandon(taken)
+    again = await stored.queue.take(LEASE_S)
+    assert again is not None, "nobody is there to end it"
+    assert again.cancelling
 
 
 async def test_rules_see_priorities_and_states(stored: Stored) -> None:
     low, high, held = await stored.submit(), await stored.submit(10), await stored.submit(5)
-    await stored.held.hold(held)
+    await stored.hold(held)
     await stored.queue.take(LEASE_S)
     assert await stored.states() == [
         (low, 0, "ACTIVE"),
@@ -139,10 +160,23 @@ async def test_rules_are_replaced_in_the_version_that_was_seen(stored: Stored) -
 
 async def test_rules_that_start_no_run_let_all_go(stored: Stored) -> None:
     run = await stored.submit()
-    await stored.held.hold(run)
+    await stored.hold(run)
     await stored.admission.put("", None, None, lets_go=False)
     assert (await stored.find(run)).held
     await stored.admission.put("", None, None, lets_go=True)
+    assert not (await stored.find(run)).held
+
+
+async def test_rules_that_were_replaced_hold_no_run_back(stored: Stored) -> None:
+    """Else it would stay so: the rules that replaced them have let all go before."""
+    run, former = await stored.submit(), await stored.admission.put("", None, None, lets_go=True)
+    async with stored.catalogue.begin() as connection:
+        # As `put` does, which has let runs go and is not committed yet.
+        replaced = update(admission_rules).values(version=former.version + 1)
+        await connection.execute(replaced)
+        holding = asyncio.create_task(stored.held.hold(run, former.version))
+        await eventually(stored.is_waiting)
+    assert not await holding
     assert not (await stored.find(run)).held
 
 

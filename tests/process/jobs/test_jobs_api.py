@@ -176,6 +176,16 @@ async def test_a_key_makes_one_run(office: Office) -> None:
             {"spec": {"records": {"class": "people", "filter": {"eq": ["size", 1]}}}},
             "/spec/records/filter/eq/0",
         ),
+        ({"spec": {"records": {"class": "people", "rename": {"town": "city"}}}}, "/spec/records"),
+        ({"spec": {"records": {"class": "people", "rename": {"age": "city"}}}}, "/spec/records"),
+        (
+            {"spec": {"records": {"class": "people", "rename": {"age": "id"}}}},
+            "/spec/records/rename",
+        ),
+        (
+            {"spec": {"records": {"class": "people", "rename": {"age": "a", "city": "a"}}}},
+            "/spec/records/rename",
+        ),
         ({"limits": {"rows": "many"}}, "/limits/rows"),
         ({"spec": {"records": {"class": "people"}, "field": "a\0"}}, ""),
     ],

@@ -19,6 +19,7 @@ from app.settings.main import CacheSettings
 from mediator.archive.files import MANIFEST, ArchiveInvalid, Manifest
 from mediator.base.errors import MediatorError, NotFound
 from mediator.catalogue import tables
+from mediator.catalogue.admission import CatalogueAdmission
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.rows import KEPT, CatalogueRows
 from mediator.catalogue.runs import CatalogueRuns
@@ -88,12 +89,14 @@ async def test_rows_of_the_catalogue_come_back_once(
                 id_, (club, club_id), {"kind": "k"}, dry_run=False, key=None, fingerprint=None
             )
         await runs.cancel(club_id, ids[0])
+        rules = await CatalogueAdmission(saved).put("-- none yet", None, None, lets_go=True)
         entries = await CatalogueRows(saved).read()
         assert [row["row"]["id"] for row in entries if row["table"] == "runs"] == [ids[0]]
         rows = CatalogueRows(filled)
         entries = orjson.loads(orjson.dumps([*entries, {"table": "later", "row": {}}]))
         here = {club: "club_2"}
-        assert [await rows.add(entries, here), await rows.add(entries, here)] == [2, 0]
+        assert [await rows.add(entries, here), await rows.add(entries, here)] == [3, 0]
+        assert await CatalogueAdmission(filled).rules() == rules
     assert await target.mediator.registrations.secret("cursors", "other") == secret == "first"
     restored = await target.mediator.runs.find("club_2", ids[0])
     saved_run = await source.mediator.runs.find(club_id, ids[0])

@@ -163,3 +163,21 @@ def test_labels_of_one_kind_are_refused(spark: SparkSession, tmp_path: Path) -> 
     labels = {"labels": table(tmp_path / "labels.json", judged)}
     with pytest.raises(AssertionError, match="2 matches"):
         rows(job(tmp_path, learning=labels), spark, tmp_path / "run")
+
+
+@pytest.mark.timeout(900)  # three runs of several partitions, on a machine that may be busy
+def test_a_run_continues_a_former_result(spark: SparkSession, tmp_path: Path) -> None:
+    """The list is edited: the result is that of a run on everything, and most of it is reused."""
+    data = roads(400, 3)
+    before = rows(road_job(tmp_path, data, partition=60), spark, tmp_path / "before")
+    linked = next(row for row in before if row["outcome"] == "similarity")
+    edited = {"cannot": [[linked["left"][0], linked["right"][0]]], "partition": 60}
+    sample = road_job(tmp_path, data, **edited)
+    whole = rows(sample, spark, tmp_path / "whole")
+    former = table(tmp_path / "former.json", before)
+    again = SampleJob(KIND, {**sample.spec, "former": former})
+    assert rows(again, spark, tmp_path / "again") == whole
+    report = RunDirectory(tmp_path / "again").stages["report"].reports["former"]
+    assert report["matched"] + report["reused"] == len(data.left) + len(data.right)
+    assert report["reused"] > 0
+    assert report["reasons"] == {"decisions": report["matched"]}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from mediator.catalogue.admission import CatalogueAdmission
 from mediator.catalogue.held_runs import HeldRuns
 from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue
 from spark_jobs.runner.control import Control
@@ -136,13 +137,14 @@ async def test_a_worker_that_is_to_end_gives_its_run_back(office: Office) -> Non
 
 async def test_a_run_that_is_held_back_is_released_and_goes_on_later(office: Office) -> None:
     run, held = await office.submit(), HeldRuns(office.catalogue)
+    rules = await CatalogueAdmission(office.catalogue).put("", None, None, lets_go=False)
 
     async def is_released() -> bool:
         return (await office.find(run)).state == "queued"
 
     async with office.worker(endless):
         await eventually(reading(office, run))
-        assert await held.hold(run)
+        assert await held.hold(run, rules.version)
         await eventually(is_released)
     await held.let_go(run)
     async with office.worker():

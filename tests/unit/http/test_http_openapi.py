@@ -38,7 +38,12 @@ def test_operations_have_names_of_their_own() -> None:
 async def test_documented_methods_are_those_that_are_allowed(template: str) -> None:
     app = DataApi(MemoryPlane(EMPTY), DataOptions(b"key"), lambda _: None)
     path = template.format_map(
-        {"database": "news", "class": "articles", "id": "a", "run": "0" * 32}
+        {
+            "database": "news",
+            "class": "articles",
+            "id": "a",
+            **dict.fromkeys(("run", "flow", "ticket"), "0" * 32),
+        }
     ).encode()
     allowed = (await send_raw(app, "OPTIONS", path)).headers["allow"]
     documented = METHODS & PATHS[template].keys()

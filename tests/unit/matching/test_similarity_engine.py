@@ -146,6 +146,12 @@ def test_what_a_person_decided_is_kept() -> None:
     assert found.unmatched_left == ("c",)
 
 
+def test_no_part_of_an_aggregation_is_linked_with_what_it_cannot_be() -> None:
+    found = matched(parsed(threshold=0.4), [*CHAIN[:2], CHAIN[2] | {"not": ["b"]}], WHOLE)
+    assert links(found) == {(("x1", "x2"), ("b",))}
+    assert found.unmatched_left == ("x3",)
+
+
 def test_types_exclude_each_other() -> None:
     spec = parsed(types={"field": "type", "cannot": [["road", "path"]]})
     left = [{"id": "a", "length": 1, "type": "road"}]

@@ -104,6 +104,7 @@ def test_the_mapping_adds_fields_and_says_what_it_cannot_do() -> None:
         "patch": {"classes": {"customers": {"fields": {"email": {"type": "string"}}}}},
         "copies": ["customers.mail:email"],
         "renames": ["customers.mail:email"],
+        "rename": {"mail": "email", "age": "9x"},
         "skipped": [
             "city: there is another field town already",
             "age: 9x cannot be the name of a field",

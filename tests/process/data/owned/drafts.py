@@ -135,6 +135,13 @@ SUM: Final = {"aggregate": {"compute": {"n": {"count": "*"}, "sum": {"sum": "hit
 
 
 # What Ada requests to get at Bob's object, by route; and the status that she is answered with.
+FLOW: Final = {
+    "latency_s": 1,
+    "plan": [
+        {"op": "receive", "attributes": {}},
+        {"op": "invoke", "query": {"class": "drafts"}, "to": "found"},
+    ],
+}
 ROUTES: Final[dict[str, list[tuple[int, str, dict[str, Any]]]]] = {
     "GET /v1/{database}/{class}/{id}": [
         (404, "drafts/bobs", {}),
@@ -231,6 +238,26 @@ ROUTES: Final[dict[str, list[tuple[int, str, dict[str, Any]]]]] = {
         (200, "sketch", {"headers": {"accept": "application/json"}}),
     ],
     "HEAD /v1/{database}/sketch": [(403, "sketch?class=drafts", {})],
+    "GET /v1/{database}/message-flows": [(200, "message-flows", {})],
+    "POST /v1/{database}/message-flows": [(403, "message-flows", {"json": FLOW})],
+    "GET /v1/{database}/message-flows/{flow}": [
+        (404, f"message-flows/{RUN}", {}),
+    ],
+    "DELETE /v1/{database}/message-flows/{flow}": [
+        (404, f"message-flows/{RUN}", {}),
+    ],
+    "POST /v1/{database}/message-flows/{flow}/messages": [
+        (404, f"message-flows/{RUN}/messages", {"json": {"messages": [{}]}}),
+    ],
+    "GET /v1/{database}/message-flows/{flow}/messages/{ticket}": [
+        (404, f"message-flows/{RUN}/messages/{RUN}", {}),
+    ],
+    "GET /v1/{database}/message-flows/{flow}/dead-letters": [
+        (404, f"message-flows/{RUN}/dead-letters", {}),
+    ],
+    "POST /v1/{database}/message-flows/{flow}/replay": [
+        (404, f"message-flows/{RUN}/replay", {}),
+    ],
     "POST /v1/{database}/jobs": [(403, "jobs", {"json": JOB})],
     "GET /v1/{database}/jobs": [(200, "jobs", {})],
     "GET /v1/{database}/jobs/{run}": [(404, f"jobs/{RUN}", {})],

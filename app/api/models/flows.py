@@ -1,0 +1,135 @@
+"""Message flows: parameters and answers. `mediator.flows.parser` has the flow itself."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from app.api.models.common import Count, JsonObject
+from app.http.validation import Parameters, ResponseModel, WholeNumber
+
+__all__ = [
+    "DeadLetterParameters",
+    "DeadLetters",
+    "MessageFlow",
+    "MessageFlowReport",
+    "MessageFlows",
+    "MessageState",
+    "Replayed",
+    "Tickets",
+]
+
+_Seconds = Annotated[float, Field(ge=0)]
+_Id = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+
+
+class DeadLetterParameters(Parameters):
+    """A page of dead letters."""
+
+    after: WholeNumber = Field(0, ge=0, description="`next` of the page before.")
+    limit: WholeNumber = Field(100, ge=1, le=1_000, description="Dead letters in a page at most.")
+
+
+class MessageFlow(ResponseModel):
+    """A message flow."""
+
+    id: _Id
+    name: str
+    latency_s: _Seconds
+    ordered: bool
+    objective: Literal["latency", "work"]
+
+
+class MessageFlows(ResponseModel):
+    """The flows of a database."""
+
+    items: list[MessageFlow]
+
+
+class FlowCounts(ResponseModel):
+    """What happened since the flow was created; a member is left out while it is 0."""
+
+    batches: Count = 0
+    messages: Count = 0
+    lookups: Count = 0
+    lookups_saved: Count = 0
+    repeated_batches: Count = 0
+    done: Count = 0
+    failed: Count = 0
+    late: Count = 0
+
+
+class FlowMeasurement(ResponseModel):
+    """What a worker has measured, and the waiting time that follows; see message flows."""
+
+    constant_s: float
+    linear_s: float
+    rate: float | None
+    selectivity: float | None
+    batch: float | None = None
+    wait_s: float | None
+    wait_least_s: float | None = None
+    wait_most_s: float | None = None
+    is_valid: bool | None = None
+    explanation: str | None = None
+    speedup: float | None = None
+
+
+class MessageFlowReport(MessageFlow):
+    """A flow with its plans, its counts, and what was measured of it."""
+
+    partitioned_by: list[str]
+    plan: list[JsonObject]
+    rewritten_plan: list[JsonObject]
+    outbound_plan: list[JsonObject]
+    counts: FlowCounts
+    partitions: Count
+    queued: Count
+    held: Count
+    dead_letters: Count
+    share_beyond_bound: float | None
+    measured: FlowMeasurement | None
+
+
+class Tickets(ResponseModel):
+    """The tickets of messages, in their order."""
+
+    tickets: list[_Id]
+
+
+class FlowError(ResponseModel):
+    """Why a message failed."""
+
+    detail: str
+    errors: list[JsonObject]
+
+
+class MessageState(ResponseModel):
+    """What became of a message."""
+
+    ticket: _Id
+    state: Literal["queued", "done", "failed"]
+    result: Any = Field(None, description="Of one that is done.")
+    error: FlowError | None = Field(None, description="Of one that has failed.")
+
+
+class DeadLetter(ResponseModel):
+    """A message that failed."""
+
+    ticket: _Id
+    message: JsonObject
+    error: FlowError
+
+
+class DeadLetters(ResponseModel):
+    """A page of dead letters, oldest first."""
+
+    items: list[DeadLetter]
+    next: int | None
+
+
+class Replayed(ResponseModel):
+    """How many dead letters were queued again."""
+
+    replayed: Count

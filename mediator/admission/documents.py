@@ -1,0 +1,47 @@
+"""Rules and decisions as JSON, for the admin API, its pages and the log."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import asdict
+from typing import Any
+
+from mediator.admission.engine import Decision, RuleSet
+
+__all__ = ["decided", "described"]
+
+
+def decided(decision: Decision) -> dict[str, Any]:
+    """Return a decision as JSON, with runs and tenants as they are now."""
+    actions = [
+        {"action": each.name, "arguments": [copy(argument) for argument in each.arguments]}
+        for each in decision.actions
+    ]
+    event = {name: copy(value) for name, value in decision.event.attributes.items()}
+    return {
+        "event": {"event": decision.event.name, **event},
+        "rule": decision.rule.number,
+        "line": decision.rule.at.line,
+        "fires": decision.holds,
+        "values": [{"text": value.text, "value": value.value} for value in decision.values],
+        "actions": actions,
+    }
+
+
+def described(rules: RuleSet) -> dict[str, Any]:
+    """Return rules as JSON: their text, and how it was understood."""
+    return {
+        "text": rules.text,
+        "options": asdict(rules.options),
+        "rules": [
+            {
+                "rule": rule.number,
+                "line": rule.at.line,
+                "event": rule.event,
+                "condition": rule.condition.text,
+                "actions": [action.text for action in rule.actions],
+                "acts_on": "runs" if rules.extent(rule) == "installation" else "requests",
+            }
+            for rule in rules.rules
+        ],
+    }

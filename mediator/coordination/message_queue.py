@@ -1,0 +1,231 @@
+"""The queues of message flows in the coordination Redis; `scripts/flow_common.lua` lists the keys.
+
+All keys of a flow share one hash tag, so that one script sees them all. The flows themselves are
+beside their messages: a server that loses its last second loses both of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+from redis.asyncio import Redis
+
+from mediator.base.errors import IdempotencyReused, NotFound, TooManyRequests
+from mediator.coordination.errors import reply_of, texts_of
+from mediator.flows.queue import (
+    LEASE_S,
+    MOST_QUEUED,
+    Batch,
+    DeadLetter,
+    End,
+    Ended,
+    FlowKey,
+    NewMessage,
+    NoBatch,
+    QueuedMessage,
+    Ticket,
+)
+from redis_connection.scripts import lua_text
+
+__all__ = ["LARGEST_BATCH", "RESULTS_KEPT_S", "RedisMessageQueue"]
+
+LARGEST_BATCH: Final = 500
+"""Messages of one partition; further ones of its value make another."""
+
+RESULTS_KEPT_S: Final = 3600
+"""Seconds for which the result of a message, and an Idempotency-Key, are known."""
+
+_FLOWS: Final = "portolan:flows"
+_LEASE_MS: Final = round(LEASE_S * 1000)
+_FULL, _REUSED, _GONE = -1, -2, -3
+_SCRIPTS: Final = "mediator.coordination.scripts"
+
+
+class RedisMessageQueue:
+    """Implements `mediator.flows.queue.MessageQueue` in one Redis."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        constants = f"local LARGEST_BATCH, RESULT_MS = {LARGEST_BATCH}, {RESULTS_KEPT_S * 1000}"
+        common = lua_text(_SCRIPTS, "flow_common")
+        names = ("enqueue", "replay", "take", "end", "next", "release", "drop")
+        self._scripts = {
+            name: redis.register_script(
+                "\n".join((constants, common, lua_text(_SCRIPTS, f"flow_{name}")))
+            )
+            for name in names
+        }
+
+    async def put_flow(
+        self, key: FlowKey, document: Mapping[str, Any], bound_s: float, most: int
+    ) -> bool:
+        present = await self.flows()
+        if sum(each.database == key.database for each in present) >= most:
+            return False
+        await reply_of(self._redis.set(f"{_base(key)}bound", round(bound_s * 1000)))
+        await reply_of(self._redis.hset(_FLOWS, "/".join(key), orjson.dumps(document)))
+        return True
+
+    async def flows(self) -> dict[FlowKey, Any]:
+        found = await reply_of(self._redis.hgetall(_FLOWS))
+        return {
+            FlowKey(*name.decode().split("/")): orjson.loads(text) for name, text in found.items()
+        }
+
+    async def drop_flow(self, key: FlowKey) -> bool:
+        # Its messages first: after a failure between the two the flow can be dropped again.
+        await self._call("drop", key)
+        return bool(await reply_of(self._redis.hdel(_FLOWS, "/".join(key))))
+
+    async def enqueue(
+        self, key: FlowKey, messages: Sequence[NewMessage], retry: tuple[str, str] | None
+    ) -> bool:
+        reply = await self._call(
+            "enqueue", key, MOST_QUEUED, *(retry or ("", "")), *_rows(messages)
+        )
+        if reply == _GONE:
+            raise NotFound("There is no such message flow.")
+        if reply == _REUSED:
+            raise IdempotencyReused("The Idempotency-Key was used for other messages.")
+        if reply == _FULL:
+            detail = (
+                f"The flow has {MOST_QUEUED} messages that have not ended, or would have more; dead"
+                " letters count until they are replayed."
+            )
+            raise TooManyRequests(detail, extra={"limit": "messages"})
+        return bool(reply)
+
+    async def replay(self, key: FlowKey, messages: Sequence[NewMessage]) -> int:
+        return int(await self._call("replay", key, *_rows(messages)))
+
+    async def take(self, key: FlowKey, token: str, wait_s: float) -> Batch | NoBatch:
+        reply = await self._call("take", key, token, _LEASE_MS, round(wait_s * 1000))
+        if not reply:
+            return NoBatch(None)
+        if len(reply) == 1:
+            return NoBatch(reply[0] / 1000)
+        number, attempt, partitions, arrived, *messages = reply
+        return Batch(number, attempt, partitions, arrived, tuple(map(_message, messages)))
+
+    async def renew(self, key: FlowKey, batch: int, token: str) -> bool:
+        lease = f"{_base(key)}lease:{batch}"
+        if await reply_of(self._redis.get(lease)) != token.encode():
+            return False
+        # If it ended in between, `end` refuses what its holder does.
+        return bool(await reply_of(self._redis.pexpire(lease, _LEASE_MS)))
+
+    async def acknowledge(
+        self,
+        key: FlowKey,
+        batch: int,
+        token: str,
+        ended: Sequence[Ended],
+        counts: Mapping[str, int],
+    ) -> bool:
+        return await self._end(key, batch, token, ended, counts, ordered=False)
+
+    async def hold(
+        self,
+        key: FlowKey,
+        batch: int,
+        token: str,
+        ended: Sequence[Ended],
+        counts: Mapping[str, int],
+    ) -> bool:
+        return await self._end(key, batch, token, ended, counts, ordered=True)
+
+    async def _end(
+        self,
+        key: FlowKey,
+        batch: int,
+        token: str,
+        ended: Sequence[Ended],
+        counts: Mapping[str, int],
+        *,
+        ordered: bool,
+    ) -> bool:
+        counted = [text for pair in counts.items() for text in pair]
+        rows = [text for each in ended for text in _ended_row(each)]
+        head = (token, batch, int(ordered), len(counts))
+        return bool(await self._call("end", key, *head, *counted, *rows))
+
+    async def next_held(self, key: FlowKey, token: str, most: int) -> list[Ended]:
+        reply = await self._call("next", key, token, _LEASE_MS, most)
+        return [_held(int(reply[i]), reply[i + 1]) for i in range(0, len(reply), 2)]
+
+    async def release(self, key: FlowKey, token: str, ended: Ended) -> bool:
+        row = _ended_row(ended)
+        return bool(await self._call("release", key, token, _LEASE_MS, *row))
+
+    async def ticket(self, key: FlowKey, ticket: str) -> Ticket | None:
+        base = _base(key)
+        waiting = await reply_of(self._redis.hget(f"{base}waiting", ticket))
+        if waiting is not None:
+            return Ticket("failed", orjson.loads(waiting)) if waiting else Ticket("queued")
+        result = await reply_of(self._redis.get(f"{base}result:{ticket}"))
+        return None if result is None else Ticket("done", orjson.loads(result))
+
+    async def dead_letters(self, key: FlowKey, after: int, most: int) -> list[DeadLetter]:
+        base = _base(key)
+        found = await reply_of(
+            self._redis.zrangebyscore(
+                f"{base}dead", f"({after}", "+inf", start=0, num=most, withscores=True
+            )
+        )
+        if not found:
+            return []
+        documents = await reply_of(self._redis.hmget(f"{base}waiting", [t for t, _ in found]))
+        return [
+            DeadLetter(int(position), ticket.decode(), orjson.loads(document))
+            for (ticket, position), document in zip(found, documents, strict=True)
+            if document  # else it is replayed at this moment
+        ]
+
+    async def publish(self, key: FlowKey, report: Mapping[str, Any]) -> None:
+        await reply_of(self._redis.set(f"{_base(key)}report", orjson.dumps(report)))
+
+    async def report(self, key: FlowKey) -> dict[str, Any]:
+        base = _base(key)
+        async with self._redis.pipeline(transaction=False) as pipeline:
+            pipeline.hgetall(f"{base}counts")
+            pipeline.zcard(f"{base}queue")
+            pipeline.hlen(f"{base}waiting")
+            pipeline.hlen(f"{base}held")
+            pipeline.zcard(f"{base}dead")
+            pipeline.get(f"{base}report")
+            counts, partitions, waiting, held, dead, report = await reply_of(pipeline.execute())
+        numbers = {name: int(text) for name, text in texts_of(counts).items()}
+        sizes = {"partitions": partitions, "held": held, "dead_letters": dead}
+        sizes["queued"] = waiting - dead
+        return {"counts": numbers, **sizes, "measured": orjson.loads(report) if report else None}
+
+    async def _call(self, name: str, key: FlowKey, *arguments: Any) -> Any:
+        return await reply_of(self._scripts[name](keys=[_base(key)], args=arguments))
+
+
+def _base(key: FlowKey) -> str:
+    return f"{{portolan:flow:{key.database}:{key.flow}}}:"
+
+
+def _rows(messages: Iterable[NewMessage]) -> Iterable[str | bytes]:
+    for each in messages:
+        yield from (each.partition, each.ticket, each.body)
+
+
+def _message(text: bytes) -> QueuedMessage:
+    position, arrived_ms, ticket, body = text.split(b" ", 3)
+    return QueuedMessage(int(position), int(arrived_ms), ticket.decode(), body)
+
+
+def _ended_row(ended: Ended) -> tuple[Any, ...]:
+    message = ended.message
+    head = (message.position, message.arrived_ms, message.ticket)
+    return (*head, ended.end.value, ended.document)
+
+
+def _held(position: int, row: bytes) -> Ended:
+    arrived_ms, ticket, end, document = row.split(b" ", 3)
+    message = QueuedMessage(position, int(arrived_ms), ticket.decode(), b"")
+    return Ended(message, End(end.decode()), document)

@@ -1,0 +1,56 @@
+-- The beginning of every script of message flows. KEYS[1] is what the keys of the flow begin with.
+--
+-- bound                  the latency bound (ms), as long as the flow exists
+-- arrived, sent          positions of the last message that arrived, and of the last one sent in order
+-- open                   hash: by the value of a partition its number, while messages may join it
+-- values                 hash: the value of each queued partition
+-- queue, running         sorted sets of partitions by creation: waiting, and taken by a worker
+-- partition:<n>          list: its messages, each as position, time (ms), ticket and body
+-- lease:<n>, lease:out   who executes a batch, and who sends in order
+-- timer                  exists until the next partition is due
+-- attempts               hash: how often each running partition was given out
+-- held                   hash: by position what ended, and waits for its turn
+-- waiting                hash: by ticket '' or a dead letter; all that counts for the bound
+-- dead                   sorted set of tickets by position
+-- result:<ticket>        result of a message, until it expires
+-- counts                 hash
+
+if redis.replicate_commands then redis.replicate_commands() end
+
+local base = KEYS[1]
+
+local function now_ms()
+  local clock = redis.call('TIME')
+  return clock[1] * 1000 + math.floor(clock[2] / 1000)
+end
+
+local function append(value, ticket, body, ms)
+  local position = redis.call('INCR', base .. 'arrived')
+  local number = redis.call('HGET', base .. 'open', value)
+  if not number or redis.call('LLEN', base .. 'partition:' .. number) >= LARGEST_BATCH then
+    number = string.format('%.0f', position)
+    redis.call('HSET', base .. 'open', value, number)
+    redis.call('HSET', base .. 'values', number, value)
+    redis.call('ZADD', base .. 'queue', number, number)
+  end
+  local head = string.format('%.0f %.0f %s ', position, ms, ticket)
+  redis.call('RPUSH', base .. 'partition:' .. number, head .. body)
+end
+
+local function count(name, by)
+  redis.call('HINCRBY', base .. 'counts', name, by)
+end
+
+-- Ends a message: its result can be read for some time, a failed one becomes a dead letter.
+local function complete(position, arrived_ms, ticket, outcome, document)
+  local bound_ms = tonumber(redis.call('GET', base .. 'bound') or 0)
+  if now_ms() - arrived_ms > bound_ms then count('late', 1) end
+  count(outcome, 1)
+  if outcome == 'failed' then
+    redis.call('HSET', base .. 'waiting', ticket, document)
+    redis.call('ZADD', base .. 'dead', position, ticket)
+  else
+    redis.call('HDEL', base .. 'waiting', ticket)
+    redis.call('SET', base .. 'result:' .. ticket, document, 'PX', RESULT_MS)
+  end
+end

@@ -1,0 +1,12 @@
+-- Removes a flow with its messages; results expire.
+-- KEYS: prefix.
+
+for _, set in ipairs({'queue', 'running'}) do
+  for _, number in ipairs(redis.call('ZRANGE', base .. set, 0, -1)) do
+    redis.call('DEL', base .. 'partition:' .. number, base .. 'lease:' .. number)
+  end
+end
+for _, name in ipairs({
+  'bound', 'arrived', 'sent', 'open', 'values', 'queue', 'running', 'lease:out', 'timer',
+  'attempts', 'held', 'waiting', 'dead', 'counts', 'report',
+}) do redis.call('DEL', base .. name) end

@@ -1,0 +1,17 @@
+-- The messages held that are next in order, for the one worker that sends.
+-- KEYS: prefix. ARGV: token, milliseconds of the lease, how many. Returns position, row, ...
+
+local lease = base .. 'lease:out'
+local sent = tonumber(redis.call('GET', base .. 'sent') or 0)
+local found = {}
+for position = sent + 1, sent + ARGV[3] do
+  local name = string.format('%.0f', position)
+  local row = redis.call('HGET', base .. 'held', name)
+  if not row then break end
+  found[#found + 1] = name
+  found[#found + 1] = row
+end
+if #found == 0 then return found end
+if (redis.call('GET', lease) or ARGV[1]) ~= ARGV[1] then return {} end
+redis.call('SET', lease, ARGV[1], 'PX', ARGV[2])
+return found

@@ -1,0 +1,1 @@
+"""Message flows: messages that are batched by the values their plan looks up."""

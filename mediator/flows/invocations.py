@@ -1,0 +1,72 @@
+"""What plans invoke, on the data plane: queries of classes, and writes that happen once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from mediator.base.errors import Invalid, Location, NotFound
+from mediator.data_plane.port import DataPlane
+from mediator.flows.plan import Query, Write
+from mediator.model.operations import Create, Delete, Put, Update, WriteOperation
+from mediator.operations.patch import parse_update
+from mediator.query.parser import parse_query_document
+from mediator.routing.model import ClassRoute
+from mediator.schema.ids import check_id
+
+__all__ = ["ClassInvoker"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassInvoker:
+    """Implements `mediator.flows.execution.Invoker` for the classes of a database."""
+
+    _plane: DataPlane
+    _database: str
+
+    async def query(self, query: Query, document: Any) -> list[dict[str, Any]]:
+        route = self._route(query.class_name)
+        schema = self._plane.model.databases[self._database].schema
+        parsed = parse_query_document(document, schema, query.class_name)
+        found = await self._plane.query(parsed.query)
+        outcomes = [item.outcome for item in found.items]
+        return [{"id": each.id, **route.codec.encode(each.values or {})} for each in outcomes]
+
+    async def write(self, write: Write, id_: Any, body: Any, operation: str) -> None:
+        if not isinstance(id_, str):
+            detail = "must be a string"
+            raise Invalid(f"The id {detail}.", locations=[Location("/write/id", detail)])
+        planned = self._planned(write, check_id(id_, "/write/id"), body, operation)
+        if await self._plane.recall(planned) is None:
+            await self._plane.write(planned)
+
+    def _planned(self, write: Write, id_: str, body: Any, operation: str) -> WriteOperation:
+        route = self._route(write.class_name)
+        # The message alone says which write it is: what it writes may have been looked up again.
+        name = blake2b(operation.encode(), digest_size=16).hexdigest()
+        head = self._database, write.class_name, id_, name
+        fingerprint = name
+        match write.kind:
+            case "delete":
+                return Delete(*head, fingerprint=fingerprint)
+            case "update":
+                changes = parse_update(route.schema, route.codec, body, "/write/body")
+                return Update(
+                    *head,
+                    fingerprint=fingerprint,
+                    values=route.codec.stamped(changes.values),
+                    unset=tuple(changes.unset),
+                    operators=tuple(changes.operators),
+                )
+            case kind:
+                values = route.codec.decode_object(body, "/write/body")
+                build = Create if kind == "create" else Put
+                return build(*head, fingerprint=fingerprint, values=values)
+
+    def _route(self, class_name: str) -> ClassRoute:
+        database = self._plane.model.databases.get(self._database)
+        route = None if database is None else database.classes.get(class_name)
+        if route is None:
+            raise NotFound(f"There is no class {class_name} any more.")
+        return route

@@ -1,0 +1,194 @@
+"""Plans of message flows: operators, and the attributes of a message that each depends on.
+
+A plan is a list and refers backwards only, so no plan has a cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, TypeAlias
+
+__all__ = [
+    "Assign",
+    "Case",
+    "Join",
+    "Operator",
+    "Plan",
+    "Query",
+    "Switch",
+    "Translate",
+    "Write",
+    "operators_of",
+    "writes",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Operator:
+    """What all operators have.
+
+    Attributes:
+        pointer: Where in the plan it is; its name in reports.
+        needs: The attributes of a message that its input depends on: messages that agree on them
+            agree on its result.
+        is_shared: Whether one execution serves all messages of a batch that agree on `needs`; its
+            cost is constant then, and else linear in the messages.
+    """
+
+    is_shared: ClassVar[bool] = False
+    op: ClassVar[str]
+
+    pointer: str
+    needs: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Assign(_Operator):
+    """Give a message a name with the value of a template."""
+
+    is_shared = True
+    op = "assign"
+
+    to: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Query(_Operator):
+    """Give a message a name with the objects that a query finds; `document` is a template."""
+
+    is_shared = True
+    op = "invoke"
+
+    to: str
+    class_name: str
+    document: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Write(_Operator):
+    """Write an object; `id` and `body` are templates."""
+
+    op = "invoke"
+
+    kind: str
+    class_name: str
+    id: Any
+    body: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Join(_Operator):
+    """Give a message the first object of a list whose fields equal the message's; null if none."""
+
+    op = "join"
+
+    source: str
+    on: Mapping[str, Any]
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class Translate(_Operator):
+    """Make a message the value of a template."""
+
+    op = "translate"
+
+    value: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    equals: tuple[Any, ...]
+    operators: tuple[Operator, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Switch(_Operator):
+    """Go on with the operators of the first case that has the value of a template."""
+
+    is_shared = True
+    op = "switch"
+
+    on: Any
+    cases: tuple[Case, ...]
+    default: tuple[Operator, ...]
+
+    @property
+    def branches(self) -> tuple[tuple[Operator, ...], ...]:
+        return (*(case.operators for case in self.cases), self.default)
+
+
+Operator: TypeAlias = Assign | Query | Write | Join | Translate | Switch
+
+ATTRIBUTE_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "json": (dict, list, str, int, float, bool, type(None)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is done with a message.
+
+    Attributes:
+        attributes: What a message has, and of which type.
+        operators: In order.
+    """
+
+    attributes: Mapping[str, str]
+    operators: tuple[Operator, ...]
+
+    @property
+    def shared_part(self) -> tuple[Operator, ...]:
+        """The operators before the first write: nothing is seen of their execution outside."""
+        return self.operators[: self._first_write]
+
+    @property
+    def outbound_part(self) -> tuple[Operator, ...]:
+        """The first operator that writes, and all after it: executed message by message."""
+        return self.operators[self._first_write :]
+
+    @property
+    def _first_write(self) -> int:
+        found = (i for i, each in enumerate(self.operators) if writes([each]))
+        return next(found, len(self.operators))
+
+    @property
+    def partitioned_by(self) -> tuple[str, ...]:
+        """The attributes by whose values messages are queued: those of the first lookup.
+
+        Without a lookup those of the first switch; none: all messages are one partition.
+        """
+        for kind in (Query, Switch):
+            for each in operators_of(self.shared_part):
+                if isinstance(each, kind):
+                    return tuple(sorted(each.needs))
+        return ()
+
+    @property
+    def reads_classes(self) -> frozenset[str]:
+        every = operators_of(self.operators)
+        return frozenset(each.class_name for each in every if isinstance(each, Query))
+
+    @property
+    def writes_classes(self) -> frozenset[str]:
+        every = operators_of(self.operators)
+        return frozenset(each.class_name for each in every if isinstance(each, Write))
+
+
+def operators_of(operators: Iterable[Operator]) -> Iterator[Operator]:
+    """Go through operators and those inside of them."""
+    for each in operators:
+        yield each
+        if isinstance(each, Switch):
+            for branch in each.branches:
+                yield from operators_of(branch)
+
+
+def writes(operators: Iterable[Operator]) -> bool:
+    return any(isinstance(each, Write) for each in operators_of(operators))

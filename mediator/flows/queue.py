@@ -1,0 +1,188 @@
+"""The port of the queue of messages: partitions in order of their creation, shared by replicas.
+
+A batch is acknowledged after its execution. Until then a lease says who executes it; when that
+ends, another worker gets the batch, so nothing is lost with a worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, NamedTuple, Protocol
+
+__all__ = [
+    "LEASE_S",
+    "MOST_QUEUED",
+    "Batch",
+    "DeadLetter",
+    "End",
+    "Ended",
+    "FlowKey",
+    "MessageQueue",
+    "NewMessage",
+    "NoBatch",
+    "QueuedMessage",
+    "Ticket",
+]
+
+LEASE_S: Final = 10.0
+MOST_QUEUED: Final = 10_000
+"""Messages of a flow that have not ended, its dead letters included."""
+
+
+class FlowKey(NamedTuple):
+    """A flow: the id of its database, which no other has had, and its own."""
+
+    database: str
+    flow: str
+
+
+class NewMessage(NamedTuple):
+    """A message to be queued; `partition` is equal for messages of one batch."""
+
+    ticket: str
+    partition: str
+    body: bytes
+
+
+class QueuedMessage(NamedTuple):
+    """A message of a batch.
+
+    Attributes:
+        position: Its place in the order of arrival.
+        arrived_ms: When it arrived, by the clock of the queue.
+    """
+
+    position: int
+    arrived_ms: int
+    ticket: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A partition that a worker is to execute.
+
+    Attributes:
+        attempt: 1 when it is given out for the first time.
+        partitions: How many there were when it was taken, this one included.
+        arrived: Messages of the flow that have arrived, ever.
+    """
+
+    number: int
+    attempt: int
+    partitions: int
+    arrived: int
+    messages: tuple[QueuedMessage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NoBatch:
+    """Nothing to be executed now; `due_in_s` until the next batch is, if any message waits."""
+
+    due_in_s: float | None
+
+
+class End(StrEnum):
+    DONE = "done"
+    FAILED = "failed"
+
+
+class Ended(NamedTuple):
+    """How the execution of a message ended; `document` is its result, or its dead letter."""
+
+    message: QueuedMessage
+    end: End
+    document: bytes
+
+
+class Ticket(NamedTuple):
+    """State of a message: `queued`, `done` or `failed`; the document of the last two."""
+
+    state: str
+    document: Any = None
+
+
+class DeadLetter(NamedTuple):
+    """`position`: where it stands in the list of dead letters."""
+
+    position: int
+    ticket: str
+    document: Any
+
+
+class MessageQueue(Protocol):
+    """Queues of all flows. Every method raises `Unavailable`; then it may have happened or not."""
+
+    async def put_flow(
+        self, key: FlowKey, document: Mapping[str, Any], bound_s: float, most: int
+    ) -> bool:
+        """Write down a flow with its latency bound; false if its database has `most` already."""
+
+    async def flows(self) -> dict[FlowKey, Any]:
+        """Return the documents of all flows."""
+
+    async def drop_flow(self, key: FlowKey) -> bool:
+        """Remove a flow and its messages; false if there is none."""
+
+    async def enqueue(
+        self, key: FlowKey, messages: Sequence[NewMessage], retry: tuple[str, str] | None
+    ) -> bool:
+        """Queue all messages, or none; false if they were queued before under the same key.
+
+        Args:
+            retry: Idempotency-Key of the request, and its fingerprint.
+
+        Raises:
+            NotFound: There is no such flow.
+            TooManyRequests: The queue is full.
+            IdempotencyReused: The key was used for other messages.
+        """
+
+    async def replay(self, key: FlowKey, messages: Sequence[NewMessage]) -> int:
+        """Queue dead letters again, behind all messages; return how many there were."""
+
+    async def take(self, key: FlowKey, token: str, wait_s: float) -> Batch | NoBatch:
+        """Lease a batch of a worker that is gone; else the oldest partition, every `wait_s`."""
+
+    async def renew(self, key: FlowKey, batch: int, token: str) -> bool:
+        """Prolong the lease of a batch; false if it is lost."""
+
+    async def acknowledge(
+        self,
+        key: FlowKey,
+        batch: int,
+        token: str,
+        ended: Sequence[Ended],
+        counts: Mapping[str, int],
+    ) -> bool:
+        """End a batch, whose lease must be held; false if it is not: nothing was done then."""
+
+    async def hold(
+        self,
+        key: FlowKey,
+        batch: int,
+        token: str,
+        ended: Sequence[Ended],
+        counts: Mapping[str, int],
+    ) -> bool:
+        """As `acknowledge`, but each message ends only by `release`, in the order of arrival."""
+
+    async def next_held(self, key: FlowKey, token: str, most: int) -> list[Ended]:
+        """Return the messages held that are next in order; none if another worker does that."""
+
+    async def release(self, key: FlowKey, token: str, ended: Ended) -> bool:
+        """End a message that is next in order; false if another worker does that."""
+
+    async def ticket(self, key: FlowKey, ticket: str) -> Ticket | None:
+        """Return the state of a message; None: unknown, or its result is kept no longer."""
+
+    async def dead_letters(self, key: FlowKey, after: int, most: int) -> list[DeadLetter]:
+        """Return dead letters behind a position."""
+
+    async def publish(self, key: FlowKey, report: Mapping[str, Any]) -> None:
+        """Replace the report of the flow's worker."""
+
+    async def report(self, key: FlowKey) -> dict[str, Any]:
+        """Return counts, sizes and the last report."""

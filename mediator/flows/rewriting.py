@@ -1,0 +1,101 @@
+"""Rewriting a plan for batches (P to P'): every operator at the coarsest grain that it may have.
+
+A batch holds messages that agree on the attributes of the partition. Before the first operator that
+needs further ones the batch is split by them; after the last one it is merged again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from mediator.flows.plan import Operator, Plan, Switch, operators_of
+
+__all__ = ["Iterate", "Once", "Step", "describe", "rewrite", "steps_of_message"]
+
+
+@dataclass(frozen=True, slots=True)
+class Iterate:
+    """Split a batch by attributes, do the body for each part of it, and merge them.
+
+    Attributes:
+        attributes: In addition to those that all messages of the batch agree on.
+    """
+
+    attributes: tuple[str, ...]
+    body: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """An operator, executed for the batch as its cost class says; branches of a switch rewritten.
+
+    Attributes:
+        branches: Of a switch: those of the cases, and at the end that of the default.
+    """
+
+    operator: Operator
+    branches: tuple[tuple[Step, ...], ...] = ()
+
+
+Step: TypeAlias = Once | Iterate
+
+
+def rewrite(plan: Plan) -> tuple[Step, ...]:
+    """Return P' of the operators before the first write; those after it are for one message."""
+    return _rewrite(plan.shared_part, frozenset(plan.partitioned_by))
+
+
+def steps_of_message(operators: Sequence[Operator]) -> tuple[Step, ...]:
+    """Return steps for one message, which is never split."""
+    return _rewrite(operators, frozenset().union(*(each.needs for each in operators_of(operators))))
+
+
+def _rewrite(operators: Sequence[Operator], grain: frozenset[str]) -> tuple[Step, ...]:
+    steps: list[Step] = []
+    rest = list(operators)
+    while rest:
+        finer = _finer(rest[0], grain)
+        if not finer:
+            steps.append(_once(rest.pop(0), grain))
+            continue
+        body = [rest.pop(0)]
+        # Linear operators cost the same at any grain: they stay where the one before them is.
+        while rest and (not rest[0].is_shared or _finer(rest[0], grain) == finer):
+            body.append(rest.pop(0))
+        steps.append(Iterate(tuple(sorted(finer)), _rewrite(body, grain | finer)))
+    return tuple(steps)
+
+
+def _finer(operator: Operator, grain: frozenset[str]) -> frozenset[str]:
+    """Return the attributes by which a batch must be split for an operator."""
+    return operator.needs - grain if operator.is_shared else frozenset()
+
+
+def _once(operator: Operator, grain: frozenset[str]) -> Once:
+    if not isinstance(operator, Switch):
+        return Once(operator)
+    return Once(operator, tuple(_rewrite(branch, grain) for branch in operator.branches))
+
+
+def describe(steps: Iterable[Step]) -> list[dict[str, Any]]:
+    """Return steps as JSON."""
+    described: list[dict[str, Any]] = []
+    for step in steps:
+        if isinstance(step, Iterate):
+            described.append({"op": "split", "by": list(step.attributes)})
+            described.append({"op": "iterate", "operators": describe(step.body)})
+            described.append({"op": "merge"})
+        else:
+            described.append(_described(step))
+    return described
+
+
+def _described(step: Once) -> dict[str, Any]:
+    operator = step.operator
+    described: dict[str, Any] = {"op": operator.op, "operator": operator.pointer}
+    described["cost"] = "constant" if operator.is_shared else "linear"
+    if step.branches:
+        described["branches"] = [describe(branch) for branch in step.branches]
+    return described

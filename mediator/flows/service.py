@@ -1,0 +1,191 @@
+"""Message flows of an installation: their definitions, their messages, and a worker for each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, Final
+from uuid import uuid4
+
+from mediator.base.clock import Clock
+from mediator.base.concurrency import end
+from mediator.base.errors import Conflict, Invalid, NotFound
+from mediator.base.periodic_tasks import PeriodicTask
+from mediator.data_plane.port import DataPlane
+from mediator.flows.execution import canonical
+from mediator.flows.invocations import ClassInvoker
+from mediator.flows.parser import Flow, check_message, parse_flow
+from mediator.flows.queue import DeadLetter, FlowKey, MessageQueue, NewMessage, Ticket
+from mediator.flows.rewriting import describe, rewrite, steps_of_message
+from mediator.flows.worker import FlowWorker
+from mediator.routing.model import DatabaseRoute
+
+__all__ = ["MOST_FLOWS", "MOST_MESSAGES", "FlowService", "flow_document"]
+
+MOST_FLOWS: Final = 100
+"""Flows of a database."""
+
+MOST_MESSAGES: Final = 1_000
+"""Messages of one request, and dead letters of one."""
+
+_FOLLOW_EVERY_S: Final = 1.0
+
+
+@dataclass(eq=False)
+class FlowService:
+    """Serves flows by a queue that all replicas share; each has one worker for every flow."""
+
+    _plane: DataPlane
+    _queue: MessageQueue
+    _replica: str
+    _clock: Clock
+    _workers: dict[FlowKey, asyncio.Task[None]] = field(default_factory=dict, init=False)
+
+    def periodic_tasks(self) -> list[PeriodicTask]:
+        return [PeriodicTask("follow message flows", _FOLLOW_EVERY_S, self.follow)]
+
+    async def create(self, database: DatabaseRoute, flow: Flow) -> str:
+        """Write a flow down, and execute its messages from now on; return its id.
+
+        Raises:
+            Conflict: The database has too many flows.
+        """
+        key = FlowKey(database.id, uuid4().hex)
+        if not await self._queue.put_flow(key, flow.document, flow.latency_s, MOST_FLOWS):
+            raise Conflict(f"A database has {MOST_FLOWS} message flows at most.")
+        self._start(key, flow, database.schema.database)
+        return key.flow
+
+    async def of_database(self, database: DatabaseRoute) -> dict[str, Flow]:
+        """Return the flows of a database by id."""
+        found = await self._queue.flows()
+        flows = {
+            key.flow: _parsed(document, database)
+            for key, document in found.items()
+            if key.database == database.id
+        }
+        return {id_: flow for id_, flow in sorted(flows.items()) if flow is not None}
+
+    async def find(self, database: DatabaseRoute, flow: str) -> Flow:
+        """Raises `NotFound`."""
+        document = (await self._queue.flows()).get(FlowKey(database.id, flow))
+        parsed = None if document is None else _parsed(document, database)
+        if parsed is None:
+            raise NotFound("There is no such message flow.")
+        return parsed
+
+    async def report(self, database: DatabaseRoute, id_: str, flow: Flow) -> dict[str, Any]:
+        """Return a flow with its plans, counts and measured numbers as JSON."""
+        plan = flow.plan
+        outbound = describe(steps_of_message(plan.outbound_part))
+        return {
+            **flow_document(id_, flow),
+            "partitioned_by": list(plan.partitioned_by),
+            "plan": flow.document["plan"],
+            "rewritten_plan": describe(rewrite(plan)),
+            "outbound_plan": outbound,
+            **_with_shares(await self._queue.report(FlowKey(database.id, id_))),
+        }
+
+    async def drop(self, database: DatabaseRoute, flow: str) -> None:
+        """Remove a flow with its messages; raises `NotFound`."""
+        key = FlowKey(database.id, flow)
+        if not await self._queue.drop_flow(key):
+            raise NotFound("There is no such message flow.")
+        await self._stop([key])
+
+    async def enqueue(
+        self,
+        key: FlowKey,
+        flow: Flow,
+        messages: Sequence[tuple[str, Any]],
+        retry: tuple[str, str] | None,
+    ) -> bool:
+        """Queue messages by their tickets; false if they were queued before under the same key.
+
+        Raises:
+            Invalid: A message has not the attributes of the plan; none is queued then.
+            TooManyRequests: The queue is full.
+        """
+        queued = [
+            _new(flow, ticket, message, f"/messages/{index}")
+            for index, (ticket, message) in enumerate(messages)
+        ]
+        return await self._queue.enqueue(key, queued, retry)
+
+    async def ticket(self, key: FlowKey, ticket: str) -> Ticket:
+        """Return the state of a message; raises `NotFound`."""
+        found = await self._queue.ticket(key, ticket)
+        if found is None:
+            detail = "There is no such message, or its result is kept no longer."
+            raise NotFound(detail)
+        return found
+
+    async def dead_letters(self, key: FlowKey, after: int = 0, most: int = 100) -> list[DeadLetter]:
+        return await self._queue.dead_letters(key, after, most)
+
+    async def replay(self, key: FlowKey, flow: Flow) -> int:
+        """Queue dead letters again, at most `MOST_MESSAGES`; return how many."""
+        letters = await self._queue.dead_letters(key, 0, MOST_MESSAGES)
+        messages = [_new(flow, each.ticket, each.document["message"], "") for each in letters]
+        return await self._queue.replay(key, messages) if messages else 0
+
+    async def follow(self) -> None:
+        """Start workers of new flows, and end those of flows that are gone."""
+        present = await self._queue.flows()
+        databases = {route.id: route for route in self._plane.model.databases.values()}
+        for key, document in present.items():
+            database = databases.get(key.database)
+            if key not in self._workers and database is not None:
+                flow = _parsed(document, database)
+                if flow is not None:
+                    self._start(key, flow, database.schema.database)
+        gone = [k for k in self._workers if k not in present or k.database not in databases]
+        await self._stop(gone)
+
+    async def close(self) -> None:
+        await self._stop(list(self._workers))
+
+    def _start(self, key: FlowKey, flow: Flow, database: str) -> None:
+        invoker = ClassInvoker(self._plane, database)
+        # A token for each worker: one that was stopped must not hold what the next one takes.
+        token = f"{self._replica}:{uuid4().hex}"
+        worker = FlowWorker(key, flow, self._queue, invoker, token, self._clock)
+        self._workers[key] = asyncio.create_task(worker.run())
+
+    async def _stop(self, keys: Sequence[FlowKey]) -> None:
+        await end([self._workers.pop(key) for key in keys if key in self._workers])
+
+
+def flow_document(id_: str, flow: Flow) -> dict[str, Any]:
+    return {
+        "id": id_,
+        "name": flow.name,
+        "latency_s": flow.latency_s,
+        "ordered": flow.ordered,
+        "objective": flow.objective,
+    }
+
+
+def _parsed(document: Any, database: DatabaseRoute) -> Flow | None:
+    """Return a stored flow; None if the schema has lost what it needs."""
+    try:
+        return parse_flow(document, database.schema)
+    except Invalid:
+        return None
+
+
+def _new(flow: Flow, ticket: str, message: Any, pointer: str) -> NewMessage:
+    body = check_message(flow.plan, message, pointer)
+    # A value may be long, and its digest is not.
+    value = canonical(message, flow.plan.partitioned_by)
+    return NewMessage(ticket, blake2b(value, digest_size=16).hexdigest(), body)
+
+
+def _with_shares(report: Mapping[str, Any]) -> dict[str, Any]:
+    counts = report["counts"]
+    ended = counts.get("done", 0) + counts.get("failed", 0)
+    share = counts.get("late", 0) / ended if ended else None
+    return {**report, "share_beyond_bound": share}

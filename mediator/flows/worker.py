@@ -1,0 +1,195 @@
+"""The worker of one flow in one replica: takes batches, executes them, sends in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import orjson
+
+from mediator.base.clock import Clock
+from mediator.base.errors import MediatorError, Unavailable
+from mediator.base.lease import LeaseLost, while_held
+from mediator.flows.execution import BatchExecution, Invoker, Message
+from mediator.flows.measurement import Measurement
+from mediator.flows.parser import Flow
+from mediator.flows.queue import (
+    LEASE_S,
+    Batch,
+    End,
+    Ended,
+    FlowKey,
+    MessageQueue,
+    NoBatch,
+    QueuedMessage,
+)
+from mediator.flows.rewriting import Step, rewrite, steps_of_message
+
+__all__ = ["MOST_ATTEMPTS", "FlowWorker"]
+
+MOST_ATTEMPTS: Final = 5
+"""How often a batch, or a message that is to be sent, is executed until it is a dead letter."""
+
+_LONGEST_PAUSE_S: Final = 0.2
+"""Seconds after which a worker looks for messages again: others may be gone."""
+
+_RETRY_S: Final = 0.1
+"""Pause in seconds before the second execution; each further one is twice as long."""
+
+_SENT_AT_ONCE: Final = 100
+
+_log = logging.getLogger(__name__)
+
+
+class FlowWorker:
+    """Executes one flow, until its task is cancelled; any number of replicas may do so at once."""
+
+    def __init__(
+        self,
+        key: FlowKey,
+        flow: Flow,
+        queue: MessageQueue,
+        invoker: Invoker,
+        token: str,
+        clock: Clock,
+    ) -> None:
+        self._key = key
+        self._flow = flow
+        self._queue = queue
+        self._invoker = invoker
+        self._token = token
+        self._clock = clock
+        self._shared = rewrite(flow.plan)
+        self._outbound = steps_of_message(flow.plan.outbound_part)
+        self._measurement = Measurement(flow, clock)
+
+    async def run(self) -> None:
+        failing = False
+        while True:
+            try:
+                await asyncio.sleep(await self.step())
+                failing = False
+            except (Unavailable, LeaseLost) as error:
+                if not failing:
+                    _log.warning("message flow %s: %s", self._key.flow, error)
+                failing = True
+                await asyncio.sleep(_LONGEST_PAUSE_S)
+            except Exception:  # noqa: BLE001 - it is logged, and the flow goes on
+                # A flow whose worker has ended would keep its messages for ever.
+                _log.exception("message flow %s failed", self._key.flow)
+                await asyncio.sleep(LEASE_S)
+
+    async def step(self) -> float:
+        """Execute a batch if one is due, send what is next; return the pause afterwards (s)."""
+        taken = await self._queue.take(self._key, self._token, self._measurement.wait_s)
+        if isinstance(taken, Batch):
+            await self._execute(taken)
+        if self._flow.ordered:
+            await self._send()
+        if isinstance(taken, NoBatch):
+            return min(taken.due_in_s or _LONGEST_PAUSE_S, _LONGEST_PAUSE_S)
+        return 0.0
+
+    async def _execute(self, batch: Batch) -> None:
+        self._measurement.taken(batch)
+
+        async def renew() -> bool:
+            return await self._queue.renew(self._key, batch.number, self._token)
+
+        await while_held(renew, LEASE_S / 3, self._execute_held(batch))
+
+    async def _execute_held(self, batch: Batch) -> None:
+        if batch.attempt > MOST_ATTEMPTS:
+            reason = Unavailable(f"{MOST_ATTEMPTS} workers did not survive it.", system="flows")
+            messages = [_message(each, reason) for each in batch.messages]
+            await self._end(batch, messages, {})
+            return
+        steps = self._shared if self._flow.ordered else (*self._shared, *self._outbound)
+        messages, execution = await self._attempts(batch.messages, steps)
+        measured = execution.measured
+        self._measurement.executed(measured, len(messages))
+        counts = {
+            "batches": 1,
+            "messages": len(messages),
+            "lookups": measured.lookups,
+            "lookups_saved": measured.saved,
+            "repeated_batches": int(batch.attempt > 1),
+        }
+        await self._end(batch, messages, counts)
+        await self._queue.publish(self._key, self._measurement.document())
+
+    async def _attempts(
+        self, queued: Sequence[QueuedMessage], steps: Iterable[Step]
+    ) -> tuple[list[Message], BatchExecution]:
+        """Execute until no error is transient; then it is that of all messages."""
+        for attempt in range(MOST_ATTEMPTS):
+            await _pause(attempt)
+            messages = [_message(each) for each in queued]
+            execution = BatchExecution(self._invoker, self._key.flow, self._clock)
+            try:
+                await execution.run(steps, messages)
+            except MediatorError as error:
+                failure = error  # a transient one: others belong to their messages
+            else:
+                return messages, execution
+        return [_message(each, failure) for each in queued], execution
+
+    async def _end(self, batch: Batch, messages: Sequence[Message], counts: dict[str, int]) -> None:
+        end = self._queue.hold if self._flow.ordered else self._queue.acknowledge
+        ended = [_ended(message, held=self._flow.ordered) for message in messages]
+        if not await end(self._key, batch.number, self._token, ended, counts):
+            raise LeaseLost
+
+    async def _send(self) -> None:
+        """End the messages that are next in order, executing what the plan writes for each."""
+        while held := await self._queue.next_held(self._key, self._token, _SENT_AT_ONCE):
+            for each in held:
+                if not await self._queue.release(self._key, self._token, await self._sent(each)):
+                    return
+
+    async def _sent(self, held: Ended) -> Ended:
+        if held.end is End.FAILED:
+            return held
+        document = orjson.loads(held.document)
+        message = held.message._replace(body=orjson.dumps(document["message"]))
+        for attempt in range(MOST_ATTEMPTS):
+            await _pause(attempt)
+            state = _with_values(message, document["values"])
+            execution = BatchExecution(self._invoker, self._key.flow, self._clock)
+            try:
+                await execution.run(self._outbound, [state])
+            except MediatorError as error:
+                failure = error
+            else:
+                return _ended(state, held=False)
+        state.error = failure
+        return _ended(state, held=False)
+
+
+async def _pause(attempt: int) -> None:
+    """Wait before an execution that is not the first: each time twice as long."""
+    if attempt:
+        await asyncio.sleep(_RETRY_S * 2 ** (attempt - 1))
+
+
+def _message(queued: QueuedMessage, error: MediatorError | None = None) -> Message:
+    original = orjson.loads(queued.body)
+    return Message(queued, original, dict(original), error)
+
+
+def _with_values(queued: QueuedMessage, values: dict[str, Any]) -> Message:
+    return Message(queued, orjson.loads(queued.body), dict(values))
+
+
+def _ended(message: Message, *, held: bool) -> Ended:
+    if message.error is not None:
+        error = message.error
+        locations = [{"pointer": at.pointer, "detail": at.detail} for at in error.locations]
+        letter = {"message": message.original, "detail": error.detail, "errors": locations}
+        return Ended(message.queued, End.FAILED, orjson.dumps(letter))
+    if held:
+        document = {"message": message.original, "values": message.values}
+        return Ended(message.queued, End.DONE, orjson.dumps(document))
+    return Ended(message.queued, End.DONE, orjson.dumps(message.values))

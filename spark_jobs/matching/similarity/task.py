@@ -1,0 +1,126 @@
+"""The task of one partition: its links are found, or taken over from a former result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from spark_jobs.matching.similarity.engine import Link, Matching, match
+from spark_jobs.matching.similarity.fingerprints import (
+    Fingerprint,
+    FormerRow,
+    GivenLink,
+    reason_to_match,
+)
+from spark_jobs.matching.similarity.objects import MatchObject, Reader
+from spark_jobs.matching.similarity.spec import Side, SimilaritySpec
+
+__all__ = ["FORMER", "MATCHED", "MATCHED_DDL", "SIDES", "match_partition"]
+
+SIDES: Final[tuple[Side, Side]] = ("left", "right")
+FORMER: Final = 2
+"""The side of rows that are no objects, but rows of the former result."""
+
+MATCHED: Final = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("left", pa.list_(pa.string())),
+        ("right", pa.list_(pa.string())),
+        ("similarity", pa.float64()),
+        ("terms", pa.map_(pa.string(), pa.float64())),
+        ("count", pa.int64()),
+        ("partition", pa.int32()),
+        ("fingerprint", pa.string()),
+        ("reason", pa.string()),
+    ]
+)
+MATCHED_DDL: Final = (
+    "kind string, left array<string>, right array<string>, similarity double,"
+    " terms map<string,double>, count long, partition int, fingerprint string, reason string"
+)
+
+
+def match_partition(
+    rows: Sequence[Mapping[str, Any]], spec: SimilaritySpec
+) -> Iterator[dict[str, Any]]:
+    """Match the objects of a partition, unless a former result has their links already.
+
+    Args:
+        rows: Objects with ``partition``, ``side``, ``id``, ``record``, ``link``, ``cannot``,
+            ``owned``; and rows of the former result, by their side.
+
+    Yields:
+        Links, what is to be reported, and last the ``partition``: how many objects it owns, its
+        fingerprint, and the reason why they were matched; none if they were not.
+    """
+    former = [FormerRow.from_json(row["record"]) for row in rows if row["side"] == FORMER]
+    objects_ = [row for row in rows if row["side"] != FORMER]
+    if not objects_:
+        return
+    present = Fingerprint.of(_settings(spec), objects_)
+    reason = reason_to_match(present, former)
+    if reason is None:
+        links = [row.link for row in former if row.link is not None]
+    else:
+        matching, owned = _matching(objects_, spec)
+        links = [_given(link) for link in matching.links if _gives(link, owned)]
+        yield from _reported(matching, owned, spec)
+    partition = {"partition": rows[0]["partition"]}
+    yield from (_link_row(link) | partition for link in links)
+    fingerprint = str(present.vouching_for(links))
+    count = sum(row["owned"] for row in objects_)
+    yield {
+        "kind": "partition", "count": count, "fingerprint": fingerprint, "reason": reason,
+    } | partition  # fmt: skip
+
+
+def _matching(rows: Sequence[Mapping[str, Any]], spec: SimilaritySpec) -> tuple[Matching, set[str]]:
+    """Match objects; return the ids of those on the left that the partition owns as well."""
+    readers = [Reader(spec, side) for side in SIDES]
+    sides: tuple[list[MatchObject], list[MatchObject]] = [], []
+    for row in rows:
+        record = json.loads(row["record"])
+        read = readers[row["side"]].read(record, row["link"], row["cannot"] or ())
+        sides[row["side"]].append(read)
+    return match(*sides, spec), {row["id"] for row in rows if row["owned"] and not row["side"]}
+
+
+def _gives(link: Link, owned: set[str]) -> bool:
+    """Whether a partition gives a link: the one that owns its first object does."""
+    return not link.decided and link.left[0] in owned
+
+
+def _given(link: Link) -> GivenLink:
+    return GivenLink(link.left, link.right, link.similarity, link.terms)
+
+
+def _reported(
+    matching: Matching, owned: set[str], spec: SimilaritySpec
+) -> Iterator[dict[str, Any]]:
+    for pair in matching.uncertain:
+        if pair.left in owned:
+            terms = {"kind": "uncertain", "left": [pair.left], "right": [pair.right]}
+            yield {**terms, "similarity": pair.similarity, "terms": [*pair.terms.items()]}
+    labels = [measure.label for measure in spec.measures]
+    for terms_ in matching.sample:
+        yield {"kind": "sample", "terms": [*zip(labels, terms_, strict=True)]}
+    yield {"kind": "candidates", "count": matching.candidates}
+    yield {"kind": "aggregations", "count": matching.aggregations}
+
+
+def _link_row(link: GivenLink) -> dict[str, Any]:
+    ids = {"left": [*link.left], "right": [*link.right]}
+    return {"kind": "link", **ids, "similarity": link.similarity, "terms": [*link.terms.items()]}
+
+
+def _settings(spec: SimilaritySpec) -> str:
+    return spec.model_dump_json(exclude=_APART)
+
+
+_APART: Final = {
+    *("left", "right", "must", "cannot", "lists", "former", "learning", "partition", "limits")
+}
+"""Members that a fingerprint has by what they say of its objects, or that change no link."""

@@ -1,0 +1,95 @@
+"""A worker of a flow whose process is killed at a point, or (no point) works on.
+
+Arguments: URL of Redis, database, flow, point, and how often it is passed before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from typing import Any, Final
+from uuid import uuid4
+
+from redis.asyncio import Redis
+
+from mediator.base.clock import SystemClock
+from mediator.coordination import message_queue
+from mediator.coordination.message_queue import RedisMessageQueue
+from mediator.flows.execution import Invoker
+from mediator.flows.plan import Query, Write
+from mediator.flows.queue import FlowKey
+from mediator.flows.worker import FlowWorker
+from tests.unit.flows.plans import ORDERS, flow
+
+LEASE_MS: Final = 300
+_ONCE: Final = """
+if redis.call('SADD', KEYS[1], ARGV[1]) == 0 then return 0 end
+return redis.call('RPUSH', KEYS[2], ARGV[2])
+"""
+"""A write under an operation id, as every store does it."""
+
+
+class RecordingInvoker:
+    """Implements `Invoker`: writes are appended to a list in Redis, once for each operation id."""
+
+    def __init__(self, redis: Redis, name: str) -> None:
+        self._redis = redis
+        self._once = redis.register_script(_ONCE)
+        self._keys = [f"{name}:operations", f"{name}:effects"]
+
+    async def query(self, query: Query, document: Any) -> list[dict[str, Any]]:
+        return [{"customer": document["filter"]["eq"][1], "amount": 1}]
+
+    async def write(self, write: Write, id_: Any, body: Any, operation: str) -> None:
+        await self._once(keys=self._keys, args=[operation, id_])
+
+    async def effects(self) -> list[str]:
+        found: Any = await self._redis.lrange(self._keys[1], 0, -1)
+        return [each.decode() for each in found]
+
+
+class Killing:
+    """Calls through to an object, and kills the process before or after a call of a method."""
+
+    def __init__(self, of: Any, point: str, after: int) -> None:
+        self._of = of
+        self._when, _, self._method = point.partition(" ")
+        self._left = after
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._of, name)
+        if name != self._method:
+            return method
+
+        async def call(*arguments: Any) -> Any:
+            if self._when == "before":
+                self._pass()
+            result = await method(*arguments)
+            if self._when == "after":
+                self._pass()
+            return result
+
+        return call
+
+    def _pass(self) -> None:
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._left -= 1
+
+
+async def main(url: str, database: str, name: str, point: str, after: int) -> None:
+    message_queue._LEASE_MS = LEASE_MS  # type: ignore[misc]  # noqa: SLF001 - so that tests are quick
+    async with Redis.from_url(url) as redis:
+        queue: Any = Killing(RedisMessageQueue(redis), point, after)
+        invoker: Invoker = Killing(RecordingInvoker(redis, name), point, after)
+        ordered = (await queue.flows())[FlowKey(database, name)]["ordered"]
+        token, clock = uuid4().hex, SystemClock()
+        key, orders = FlowKey(database, name), flow(ORDERS, ordered=ordered)
+        await FlowWorker(key, orders, queue, invoker, token, clock).run()
+
+
+if __name__ == "__main__":
+    _url, _database, _name, _point, _after = sys.argv[1:]
+    asyncio.run(main(_url, _database, _name, _point, int(_after)))

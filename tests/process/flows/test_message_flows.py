@@ -1,0 +1,133 @@
+"""Message flows over HTTP, on real stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.faults.conditions import eventually
+from tests.process.flows.shop import CREDITS, CUSTOMERS, Shop, orders
+from tests.process.service import unique
+from tests.unit.flows.plans import LOOKUP, ORDERS
+
+
+async def test_the_orders_of_the_paper_take_three_lookups_and_leave_in_order(shop: Shop) -> None:
+    """Oracle E1: six messages of three customers."""
+    flow = await shop.create(ordered=True)
+    tickets = await shop.tickets(flow, orders())
+    states = await shop.ended(flow, tickets)
+    assert [state["state"] for state in states] == ["done"] * 6
+    assert [state["result"]["credit"]["amount"] for state in states] == [
+        CREDITS[name] for name in CUSTOMERS
+    ]
+    report = await shop.report(flow)
+    counts = report["counts"]
+    assert (counts["lookups"], counts["lookups_saved"], counts["done"]) == (3, 3, 6)
+    assert report["partitioned_by"] == ["name"]
+    assert [step["op"] for step in report["rewritten_plan"]] == ["assign", "invoke", "join"]
+    assert (report["queued"], report["held"], report["partitions"]) == (0, 0, 0)
+    for number, name in enumerate(CUSTOMERS, 1):
+        written = await shop.client.get(f"orders/m{number}")
+        assert written.json() == {"id": f"m{number}", "customer": name, "credit": CREDITS[name]}
+
+
+async def test_a_flow_is_listed_shown_and_dropped(shop: Shop) -> None:
+    flow = await shop.create(name="orders", objective="work")
+    listed = (await shop.client.get("message-flows")).json()["items"]
+    assert [each for each in listed if each["id"] == flow] == [
+        {"id": flow, "name": "orders", "latency_s": 10, "ordered": False, "objective": "work"}
+    ]
+    assert (await shop.client.delete(f"message-flows/{flow}")).status_code == 204
+    for answer in (
+        await shop.client.get(f"message-flows/{flow}"),
+        await shop.client.delete(f"message-flows/{flow}"),
+        await shop.send(flow, orders()),
+    ):
+        assert (answer.status_code, answer.json()["type"]) == (404, "/problems/not-found")
+
+
+async def test_a_message_without_an_attribute_is_refused_with_all_others(shop: Shop) -> None:
+    flow = await shop.create()
+    answer = await shop.send(flow, [*orders(), {"number": 7, "name": "A"}, {"name": "A"}])
+    assert answer.status_code == 400
+    assert answer.json()["errors"][0]["pointer"] == "/messages/6/number"
+    assert (await shop.report(flow))["counts"] == {}
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"messages": []}, {"messages": {}}, {"messages": [{}] * 1001}]
+)
+async def test_a_body_without_messages_is_refused(shop: Shop, body: Any) -> None:
+    flow = await shop.create()
+    answer = await shop.client.post(f"message-flows/{flow}/messages", json=body)
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, "/messages")
+
+
+async def test_a_retry_under_its_key_queues_nothing_twice(shop: Shop) -> None:
+    flow, key = await shop.create(), unique("key")
+    headers = {"Idempotency-Key": key}
+    first = await shop.send(flow, orders(prefix=key), **headers)
+    again = await shop.send(flow, orders(prefix=key), **headers)
+    other = await shop.send(flow, orders(), **headers)
+    assert first.json() == again.json()
+    assert again.headers["idempotency-replayed"] == "true"
+    assert (other.status_code, other.json()["type"]) == (422, "/problems/idempotency-key-reused")
+    await shop.ended(flow, first.json()["tickets"])
+    assert (await shop.report(flow))["counts"]["messages"] == 6
+
+
+async def test_a_poison_message_becomes_a_dead_letter_and_the_order_goes_on(shop: Shop) -> None:
+    """A message that fails counts down for those behind it; replayed, it is as any other."""
+    flow, prefix = await shop.create(ordered=True), unique("n")
+    # An unknown customer: the message has no credit to be written.
+    messages = orders(["A", "nobody", "A"], prefix)
+    tickets = await shop.tickets(flow, messages)
+    done, failed, last = await shop.ended(flow, tickets)
+    assert (done["state"], failed["state"], last["state"]) == ("done", "failed", "done")
+    assert failed["error"]["errors"][0]["pointer"] == "/credit/amount"
+    page = (await shop.client.get(f"message-flows/{flow}/dead-letters")).json()
+    assert [(each["ticket"], each["message"]) for each in page["items"]] == [
+        (tickets[1], messages[1])
+    ]
+    await shop.service.create(shop.database, "credits", "nobody", customer="nobody", amount=1)
+    replayed = await shop.client.post(f"message-flows/{flow}/replay")
+    assert (replayed.status_code, replayed.json()) == (202, {"replayed": 1})
+    (state,) = await shop.ended(flow, [tickets[1]])
+    assert state["state"] == "done"
+    assert (await shop.report(flow))["dead_letters"] == 0
+
+
+async def test_values_of_messages_are_never_read_as_operators(shop: Shop) -> None:
+    receive = {"op": "receive", "attributes": {"name": "json"}}
+    flow = await shop.create([receive, {**ORDERS[1]}, LOOKUP])
+    tickets = await shop.tickets(flow, [{"name": {"$": "/name"}}, {"name": ["A"]}, {"name": "A"}])
+    states = [state["state"] for state in await shop.ended(flow, tickets)]
+    assert states == ["failed", "failed", "done"]
+
+
+async def test_a_full_queue_refuses_messages_until_some_have_ended(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mediator.coordination.message_queue.MOST_QUEUED", 5)
+    flow = await shop.create()
+    refused = await shop.send(flow, orders())
+    assert (refused.status_code, refused.json()["type"]) == (429, "/problems/too-many-requests")
+    assert refused.headers["retry-after"] == "1"
+    await shop.ended(flow, await shop.tickets(flow, orders()[:5]))
+    await shop.ended(flow, await shop.tickets(flow, orders()[:5]))
+
+
+async def test_the_waiting_time_explains_itself(shop: Shop) -> None:
+    flow = await shop.create(objective="work", latency_s=2)
+
+    async def is_computed() -> bool:
+        await shop.tickets(flow, orders(prefix=unique("w")))
+        measured = (await shop.report(flow))["measured"]
+        return bool(measured and measured.get("explanation"))
+
+    await eventually(is_computed)
+    measured = (await shop.report(flow))["measured"]
+    assert measured["rate"] > 0
+    assert 0 < measured["selectivity"] <= 1
+    assert f"{measured['wait_most_s']:.6g} s" in measured["explanation"]

@@ -1,0 +1,175 @@
+"""The queue of messages in Redis: partitions, leases, and the order in which messages end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+from redis.asyncio import Redis
+
+from mediator.coordination import message_queue
+from mediator.coordination.message_queue import RedisMessageQueue
+from mediator.flows.queue import Batch, End, Ended, FlowKey, NewMessage, NoBatch
+from mediator.stores.port import SystemConfig
+from tests.faults.conditions import eventually
+from tests.process.service import unique
+
+TOKEN, OTHER = "worker", "other"
+CUSTOMERS = "ABACBC"
+"""Of the messages m1 to m6 of the paper's figures."""
+
+
+@pytest.fixture
+async def queue(redis_config: SystemConfig) -> AsyncIterator[RedisMessageQueue]:
+    async with Redis.from_url(redis_config.url) as redis:
+        yield RedisMessageQueue(redis)
+
+
+@pytest.fixture
+async def key(queue: RedisMessageQueue) -> AsyncIterator[FlowKey]:
+    created = FlowKey(unique(), unique())
+    assert await queue.put_flow(created, {}, 10.0, 1)
+    yield created
+    await queue.drop_flow(created)
+
+
+def messages(values: Sequence[str]) -> list[NewMessage]:
+    return [NewMessage(unique("m"), value, b"{}") for value in values]
+
+
+async def taken(queue: RedisMessageQueue, key: FlowKey, token: str = TOKEN) -> Batch:
+    batch = await queue.take(key, token, 0)
+    assert isinstance(batch, Batch)
+    return batch
+
+
+def ended(batch: Batch, end: End = End.DONE) -> list[Ended]:
+    return [Ended(message, end, b"{}") for message in batch.messages]
+
+
+def counters_of(values: Sequence[str]) -> list[int]:
+    """The paper's counters: how many queued messages stand behind the place of a new one."""
+    partitions: dict[str, int] = {}
+    counters = []
+    for value in values:
+        behind = (
+            list(partitions)[list(partitions).index(value) + 1 :] if value in partitions else []
+        )
+        counters.append(sum(partitions[each] for each in behind))
+        partitions[value] = partitions.get(value, 0) + 1
+    return counters
+
+
+async def test_messages_of_one_value_are_one_batch_and_the_oldest_batch_is_next(
+    queue: RedisMessageQueue, key: FlowKey
+) -> None:
+    """Oracle E1: m1 m3, m2 m5, m4 m6."""
+    assert await queue.enqueue(key, messages(CUSTOMERS), None)
+    batches = [await taken(queue, key) for _ in range(3)]
+    positions = [[message.position for message in batch.messages] for batch in batches]
+    assert positions == [[1, 3], [2, 5], [4, 6]]
+    assert [batch.partitions for batch in batches] == [3, 2, 1]
+    assert await queue.take(key, TOKEN, 0) == NoBatch(None)
+    assert counters_of(CUSTOMERS) == [0, 0, 1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_messages_end_in_order_exactly_when_the_counters_of_the_paper_let_them(
+    queue: RedisMessageQueue, key: FlowKey, seed: int
+) -> None:
+    """59 messages of 7 values, queued and executed in any interleaving; some of them fail."""
+    chance = random.Random(seed)
+    queued: dict[str, list[int]] = {}
+    counters: dict[int, int] = {}
+    held: set[int] = set()
+    sent: list[int] = []
+    released: list[int] = []
+    arrived = 0
+    while arrived < 59 or queued:
+        if arrived < 59 and (not queued or chance.random() < 0.6):
+            value = chance.choice("ABCDEFG")
+            await queue.enqueue(key, messages([value]), None)
+            arrived += 1
+            names = list(queued)
+            behind = names[names.index(value) + 1 :] if value in queued else []
+            counters[arrived] = sum(len(queued[name]) for name in behind)
+            queued.setdefault(value, []).append(arrived)
+            continue
+        batch = await taken(queue, key)
+        end = chance.choice([End.DONE, End.FAILED])
+        assert await queue.hold(key, batch.number, TOKEN, ended(batch, end), {})
+        for position in queued.pop(next(iter(queued))):
+            for later in [each for each in held if each > position]:
+                counters[later] -= 1
+            held.add(position)
+        sent += (due := sorted(each for each in held if not counters[each]))
+        held -= set(due)
+        for each in await queue.next_held(key, TOKEN, 100):
+            assert await queue.release(key, TOKEN, each)
+            released.append(each.message.position)
+        assert released == sent
+    assert released == list(range(1, 60))
+
+
+async def test_a_batch_whose_lease_has_ended_is_given_to_another_worker(
+    queue: RedisMessageQueue, key: FlowKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(message_queue, "_LEASE_MS", 50)
+    await queue.enqueue(key, messages("AAB"), None)
+    first, second = await taken(queue, key), await taken(queue, key)
+
+    async def is_taken_over() -> bool:
+        found = await queue.take(key, OTHER, 0)
+        return isinstance(found, Batch) and found.number == first.number and found.attempt == 2
+
+    await eventually(is_taken_over)
+    assert not await queue.renew(key, first.number, TOKEN)
+    assert not await queue.acknowledge(key, first.number, TOKEN, ended(first), {})
+    states = [await queue.ticket(key, message.ticket) for message in first.messages]
+    assert [state.state for state in states if state] == ["queued", "queued"]
+    assert second.number != first.number
+
+
+async def test_the_next_batch_is_given_out_once_in_a_waiting_time_to_all_workers_together(
+    queue: RedisMessageQueue, key: FlowKey
+) -> None:
+    await queue.enqueue(key, messages("ABC"), None)
+    assert isinstance(await queue.take(key, TOKEN, 60), Batch)
+    for token in (TOKEN, OTHER):
+        found = await queue.take(key, token, 60)
+        assert isinstance(found, NoBatch)
+        assert found.due_in_s is not None
+        assert 0 < found.due_in_s <= 60
+
+
+async def test_a_partition_is_never_larger_than_a_batch(
+    queue: RedisMessageQueue, key: FlowKey
+) -> None:
+    most = message_queue.LARGEST_BATCH
+    await queue.enqueue(key, messages("A" * (most + 1)), None)
+    assert [len((await taken(queue, key)).messages) for _ in range(2)] == [most, 1]
+
+
+async def test_one_worker_sends_at_a_time(queue: RedisMessageQueue, key: FlowKey) -> None:
+    await queue.enqueue(key, messages("AA"), None)
+    batch = await taken(queue, key)
+    assert await queue.hold(key, batch.number, TOKEN, ended(batch), {})
+    first, second = await queue.next_held(key, TOKEN, 10)
+    assert await queue.next_held(key, OTHER, 10) == []
+    assert not await queue.release(key, OTHER, first)
+    assert await queue.release(key, TOKEN, first)
+    # What has been released is not sent again by a worker that was paused.
+    assert not await queue.release(key, TOKEN, first)
+    assert await queue.release(key, TOKEN, second)
+
+
+async def test_a_flow_that_is_dropped_leaves_nothing_but_results_behind(
+    queue: RedisMessageQueue, key: FlowKey, redis_config: SystemConfig
+) -> None:
+    await queue.enqueue(key, messages("ABA"), ("key", "fingerprint"))
+    await taken(queue, key)
+    assert await queue.drop_flow(key)
+    async with Redis.from_url(redis_config.url) as redis:
+        left = [name async for name in redis.scan_iter(match=f"*{key.flow}*", count=1000)]
+        assert all([await redis.pttl(name) > 0 for name in left])

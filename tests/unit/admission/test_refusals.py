@@ -1,0 +1,93 @@
+"""Refusals of requests: whom they concern, and that they end by themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+from mediator.admission.refusals import LONGEST_S, Refusals
+from mediator.base.errors import TooManyRequests, Unavailable
+
+
+class Clock:
+    at = 1_000.0
+
+    def now(self) -> float:
+        return self.at
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_a_tenant_is_refused_until_its_time_is_over(clock: Clock) -> None:
+    refusals = Refusals(clock)
+    refusals.refuse_tenant("acme", 10)
+    refusals.check_tenant("other", 100)
+    clock.at += 7.5
+    with pytest.raises(TooManyRequests) as refused:
+        refusals.check_tenant("acme", 100)
+    assert refused.value.retry_after_s == 3
+    clock.at += 2.5
+    refusals.check_tenant("acme", 100)
+    refusals.expire()
+    assert not refusals.active
+
+
+def test_what_has_a_lower_priority_is_refused(clock: Clock) -> None:
+    refusals = Refusals(clock)
+    refusals.refuse_below(5, 10)
+    refusals.check_tenant("acme", 5)
+    with pytest.raises(Unavailable) as refused:
+        refusals.check_tenant("acme", 4)
+    assert (refused.value.retry_after_s, refused.value.extra["limit"]) == (10, "admission")
+    clock.at += 10
+    refusals.check_tenant("acme", 4)
+    refusals.expire()
+    assert not refusals.active
+
+
+def test_a_class_is_refused_in_its_database_alone(clock: Clock) -> None:
+    refusals = Refusals(clock)
+    refusals.refuse_class("shop.orders", 10)
+    refusals.check_class("shop", "order")
+    refusals.check_class("other", "orders")
+    with pytest.raises(Unavailable):
+        refusals.check_class("shop", "orders")
+    clock.at += 10
+    refusals.expire()
+    refusals.check_class("shop", "orders")
+    assert not refusals.active
+
+
+def test_a_refusal_is_extended_by_the_next_one(clock: Clock) -> None:
+    refusals = Refusals(clock)
+    refusals.refuse_tenant("acme", 10)
+    clock.at += 9
+    refusals.refuse_tenant("acme", 10)
+    clock.at += 9
+    with pytest.raises(TooManyRequests):
+        refusals.check_tenant("acme", 100)
+
+
+@pytest.mark.parametrize(("seconds", "longest"), [(1e9, LONGEST_S), (-5, 1.0), (0.1, 1.0)])
+def test_times_are_bounded(clock: Clock, seconds: float, longest: float) -> None:
+    refusals = Refusals(clock)
+    refusals.refuse_class("shop.orders", seconds)
+    with pytest.raises(Unavailable) as refused:
+        refusals.check_class("shop", "orders")
+    assert refused.value.retry_after_s == longest
+
+
+def test_all_ends_at_once(clock: Clock) -> None:
+    refusals = Refusals(clock)
+    refusals.refuse_tenant("acme", 10)
+    refusals.refuse_below(5, 10)
+    refusals.refuse_class("shop.orders", 10)
+    refusals.clear()
+    assert not refusals.active
+    refusals.check_tenant("acme", 0)
+    refusals.check_class("shop", "orders")
