@@ -29,8 +29,8 @@ def former_rows(context: StageContext, owned: DataFrame) -> DataFrame:
     result = context.input("former")
     rows = result.select(f.to_json(f.struct(*map(quoted, result.columns))).alias("row"))
     read = rows.mapInArrow(_read, "side int, id string, record string")
-    places = owned.select("partition", "side", "id")
-    return read.join(places, ["side", "id"]).select(
+    owners = owned.select("partition", "side", "id")
+    return read.join(owners, ["side", "id"]).select(
         "partition", f.lit(FORMER).alias("side"), "id", "record"
     )
 
