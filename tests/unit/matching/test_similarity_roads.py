@@ -68,6 +68,11 @@ def test_an_end_that_is_farther_away_stays() -> None:
     assert len(pieces(SNAP, *lines)) == 2
 
 
+def test_an_end_that_meets_another_one_stays_beside_a_line() -> None:
+    corner = road("b", (5, 0.5), (5, 9)), road("c", (5, 0.5), (9, 9))
+    assert {*pieces(SNAP, road("a", (0, 0), (10, 0)), *corner)} == {("a", 0), ("b", 0), ("c", 0)}
+
+
 def test_ends_that_nearly_meet_are_one() -> None:
     found = pieces(SNAP, road("a", (0, 0), (9.5, 0.5)), road("b", (10, 0), (20, 0)))
     assert found["a", 0][-1] == found["b", 0][0] == (9.5, 0.5)
