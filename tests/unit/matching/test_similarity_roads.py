@@ -68,7 +68,7 @@ def test_an_end_that_is_farther_away_stays() -> None:
     assert len(pieces(SNAP, *lines)) == 2
 
 
-def test_an_end_that_meets_another_one_stays_beside_a_line() -> None:
+def test_an_end_that_meets_another_one_is_not_moved_to_a_line() -> None:
     corner = road("b", (5, 0.5), (5, 9)), road("c", (5, 0.5), (9, 9))
     assert {*pieces(SNAP, road("a", (0, 0), (10, 0)), *corner)} == {("a", 0), ("b", 0), ("c", 0)}
 
