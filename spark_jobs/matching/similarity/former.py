@@ -15,7 +15,7 @@ from spark_jobs.matching.similarity.fingerprints import REASONS, FormerRow, Give
 from spark_jobs.matching.similarity.task import FORMER
 from spark_jobs.runner.port import StageContext
 
-__all__ = ["former_rows", "reused"]
+__all__ = ["former_rows", "parsed_row", "reused"]
 
 _LONGEST: Final = 256
 """Characters of a fingerprint."""
@@ -37,14 +37,14 @@ def former_rows(context: StageContext, owned: DataFrame) -> DataFrame:
 
 def _read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        rows = [found for text in batch.column("row").to_pylist() for found in _parsed(text)]
+        rows = [found for text in batch.column("row").to_pylist() for found in parsed_row(text)]
         yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)
 
 
 _ARROW: Final = pa.schema([("side", pa.int32()), ("id", pa.string()), ("record", pa.string())])
 
 
-def _parsed(text: str) -> Iterator[dict[str, Any]]:
+def parsed_row(text: str) -> Iterator[dict[str, Any]]:
     """Read a row, and the links that it keeps besides; what is no row of a result is left out."""
     try:
         row = json.loads(text)

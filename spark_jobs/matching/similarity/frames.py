@@ -25,7 +25,7 @@ from spark_jobs.matching.similarity.spec import SimilaritySpec
 from spark_jobs.matching.similarity.task import SIDES
 from spark_jobs.runner.port import InputUnfit, StageContext
 
-__all__ = ["objects"]
+__all__ = ["objects", "records"]
 
 _BOTH: Final = -1
 """Stands for both sides: they have keys in common, and no joints."""
@@ -49,9 +49,15 @@ def objects(spec: SimilaritySpec, context: StageContext) -> DataFrame:
     Raises:
         InputUnfit: A line does not fit the grid, or the lists contradict each other.
     """
-    sides = [_records(spec, context, number) for number in range(2)]
-    read = sides[0].unionByName(sides[1]).mapInArrow(_ObjectReader(spec), _READ)
+    given = records(spec, context) if spec.roads is None else context.output("roads")
+    read = given.mapInArrow(_ObjectReader(spec), _READ)
     return _with_decisions(_hashed(read), spec, context)
+
+
+def records(spec: SimilaritySpec, context: StageContext) -> DataFrame:
+    """The records of both sides: ``side``, ``id``, ``record``."""
+    left, right = (_records(spec, context, number) for number in range(2))
+    return left.unionByName(right)
 
 
 def _records(spec: SimilaritySpec, context: StageContext, number: int) -> DataFrame:

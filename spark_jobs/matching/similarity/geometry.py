@@ -18,6 +18,7 @@ __all__ = [
     "joined",
     "length_similarity",
     "nearer_than",
+    "nearest",
     "oriented",
     "parse_polyline",
     "polyline",
@@ -198,8 +199,13 @@ def _area(a: Point, b: Point, c: Point) -> float:
 
 
 def _point_distance(point: Point, start: Point, end: Point) -> float:
+    return dist(point, nearest(point, start, end))
+
+
+def nearest(point: Point, start: Point, end: Point) -> Point:
+    """Return the place on a segment that is nearest to a point."""
     x, y = end[0] - start[0], end[1] - start[1]
     square = x * x + y * y
     share = ((point[0] - start[0]) * x + (point[1] - start[1]) * y) / square if square else 0.0
     share = min(1.0, max(0.0, share))
-    return hypot(start[0] + share * x - point[0], start[1] + share * y - point[1])
+    return start[0] + share * x, start[1] + share * y

@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 
 from spark_jobs.runner.port import StageContext
 
-__all__ = ["recomposed"]
+__all__ = ["first_come", "recomposed"]
 
 
 def recomposed(context: StageContext, explanation: Column) -> DataFrame:
@@ -66,10 +66,10 @@ def _resolved(links: DataFrame) -> DataFrame:
         .repartition(1)  # what borders leave to decide is little
         .sortWithinPartitions(f.desc("similarity"), "left", "right")
     )
-    return clear.unionByName(sorted_.mapInArrow(_first_come, sorted_.schema))
+    return clear.unionByName(sorted_.mapInArrow(first_come, sorted_.schema))
 
 
-def _first_come(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def first_come(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Keep each link whose objects are in none before it."""
     taken: set[tuple[str, str]] = set()
     for batch in batches:

@@ -21,6 +21,7 @@ __all__ = [
     "KeyTake",
     "Keys",
     "MeasureSpec",
+    "RoadsSpec",
     "Side",
     "SimilaritySpec",
 ]
@@ -143,6 +144,26 @@ class MeasureSpec(FieldOfBoth):
         )
 
 
+class RoadsSpec(Specification):
+    """How the lines of each source are prepared: so that they meet at their ends only.
+
+    Attributes:
+        snap: Ends as near as this meet, in the unit of the coordinates.
+        axes: Two lanes of opposite direction as near as this are one road; None: they are not.
+        one_way: The field that says which lines are lanes: true, yes or 1.
+    """
+
+    snap: Annotated[float, Field(ge=0, le=1e12)]
+    axes: _Positive | None = None
+    one_way: FieldOfBoth | None = None
+
+    @model_validator(mode="after")
+    def _check_lanes(self) -> Self:
+        if (self.axes is None) != (self.one_way is None):
+            raise ValueError("axes and one_way are expected together")
+        return self
+
+
 class Learning(Specification):
     """Weights and the threshold are learned from pairs that people judged.
 
@@ -162,11 +183,13 @@ class Limits(Specification):
         block_pairs: Pairs of one key or one cell.
         pairs: Pairs of all blocks together.
         partition_objects: Objects that one task matches, with those copied from beyond its border.
+        roads: Lines of one source that are prepared.
     """
 
     block_pairs: Annotated[int, Field(ge=1, le=10**9)] = 1_000_000
     pairs: Annotated[int, Field(ge=1, le=10**11)] = 100_000_000
     partition_objects: Annotated[int, Field(ge=1, le=10**7)] = 200_000
+    roads: Annotated[int, Field(ge=1, le=10**7)] = 1_000_000
 
 
 class SimilaritySpec(Specification):
@@ -176,6 +199,7 @@ class SimilaritySpec(Specification):
         left: The one source.
         right: The other one.
         blocking: Which pairs are candidates: by keys or by a grid.
+        roads: How lines are prepared; None: they are matched as they are.
         measures: What is compared of them; the weights and `relational` sum up to 1.
         relational: The weight of neighbours that are linked with each other.
         references: Fields that hold ids of other objects, or arrays of them: objects with a
@@ -199,6 +223,7 @@ class SimilaritySpec(Specification):
     blocking: Annotated[
         Annotated[Grid, Tag("(grid)")] | Annotated[Keys, Tag("(keys)")], Discriminator(_branch)
     ]
+    roads: RoadsSpec | None = None
     measures: Annotated[tuple[MeasureSpec, ...], Field(min_length=1, max_length=_MOST_MEASURES)]
     relational: Annotated[float, Field(ge=0, lt=1)] = 0.0
     references: Annotated[tuple[FieldOfBoth, ...], Field(max_length=8)] = ()
@@ -226,6 +251,8 @@ class SimilaritySpec(Specification):
             raise SpecInvalid("/threshold", f"{reason} is more similar than that")
         if len({measure.label for measure in self.measures}) < len(self.measures):
             raise SpecInvalid("/measures", "a field is measured twice in the same way")
+        if self.roads is not None and not isinstance(self.blocking, Grid):
+            raise SpecInvalid("/roads", "a grid is expected: its field holds the lines")
         for number, measure in enumerate(self.measures):
             self._check_scale(measure, f"/measures/{number}/scale")
         return self
@@ -247,5 +274,6 @@ class SimilaritySpec(Specification):
         """The fields that are read of a source."""
         lines = [self.blocking.grid] if isinstance(self.blocking, Grid) else self.blocking.keys
         types = () if self.types is None else (self.types,)
-        read = (*lines, *self.measures, *self.references, *types)
+        lanes = () if self.roads is None or self.roads.one_way is None else (self.roads.one_way,)
+        read = (*lines, *lanes, *self.measures, *self.references, *types)
         return tuple(sorted({each.name(side) for each in read} - {"id"}))

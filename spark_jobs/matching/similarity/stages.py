@@ -10,9 +10,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from spark_jobs.matching.similarity.former import former_rows, reused
-from spark_jobs.matching.similarity.frames import objects
+from spark_jobs.matching.similarity.frames import objects, records
 from spark_jobs.matching.similarity.labels import effective, learn
 from spark_jobs.matching.similarity.partitions import check_sizes, partitioned
+from spark_jobs.matching.similarity.prepare import prepared
 from spark_jobs.matching.similarity.recompose import recomposed
 from spark_jobs.matching.similarity.reports import calibration, uncertain
 from spark_jobs.matching.similarity.spec import SimilaritySpec
@@ -42,7 +43,8 @@ def forecast(spec: SimilaritySpec, context: StageContext) -> Forecast:
     Raises:
         InputUnfit: A source is empty, a line does not fit the grid, or lists contradict each other.
     """
-    read = objects(spec, context).persist()
+    # Lines are divided later: there will be more objects, in the same cells.
+    read = objects(spec.model_copy(update={"roads": None}), context).persist()
     try:
         rows, apart = _sizes(read)
         blocks = _blocks(read).persist()
@@ -96,6 +98,12 @@ def _notes(spec: SimilaritySpec, pairs: int, heaviest: list[Block], apart: int) 
         yield f"The block {heaviest[0].name} has {heaviest[0].pairs:,} pairs: it will stop."
     if apart:
         yield f"{apart:,} objects have no key or no line: they will be unmatched."
+    if spec.roads is not None:
+        yield "Lines are divided where they meet: more objects will be matched than there are."
+
+
+def _roads(spec: SimilaritySpec, context: StageContext) -> DataFrame:
+    return prepared(records(spec, context), spec)
 
 
 def _objects(spec: SimilaritySpec, context: StageContext) -> DataFrame:
@@ -185,6 +193,7 @@ def _explanation(spec: SimilaritySpec) -> Column:
 
 
 STAGES: Final[Mapping[str, Callable[[SimilaritySpec, StageContext], DataFrame | None]]] = {
+    "roads": _roads,
     "objects": _objects,
     "learn": learn,
     "partitions": _partitions,

@@ -143,6 +143,28 @@ def test_what_cannot_be_matched_is_refused(
         rows(job(tmp_path, left, right, **spec), spark, tmp_path / "run")
 
 
+def test_roads_are_divided_before_they_are_matched(spark: SparkSession, tmp_path: Path) -> None:
+    whole = [
+        {"id": "a", "line": [[0, 0], [100, 0]], "name": "High"},
+        {"id": "b", "line": [[40, -50], [40, 50]], "name": "Low"},
+    ]
+    divided = [
+        {"id": "p", "line": [[0, 1], [40, 1]], "name": "High"},
+        {"id": "q", "line": [[40, 1], [100, 1]], "name": "High"},
+        {"id": "r", "line": [[40, -50], [40, 1]], "name": "Low"},
+        {"id": "s", "line": [[40, 1], [40, 50]], "name": "Low"},
+    ]
+    spec = {**ROADS_SPEC, "aggregation": False, "roads": {"snap": 2.0}}
+    sample = job(tmp_path, whole, divided, **spec)
+    check_hostile_specs(sample)
+    assert links(rows(sample, spark, tmp_path / "run")) == {
+        (("a/1",), ("p",)),
+        (("a/2",), ("q",)),
+        (("b/1",), ("r",)),
+        (("b/2",), ("s",)),
+    }
+
+
 def test_weights_are_learned_from_labels(spark: SparkSession, tmp_path: Path) -> None:
     names = ["Ada", "Ben", "Cora", "Dan", "Eva", "Finn"]
     left = [{"id": f"a{n}", "name": name, "age": 7 * n % 5} for n, name in enumerate(names)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +12,8 @@ import orjson
 import pytest
 
 from benchmarks.harness.matching_data import PEOPLE_SPEC, households
-from tests.faults.caching.http_client import Connection
+from mediator.catalogue.runs import ENDED
+from tests.faults.caching.http_client import Connection, Unanswered
 from tests.faults.service import Service
 from tests.faults.writes.worker import WorkerProcess
 
@@ -67,7 +69,7 @@ async def data(folder: Path) -> AsyncIterator[Connection]:
 
 async def load(data: Connection, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
     body = b"".join(orjson.dumps(row) + b"\n" for row in rows)
-    headers = {"Content-Type": "application/x-ndjson"}
+    headers = {"content-type": "application/x-ndjson"}
     answer = await data.request("POST", f"/v1/town/{name}/import", body, headers)
     assert answer.status == 200, answer
 
@@ -77,20 +79,17 @@ async def run(data: Connection, **spec: Any) -> tuple[dict[str, dict[str, Any]],
     job = {"kind": "matching.similarity", "spec": {**SPEC, **spec}, "into": {"class": "links"}}
     answer = await data.request("POST", "/v1/town/jobs", job)
     assert answer.status == 202, answer
-    at = f"/v1/town/jobs/{answer.json()['run']}"
-
-    # The events end when the run has ended.
-    await data.request("GET", at, None, {"Accept": "text/event-stream"})
-    shown = (await data.request("GET", at)).json()
+    at = answer.headers["location"]
+    while (shown := (await data.request("GET", at)).json())["state"] not in ENDED:
+        with suppress(Unanswered):  # a run may take longer than a client waits
+            await data.request("GET", at, None, {"accept": "text/event-stream"})
     assert shown["state"] == "done", shown
-    lines = await data.request("GET", f"{at}/results", None, {"Accept": "application/x-ndjson"})
+    lines = await data.request("GET", f"{at}/results", None, {"accept": "application/x-ndjson"})
     return {row["id"]: row for row in lines.lines()}, shown["reports"].get("former", {})
 
 
 @pytest.mark.large  # a service, a worker and their stores, for minutes
-@pytest.mark.timeout(
-    1500
-)  # Spark starts, and three runs are executed, on a machine that may be busy
+@pytest.mark.timeout(1500)  # Spark starts, and executes three runs, on a machine that may be busy
 async def test_an_edited_list_is_followed_by_matching_what_it_concerns(data: Connection) -> None:
     people = households(200, 1)
     await load(data, "left", people.left)

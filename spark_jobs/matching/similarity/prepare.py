@@ -1,0 +1,93 @@
+"""The stage that prepares road networks: records of lines become records of their pieces."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from spark_jobs.matching.similarity.geometry import parse_polyline
+from spark_jobs.matching.similarity.roads import CrowdedCell, Road, RoadSettings, divided
+from spark_jobs.matching.similarity.spec import Grid, RoadsSpec, Side, SimilaritySpec
+from spark_jobs.matching.similarity.task import SIDES
+from spark_jobs.runner.port import InputUnfit
+
+__all__ = ["prepared", "prepared_records"]
+
+_PREPARED_DDL: Final = "side int, id string, record string"
+_PREPARED: Final = pa.schema([("side", pa.int32()), ("id", pa.string()), ("record", pa.string())])
+_YES: Final = frozenset({"true", "yes", "1"})
+
+Record = Mapping[str, Any]
+
+
+def prepared(records: DataFrame, spec: SimilaritySpec) -> DataFrame:
+    """Prepare the records of each side in one task: ``side``, ``id``, ``record``.
+
+    Raises:
+        InputUnfit: A side has more records than the limit.
+    """
+    largest = records.groupBy("side").count().agg(f.max("count")).first()
+    if largest is not None and (largest[0] or 0) > spec.limits.roads:
+        raise InputUnfit(
+            f"A source has {largest[0]:,} roads; limits.roads is {spec.limits.roads:,}."
+        )
+
+    def network(side: pa.Table) -> pa.Table:
+        rows = prepared_records(side.to_pylist(), spec)
+        return pa.Table.from_pylist([*rows], schema=_PREPARED)
+
+    return records.groupBy("side").applyInArrow(network, _PREPARED_DDL)
+
+
+def prepared_records(rows: Iterable[Record], spec: SimilaritySpec) -> Iterator[dict[str, Any]]:
+    """Prepare the network of one side; what is no line stays as it is.
+
+    Raises:
+        InputUnfit: More lines are at one place than the limit, or a piece would have an id in use.
+    """
+    assert isinstance(spec.blocking, Grid)
+    assert spec.roads is not None
+    records = {row["id"]: row for row in rows}
+    side = next((row["side"] for row in records.values()), 0)
+    field = spec.blocking.grid.name(SIDES[side])
+    documents = {id_: json.loads(row["record"]) for id_, row in records.items()}
+    roads = [*_roads(documents, field, spec.roads, SIDES[side])]
+    try:
+        found = divided(
+            roads, RoadSettings(spec.roads.snap, spec.roads.axes, spec.limits.block_pairs)
+        )
+    except CrowdedCell as error:
+        raise InputUnfit(f"{SIDES[side]}: {error} limits.block_pairs is exceeded.") from error
+    lines = {road.id for road in roads}
+    yield from (dict(row) for id_, row in records.items() if id_ not in lines)
+    for road in found:
+        id_ = _id(road)
+        if id_ != road.id and id_ in records:
+            raise InputUnfit(f"{SIDES[side]}: the id {id_} of a piece is that of a record.")
+        document = {**documents[road.id], "id": id_, field: [[*point] for point in road.points]}
+        yield {"side": side, "id": id_, "record": json.dumps(document)}
+
+
+def _roads(
+    documents: Mapping[str, Record], field: str, spec: RoadsSpec, side: Side
+) -> Iterator[Road]:
+    for id_, document in documents.items():
+        line = parse_polyline(document.get(field))
+        if line is not None and line.length:
+            yield Road(id_, line.points, _is_one_way(document, spec, side))
+
+
+def _is_one_way(document: Record, spec: RoadsSpec, side: Side) -> bool:
+    value = None if spec.one_way is None else document.get(spec.one_way.name(side))
+    return str(value).casefold() in _YES
+
+
+def _id(road: Road) -> str:
+    """Such as ``r1+r2/3``: the third piece of the axis of two lanes."""
+    whole = road.id if road.other is None else f"{road.id}+{road.other}"
+    return f"{whole}/{road.piece}" if road.piece else whole

@@ -1,0 +1,219 @@
+"""Road networks that are prepared: ends meet, lanes are one axis, lines end where they cross."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import pairwise
+from math import dist
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.matching.similarity.prepare import prepared_records
+from spark_jobs.matching.similarity.roads import CrowdedCell, Road, RoadSettings, divided
+from spark_jobs.matching.similarity.spec import SimilaritySpec
+from spark_jobs.runner.port import InputUnfit
+from spark_jobs.runner.specification import SpecInvalid
+
+PLAIN = RoadSettings(snap=0.0)
+SNAP = RoadSettings(snap=1.0)
+Pieces = dict[tuple[str, int], tuple[tuple[float, float], ...]]
+
+
+def pieces(settings: RoadSettings, *roads: Road) -> Pieces:
+    return {(each.id, each.piece): each.points for each in divided(roads, settings)}
+
+
+def road(id_: str, *points: tuple[float, float], one_way: bool = False) -> Road:
+    return Road(id_, points, one_way)
+
+
+CROSSING = (road("a", (0, 0), (10, 0)), road("b", (5, -5), (5, 5)))
+
+
+def test_m5_two_lines_that_cross_are_four_that_meet() -> None:
+    found = pieces(PLAIN, *CROSSING)
+    assert found == {
+        ("a", 1): ((0, 0), (5, 0)),
+        ("a", 2): ((5, 0), (10, 0)),
+        ("b", 1): ((5, -5), (5, 0)),
+        ("b", 2): ((5, 0), (5, 5)),
+    }
+    ends = Counter(end for points in found.values() for end in (points[0], points[-1]))
+    assert ends[5, 0] == 4, "each has three neighbours there"
+
+
+def test_a_line_that_nothing_meets_is_whole() -> None:
+    line = ((0.0, 0.0), (5.0, 5.0), (9.0, 0.0))
+    assert pieces(SNAP, road("a", *line)) == {("a", 0): line}
+    assert pieces(SNAP) == {}
+
+
+@pytest.mark.parametrize("height", [0.8, 0.0, -0.8])
+def test_an_end_that_falls_short_or_goes_too_far_meets_the_line(height: float) -> None:
+    found = pieces(SNAP, road("a", (0, 0), (10, 0)), road("b", (4, 5), (4, height)))
+    assert found == {
+        ("a", 1): ((0, 0), (4, 0)),
+        ("a", 2): ((4, 0), (10, 0)),
+        ("b", 0): ((4, 5), (4, 0)),
+    }
+
+
+def test_an_end_that_is_farther_away_stays() -> None:
+    lines = road("a", (0, 0), (10, 0)), road("b", (4, 5), (4, 1.2))
+    assert len(pieces(SNAP, *lines)) == 2
+
+
+def test_an_end_that_meets_another_one_is_not_moved_to_a_line() -> None:
+    corner = road("b", (5, 0.5), (5, 9)), road("c", (5, 0.5), (9, 9))
+    assert {*pieces(SNAP, road("a", (0, 0), (10, 0)), *corner)} == {("a", 0), ("b", 0), ("c", 0)}
+
+
+def test_ends_that_nearly_meet_are_one() -> None:
+    found = pieces(SNAP, road("a", (0, 0), (9.5, 0.5)), road("b", (10, 0), (20, 0)))
+    assert found["a", 0][-1] == found["b", 0][0] == (9.5, 0.5)
+
+
+def test_a_line_shorter_than_the_snap_is_kept() -> None:
+    assert pieces(SNAP, road("a", (0, 0), (0.5, 0)))["a", 0] == ((0, 0), (0.5, 0))
+
+
+LENGTHS = {"measure": "length", "field": "line", "weight": 1.0}
+SPEC: dict[str, Any] = {
+    "left": {"file": "left.csv"},
+    "right": {"file": "right.csv"},
+    "blocking": {"grid": {"field": "line"}, "buffer": 1.0},
+    "measures": [LENGTHS],
+    "threshold": 0.5,
+    "roads": {"snap": 1.0},
+}
+
+
+def records(*documents: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """Prepare records as the stage does; return them by their ids."""
+    rows = [{"side": 0, "id": each["id"], "record": json.dumps(each)} for each in documents]
+    spec = SimilaritySpec.parse({**SPEC, **changes})
+    return {row["id"]: json.loads(row["record"]) for row in prepared_records(rows, spec)}
+
+
+def test_m5_a_record_becomes_those_of_its_pieces() -> None:
+    found = records(
+        {"id": "a", "name": "High", "line": "LINESTRING (0 0, 10 0)"},
+        {"id": "b", "name": "Low", "line": [[5, -5], [5, 5]]},
+        {"id": "c", "line": None},
+        {"id": "d", "line": [[7, 7], [7, 7]]},
+    )
+    assert {*found} == {"a/1", "a/2", "b/1", "b/2", "c", "d"}
+    assert found["a/2"] == {"id": "a/2", "name": "High", "line": [[5, 0], [10, 0]]}
+    assert found["c"] == {"id": "c", "line": None}
+
+
+def test_lanes_are_named_by_both() -> None:
+    lanes: list[dict[str, Any]] = [
+        {"id": "in", "line": [[0, 0], [100, 0]], "one": True},
+        {"id": "out", "line": [[100, 4], [0, 4]], "one": "yes"},
+    ]
+    roads = {"snap": 1.0, "axes": 6.0, "one_way": {"field": "one"}}
+    assert records(*lanes, roads=roads)["in+out"]["line"] == [[0, 2], [100, 2]]
+    assert {*records(*lanes)} == {"in", "out"}
+
+
+def test_a_piece_with_an_id_in_use_is_refused() -> None:
+    lines = [{"id": each.id, "line": each.points} for each in CROSSING]
+    with pytest.raises(InputUnfit, match="a/1"):
+        records(*lines, {"id": "a/1", "line": None})
+
+
+def test_lines_that_lie_at_one_place_are_named() -> None:
+    lines = [{"id": str(n), "line": [[0, n], [10, 9 - n]]} for n in range(9)]
+    with pytest.raises(InputUnfit, match=r"limits\.block_pairs"):
+        records(*lines, limits={"block_pairs": 1})
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"roads": {"snap": -1.0}}, "/roads/snap"),
+        ({"roads": {"snap": 1.0, "axes": 2.0}}, "/roads"),
+        ({"blocking": {"keys": [{"field": "line"}]}}, "/roads"),
+    ],
+)
+def test_a_specification_of_roads_that_contradicts_itself(changes: Any, pointer: str) -> None:
+    with pytest.raises(SpecInvalid) as refused:
+        SimilaritySpec.parse({**SPEC, **changes})
+    assert refused.value.pointer == pointer
+
+
+LANES = (
+    road("in", (0, 0), (50, 0), (100, 0), one_way=True),
+    road("out", (100, 4), (0, 4), one_way=True),
+)
+AXES = RoadSettings(snap=1.0, axes=6.0)
+
+
+def test_two_lanes_are_one_road_and_junctions_stay_junctions() -> None:
+    found = divided([*LANES, road("side", (30, 40), (30, 4)), road("on", (100, 0), (150, 0))], AXES)
+    assert {(each.id, each.piece): each.points for each in found} == {
+        ("in", 1): ((0, 2), (30, 2)),
+        ("in", 2): ((30, 2), (50, 2), (100, 2)),
+        ("on", 0): ((100, 2), (150, 0)),
+        ("side", 0): ((30, 40), (30, 2)),
+    }
+    assert {each.other for each in found if each.id == "in"} == {"out"}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        road("out", (0, 4), (100, 4), one_way=True),
+        road("out", (100, 4), (0, 4)),
+        road("out", (100, 9), (0, 9), one_way=True),
+        road("out", (100, 4), (50, 60), (0, 4), one_way=True),
+    ],
+    ids=["the same direction", "both directions", "too far", "another way"],
+)
+def test_what_is_no_second_lane(other: Road) -> None:
+    assert len(pieces(AXES, LANES[0], other)) == 2
+
+
+def test_each_lane_has_one_other() -> None:
+    found = pieces(AXES, *LANES, road("next", (100, 5), (0, 5), one_way=True))
+    assert {id_ for id_, _ in found} == {"in", "next"}
+
+
+def test_lines_that_lie_at_one_place_are_refused() -> None:
+    lines = [road(str(n), (0, n), (10, 9 - n)) for n in range(9)]
+    with pytest.raises(CrowdedCell, match="where 0 does"):
+        divided(lines, RoadSettings(snap=0.0, most_pairs=20))
+
+
+coordinate = st.integers(0, 12).map(float)
+networks = st.lists(
+    st.lists(st.tuples(coordinate, coordinate), min_size=2, max_size=4, unique=True), max_size=8
+)
+
+
+@given(networks, st.sampled_from([0.0, 1.0]), st.randoms(use_true_random=False))
+def test_lines_keep_their_length_and_meet_at_ends_in_any_order(
+    lines: list[list[tuple[float, float]]], snap: float, random: Random
+) -> None:
+    roads = [Road(str(number), tuple(line)) for number, line in enumerate(lines)]
+    found = divided(roads, RoadSettings(snap))
+    random.shuffle(roads)
+    assert divided(roads, RoadSettings(snap)) == found
+    for given_ in roads:
+        parts = [each for each in found if each.id == given_.id]
+        numbers = [0] if len(parts) == 1 else [*range(1, len(parts) + 1)]
+        assert [each.piece for each in parts] == numbers
+        for one, other in pairwise(parts):
+            assert one.points[-1] == other.points[0]
+        if not snap:
+            assert length(given_.points) == pytest.approx(sum(length(p.points) for p in parts))
+
+
+def length(points: tuple[tuple[float, float], ...]) -> float:
+    return sum(dist(*ends) for ends in pairwise(points))
