@@ -121,7 +121,9 @@ def _explained(spec: OpenSpec, context: StageContext, links: DataFrame) -> DataF
 
 
 def _probability(bits: Column) -> Column:
-    return 1 / (1 + f.pow(f.lit(2.0), -f.greatest(f.least(bits, f.lit(500.0)), f.lit(-500.0))))
+    bounded = f.greatest(f.least(bits, f.lit(500.0)), f.lit(-500.0))
+    # Null stays null: greatest and least skip it.
+    return f.when(bits.isNotNull(), 1 / (1 + f.pow(f.lit(2.0), -bounded)))
 
 
 def _clusters(spec: OpenSpec, context: StageContext) -> DataFrame:
