@@ -69,11 +69,11 @@ def executed(spark: SparkSession, folder: Path, spec: Mapping[str, Any]) -> Fold
 
 
 def kept(context: FolderContext, stage: str) -> list[tuple[Any, ...]]:
-    """What a stage kept, in one order."""
+    """What a stage kept, in one order of rows and columns."""
     table = context.output_table(stage)
     keys = KEYS.get(stage, ("id",))
     rows = table.sort_by([(key, "ascending") for key in keys]).to_pylist()
-    return [tuple(rounded(row).values()) for row in rows]
+    return [tuple(rounded(row[name]) for name in sorted(row)) for row in rows]
 
 
 def rounded(document: Any) -> Any:
