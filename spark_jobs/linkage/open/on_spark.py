@@ -128,7 +128,7 @@ def _explained(spec: OpenSpec, context: StageContext, links: DataFrame) -> DataF
 
 def _probability(bits: Column) -> Column:
     bounded = f.greatest(f.least(bits, f.lit(500.0)), f.lit(-500.0))
-    # Spark's bounds of null are the bounds: a record without a link would be certain.
+    # Null stays null: greatest and least skip it.
     return f.when(bits.isNotNull(), 1 / (1 + f.pow(f.lit(2.0), -bounded)))
 
 
