@@ -48,7 +48,7 @@ def parsed_row(text: str) -> Iterator[dict[str, Any]]:
     """Read a row, and the links that it keeps besides; what is no row of a result is left out."""
     try:
         row = json.loads(text)
-        ends = _array(row["left"]), _array(row["right"])
+        ends = _array(row.get("left")), _array(row.get("right"))
         fingerprint = str(row["fingerprint"])[:_LONGEST]
         link = _link(row) if row["outcome"] == "similarity" else None
         others = [_link(other) for other in _array(row.get("rejected"))]
