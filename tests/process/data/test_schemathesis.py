@@ -111,8 +111,9 @@ async def service(
     system_configs: Sequence[SystemConfig], catalogue_url: str, redis_config: SystemConfig
 ) -> AsyncIterator[Service]:
     """A service on the mediator of the test run, so that systems are examined only once."""
-    sketch = {"sketch": "redis", "sketch_url": redis_config.url}
-    async with Service.on(system_configs, catalogue_url, **sketch).running() as running:
+    redis = {"sketch_url": redis_config.url, "coordination_url": redis_config.url}
+    served = Service.on(system_configs, catalogue_url, sketch="redis", **redis)
+    async with served.running() as running:
         await running.favour()
         yield running
 
@@ -193,7 +194,7 @@ def examined(operation: Operation, mode: GenerationMode, seen: set[int]) -> list
         case = data.draw(aimed(operation, mode))
         response = case.call(session=session)
         if response.status_code == BUSY:  # with Retry-After: no defect, unless it stays
-            time.sleep(float(response.headers["Retry-After"][0]))
+            time.sleep(float(response.headers["retry-after"][0]))
             response = case.call(session=session)
         seen.add(response.status_code)
         try:
