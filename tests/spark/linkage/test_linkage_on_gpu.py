@@ -85,6 +85,7 @@ def found(links: list[Link]) -> set[tuple[int, str, int, str, float]]:
     return {("abc".index(a), one, "abc".index(b), other, s) for a, one, b, other, s in links}
 
 
+@pytest.mark.large  # a minute; the kernel itself is tested in the simulator, too
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.timeout(600)  # half a dozen stages, on a machine that may be busy
 def test_results_are_the_same_with_and_without_a_gpu(

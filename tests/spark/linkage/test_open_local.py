@@ -135,7 +135,7 @@ def test_a_forecast_counts_what_spark_counts(
     assert here.time_s < there.time_s
 
 
-@pytest.mark.parametrize("obstacle", ["records", "pairs", "types"])
+@pytest.mark.parametrize("obstacle", [pytest.param("records", marks=LARGE), "pairs", "types"])
 def test_what_does_not_fit_one_process_is_done_by_spark_or_refused(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, obstacle: str
 ) -> None:
