@@ -123,27 +123,7 @@ class RedisMessageQueue:
         # If it ended in between, `end` refuses what its holder does.
         return bool(await reply_of(self._redis.pexpire(lease, _LEASE_MS)))
 
-    async def acknowledge(
-        self,
-        key: FlowKey,
-        batch: int,
-        token: str,
-        ended: Sequence[Ended],
-        counts: Mapping[str, int],
-    ) -> bool:
-        return await self._end(key, batch, token, ended, counts, ordered=False)
-
-    async def hold(
-        self,
-        key: FlowKey,
-        batch: int,
-        token: str,
-        ended: Sequence[Ended],
-        counts: Mapping[str, int],
-    ) -> bool:
-        return await self._end(key, batch, token, ended, counts, ordered=True)
-
-    async def _end(
+    async def end_batch(
         self,
         key: FlowKey,
         batch: int,

@@ -155,25 +155,20 @@ class MessageQueue(Protocol):
     async def renew(self, key: FlowKey, batch: int, token: str) -> bool:
         """Prolong the lease of a batch; false if it is lost."""
 
-    async def acknowledge(
+    async def end_batch(
         self,
         key: FlowKey,
         batch: int,
         token: str,
         ended: Sequence[Ended],
         counts: Mapping[str, int],
+        *,
+        ordered: bool,
     ) -> bool:
-        """End a batch, whose lease must be held; false if it is not: nothing was done then."""
+        """End a batch, whose lease must be held; false if it is not: nothing was done then.
 
-    async def hold(
-        self,
-        key: FlowKey,
-        batch: int,
-        token: str,
-        ended: Sequence[Ended],
-        counts: Mapping[str, int],
-    ) -> bool:
-        """As `acknowledge`, but each message ends only by `release`, in the order of arrival."""
+        If messages are `ordered`, each ends only by `release`, in the order of arrival.
+        """
 
     async def next_held(self, key: FlowKey, token: str, most: int) -> list[Ended]:
         """Return the messages held that are next in order; none if another worker does that."""

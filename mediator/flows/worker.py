@@ -137,9 +137,11 @@ class FlowWorker:
         return [_message(each, failure) for each in queued], execution
 
     async def _end(self, batch: Batch, messages: Sequence[Message], counts: dict[str, int]) -> None:
-        end = self._queue.hold if self._flow.ordered else self._queue.acknowledge
-        ended = [_ended(message, held=self._flow.ordered) for message in messages]
-        if not await end(self._key, batch.number, self._token, ended, counts):
+        ordered = self._flow.ordered
+        ended = [_ended(message, held=ordered) for message in messages]
+        if not await self._queue.end_batch(
+            self._key, batch.number, self._token, ended, counts, ordered=ordered
+        ):
             raise LeaseLost
 
     async def _send(self) -> None:

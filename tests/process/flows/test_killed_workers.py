@@ -26,8 +26,14 @@ from tests.unit.flows.plans import ORDERS, flow
 
 CUSTOMERS = "ABACBC"
 POINTS = ("after take", "after query", "before write", "after write")
-ORDERED = ("before hold", "after hold", "after next_held", "before release", "after release")
-UNORDERED = ("before acknowledge", "after acknowledge")
+ORDERED = (
+    "before end_batch",
+    "after end_batch",
+    "after next_held",
+    "before release",
+    "after release",
+)
+UNORDERED = ("before end_batch", "after end_batch")
 
 
 @dataclass

@@ -98,7 +98,7 @@ async def test_messages_end_in_order_exactly_when_the_counters_of_the_paper_let_
             continue
         batch = await taken(queue, key)
         end = chance.choice([End.DONE, End.FAILED])
-        assert await queue.hold(key, batch.number, TOKEN, ended(batch, end), {})
+        assert await queue.end_batch(key, batch.number, TOKEN, ended(batch, end), {}, ordered=True)
         for position in queued.pop(next(iter(queued))):
             for later in [each for each in held if each > position]:
                 counters[later] -= 1
@@ -125,7 +125,7 @@ async def test_a_batch_whose_lease_has_ended_is_given_to_another_worker(
 
     await eventually(is_taken_over)
     assert not await queue.renew(key, first.number, TOKEN)
-    assert not await queue.acknowledge(key, first.number, TOKEN, ended(first), {})
+    assert not await queue.end_batch(key, first.number, TOKEN, ended(first), {}, ordered=False)
     states = [await queue.ticket(key, message.ticket) for message in first.messages]
     assert [state.state for state in states if state] == ["queued", "queued"]
     assert second.number != first.number
@@ -154,7 +154,7 @@ async def test_a_partition_is_never_larger_than_a_batch(
 async def test_one_worker_sends_at_a_time(queue: RedisMessageQueue, key: FlowKey) -> None:
     await queue.enqueue(key, messages("AA"), None)
     batch = await taken(queue, key)
-    assert await queue.hold(key, batch.number, TOKEN, ended(batch), {})
+    assert await queue.end_batch(key, batch.number, TOKEN, ended(batch), {}, ordered=True)
     first, second = await queue.next_held(key, TOKEN, 10)
     assert await queue.next_held(key, OTHER, 10) == []
     assert not await queue.release(key, OTHER, first)
