@@ -63,10 +63,10 @@ class Killing:
         if name != self._method:
             return method
 
-        async def call(*arguments: Any) -> Any:
+        async def call(*arguments: Any, **options: Any) -> Any:
             if self._when == "before":
                 self._pass()
-            result = await method(*arguments)
+            result = await method(*arguments, **options)
             if self._when == "after":
                 self._pass()
             return result
