@@ -28,8 +28,7 @@ HIGHEST_RATE: Final = 1e9
 LARGEST_SIZE: Final = 1e15
 LATEST_TIME_S: Final = 1e12
 
-_SIDES: Final = ("left", "right")
-
+_SIDES: Final = 2
 _ATTRIBUTE: Final = re.compile(f"({FIELD_NAME.pattern})[.]({FIELD_NAME.pattern})")
 
 
@@ -92,7 +91,6 @@ def _stream(node: Node) -> Stream:
 def _query(node: Node, streams: Mapping[str, Stream]) -> Join:
     node.shape(required=("relations", "predicates", "window_s"))
     relations = _relations(node["relations"], streams)
-    # The window is read first: without one, the predicates of a query still have locations.
     window_s = _number(node["window_s"], LONGEST_WINDOW_S, "seconds")
     join = Join(relations, _predicates(node["predicates"], streams, relations), window_s)
     if not node.errors:
@@ -127,10 +125,10 @@ def _predicate(
     node: Node, streams: Mapping[str, Stream], relations: frozenset[str] | None
 ) -> Predicate | None:
     """Read a pair of attributes; None after an error."""
-    if not isinstance(node.value, list) or len(node.value) != len(_SIDES):
+    if not isinstance(node.value, list) or len(node.value) != _SIDES:
         node.error('must be a pair of attributes, such as ["R.a", "S.a"]')
         return None
-    one, other = (_attribute(each, streams, relations) for each in node.elements(len(_SIDES)))
+    one, other = (_attribute(each, streams, relations) for each in node.elements(_SIDES))
     if one is None or other is None:
         return None
     if one.relation == other.relation:

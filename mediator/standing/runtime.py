@@ -145,14 +145,16 @@ class Runtime:
         self._epochs[-1].add(layout, item)
 
     def _probe(self, rule: Probe, item: JoinedTuple) -> list[JoinedTuple]:
-        """Ask each epoch that the window reaches, by the layout that it has (algorithm 4)."""
+        """Ask each epoch that the window reaches, by a layout that it has (algorithm 4)."""
         target, window_s = rule.order.steps[-1], rule.order.join.window_s
         tasks: dict[tuple[StoreLayout, int], list[Task]] = {}
         for epoch in self._epochs:
             layouts = epoch.tasks.get(target.join)
             if layouts and epoch.newest_s >= item.last_s - window_s:
-                layout = target if target in layouts else next(iter(layouts))
-                for number in self._receivers(rule, layout, item):
+                # An epoch may lack the layout of the present plan, and have several others.
+                asked = {layout: self._receivers(rule, layout, item) for layout in layouts}
+                layout = min(asked, key=lambda each: (len(asked[each]), each != target))
+                for number in asked[layout]:
                     tasks.setdefault((layout, number), []).append(layouts[layout][number])
         # A task has its containers of all epochs, so it gets the tuple once.
         self.sent[rule.order] += len(tasks)

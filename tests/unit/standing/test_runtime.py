@@ -101,6 +101,19 @@ def test_a_tuple_is_sent_to_the_task_of_its_partners_or_to_all_tasks() -> None:
     assert running.stored.total() == 3
 
 
+def test_of_several_layouts_that_is_asked_whose_attribute_is_known() -> None:
+    joined = document({"R": "b", "S": "bc", "T": "c"}, parallelism=5)
+    running = runtime(plan_of(joined, materialise=False, replicas=True))
+    # In the next epoch S is kept by one attribute; in the first one by both.
+    running.feed([tuple_of("S", 1, b=1, c=1)])
+    running.activate(plan_of(joined, materialise=False))
+    assert running.stored.total() == 2
+    running.feed([tuple_of("R", 1, b=1), tuple_of("T", 1, c=1)])
+    sent = {order.start: count for order, count in running.sent.items() if len(order.steps) == 1}
+    # One of the two knows the attribute of both epochs; the other one that of the first.
+    assert {sent["R"], sent["T"]} == {1, 1 + 5}
+
+
 def test_an_epoch_that_the_window_does_not_reach_gets_no_tuples() -> None:
     plan = plan_of(document({"R": "a", "S": "a"}, parallelism=5))
     running = Runtime(plan.workload.streams, 5, 10.0, 100.0)
