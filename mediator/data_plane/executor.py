@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from mediator.base.clock import Clock
 from mediator.base.concurrency import concurrently
@@ -368,6 +368,21 @@ class Executor:
         if route is not None:
             return route
         return await self.route(operation.database, operation.class_name)
+
+    def batching(self, database: str, class_name: str) -> list[dict[str, Any]]:
+        """Describe how long single operations on a class wait for others, on each of its systems.
+
+        Empty: none of them waits.
+        """
+        known, route = self.model.databases.get(database), self._find(database, class_name)
+        if known is None or route is None:
+            return []
+        return [
+            self._calls.coalescer.describe(fragment, direction, bound)
+            for (name, direction), bound in known.wait_bounds.items()
+            for fragment in route.fragments
+            if name == class_name
+        ]
 
     def _wait_bound(
         self, route: ClassRoute, operation: Operation, direction: Direction

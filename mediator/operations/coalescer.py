@@ -220,10 +220,14 @@ class Coalescer:
         pipelines = self._pipelines(call.fragment.system)
         return _Queue(direction, bound, send, self._clock, self._observe, pipelines=pipelines)
 
-    def describe(self, fragment: Fragment) -> dict[str, Any]:
-        """Return the waits of a fragment as JSON, by direction; those that were in use."""
-        queues = {"read": self._reads.get(fragment), "write": self._writes.get(fragment)}
-        return {name: queue.wait.document() for name, queue in queues.items() if queue is not None}
+    def describe(
+        self, fragment: Fragment, direction: Direction, bound: WaitBound
+    ) -> dict[str, Any]:
+        """Return the present wait as JSON, with what it was computed from."""
+        queues = self._reads if direction == "read" else self._writes
+        queue = queues.get(fragment)
+        wait = BatchWait(bound) if queue is None else queue.wait
+        return {"system": fragment.system, "operation": direction, **wait.document()}
 
 
 def _resolve(futures: Sequence[asyncio.Future[_R]], result: _R | MediatorError) -> None:

@@ -31,13 +31,13 @@ class Store:
     pipelines: bool = False
     batches: list[Sequence[str]] = field(default_factory=list)
     observed: list[Observation] = field(default_factory=list)
-    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    released: asyncio.Event = field(default_factory=asyncio.Event)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     error_of: Callable[[str], MediatorError | None] = lambda _: None
     defect: BaseException | None = None
 
     def __post_init__(self) -> None:
-        self.gate.set()
+        self.released.set()
         self.coalescer = Coalescer(
             self.read, self.write, lambda _: self.pipelines, SystemClock(), self.observed.append
         )
@@ -61,7 +61,7 @@ class Store:
         self.batches.append([call.id for call in calls])
         self.begun.set()
         version = len(self.batches)
-        await self.gate.wait()
+        await self.released.wait()
         if self.defect is not None:
             raise self.defect
         return version
@@ -102,14 +102,14 @@ async def test_equal_writes_are_as_many_calls_in_their_order() -> None:
 
 async def test_no_read_joins_a_batch_that_has_begun() -> None:
     store = Store()
-    store.gate.clear()
+    store.released.clear()
     first = store.reading("a")
     await begun(store, 1)
     second = store.reading("a")
     for _ in range(10):
         await asyncio.sleep(0)
     assert store.batches == [["a"]]
-    store.gate.set()
+    store.released.set()
     one, other = await asyncio.gather(first, second)
     assert store.batches == [["a"], ["a"]]
     assert isinstance(one, Record)
@@ -119,24 +119,24 @@ async def test_no_read_joins_a_batch_that_has_begun() -> None:
 
 async def test_what_arrives_meanwhile_goes_together() -> None:
     store = Store()
-    store.gate.clear()
+    store.released.clear()
     tasks = [store.reading("a")]
     await begun(store, 1)
     tasks += [store.reading(id_) for id_ in "bcd"]
     await asyncio.sleep(0)
-    store.gate.set()
+    store.released.set()
     await asyncio.gather(*tasks)
     assert store.batches == [["a"], ["b", "c", "d"]]
 
 
 async def test_batches_of_a_pipelining_store_do_not_wait_for_one_another() -> None:
     store = Store(pipelines=True)
-    store.gate.clear()
+    store.released.clear()
     tasks = [store.reading("a")]
     await begun(store, 1)
     tasks.append(store.reading("a"))
     await begun(store, 2)
-    store.gate.set()
+    store.released.set()
     await asyncio.gather(*tasks)
     assert store.batches == [["a"], ["a"]]
 
@@ -151,11 +151,11 @@ async def test_a_batch_has_so_many_calls_at_most() -> None:
 
 async def test_a_caller_that_is_cancelled_takes_nothing_from_the_others() -> None:
     store = Store()
-    store.gate.clear()
+    store.released.clear()
     cancelled, other, equal = store.reading("a"), store.reading("b"), store.reading("a")
     await begun(store, 1)
     cancelled.cancel()
-    store.gate.set()
+    store.released.set()
     assert isinstance(await other, Record)
     assert isinstance(await equal, Record)
     assert cancelled.cancelled() or cancelled.cancelling()
@@ -163,26 +163,26 @@ async def test_a_caller_that_is_cancelled_takes_nothing_from_the_others() -> Non
 
 async def test_a_write_that_is_cancelled_before_its_batch_is_not_sent() -> None:
     store = Store()
-    store.gate.clear()
+    store.released.clear()
     first = store.writing("a")
     await begun(store, 1)
     cancelled, other = store.writing("b"), store.writing("c")
     await asyncio.sleep(0)
     cancelled.cancel()
-    store.gate.set()
+    store.released.set()
     await asyncio.gather(first, other)
     assert store.batches == [["a"], ["c"]]
 
 
 async def test_nothing_is_sent_if_nobody_waits_any_more() -> None:
     store = Store()
-    store.gate.clear()
+    store.released.clear()
     first = store.writing("a")
     await begun(store, 1)
     cancelled = store.writing("b")
     await asyncio.sleep(0)
     cancelled.cancel()
-    store.gate.set()
+    store.released.set()
     await first
     assert (await store.writing("c")).status is Status.APPLIED
     assert store.batches == [["a"], ["c"]]
@@ -221,7 +221,7 @@ async def test_who_waits_for_a_batch_that_is_broken_off_gets_an_error() -> None:
 async def test_a_full_queue_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coalescer, "MOST_WAITING", 3)
     store = Store()
-    store.gate.clear()
+    store.released.clear()
     tasks = [store.writing("a")]
     await begun(store, 1)
     tasks += [store.writing("b", number) for number in range(3)]
@@ -229,13 +229,16 @@ async def test_a_full_queue_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TooManyRequests) as refused:
         await store.writing("c")
     assert refused.value.extra == {"limit": "batching"}
-    store.gate.set()
+    store.released.set()
     await asyncio.gather(*tasks)
     assert (await store.writing("d")).status is Status.APPLIED
 
 
-async def test_the_waits_of_a_fragment_go_with_it() -> None:
+async def test_a_wait_explains_itself() -> None:
     store = Store()
     await store.reading("a")
-    assert set(store.coalescer.describe(FRAGMENT)) == {"read"}
-    assert store.coalescer.describe(Fragment("redis", "news", "articles", {}, {})) == {}
+    described = store.coalescer.describe(FRAGMENT, "read", BOUND)
+    assert (described["system"], described["operation"]) == ("postgres", "read")
+    assert described["constant_s"] > 0
+    unused = store.coalescer.describe(FRAGMENT, "write", BOUND)
+    assert (unused["wait_s"], unused["why"]) == (0, "Nothing is measured yet.")

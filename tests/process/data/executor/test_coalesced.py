@@ -138,7 +138,7 @@ class Client:
             Get(*head, ("hits",)),
             Get(*head, ("tags", "title")),
             Create(*written[:5], fingerprint, values=values),
-            Put(*written, values=values | {"tags": frozenset({name})}),
+            Put(*written, values=values | {"tags": [name]}),
             Update(*written, values={"title": name}, whole=draw.random() < 0.5),
             Update(*written, operators=(OperatorCall("hits", Operator.INC, draw.choice((1, -1))),)),
             Update(*written, operators=(OperatorCall("tags", Operator.ADD_TO_SET, name),)),
