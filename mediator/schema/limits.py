@@ -43,8 +43,8 @@ FIELDS_PER_CLASS: Final = 500
 ANNOTATIONS_PER_NODE: Final = 64
 UTILITY_POINTS: Final = 64
 
-BATCHING_MAX_WAIT_S: Final = 1.0
-"""Upper end of `batching.max_wait_s`."""
+BATCHING_MAX_WAIT_S: Final = 1
+"""Upper end of `batching.max_wait_s`, in seconds."""
 
 MAX_LENGTH: Final = 16 * 2**20
 """Upper end of `max_length`: characters of a string, bytes of a binary, elements of the rest."""
