@@ -150,7 +150,7 @@ class Mediator:
         self._observe = broadcast(*own, *observers)
         self._build_catalogue(factory)
         self._build_shared()
-        self.calls = StoreCalls(self.systems, options.guard, self._clock)
+        self.calls = StoreCalls(self.systems, options.guard, self._clock, self._observe)
         events = CatalogueEvents(self.catalogue)
         self._build_data_plane()
         self._follow_changes(events)
