@@ -17,7 +17,7 @@ from mediator.model.evaluate import Lookup
 from mediator.query.predicate_index import PredicateIndex
 from mediator.routing.model import ClassRoute
 from mediator.views.network import Network
-from mediator.views.nodes import RowChange, too_large
+from mediator.views.nodes import RowChange
 from mediator.views.objects import StoredObjects
 from mediator.views.view import View
 
@@ -62,12 +62,12 @@ class Evaluation:
     def objects_of(self, class_name: str) -> StoredObjects:
         return self._objects[class_name]
 
-    def check_size(self) -> None:
-        """Raises `Invalid` if there are more objects than fit."""
-        if sum(map(len, self._objects.values())) > MOST_OBJECTS:
-            raise too_large(f"the classes of the database's views have over {MOST_OBJECTS} objects")
-        if sum(each.bytes for each in self._objects.values()) > MOST_BYTES:
-            raise too_large(f"the objects of the database's views take over {MOST_BYTES} bytes")
+    def oversized(self) -> str | None:
+        """Return the class with most objects, if there are more of all classes than fit."""
+        objects = self._objects.values()
+        if sum(map(len, objects)) <= MOST_OBJECTS and sum(e.bytes for e in objects) <= MOST_BYTES:
+            return None
+        return max(objects, key=lambda each: (each.bytes, len(each))).route.schema.name
 
     def add(self, id_: str, view: View) -> Iterator[None]:
         """Evaluate a view over the objects that there are, step by step, as it may take long.

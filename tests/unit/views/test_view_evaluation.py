@@ -106,8 +106,11 @@ def test_objects_beyond_the_bound_are_noticed(monkeypatch: pytest.MonkeyPatch) -
     of = evaluate(view={"class": "customers"})
     for number in range(3):
         put(of, "customers", f"c{number}", name="n")
-    with pytest.raises(Exception, match="over 2 objects"):
-        of.check_size()
+    assert of.oversized() == "customers"
+    monkeypatch.setattr(evaluation, "MOST_OBJECTS", 3)
+    assert of.oversized() is None
+    monkeypatch.setattr(evaluation, "MOST_BYTES", 2)
+    assert of.oversized() == "customers"
 
 
 def test_a_sum_beyond_its_range_stops_the_view() -> None:
@@ -148,3 +151,48 @@ def test_equal_rows_are_counted_and_null_is_not_missing() -> None:
     put(of, "customers", "d", name="n")
     of.take()
     assert rows(of, "view") == [({"city": "Rome"}, 2), ({"city": None}, 1), ({}, 1)]
+
+
+def test_a_condition_on_several_sources_selects_what_was_joined() -> None:
+    either = {"or": [{"eq": ["amount", 1]}, {"eq": ["buyer.city", "Rome"]}]}
+    join = {"as": "buyer", "reference": "customer"}
+    of = evaluate(view={"class": "orders", "join": join, "filter": either, "fields": ["id"]})
+    put(of, "customers", "r", city="Rome")
+    put(of, "customers", "o", city="Oslo")
+    for id_, customer, amount in (("a", "r", 2), ("b", "o", 1), ("c", "o", 2), ("d", None, 1)):
+        put(of, "orders", id_, customer=customer, amount=amount)
+    of.take()
+    assert rows(of, "view") == [({"id": "a"}, 1), ({"id": "b"}, 1)]
+
+
+def test_rows_are_counted_as_often_as_joins_make_them() -> None:
+    join = {"as": "o", "class": "orders", "on": {"customer": "id"}}
+    of = evaluate(view={"class": "customers", "join": join, "fields": ["city"]})
+    for number in range(3):
+        put(of, "orders", f"o{number}", customer="a")
+    put(of, "customers", "a", city="Rome")
+    of.take()
+    assert rows(of, "view") == [({"city": "Rome"}, 3)]
+    for change in changes_of("orders", "o1", {"customer": "a"}, None, 2):
+        of.apply(change)
+    of.take()
+    assert rows(of, "view") == [({"city": "Rome"}, 2)]
+
+
+def test_a_sum_of_floats_becomes_one_of_integers_when_the_last_float_is_gone() -> None:
+    total = {"class": "orders", "aggregate": {"compute": {"s": {"sum": "note.k"}}}}
+    of = evaluate(view=total)
+    put(of, "orders", "a", note={"k": 0.5})
+    put(of, "orders", "b", note={"k": 2**60})
+    put(of, "orders", "a", 2, note={"k": 1})
+    of.take()
+    assert rows(of, "view") == [({"s": 2**60 + 1}, 1)]
+
+
+def test_a_replaced_object_has_no_field_of_before() -> None:
+    """Also of one whose change does not say what was before."""
+    of = evaluate(view={"class": "customers", "fields": ["city", "rank"]})
+    put(of, "customers", "a", city="Rome", rank=1)
+    put(of, "customers", "a", 2, rank=2)
+    of.take()
+    assert rows(of, "view") == [({"rank": 2}, 1)]
