@@ -66,11 +66,6 @@ class IncrementalViewRoutes:
         location = f"/v1/{routed.database}/incremental-views/{id_}".encode()
         return _answer(201, _report(id_, stored), [(b"location", location)])
 
-    async def list(self, routed: RoutedRequest) -> Response:
-        views, database = self._service(), await self._database(routed)
-        found = await views.of_database(database)
-        return _answer(200, {"items": [view_document(*each) for each in found.items()]})
-
     async def get(self, routed: RoutedRequest) -> Response:
         _, _, stored = await self._find(routed)
         return _answer(200, _report(routed.id, stored))
@@ -167,6 +162,11 @@ class IncrementalViewRoutes:
         finally:
             self._followers -= 1
             gone.cancel()
+
+    async def list(self, routed: RoutedRequest) -> Response:
+        views, database = self._service(), await self._database(routed)
+        found = await views.of_database(database)
+        return _answer(200, {"items": [view_document(*each) for each in found.items()]})
 
     def _service(self) -> IncrementalViews:
         if self._views is None:
