@@ -317,14 +317,14 @@ def _has_reached(position: FeedPosition, end: FeedPosition) -> bool:
 
 def _is_alike(one: ClassRoute, other: ClassRoute | None) -> bool:
     """Whether two routes of a class read the same from the feed."""
-    return other is not None and (
-        one is other
-        or (
-            one.schema == other.schema
-            and one.groups == other.groups
-            and one.anchor.groups == other.anchor.groups
-        )
+    return one is other or (
+        other is not None and one.schema == other.schema and _storage_of(one) == _storage_of(other)
     )
+
+
+def _storage_of(route: ClassRoute) -> list[tuple[str, str, Mapping[str, tuple[str, ...]]]]:
+    """Return as what systems store a class, which differs if it was made or placed anew."""
+    return [(each.system, each.stored_as, each.groups) for each in route.fragments]
 
 
 async def _in_turns(steps: Iterator[None]) -> None:
