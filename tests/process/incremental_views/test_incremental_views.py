@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -148,6 +149,37 @@ async def test_a_view_that_outgrows_its_bound_is_stopped_and_its_stream_says_so(
     assert answer.status_code == 409
     assert "more than 1 rows" in answer.json()["detail"]
     assert await shop.has_state(other, "ready")
+
+
+async def test_a_page_without_a_delta_to_begin_with_begins_now(shop: Shop) -> None:
+    city = unique("city")
+    view = await shop.ready({"class": "customers", "filter": {"eq": ["city", city]}})
+    path = f"incremental-views/{view}/deltas"
+    page = (await shop.client.get(path)).json()
+    assert page == {"deltas": [], "delta": (await shop.result(view))["delta"]}
+    waiting = asyncio.create_task(shop.client.get(path, params={"wait": 30}))
+    await shop.write("customers", unique("c"), city=city)
+    [delta] = (await waiting).json()["deltas"]
+    assert [row["count"] for row in delta["rows"]] == [1]
+
+
+async def test_a_view_goes_on_when_the_feed_or_publications_were_lost(shop: Shop) -> None:
+    mediator = shop.service.mediator
+    assert mediator.coordination is not None
+    id_, city = mediator.data.model.databases[shop.database].id, unique("city")
+    view = await shop.ready({"class": "customers", "filter": {"eq": ["city", city]}})
+    await shop.write("customers", "lost1", city=city)
+    await shop.becomes(view, ({"id": "lost1", "city": city}, 1))
+    await mediator.coordination.feed.start_generation(id_)
+    await shop.write("customers", "lost2", city=city)
+    both = [({"id": name, "city": city}, 1) for name in ("lost1", "lost2")]
+    await shop.becomes(view, *both)
+    # As a server has it that returned to an older state.
+    base = f"{{portolan:views:{id_}}}:"
+    await mediator.coordination.redis.hset(f"{base}published", "sequence", 1)
+    await mediator.coordination.redis.delete(f"{base}rows:{view}")
+    await shop.write("customers", "lost3", city=city)
+    await shop.becomes(view, *both, ({"id": "lost3", "city": city}, 1))
 
 
 async def test_a_change_of_the_schema_that_takes_a_field_stops_the_view(shop: Shop) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import httpx
 import pytest
 
 from mediator.changes.subscriptions import Subscriptions
@@ -68,6 +69,25 @@ async def test_a_write_during_the_load_is_in_the_result_once(
             ]
 
         await eventually(has_followed)
+
+
+async def test_a_view_that_is_building_is_not_answered(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = await shop.service.put_schema(CLASSES)
+    answers: list[httpx.Response] = []
+
+    async def ask(own: Shop) -> None:
+        [view] = (await own.client.get("incremental-views")).json()["items"]
+        assert view["state"] == "building"
+        path = f"incremental-views/{view['id']}"
+        answers.append(await own.client.get(f"{path}/result"))
+        answers.append(await own.client.get(f"{path}/deltas"))
+
+    async with shop_in(shop.service, database) as own:
+        _interrupt(monkeypatch, own, "before the read", ask)
+        await own.ready({"class": "things"})
+    assert [(each.status_code, each.headers["retry-after"]) for each in answers] == [(503, "1")] * 2
 
 
 def _interrupt(monkeypatch: pytest.MonkeyPatch, own: Shop, moment: str, write: Write) -> None:
