@@ -56,13 +56,11 @@ class Measured:
     """What an execution took, and what it saved.
 
     Attributes:
-        shared_s: Seconds of the operators that are executed once.
-        linear_s: Seconds of the others.
+        linear_s: Seconds of the operators that are executed for each message.
         lookups: Queries.
         saved: Queries that single messages would have needed besides.
     """
 
-    shared_s: float = 0.0
     linear_s: float = 0.0
     lookups: int = 0
     saved: int = 0
@@ -96,7 +94,6 @@ class BatchExecution:
                 await self._linear(step, alive)
 
     async def _shared(self, step: Once, batch: Sequence[Message]) -> None:
-        started = self._clock.monotonic()
         try:
             branch = await self._execute_once(step, batch)
         except MediatorError as error:
@@ -105,8 +102,6 @@ class BatchExecution:
             for message in batch:
                 message.error = error
             return
-        finally:
-            self.measured.shared_s += self._clock.monotonic() - started
         if branch is not None:
             await self.run(step.branches[branch], batch)
 

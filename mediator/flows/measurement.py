@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mediator.base.clock import Clock
-from mediator.flows.execution import Measured
 from mediator.flows.parser import Flow
 from mediator.flows.queue import Batch
 from mediator.flows.waiting_time import Costs, WaitingTime, waiting_time
@@ -36,6 +35,7 @@ class Measurement:
     _clock: Clock
     _constant_s: _Average = field(default_factory=_Average)
     _linear_s: _Average = field(default_factory=_Average)
+    _sent_s: _Average = field(default_factory=_Average)
     _partitions: _Average = field(default_factory=_Average)
     _rate: _Average = field(default_factory=_Average)
     _counted: tuple[float, int] | None = None
@@ -57,10 +57,20 @@ class Measurement:
             self._rate.add((batch.arrived - before) / (now - since))
             self._counted = now, batch.arrived
 
-    def executed(self, measured: Measured, messages: int) -> None:
-        """Compute the waiting time anew after a batch with so many messages."""
-        self._constant_s.add(measured.shared_s)
-        self._linear_s.add(measured.linear_s / messages)
+    def sent(self, took_s: float, messages: int) -> None:
+        """Add what is executed for each message only when its turn has come."""
+        self._sent_s.add(took_s / messages)
+
+    def executed(self, took_s: float, linear_s: float, messages: int) -> None:
+        """Compute the waiting time anew after a batch with so many messages.
+
+        Args:
+            took_s: From the request for a batch to the record of its end. What the queue takes of
+                it belongs to the batch, too: the next one is executed only afterwards.
+            linear_s: What of it was spent on each message by itself.
+        """
+        self._constant_s.add(max(0.0, took_s - linear_s))
+        self._linear_s.add(linear_s / messages)
         costs, rate, partitions = self._costs, self._rate.value, self._partitions.value
         if rate is None or partitions is None:
             return
@@ -70,7 +80,8 @@ class Measurement:
 
     @property
     def _costs(self) -> Costs:
-        return Costs(self._constant_s.value or 0.0, self._linear_s.value or 0.0)
+        linear_s = (self._linear_s.value or 0.0) + (self._sent_s.value or 0.0)
+        return Costs(self._constant_s.value or 0.0, linear_s)
 
     def document(self) -> dict[str, Any]:
         """Return everything as JSON."""

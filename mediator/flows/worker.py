@@ -83,24 +83,25 @@ class FlowWorker:
 
     async def step(self) -> float:
         """Execute a batch if one is due, send what is next; return the pause afterwards (s)."""
+        started = self._clock.monotonic()
         taken = await self._queue.take(self._key, self._token, self._measurement.wait_s)
         if isinstance(taken, Batch):
-            await self._execute(taken)
+            await self._execute(taken, started)
         if self._flow.ordered:
             await self._send()
         if isinstance(taken, NoBatch):
             return min(taken.due_in_s or _LONGEST_PAUSE_S, _LONGEST_PAUSE_S)
         return 0.0
 
-    async def _execute(self, batch: Batch) -> None:
+    async def _execute(self, batch: Batch, started: float) -> None:
         self._measurement.taken(batch)
 
         async def renew() -> bool:
             return await self._queue.renew(self._key, batch.number, self._token)
 
-        await while_held(renew, LEASE_S / 3, self._execute_held(batch))
+        await while_held(renew, LEASE_S / 3, self._execute_held(batch, started))
 
-    async def _execute_held(self, batch: Batch) -> None:
+    async def _execute_held(self, batch: Batch, started: float) -> None:
         if batch.attempt > MOST_ATTEMPTS:
             reason = Unavailable(f"{MOST_ATTEMPTS} workers did not survive it.", system="flows")
             messages = [_message(each, reason) for each in batch.messages]
@@ -109,7 +110,6 @@ class FlowWorker:
         steps = self._shared if self._flow.ordered else (*self._shared, *self._outbound)
         messages, execution = await self._attempts(batch.messages, steps)
         measured = execution.measured
-        self._measurement.executed(measured, len(messages))
         counts = {
             "batches": 1,
             "messages": len(messages),
@@ -118,6 +118,8 @@ class FlowWorker:
             "repeated_batches": int(batch.attempt > 1),
         }
         await self._end(batch, messages, counts)
+        took_s = self._clock.monotonic() - started
+        self._measurement.executed(took_s, measured.linear_s, len(messages))
         await self._queue.publish(self._key, self._measurement.document())
 
     async def _attempts(
@@ -147,9 +149,11 @@ class FlowWorker:
     async def _send(self) -> None:
         """End the messages that are next in order, executing what the plan writes for each."""
         while held := await self._queue.next_held(self._key, self._token, _SENT_AT_ONCE):
+            started = self._clock.monotonic()
             for each in held:
                 if not await self._queue.release(self._key, self._token, await self._sent(each)):
                     return
+            self._measurement.sent(self._clock.monotonic() - started, len(held))
 
     async def _sent(self, held: Ended) -> Ended:
         if held.end is End.FAILED:

@@ -27,14 +27,16 @@ end
 local function append(value, ticket, body, ms)
   local position = redis.call('INCR', base .. 'arrived')
   local number = redis.call('HGET', base .. 'open', value)
-  if not number or redis.call('LLEN', base .. 'partition:' .. number) >= LARGEST_BATCH then
+  if not number then
     number = string.format('%.0f', position)
     redis.call('HSET', base .. 'open', value, number)
     redis.call('HSET', base .. 'values', number, value)
     redis.call('ZADD', base .. 'queue', number, number)
   end
+  redis.call('HSET', base .. 'waiting', ticket, '')
   local head = string.format('%.0f %.0f %s ', position, ms, ticket)
-  redis.call('RPUSH', base .. 'partition:' .. number, head .. body)
+  local messages = redis.call('RPUSH', base .. 'partition:' .. number, head .. body)
+  if messages >= LARGEST_BATCH then redis.call('HDEL', base .. 'open', value) end
 end
 
 local function count(name, by)

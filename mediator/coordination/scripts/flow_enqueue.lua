@@ -13,7 +13,6 @@ if redis.call('HLEN', base .. 'waiting') + (#ARGV - 3) / 3 > tonumber(ARGV[1]) t
 if ARGV[2] ~= '' then redis.call('SET', key, ARGV[3], 'PX', RESULT_MS) end
 local ms = now_ms()
 for row = 4, #ARGV, 3 do
-  redis.call('HSET', base .. 'waiting', ARGV[row + 1], '')
   append(ARGV[row], ARGV[row + 1], ARGV[row + 2], ms)
 end
 return 1

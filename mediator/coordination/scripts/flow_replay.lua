@@ -4,7 +4,6 @@
 local ms, replayed = now_ms(), 0
 for row = 1, #ARGV, 3 do
   if redis.call('ZREM', base .. 'dead', ARGV[row + 1]) == 1 then
-    redis.call('HSET', base .. 'waiting', ARGV[row + 1], '')
     append(ARGV[row], ARGV[row + 1], ARGV[row + 2], ms)
     replayed = replayed + 1
   end
