@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeAlias
 
+from mediator.flows.partitioning import Condition, Grain, PartitioningAttribute, in_order
+
 __all__ = [
     "Assign",
     "Case",
@@ -30,8 +32,7 @@ class _Operator:
 
     Attributes:
         pointer: Where in the plan it is; its name in reports.
-        needs: The attributes of a message that its input depends on: messages that agree on them
-            agree on its result.
+        needs: What its input depends on: messages that agree on it agree on its result.
         is_shared: Whether one execution serves all messages of a batch that agree on `needs`; its
             cost is constant then, and else linear in the messages.
     """
@@ -40,7 +41,7 @@ class _Operator:
     op: ClassVar[str]
 
     pointer: str
-    needs: frozenset[str]
+    needs: Grain
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +101,13 @@ class Translate(_Operator):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    equals: tuple[Any, ...]
+    condition: Condition
     operators: tuple[Operator, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Switch(_Operator):
-    """Go on with the operators of the first case that has the value of a template."""
+    """Go on with the operators of the first case whose condition holds for a template's value."""
 
     is_shared = True
     op = "switch"
@@ -114,6 +115,10 @@ class Switch(_Operator):
     on: Any
     cases: tuple[Case, ...]
     default: tuple[Operator, ...]
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        return tuple(case.condition for case in self.cases)
 
     @property
     def branches(self) -> tuple[tuple[Operator, ...], ...]:
@@ -159,15 +164,15 @@ class Plan:
         return next(found, len(self.operators))
 
     @property
-    def partitioned_by(self) -> tuple[str, ...]:
-        """The attributes by whose values messages are queued: those of the first lookup.
+    def partitioned_by(self) -> tuple[PartitioningAttribute, ...]:
+        """The attributes by which messages are queued: those of the first lookup.
 
         Without a lookup those of the first switch; none: all messages are one partition.
         """
         for kind in (Query, Switch):
             for each in operators_of(self.shared_part):
                 if isinstance(each, kind):
-                    return tuple(sorted(each.needs))
+                    return in_order(each.needs)
         return ()
 
     @property

@@ -14,9 +14,9 @@ from mediator.base.concurrency import end
 from mediator.base.errors import Conflict, Invalid, NotFound
 from mediator.base.periodic_tasks import PeriodicTask
 from mediator.data_plane.port import DataPlane
-from mediator.flows.execution import canonical
 from mediator.flows.invocations import ClassInvoker
 from mediator.flows.parser import Flow, check_message, parse_flow
+from mediator.flows.partitioning import canonical, describe_grain
 from mediator.flows.queue import DeadLetter, FlowKey, MessageQueue, NewMessage, Ticket
 from mediator.flows.rewriting import describe, rewrite, steps_of_message
 from mediator.flows.worker import FlowWorker
@@ -90,7 +90,7 @@ class FlowService:
         outbound = describe(steps_of_message(plan.outbound_part))
         return {
             **flow_document(id_, flow),
-            "partitioned_by": list(plan.partitioned_by),
+            "partitioned_by": describe_grain(plan.partitioned_by),
             "plan": flow.document["plan"],
             "rewritten_plan": describe(rewrite(plan)),
             "outbound_plan": outbound,

@@ -76,10 +76,17 @@ class FlowMeasurement(ResponseModel):
     speedup: float | None = None
 
 
+class FlowAttribute(ResponseModel):
+    """What messages of a partition agree on: the value of an attribute, or its case in a switch."""
+
+    attribute: str
+    by: Literal["value", "list", "range"]
+
+
 class MessageFlowReport(MessageFlow):
     """A flow with its plans, its counts, and what was measured of it."""
 
-    partitioned_by: list[str]
+    partitioned_by: list[FlowAttribute]
     plan: list[JsonObject]
     rewritten_plan: list[JsonObject]
     outbound_plan: list[JsonObject]

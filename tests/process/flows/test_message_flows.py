@@ -24,7 +24,7 @@ async def test_the_orders_of_the_paper_take_three_lookups_and_leave_in_order(sho
     report = await shop.report(flow)
     counts = report["counts"]
     assert (counts["lookups"], counts["lookups_saved"], counts["done"]) == (3, 3, 6)
-    assert report["partitioned_by"] == ["name"]
+    assert report["partitioned_by"] == [{"attribute": "name", "by": "value"}]
     assert [step["op"] for step in report["rewritten_plan"]] == ["assign", "invoke", "join"]
     assert (report["queued"], report["held"], report["partitions"]) == (0, 0, 0)
     for number, name in enumerate(CUSTOMERS, 1):

@@ -8,6 +8,7 @@ import pytest
 
 from mediator.base.errors import Invalid
 from mediator.flows.parser import MOST_OPERATORS
+from mediator.flows.partitioning import describe_grain
 from mediator.flows.rewriting import describe, rewrite
 from tests.unit.flows.plans import LOOKUP, ORDERS, flow
 
@@ -28,14 +29,18 @@ def names(plan: list[dict[str, Any]]) -> list[Any]:
 
 def shape(steps: list[dict[str, Any]]) -> list[Any]:
     return [
-        shape(step["operators"]) if step["op"] == "iterate" else step.get("by", step["op"])
+        shape(step["operators"])
+        if step["op"] == "iterate"
+        else [each["attribute"] for each in step["by"]]
+        if step["op"] == "split"
+        else step["op"]
         for step in steps
     ]
 
 
 def test_the_plan_of_orders_is_partitioned_by_what_its_lookup_depends_on() -> None:
     plan = flow(ORDERS).plan
-    assert plan.partitioned_by == ("name",)
+    assert describe_grain(plan.partitioned_by) == [{"attribute": "name", "by": "value"}]
     assert names(ORDERS) == ["assign", "invoke", "join"]
     assert [each.pointer for each in plan.outbound_part] == ["/plan/4"]
 
@@ -54,7 +59,8 @@ def test_what_a_branch_may_have_changed_depends_on_the_branch() -> None:
 
 
 def test_a_plan_without_lookups_is_partitioned_by_its_first_switch() -> None:
-    assert flow([RECEIVE, ASSIGN, switch()]).plan.partitioned_by == ("total",)
+    (attribute,) = flow([RECEIVE, ASSIGN, switch()]).plan.partitioned_by
+    assert attribute.name == "total"
     assert flow([RECEIVE, ASSIGN]).plan.partitioned_by == ()
 
 
