@@ -244,7 +244,7 @@ def _computation() -> Result:
     measurement = Measurement(flow, clock)
     for number in range(1_000):
         clock.seconds += 1.0
-        measurement.taken(Batch(number, 1, 10, number * 10, ()))
+        measurement.taken(Batch(number, 1, 10, number * 10, 0, ()))
         started = perf_counter()
         measurement.executed(0.01, 0.005, 10)
         times.append(perf_counter() - started)

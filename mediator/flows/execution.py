@@ -15,7 +15,7 @@ from mediator.base.errors import (
     TooManyRequests,
     Unavailable,
 )
-from mediator.flows.partitioning import PartitioningAttribute, canonical, equal, first_case
+from mediator.flows.partitioning import Grain, PartitioningAttribute, canonical, equal, first_case
 from mediator.flows.plan import Assign, Join, Query, Switch, Translate, Write
 from mediator.flows.queue import QueuedMessage
 from mediator.flows.rewriting import Iterate, Once, Step
@@ -55,11 +55,13 @@ class Measured:
     """What an execution took, and what it saved.
 
     Attributes:
+        shared_s: Seconds of the operators that are executed once, by what they depend on.
         linear_s: Seconds of the operators that are executed for each message.
         lookups: Queries.
         saved: Queries that single messages would have needed besides.
     """
 
+    shared_s: defaultdict[Grain, float] = field(default_factory=lambda: defaultdict(float))
     linear_s: float = 0.0
     lookups: int = 0
     saved: int = 0
@@ -93,6 +95,7 @@ class BatchExecution:
                 await self._linear(step, alive)
 
     async def _shared(self, step: Once, batch: Sequence[Message]) -> None:
+        started = self._clock.monotonic()
         try:
             branch = await self._execute_once(step, batch)
         except MediatorError as error:
@@ -101,6 +104,8 @@ class BatchExecution:
             for message in batch:
                 message.error = error
             return
+        finally:
+            self.measured.shared_s[step.operator.needs] += self._clock.monotonic() - started
         if branch is not None:
             await self.run(step.branches[branch], batch)
 

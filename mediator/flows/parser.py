@@ -340,7 +340,7 @@ def _branch(names: _Names, branches: list[_Names]) -> _Names:
     return branches[-1]
 
 
-def _merged(branches: Sequence[_Names], needs: frozenset[str]) -> _Names:
+def _merged(branches: Sequence[_Names], needs: Grain) -> _Names:
     """Return the names that a message has whatever branch it took.
 
     What a branch may have changed depends on what chose the branch, too.

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 from mediator.flows.partitioning import Condition, Grain, PartitioningAttribute, in_order
 
 __all__ = [
+    "MOST_LEVELS",
     "Assign",
     "Case",
     "Join",
@@ -127,6 +128,11 @@ class Switch(_Operator):
 
 Operator: TypeAlias = Assign | Query | Write | Join | Translate | Switch
 
+_LOOKUPS: Final = (Query,)
+
+MOST_LEVELS: Final = 4
+"""Levels that messages may be queued by; lookups with further attributes are not at the top."""
+
 ATTRIBUTE_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "string": (str,),
     "integer": (int,),
@@ -164,16 +170,16 @@ class Plan:
         return next(found, len(self.operators))
 
     @property
-    def partitioned_by(self) -> tuple[PartitioningAttribute, ...]:
-        """The attributes by which messages are queued: those of the first lookup.
+    def levels(self) -> tuple[tuple[PartitioningAttribute, ...], ...]:
+        """What messages may be queued by: the attributes of each lookup, the first ones at first.
 
-        Without a lookup those of the first switch; none: all messages are one partition.
+        Without a lookup those of the first switch; else none: all messages are one partition.
         """
-        for kind in (Query, Switch):
-            for each in operators_of(self.shared_part):
-                if isinstance(each, kind):
-                    return in_order(each.needs)
-        return ()
+        operators = list(operators_of(self.shared_part))
+        lookups = [each.needs for each in operators if isinstance(each, _LOOKUPS)]
+        switches = [each.needs for each in operators if isinstance(each, Switch)]
+        levels = list(dict.fromkeys(lookups)) or switches[:1] or [frozenset()]
+        return tuple(in_order(level) for level in levels[:MOST_LEVELS])
 
     @property
     def reads_classes(self) -> frozenset[str]:

@@ -1,6 +1,6 @@
 """Rewriting a plan for batches (P to P'): every operator at the coarsest grain that it may have.
 
-A batch holds messages that agree on the attributes of the partition. Before the first operator that
+Messages of a batch agree on the attributes that they are queued by. Before the first operator that
 needs further ones the batch is split by them; after the last one it is merged again.
 """
 
@@ -49,9 +49,14 @@ class Once:
 Step: TypeAlias = Once | Iterate
 
 
-def rewrite(plan: Plan) -> tuple[Step, ...]:
-    """Return P' of the operators before the first write; those after it are for one message."""
-    return _rewrite(plan.shared_part, frozenset(plan.partitioned_by))
+def rewrite(plan: Plan, agreed: Iterable[PartitioningAttribute] = ()) -> tuple[Step, ...]:
+    """Return P' of the operators before the first write; those after it are for one message.
+
+    Args:
+        agreed: What the messages of every batch agree on. If they agree on more, a split makes one
+            part of them.
+    """
+    return _rewrite(plan.shared_part, frozenset(agreed))
 
 
 def steps_of_message(operators: Sequence[Operator]) -> tuple[Step, ...]:

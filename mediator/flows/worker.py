@@ -13,6 +13,7 @@ from mediator.base.clock import Clock
 from mediator.base.errors import MediatorError, Unavailable
 from mediator.base.lease import LeaseLost, while_held
 from mediator.flows.execution import BatchExecution, Invoker, Message
+from mediator.flows.levels import LevelChoice
 from mediator.flows.measurement import Measurement
 from mediator.flows.parser import Flow
 from mediator.flows.queue import (
@@ -61,9 +62,11 @@ class FlowWorker:
         self._invoker = invoker
         self._token = token
         self._clock = clock
+        # Whatever a batch agrees on: messages that were queued by a former level are in it, too.
         self._shared = rewrite(flow.plan)
         self._outbound = steps_of_message(flow.plan.outbound_part)
         self._measurement = Measurement(flow, clock)
+        self._levels = LevelChoice(flow.plan)
 
     async def run(self) -> None:
         failing = False
@@ -120,7 +123,15 @@ class FlowWorker:
         await self._end(batch, messages, counts)
         took_s = self._clock.monotonic() - started
         self._measurement.executed(took_s, measured.linear_s, len(messages))
-        await self._queue.publish(self._key, self._measurement.document())
+        self._levels.executed([message.original for message in messages], measured.shared_s)
+        await self._report(batch.level)
+
+    async def _report(self, level: int) -> None:
+        chosen = self._levels.choose(level)
+        if chosen != level:
+            await self._queue.set_level(self._key, chosen)
+        report = {**self._measurement.document(), "levels": self._levels.document()}
+        await self._queue.publish(self._key, report)
 
     async def _attempts(
         self, queued: Sequence[QueuedMessage], steps: Iterable[Step]

@@ -22,7 +22,7 @@ def measured(**members: float) -> Measurement:
     clock = HandClock()
     measurement = Measurement(flow(ORDERS, **members), clock)
     for arrived in (0, 10):
-        measurement.taken(Batch(1, 1, 10, arrived, ()))
+        measurement.taken(Batch(1, 1, 10, arrived, 0, ()))
         clock.seconds += 1.0
     measurement.executed(0.3, 0.1, 10)
     return measurement

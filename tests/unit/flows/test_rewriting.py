@@ -24,7 +24,8 @@ def switch(**members: Any) -> dict[str, Any]:
 
 
 def names(plan: list[dict[str, Any]]) -> list[Any]:
-    return shape(describe(rewrite(flow(plan).plan)))
+    parsed = flow(plan).plan
+    return shape(describe(rewrite(parsed, parsed.levels[0])))
 
 
 def shape(steps: list[dict[str, Any]]) -> list[Any]:
@@ -40,7 +41,7 @@ def shape(steps: list[dict[str, Any]]) -> list[Any]:
 
 def test_the_plan_of_orders_is_partitioned_by_what_its_lookup_depends_on() -> None:
     plan = flow(ORDERS).plan
-    assert describe_grain(plan.partitioned_by) == [{"attribute": "name", "by": "value"}]
+    assert describe_grain(plan.levels[0]) == [{"attribute": "name", "by": "value"}]
     assert names(ORDERS) == ["assign", "invoke", "join"]
     assert [each.pointer for each in plan.outbound_part] == ["/plan/4"]
 
@@ -59,9 +60,9 @@ def test_what_a_branch_may_have_changed_depends_on_the_branch() -> None:
 
 
 def test_a_plan_without_lookups_is_partitioned_by_its_first_switch() -> None:
-    (attribute,) = flow([RECEIVE, ASSIGN, switch()]).plan.partitioned_by
+    (attribute,) = flow([RECEIVE, ASSIGN, switch()]).plan.levels[0]
     assert attribute.name == "total"
-    assert flow([RECEIVE, ASSIGN]).plan.partitioned_by == ()
+    assert flow([RECEIVE, ASSIGN]).plan.levels == ((),)
 
 
 def nested(levels: int) -> dict[str, Any]:
