@@ -8,7 +8,6 @@ from typing import Any
 from mediator.base.averages import Average, Rate
 from mediator.base.clock import Clock
 from mediator.base.waiting_time import Costs, WaitingTime, waiting_time
-from mediator.flows.execution import Measured
 from mediator.flows.parser import Flow
 from mediator.flows.queue import Batch
 
@@ -23,6 +22,7 @@ class Measurement:
     _clock: Clock
     _constant_s: Average = field(default_factory=Average)
     _linear_s: Average = field(default_factory=Average)
+    _sent_s: Average = field(default_factory=Average)
     _partitions: Average = field(default_factory=Average)
     _rate: Rate = field(default_factory=Rate)
     waiting: WaitingTime | None = None
@@ -36,10 +36,20 @@ class Measurement:
         self._partitions.add(batch.partitions)
         self._rate.counted(batch.arrived, self._clock.monotonic())
 
-    def executed(self, measured: Measured, messages: int) -> None:
-        """Compute the waiting time anew after a batch with so many messages."""
-        self._constant_s.add(measured.shared_s)
-        self._linear_s.add(measured.linear_s / messages)
+    def sent(self, took_s: float, messages: int) -> None:
+        """Add what is executed for each message only when its turn has come."""
+        self._sent_s.add(took_s / messages)
+
+    def executed(self, took_s: float, linear_s: float, messages: int) -> None:
+        """Compute the waiting time anew after a batch with so many messages.
+
+        Args:
+            took_s: From the request for a batch to the record of its end. What the queue takes of
+                it belongs to the batch, too: the next one is executed only afterwards.
+            linear_s: What of it was spent on each message by itself.
+        """
+        self._constant_s.add(max(0.0, took_s - linear_s))
+        self._linear_s.add(linear_s / messages)
         costs, rate, partitions = self._costs, self._rate.value, self._partitions.value
         if rate is None or partitions is None:
             return
@@ -49,7 +59,8 @@ class Measurement:
 
     @property
     def _costs(self) -> Costs:
-        return Costs(self._constant_s.value or 0.0, self._linear_s.value or 0.0)
+        linear_s = (self._linear_s.value or 0.0) + (self._sent_s.value or 0.0)
+        return Costs(self._constant_s.value or 0.0, linear_s)
 
     def document(self) -> dict[str, Any]:
         """Return everything as JSON."""

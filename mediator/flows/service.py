@@ -14,10 +14,17 @@ from mediator.base.concurrency import end
 from mediator.base.errors import Conflict, Invalid, NotFound
 from mediator.base.periodic_tasks import PeriodicTask
 from mediator.data_plane.port import DataPlane
-from mediator.flows.execution import canonical
 from mediator.flows.invocations import ClassInvoker
 from mediator.flows.parser import Flow, check_message, parse_flow
-from mediator.flows.queue import DeadLetter, FlowKey, MessageQueue, NewMessage, Ticket
+from mediator.flows.partitioning import canonical, describe_grain
+from mediator.flows.queue import (
+    LEVEL_DIGITS,
+    DeadLetter,
+    FlowKey,
+    MessageQueue,
+    NewMessage,
+    Ticket,
+)
 from mediator.flows.rewriting import describe, rewrite, steps_of_message
 from mediator.flows.worker import FlowWorker
 from mediator.routing.model import DatabaseRoute
@@ -86,15 +93,16 @@ class FlowService:
 
     async def report(self, database: DatabaseRoute, id_: str, flow: Flow) -> dict[str, Any]:
         """Return a flow with its plans, counts and measured numbers as JSON."""
-        plan = flow.plan
+        plan, sizes = flow.plan, await self._queue.report(FlowKey(database.id, id_))
+        level = plan.levels[sizes.pop("level")]
         outbound = describe(steps_of_message(plan.outbound_part))
         return {
             **flow_document(id_, flow),
-            "partitioned_by": list(plan.partitioned_by),
+            "partitioned_by": describe_grain(level),
             "plan": flow.document["plan"],
-            "rewritten_plan": describe(rewrite(plan)),
+            "rewritten_plan": describe(rewrite(plan, level)),
             "outbound_plan": outbound,
-            **_with_shares(await self._queue.report(FlowKey(database.id, id_))),
+            **_with_shares(sizes),
         }
 
     async def drop(self, database: DatabaseRoute, flow: str) -> None:
@@ -182,9 +190,13 @@ def flow_document(id_: str, flow: Flow) -> dict[str, Any]:
 
 def _new(flow: Flow, ticket: str, message: Any, pointer: str) -> NewMessage:
     body = check_message(flow.plan, message, pointer)
-    # A value may be long, and its digest is not.
-    value = canonical(message, flow.plan.partitioned_by)
-    return NewMessage(ticket, blake2b(value, digest_size=16).hexdigest(), body)
+    values = "".join(_digest(canonical(message, level)) for level in flow.plan.levels)
+    return NewMessage(ticket, values, body)
+
+
+def _digest(value: bytes) -> str:
+    """Return a value in `LEVEL_DIGITS`: it may be long."""
+    return blake2b(value, digest_size=LEVEL_DIGITS // 2).hexdigest()
 
 
 def _with_shares(report: Mapping[str, Any]) -> dict[str, Any]:

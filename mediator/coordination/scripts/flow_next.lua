@@ -12,6 +12,6 @@ for position = sent + 1, sent + ARGV[3] do
   found[#found + 1] = row
 end
 if #found == 0 then return found end
-if (redis.call('GET', lease) or ARGV[1]) ~= ARGV[1] then return {} end
-redis.call('SET', lease, ARGV[1], 'PX', ARGV[2])
+if redis.call('GET', lease) ~= ARGV[1] and not hold(lease, ARGV[1], ARGV[2]) then return {} end
+redis.call('PEXPIRE', lease, ARGV[2])
 return found
