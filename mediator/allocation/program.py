@@ -1,0 +1,93 @@
+"""The allocation as an integer program.
+
+`x[p, m]` is 1 if process p is on machine m. For the traffic of an edge, `y[e, m, n]` is the share
+of it from m to n: the shares of a source add up to its x, as do those of a target. So fractions of
+processes pay for their traffic; the paper's rows, ``w >= e (x + x - 1)``, let halves send for free.
+For the price, `u[m]` is 1 if anything is on m.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+from mediator.allocation.model import Allocation, Objective, Workload
+from mediator.base.integer_program import AT_MOST, Minimum, Rows, minimise
+
+__all__ = ["MOST_VARIABLES", "allocation_of", "solve", "variables"]
+
+MOST_VARIABLES = 200_000
+
+
+class _Program:
+    def __init__(self, workload: Workload, objective: Objective) -> None:
+        self._workload = workload
+        self._places = {
+            place: number
+            for number, place in enumerate(product(workload.processes, workload.machines))
+        }
+        self.costs = [0.0] * len(self._places)
+        self.rows = Rows()
+        self._place_each()
+        self._fit()
+        if objective is Objective.COMMUNICATION:
+            self._pay_for_traffic()
+        else:
+            self._pay_for_machines()
+        self.whole = [int(number < len(self._places)) for number in range(len(self.costs))]
+
+    def _place_each(self) -> None:
+        for process in self._workload.processes:
+            terms = [(self._places[process, machine], 1.0) for machine in self._workload.machines]
+            self.rows.add(terms, 1.0, 1.0)
+
+    def _fit(self) -> None:
+        for name, machine in self._workload.machines.items():
+            terms = [
+                (self._places[each, name], process.memory_mb)
+                for each, process in self._workload.processes.items()
+            ]
+            self.rows.add(terms, AT_MOST, machine.memory_mb)
+
+    def _pay_for_traffic(self) -> None:
+        machines, overheads = self._workload.machines, self._workload.overheads
+        for edge in self._workload.edges:
+            shares = {link: self._variable(edge.tuples * cost) for link, cost in overheads.items()}
+            for machine in machines:
+                sent = [(shares[machine, other], 1.0) for other in machines]
+                received = [(shares[other, machine], 1.0) for other in machines]
+                self.rows.add([*sent, (self._places[edge.source, machine], -1.0)], 0.0, 0.0)
+                self.rows.add([*received, (self._places[edge.target, machine], -1.0)], 0.0, 0.0)
+
+    def _pay_for_machines(self) -> None:
+        for name, machine in self._workload.machines.items():
+            used = self._variable(machine.price)
+            for process in self._workload.processes:
+                self.rows.add([(self._places[process, name], 1.0), (used, -1.0)], AT_MOST, 0.0)
+
+    def _variable(self, cost: float) -> int:
+        self.costs.append(cost)
+        return len(self.costs) - 1
+
+
+def variables(workload: Workload, objective: Objective) -> int:
+    """Return how many variables the program of a workload has."""
+    machines = len(workload.machines)
+    places = len(workload.processes) * machines
+    if objective is Objective.COST:
+        return places + machines
+    return places + len(workload.edges) * machines**2
+
+
+def solve(workload: Workload, objective: Objective, limit_s: float) -> Minimum:
+    """Solve the program; raises `SolverMissing`."""
+    program = _Program(workload, objective)
+    return minimise(program.costs, program.rows, program.whole, limit_s)
+
+
+def allocation_of(workload: Workload, values: Any) -> Allocation:
+    """Return the allocation that the variables of a solution say."""
+    half = 0.5
+    places = product(workload.processes, workload.machines)
+    # The variables of places are the first ones.
+    return dict(place for place, x in zip(places, values, strict=False) if x > half)
