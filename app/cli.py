@@ -45,6 +45,7 @@ COMMANDS: Final = {
     "export": "app.commands.transfer:export",
     "tail": "app.commands.tail:tail",
     "allocate": "app.commands.allocate:allocate",
+    "standing": "app.commands.standing:standing",
 }
 """The function of each command, or the commands below it."""
 

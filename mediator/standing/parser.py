@@ -10,8 +10,9 @@ from mediator.query.json_node import Node
 from mediator.schema.errors import invalid
 from mediator.schema.ids import FIELD_NAME
 from mediator.standing.model import Attribute, Join, Predicate, Statistics, Stream, Workload
+from mediator.standing.state import StreamTuple
 
-__all__ = ["MOST_PARALLELISM", "MOST_QUERIES", "MOST_RELATIONS", "parse_workload"]
+__all__ = ["MOST_RELATIONS", "parse_tuple", "parse_workload"]
 
 MOST_STREAMS: Final = 200
 MOST_ATTRIBUTES: Final = 64
@@ -25,6 +26,7 @@ MOST_PARALLELISM: Final = 1024
 LONGEST_WINDOW_S: Final = 30 * 86_400.0
 HIGHEST_RATE: Final = 1e9
 LARGEST_SIZE: Final = 1e15
+LATEST_TIME_S: Final = 1e12
 
 _SIDES: Final = ("left", "right")
 
@@ -53,6 +55,26 @@ def parse_workload(document: Any) -> Workload:
     if node.errors:
         raise invalid(node.errors)
     return Workload(streams, queries, statistics, parallelism)
+
+
+def parse_tuple(document: Any, streams: Mapping[str, Stream]) -> StreamTuple:
+    """Read a tuple of a stream; raises `Invalid` with the location of every mistake."""
+    node = Node(document, "", [])
+    node.shape(required=("stream", "time_s", "values"))
+    stream = node["stream"].read("", _is_name, "the name of a stream")
+    if stream not in streams:
+        node["stream"].unknown(f"there is no stream {stream}", stream, streams)
+        raise invalid(node.errors)
+    time_s = node["time_s"].read(0.0, _is_time, "a number of seconds")
+    values = {}
+    for name, each in node["values"].members(MOST_ATTRIBUTES, FIELD_NAME):
+        if name not in streams[stream].attributes:
+            known = streams[stream].attributes
+            each.unknown(f"{stream} has no attribute {name}", name, known)
+        values[name] = each.read(None, _is_scalar, "a string, a number, true, false or null")
+    if node.errors:
+        raise invalid(node.errors)
+    return StreamTuple(stream, float(time_s), values)
 
 
 def _stream(node: Node) -> Stream:
@@ -175,6 +197,14 @@ def _number(node: Node, most: float, unit: str, *, zero: bool = False) -> float:
 
     least = "of 0 or more" if zero else "above 0"
     return float(node.read(1.0, accepts, f"a number {least}, {most:g} at most: {unit}"))
+
+
+def _is_time(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= LATEST_TIME_S
+
+
+def _is_scalar(value: Any) -> bool:
+    return value is None or isinstance(value, (str, int, float))
 
 
 def _is_name(value: Any) -> bool:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Final
 
 from mediator.base.errors import PortolanError
 from mediator.standing.model import Join
-from mediator.standing.probe_orders import StoreLayout
+from mediator.standing.probe_orders import ProbeOrder
 from mediator.standing.problem import Choice, Problem, needed
 
 __all__ = ["Solution", "SolverMissing", "solve"]
@@ -98,19 +99,10 @@ class _Program:
                 self.rows.add(variables, [], 1, 1)
 
     def _pay_for_steps(self) -> None:
-        for order, number in self.orders.items():
-            for prefix in order.prefixes:
-                self.rows.add([number], [self._steps[prefix]], _AT_MOST, 0)
+        self._need(lambda order: order.prefixes, self._steps)
 
     def _fill_what_is_probed(self) -> None:
-        """What is probed is kept: of the orders of one start one is chosen, so a row has all."""
-        for orders in self._problem.candidates.values():
-            probing: defaultdict[Join, list[int]] = defaultdict(list)
-            for order in orders:
-                for store in order.probed & self._kept.keys():
-                    probing[store].append(self.orders[order])
-            for store, variables in probing.items():
-                self.rows.add(variables, [self._kept[store]], _AT_MOST, 0)
+        self._need(lambda order: order.probed & self._kept.keys(), self._kept)
 
     def _keep_stores_once(self) -> None:
         layouts: defaultdict[Join, list[int]] = defaultdict(list)
@@ -118,13 +110,23 @@ class _Program:
             layouts[layout.join].append(number)
         for variables in layouts.values():
             self.rows.add(variables, [], _AT_MOST, 1)
+        self._need(lambda order: order.steps, self._layouts)
+
+    def _need(
+        self, needs: Callable[[ProbeOrder], Iterable[Any]], variables: Mapping[Any, int]
+    ) -> None:
+        """Choose no order without all that it needs.
+
+        Of the orders of one start one is chosen. So a row has all that need the same: with a row
+        for each, fractions of many orders would be paid for as one fraction.
+        """
         for orders in self._problem.candidates.values():
-            probing: defaultdict[StoreLayout, list[int]] = defaultdict(list)
+            needing: defaultdict[Any, list[int]] = defaultdict(list)
             for order in orders:
-                for step in order.steps:
-                    probing[step].append(self.orders[order])
-            for step, variables in probing.items():
-                self.rows.add(variables, [self._layouts[step]], _AT_MOST, 0)
+                for need in needs(order):
+                    needing[need].append(self.orders[order])
+            for need, some in needing.items():
+                self.rows.add(some, [variables[need]], _AT_MOST, 0)
 
 
 def solve(problem: Problem, limit_s: float) -> Solution:

@@ -15,7 +15,7 @@ from mediator.standing.model import Join, stream_store
 from mediator.standing.planning import Plan
 from mediator.standing.probe_orders import ProbeOrder, StoreLayout
 from mediator.standing.rules import Probe, Rules, Store, compile_rules
-from mediator.standing.state import Epoch, JoinedTuple, StreamTuple, Task, joined, task_of
+from mediator.standing.state import PlanEpoch, JoinedTuple, StreamTuple, Task, joined, task_of
 
 __all__ = ["Result", "Runtime"]
 
@@ -60,7 +60,7 @@ class Runtime:
         self._lateness_s = lateness_s
         self._latest_s = float("-inf")
         self._rules = Rules({}, {}, {}, {})
-        self._epochs: list[Epoch] = []
+        self._epochs: list[PlanEpoch] = []
         self._epoch_from_s = float("-inf")
         self.sent: Counter[ProbeOrder] = Counter()
         self.stored: Counter[StoreLayout] = Counter()
@@ -201,7 +201,7 @@ class Runtime:
         return self._rules.stores.get(store) or (StoreLayout(store, None),)
 
     def _begin_epoch(self) -> None:
-        epoch = Epoch()
+        epoch = PlanEpoch()
         stores = {*self._rules.stores, *map(stream_store, self._streams)}
         epoch.open(
             (layout for store in stores for layout in self._layouts(store)), self._parallelism

@@ -10,7 +10,7 @@ from typing import Any
 from mediator.standing.model import Attribute, Join
 from mediator.standing.probe_orders import StoreLayout
 
-__all__ = ["Epoch", "JoinedTuple", "StreamTuple", "Task", "joined", "task_of"]
+__all__ = ["PlanEpoch", "JoinedTuple", "StreamTuple", "Task", "joined", "task_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,8 @@ def task_of(key: Hashable | None, tasks: int) -> int:
 
 
 @dataclass(slots=True)
-class Epoch:
-    """The containers of an epoch: what arrived in it, laid out as its plan says.
+class PlanEpoch:
+    """A plan epoch: what arrived while a plan was active, laid out as that says.
 
     Attributes:
         tasks: Of each layout of each store.

@@ -21,6 +21,7 @@ _QUERIES: dict[str, Any] = {
     "wider": query({"S": "b", "T": "bc", "U": "c"}, 5),
     "pair": query({"S": "b", "T": "b"}, 3),
     "star": query({"S": "ab", "R": "a", "T": "b", "U": "b"}, 4),
+    "both": query({"S": "ab", "T": "ab"}, 2),
     "clique": query({"R": "a", "S": "a", "T": "a"}, 4),
 }
 _STREAMS = document({"R": "a", "S": "ab", "T": "abc", "U": "bc"})["streams"]

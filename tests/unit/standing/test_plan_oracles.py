@@ -139,6 +139,13 @@ def test_an_attribute_is_known_by_equality_through_others() -> None:
     assert costs["⟨R, S⋈T[T.x]⟩"] == costs["⟨R, S⋈T[S.a]⟩"] == 100
 
 
+def test_the_latest_tuple_is_as_likely_in_each_relation_of_a_probed_intermediate_result() -> None:
+    of = workload(document({"R": "a", "S": "ab", "T": "bc", "U": "c"}))
+    found = build_problem(of, materialise=True, replicas=False)
+    (order,) = (each for each in found.costs if str(each) == "⟨R, S⋈T, U⟩")
+    assert found.costs[order] == of.statistics.size(order.before.join) / 3
+
+
 def test_an_intermediate_result_has_the_attributes_that_join_it_to_others() -> None:
     of = workload(EXAMPLE_2)
     parts = [part for join in of.joins for part in intermediates(join)]

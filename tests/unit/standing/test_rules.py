@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mediator.standing.model import Attribute, Join, stream_store
 from mediator.standing.planning import PlanOptions, make_plans
 from mediator.standing.probe_orders import ProbeOrder, StoreLayout
+from mediator.standing.problem import build_problem
 from mediator.standing.rules import Probe, Rules, Store, compile_rules, probe_trees
-from tests.unit.standing.papers_queries import EXAMPLE_1, workload
+from tests.unit.standing.papers_queries import EXAMPLE_1, document, workload
 
 _JOIN = Join(
     frozenset("RSTUW"),
@@ -96,3 +99,16 @@ def test_attributes_of_all_predicates_are_compared() -> None:
         known = probe.order.join.relations - target
         assert {mine.relation for mine, _ in probe.matches} <= known
         assert {theirs.relation for _, theirs in probe.matches} <= target
+
+
+def test_the_same_results_along_another_prefix_are_not_emitted_again() -> None:
+    queries = {"R": "a", "S": "a", "T": "ad"}, {"R": "a", "S": "a", "T": "ad", "U": "d"}
+    of = workload(document(*queries))
+    (plan,) = make_plans(of, "greedy", PlanOptions(materialise=False))
+    candidates = build_problem(of, materialise=False, replicas=False).candidates
+    by_name = {str(each): each for orders in candidates.values() for each in orders}
+    q1, q2 = of.joins
+    picked = {(q1, "R"): by_name["⟨R, S, T⟩"], (q2, "R"): by_name["⟨R, T, S, U⟩"]}
+    rules = compile_rules(replace(plan, choice={**plan.choice, **picked}))
+    emitting = [each.order for each in probes(rules) if each.order.start == "R" and each.queries]
+    assert sorted(map(str, emitting)) == ["⟨R, S, T⟩", "⟨R, T, S, U⟩"]

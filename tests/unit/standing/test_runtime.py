@@ -91,14 +91,26 @@ def test_state_is_bounded_by_the_window() -> None:
     assert sum(running.kept().values()) <= 5 * 3
 
 
-def test_every_hop_is_counted_and_a_broadcast_as_often_as_there_are_tasks() -> None:
+def test_a_tuple_is_sent_to_the_task_of_its_partners_or_to_all_tasks() -> None:
     joined = document({"R": "b", "S": "bc", "T": "c"}, parallelism=5)
-    plan = plan_of(joined, materialise=False)
-    running = runtime(plan)
-    running.feed([tuple_of("R", 1, b=1)])
-    (order,) = (each for each in running.sent if each.start == "R")
-    routed = plan.costs[order] == 100
-    assert running.sent[order] == (1 if routed else 5)
+    running = runtime(plan_of(joined, materialise=False))
+    running.feed([tuple_of("S", 1, b=1, c=1), tuple_of("R", 1, b=1), tuple_of("T", 1, c=1)])
+    sent = {order.start: count for order, count in running.sent.items() if len(order.steps) == 1}
+    # S is partitioned by the attribute of one of the two, and the other one does not know it.
+    assert {sent["R"], sent["T"]} == {1, 5}
+    assert running.stored.total() == 3
+
+
+def test_an_epoch_that_the_window_does_not_reach_gets_no_tuples() -> None:
+    plan = plan_of(document({"R": "a", "S": "a"}, parallelism=5))
+    running = Runtime(plan.workload.streams, 5, 10.0, 100.0)
+    # There is no plan yet, so this epoch has its tuples in one task.
+    running.feed([tuple_of("S", 1, a=1)])
+    running.activate(plan)
+    assert not running.feed([tuple_of("R", 50, a=1)])
+    assert running.sent.total() == 1
+    assert len(running.feed([tuple_of("R", 2, a=1)])) == 1
+    assert running.sent.total() == 1 + 2
 
 
 def test_a_query_with_a_longer_window_than_tuples_are_kept_is_refused() -> None:
@@ -120,3 +132,20 @@ def test_intermediate_results_that_no_query_needs_are_dropped() -> None:
     assert {str(layout): count for layout, count in running.kept().items()}["S⋈T"] == 1
     running.activate(plan_of(EXAMPLE_1, materialise=False))
     assert "S⋈T" not in {str(layout) for layout in running.kept()}
+
+
+@pytest.mark.parametrize("former", [False, True], ids=["new", "kept"])
+def test_an_intermediate_result_has_what_arrived_before_it_was_probed_once(former: bool) -> None:
+    running = runtime(plan_of(EXAMPLE_1, materialise=former))
+    running.feed([tuple_of("S", 1, a=1, b=2), tuple_of("T", 1, b=2, c=3)])
+    running.activate(plan_of(EXAMPLE_1))
+    assert any("S⋈T" in str(layout) for layout in running.kept())
+    assert [each.query for each in running.feed([tuple_of("R", 1, a=1)])] == ["q1"]
+
+
+def test_an_intermediate_result_that_is_probed_again_is_computed_again() -> None:
+    running = runtime(plan_of(EXAMPLE_1))
+    running.feed([tuple_of("S", 1, a=1, b=2), tuple_of("T", 1, b=2, c=3)])
+    running.activate(plan_of(EXAMPLE_1, materialise=False))
+    running.activate(plan_of(EXAMPLE_1))
+    assert [each.query for each in running.feed([tuple_of("R", 1, a=1)])] == ["q1"]
