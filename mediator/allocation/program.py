@@ -34,36 +34,35 @@ class _Program:
             self._pay_for_traffic()
         else:
             self._pay_for_machines()
-        self.whole = [int(number < len(self._places)) for number in range(len(self.costs))]
+        self.whole = len(self._places)
 
     def _place_each(self) -> None:
         for process in self._workload.processes:
-            terms = [(self._places[process, machine], 1.0) for machine in self._workload.machines]
-            self.rows.add(terms, 1.0, 1.0)
+            places = [self._places[process, machine] for machine in self._workload.machines]
+            self.rows.add(places, [], 1, 1)
 
     def _fit(self) -> None:
+        processes = self._workload.processes
+        memory = [process.memory_mb for process in processes.values()]
         for name, machine in self._workload.machines.items():
-            terms = [
-                (self._places[each, name], process.memory_mb)
-                for each, process in self._workload.processes.items()
-            ]
-            self.rows.add(terms, AT_MOST, machine.memory_mb)
+            places = [self._places[process, name] for process in processes]
+            self.rows.add_weighted(places, memory, AT_MOST, machine.memory_mb)
 
     def _pay_for_traffic(self) -> None:
         machines, overheads = self._workload.machines, self._workload.overheads
         for edge in self._workload.edges:
             shares = {link: self._variable(edge.tuples * cost) for link, cost in overheads.items()}
             for machine in machines:
-                sent = [(shares[machine, other], 1.0) for other in machines]
-                received = [(shares[other, machine], 1.0) for other in machines]
-                self.rows.add([*sent, (self._places[edge.source, machine], -1.0)], 0.0, 0.0)
-                self.rows.add([*received, (self._places[edge.target, machine], -1.0)], 0.0, 0.0)
+                sent = [shares[machine, other] for other in machines]
+                received = [shares[other, machine] for other in machines]
+                self.rows.add(sent, [self._places[edge.source, machine]], 0, 0)
+                self.rows.add(received, [self._places[edge.target, machine]], 0, 0)
 
     def _pay_for_machines(self) -> None:
         for name, machine in self._workload.machines.items():
             used = self._variable(machine.price)
             for process in self._workload.processes:
-                self.rows.add([(self._places[process, name], 1.0), (used, -1.0)], AT_MOST, 0.0)
+                self.rows.add([self._places[process, name]], [used], AT_MOST, 0)
 
     def _variable(self, cost: float) -> int:
         self.costs.append(cost)

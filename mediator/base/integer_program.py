@@ -39,11 +39,20 @@ class Rows:
     lower: list[float] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
 
-    def add(self, terms: Sequence[tuple[int, float]], lower: float, upper: float) -> None:
-        """Limit a sum, of variables by their numbers, each with its weight."""
-        self.columns += [column for column, _ in terms]
-        self.values += [weight for _, weight in terms]
-        self.rows += [len(self.lower)] * len(terms)
+    def add(
+        self, positive: Sequence[int], negative: Sequence[int], lower: float, upper: float
+    ) -> None:
+        """Limit the sum of some variables, by their numbers, less that of others."""
+        weights = [1.0] * len(positive) + [-1.0] * len(negative)
+        self.add_weighted([*positive, *negative], weights, lower, upper)
+
+    def add_weighted(
+        self, variables: Sequence[int], weights: Sequence[float], lower: float, upper: float
+    ) -> None:
+        """Limit the sum of some variables, each times its weight."""
+        self.columns += variables
+        self.values += weights
+        self.rows += [len(self.lower)] * len(variables)
         self.lower.append(lower)
         self.upper.append(upper)
 
@@ -65,12 +74,12 @@ class Minimum:
     solved_s: float
 
 
-def minimise(costs: Sequence[float], rows: Rows, whole: Sequence[int], limit_s: float) -> Minimum:
+def minimise(costs: Sequence[float], rows: Rows, whole: int, limit_s: float) -> Minimum:
     """Find the variables with the least cost, which is never below zero.
 
     Args:
         costs: Of each variable, for each unit of it.
-        whole: For each variable 1 if it has to be 0 or 1, else 0.
+        whole: How many of the variables, the first ones, have to be 0 or 1.
         limit_s: When it ends with the best choice found until then.
 
     Raises:
@@ -85,7 +94,7 @@ def minimise(costs: Sequence[float], rows: Rows, whole: Sequence[int], limit_s: 
     started = perf_counter()
     found: Any = milp(
         costs,
-        integrality=whole,
+        integrality=[int(number < whole) for number in range(len(costs))],
         bounds=Bounds(0, 1),
         constraints=LinearConstraint(matrix, rows.lower, rows.upper),
         options={"time_limit": limit_s, "mip_rel_gap": _GAP},

@@ -15,7 +15,7 @@ from mediator.standing.model import Join, stream_store
 from mediator.standing.planning import Plan
 from mediator.standing.probe_orders import ProbeOrder, StoreLayout
 from mediator.standing.rules import Probe, Rules, Store, compile_rules
-from mediator.standing.state import PlanEpoch, JoinedTuple, StreamTuple, Task, joined, task_of
+from mediator.standing.state import JoinedTuple, PlanEpoch, StreamTuple, Task, joined, task_of
 
 __all__ = ["Result", "Runtime"]
 

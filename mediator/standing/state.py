@@ -10,7 +10,7 @@ from typing import Any
 from mediator.standing.model import Attribute, Join
 from mediator.standing.probe_orders import StoreLayout
 
-__all__ = ["PlanEpoch", "JoinedTuple", "StreamTuple", "Task", "joined", "task_of"]
+__all__ = ["JoinedTuple", "PlanEpoch", "StreamTuple", "Task", "joined", "task_of"]
 
 
 @dataclass(frozen=True, slots=True)
