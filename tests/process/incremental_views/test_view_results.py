@@ -55,15 +55,14 @@ async def test_rows_and_deltas_are_published_with_their_position(published: Publ
     results, key = published.results, published.key
     assert await results.result(key) is None
     await published.publish(0, FIRST, "p1")
+    first = await results.last_delta(key)
+    assert first is not None
     await published.publish(1, Publication(None, [(ONE, -2, 0), (TWO, 1, 1)]), "p2")
     found = await results.result(key)
     assert found is not None
     assert (found.rows, found.position) == ({TWO: 1}, "p2")
     assert found.delta == await results.last_delta(key)
-    first, *_ = await results._redis.xrange(  # noqa: SLF001 - there is no other way to the first
-        f"{{portolan:views:{key.database}}}:deltas:{key.view}"
-    )
-    [delta] = await results.deltas(key, first[0].decode(), 10, 0)
+    [delta] = await results.deltas(key, first, 10, 0)
     assert (delta.id, delta.position) == (found.delta, "p2")
     assert delta.rows == b'[{"row":{"id":"a"},"count":-2},{"row":{"id":"b"},"count":1}]'
 
