@@ -15,7 +15,7 @@ _JOIN = Join(
     frozenset("RSTUW"),
     frozenset(
         frozenset([Attribute(one, name), Attribute(other, name)])
-        for one, other, name in ["RSd", "STb", "SWe", "RUa"]
+        for one, other, name in map(tuple, ["RSd", "STb", "SWe", "RUa"])
     ),
     1.0,
 )
