@@ -190,7 +190,7 @@ async def _speedup(options: Options, orders: _Orders) -> tuple[list[Result], Cos
 async def _sweep(options: Options, orders: _Orders, rate: float) -> Result:
     """Compare the mean latency at the computed wait with the best of fixed ones."""
     flow = orders.flow()
-    arrivals = _uniform(rate, 2.0 if options.quick else 10.0)
+    arrivals = _uniform(rate, 2.0 if options.quick else 5.0)
     first = await orders.arriving(flow, arrivals)
     wait_s = median(report["wait_s"] or 0.0 for report in first.reports)
 
@@ -201,7 +201,7 @@ async def _sweep(options: Options, orders: _Orders, rate: float) -> Result:
         return measure
 
     swept = {f"{factor:g}": latency(factor * wait_s) for factor in _FACTORS}
-    found = await medians(1 if options.quick else 7, {"computed": latency(None), **swept})
+    found = await medians(1 if options.quick else 5, {"computed": latency(None), **swept})
     computed = found.pop("computed")
     options.note(
         f"mean latency at {rate:,.0f} messages/s: computed wait ({wait_s * 1e3:.1f} ms)"
@@ -216,7 +216,7 @@ async def _sweep(options: Options, orders: _Orders, rate: float) -> Result:
 
 async def _beyond(options: Options, orders: _Orders, rate: float, kind: str) -> Result:
     """Measure the share beyond the bound at the longest valid wait."""
-    seconds = 4.0 if options.quick else 60.0
+    seconds = 4.0 if options.quick else 30.0
     arrivals = _uniform(rate, seconds) if kind == "uniform" else _poisson(rate, seconds, orders)
     done = await orders.arriving(orders.flow(objective="work"), arrivals)
     share = done.late(_BOUND_S)
