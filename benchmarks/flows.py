@@ -26,12 +26,12 @@ from benchmarks.harness.flow_load import FlowRun, run_flow
 from benchmarks.harness.report import Measured, Options, Result, medians
 from benchmarks.harness.shared_servers import SharedService, shared_service
 from mediator.base.clock import SystemClock
+from mediator.base.waiting_time import Costs
 from mediator.coordination.message_queue import RedisMessageQueue
 from mediator.flows.invocations import ClassInvoker
 from mediator.flows.measurement import Measurement
 from mediator.flows.parser import Flow, parse_flow
 from mediator.flows.queue import MOST_QUEUED, Batch, FlowKey, NewMessage
-from mediator.flows.waiting_time import Costs
 from mediator.schema.parse import parse_schema
 
 __all__ = ["run"]

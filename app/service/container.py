@@ -202,6 +202,7 @@ def _data_api(
         mediator.former_schemas,
         mediator.admission.refusals,
         mediator.flows,
+        mediator.incremental_views,
     )
 
 

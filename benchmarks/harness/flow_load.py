@@ -14,11 +14,11 @@ from uuid import uuid4
 import orjson
 
 from mediator.base.clock import SystemClock
+from mediator.base.waiting_time import Costs
 from mediator.coordination.message_queue import RedisMessageQueue
 from mediator.flows.execution import Invoker
 from mediator.flows.parser import Flow
 from mediator.flows.queue import Batch, Ended, FlowKey, NewMessage, NoBatch
-from mediator.flows.waiting_time import Costs
 from mediator.flows.worker import FlowWorker
 
 __all__ = ["FlowRun", "run_flow"]

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
+from mediator.base.averages import Average, Rate
 from mediator.base.clock import Clock
+from mediator.base.waiting_time import Costs, WaitingTime, waiting_time
 from mediator.flows.parser import Flow
 from mediator.flows.queue import Batch
-from mediator.flows.waiting_time import Costs, WaitingTime, waiting_time
 
 __all__ = ["Measurement"]
-
-_WEIGHT: Final = 0.2
-"""Of the newest value in an average: about the last ten values count."""
-
-_RATE_OVER_S: Final = 0.5
-"""Messages are counted for so long at least before a rate is made of them."""
-
-
-@dataclass(eq=False, slots=True)
-class _Average:
-    value: float | None = None
-
-    def add(self, value: float) -> None:
-        self.value = value if self.value is None else self.value + _WEIGHT * (value - self.value)
 
 
 @dataclass(eq=False)
@@ -33,12 +20,11 @@ class Measurement:
 
     _flow: Flow
     _clock: Clock
-    _constant_s: _Average = field(default_factory=_Average)
-    _linear_s: _Average = field(default_factory=_Average)
-    _sent_s: _Average = field(default_factory=_Average)
-    _partitions: _Average = field(default_factory=_Average)
-    _rate: _Average = field(default_factory=_Average)
-    _counted: tuple[float, int] | None = None
+    _constant_s: Average = field(default_factory=Average)
+    _linear_s: Average = field(default_factory=Average)
+    _sent_s: Average = field(default_factory=Average)
+    _partitions: Average = field(default_factory=Average)
+    _rate: Rate = field(default_factory=Rate)
     waiting: WaitingTime | None = None
 
     @property
@@ -48,14 +34,7 @@ class Measurement:
 
     def taken(self, batch: Batch) -> None:
         self._partitions.add(batch.partitions)
-        now = self._clock.monotonic()
-        if self._counted is None:
-            self._counted = now, batch.arrived
-            return
-        since, before = self._counted
-        if now - since >= _RATE_OVER_S:
-            self._rate.add((batch.arrived - before) / (now - since))
-            self._counted = now, batch.arrived
+        self._rate.counted(batch.arrived, self._clock.monotonic())
 
     def sent(self, took_s: float, messages: int) -> None:
         """Add what is executed for each message only when its turn has come."""

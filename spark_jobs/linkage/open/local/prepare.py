@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.linkage.open.local.hashing import begun, with_ints, with_texts
-from spark_jobs.linkage.open.local.key_parts import as_days, as_numbers, part_of
+from spark_jobs.linkage.open.local.key_parts import as_days, part_of
 from spark_jobs.linkage.open.prepare import FREQUENT, normalise
 from spark_jobs.linkage.open.profile import SAMPLE, RecordSample, as_sample, sampled_columns
+from spark_jobs.linkage.open.quantities import as_quantities
 from spark_jobs.linkage.open.spec import KNOWN, FieldComparison, Measure, OpenSpec, Rule
 from spark_jobs.linkage.open.strings import Floats, Rows, joined_fields
 from spark_jobs.runner.port import InputUnfit, StageContext
@@ -93,7 +94,7 @@ def _compared(
     if Measure.DAYS in measures:
         return {**text, f"n{k}": as_days(normal[positions[0]])}
     if Measure.NUMBER in measures:
-        return {**text, f"n{k}": as_numbers(raw[positions[0]])}
+        return {**text, f"n{k}": as_quantities(raw[positions[0]])}
     return text
 
 
