@@ -9,9 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeAlias
 
+from mediator.flows.http_request import RequestTemplate
+
 __all__ = [
     "Assign",
     "Case",
+    "HttpGet",
+    "HttpWrite",
     "Join",
     "Operator",
     "Plan",
@@ -64,6 +68,27 @@ class Query(_Operator):
     to: str
     class_name: str
     document: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpGet(_Operator):
+    """Give a message a name with what an HTTP service answers."""
+
+    is_shared = True
+    op = "invoke"
+
+    to: str
+    request: RequestTemplate
+
+
+@dataclass(frozen=True, slots=True)
+class HttpWrite(_Operator):
+    """Send a request that may change something; `to` names the answer, unless it is None."""
+
+    op = "invoke"
+
+    to: str | None
+    request: RequestTemplate
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +145,9 @@ class Switch(_Operator):
         return (*(case.operators for case in self.cases), self.default)
 
 
-Operator: TypeAlias = Assign | Query | Write | Join | Translate | Switch
+Operator: TypeAlias = Assign | Query | HttpGet | HttpWrite | Write | Join | Translate | Switch
+
+_LOOKUPS: Final = (Query, HttpGet)
 
 ATTRIBUTE_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "string": (str,),
@@ -164,7 +191,7 @@ class Plan:
 
         Without a lookup those of the first switch; none: all messages are one partition.
         """
-        for kind in (Query, Switch):
+        for kind in (_LOOKUPS, (Switch,)):
             for each in operators_of(self.shared_part):
                 if isinstance(each, kind):
                     return tuple(sorted(each.needs))
@@ -180,6 +207,13 @@ class Plan:
         every = operators_of(self.operators)
         return frozenset(each.class_name for each in every if isinstance(each, Write))
 
+    @property
+    def requests(self) -> Iterator[tuple[str, RequestTemplate]]:
+        """The requests to HTTP services, each behind the pointer to its operator."""
+        for each in operators_of(self.operators):
+            if isinstance(each, HttpGet | HttpWrite):
+                yield each.pointer, each.request
+
 
 def operators_of(operators: Iterable[Operator]) -> Iterator[Operator]:
     """Go through operators and those inside of them."""
@@ -191,4 +225,4 @@ def operators_of(operators: Iterable[Operator]) -> Iterator[Operator]:
 
 
 def writes(operators: Iterable[Operator]) -> bool:
-    return any(isinstance(each, Write) for each in operators_of(operators))
+    return any(isinstance(each, Write | HttpWrite) for each in operators_of(operators))
