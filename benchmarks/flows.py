@@ -28,7 +28,9 @@ from benchmarks.harness.shared_servers import SharedService, shared_service
 from mediator.base.clock import SystemClock
 from mediator.base.waiting_time import Costs
 from mediator.coordination.message_queue import RedisMessageQueue
-from mediator.flows.invocations import ClassInvoker
+from mediator.flows.http_hosts import HttpHosts
+from mediator.flows.http_services import HttpServices
+from mediator.flows.invocations import PlanInvoker
 from mediator.flows.measurement import Measurement
 from mediator.flows.parser import Flow, parse_flow
 from mediator.flows.queue import MOST_QUEUED, Batch, FlowKey, NewMessage
@@ -91,6 +93,7 @@ class _Orders:
     running: SharedService
     queue: RedisMessageQueue
     chance: Random
+    services: HttpServices
     _sent: int = field(default=0, init=False)
 
     def flow(self, **members: Any) -> Flow:
@@ -110,7 +113,7 @@ class _Orders:
             (partition, {"number": f"{self._sent}-{number}", "name": f"c{customer}"})
             for number, (partition, customer) in enumerate(messages)
         ]
-        invoker = ClassInvoker(self.running.plane, _DATABASE)
+        invoker = PlanInvoker(self.running.plane, _DATABASE, self.services)
         return await run_flow(flow, invoker, FlowRun(self.queue, wait_s), bodies, arrivals)
 
     async def drained(self, messages: int, batch: int) -> FlowRun:
@@ -149,7 +152,8 @@ async def run(options: Options) -> Measured:
         )
         async with Redis.from_url(running.servers["redis"].url) as redis:
             results += [await _enqueuing(options, redis)]
-            orders = _Orders(running, RedisMessageQueue(redis), Random(options.seed))
+            services = HttpServices(HttpHosts(frozenset({("127.0.0.1", None)}), private=True))
+            orders = _Orders(running, RedisMessageQueue(redis), Random(options.seed), services)
             speedups, costs = await _speedup(options, orders)
             results += speedups
             rate = _LOAD / costs.linear_s
