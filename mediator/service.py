@@ -60,6 +60,8 @@ from mediator.coordination.connecting import Coordination
 from mediator.coordination.feed import Retention
 from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.data_plane.executor import Executor
+from mediator.flows.http_hosts import HttpHosts
+from mediator.flows.http_services import HttpServices
 from mediator.flows.service import FlowService
 from mediator.integrity.check import Integrity
 from mediator.integrity.references import ReferenceCheck
@@ -116,6 +118,7 @@ class MediatorOptions:
         alone: Whether there must be no other replica, as it keeps state that others would need.
         migrate: Whether the tables of the catalogue are upgraded at the start.
         energy: What the operator states of powers.
+        flow_hosts: The hosts whose HTTP services message flows may invoke.
         decorate_control: Returns the control plane that is used, around the one given; the second
             argument is `CatalogueSystems.secret`.
     """
@@ -133,6 +136,7 @@ class MediatorOptions:
     alone: bool = False
     migrate: bool = True
     energy: Energy = field(default_factory=Energy)
+    flow_hosts: HttpHosts = field(default_factory=HttpHosts)
     decorate_control: DecorateControl = lambda control, _: control
 
 
@@ -207,7 +211,13 @@ class Mediator:
         self.copying = Copying(self.data, self._clock)
         shared = self.coordination
         self.flows = (
-            FlowService(self.data, shared.message_queue, self.replica, self._clock)
+            FlowService(
+                self.data,
+                shared.message_queue,
+                self.replica,
+                self._clock,
+                HttpServices(self._options.flow_hosts),
+            )
             if shared
             else None
         )

@@ -144,11 +144,16 @@ class RedisMessageQueue:
 
     async def next_held(self, key: FlowKey, token: str, most: int) -> list[Ended]:
         reply = await self._call("next", key, token, _LEASE_MS, most)
-        return [_held(int(reply[i]), reply[i + 1]) for i in range(0, len(reply), 2)]
+        held = [_held(int(reply[i]), reply[i + 1]) for i in range(1, len(reply), 2)]
+        # What follows the first one was not sent: it is released before.
+        return [held[0]._replace(is_repeated=bool(reply[0])), *held[1:]] if held else []
 
-    async def release(self, key: FlowKey, token: str, ended: Ended) -> bool:
+    async def release(
+        self, key: FlowKey, token: str, ended: Ended, counts: Mapping[str, int]
+    ) -> bool:
+        counted = [text for pair in counts.items() for text in pair]
         row = _ended_row(ended)
-        return bool(await self._call("release", key, token, _LEASE_MS, *row))
+        return bool(await self._call("release", key, token, _LEASE_MS, *row, *counted))
 
     async def ticket(self, key: FlowKey, ticket: str) -> Ticket | None:
         base = _base(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, Protocol
 
 from mediator.base.clock import Clock
@@ -15,8 +16,18 @@ from mediator.base.errors import (
     TooManyRequests,
     Unavailable,
 )
+from mediator.flows.http_request import HttpRequest, RequestTemplate
 from mediator.flows.partitioning import Grain, PartitioningAttribute, canonical, equal, first_case
-from mediator.flows.plan import Assign, Join, Query, Switch, Translate, Write
+from mediator.flows.plan import (
+    Assign,
+    HttpGet,
+    HttpWrite,
+    Join,
+    Query,
+    Switch,
+    Translate,
+    Write,
+)
 from mediator.flows.queue import QueuedMessage
 from mediator.flows.rewriting import Iterate, Once, Step
 from mediator.flows.templates import fill
@@ -32,6 +43,9 @@ class Invoker(Protocol):
 
     async def write(self, write: Write, id_: Any, body: Any, operation: str) -> None:
         """Write an object; under the same operation id only once."""
+
+    async def send(self, request: HttpRequest) -> Any:
+        """Return what an HTTP service answers, as JSON."""
 
 
 @dataclass(eq=False, slots=True)
@@ -57,24 +71,53 @@ class Measured:
     Attributes:
         shared_s: Seconds of the operators that are executed once, by what they depend on.
         linear_s: Seconds of the operators that are executed for each message.
-        lookups: Queries.
-        saved: Queries that single messages would have needed besides.
+        lookups: Queries, and GETs of HTTP services.
+        saved: Those that single messages would have needed besides.
+        repeated_requests: Other requests to HTTP services that may have been sent before.
     """
 
     shared_s: defaultdict[Grain, float] = field(default_factory=lambda: defaultdict(float))
     linear_s: float = 0.0
     lookups: int = 0
     saved: int = 0
+    repeated_requests: int = 0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What a flow counts of it."""
+        counts = {
+            "lookups": self.lookups,
+            "lookups_saved": self.saved,
+            "repeated_requests": self.repeated_requests,
+        }
+        return {name: number for name, number in counts.items() if number}
+
+    def add(self, of_message: Measured, took_s: float) -> None:
+        """Add an execution for one message, all of which belongs to that message."""
+        self.linear_s += took_s
+        self.lookups += of_message.lookups
+        self.saved += of_message.saved
+        self.repeated_requests += of_message.repeated_requests
 
 
 @dataclass(eq=False)
 class BatchExecution:
-    """Executes steps for messages; `flow` makes the operation ids of writes the flow's own."""
+    """Executes steps for messages; `flow` makes the operation ids of writes the flow's own.
+
+    Attributes:
+        is_repeated: Whether a worker that is gone may have executed the steps before.
+    """
 
     _invoker: Invoker
     _flow: str
     _clock: Clock
     measured: Measured = field(default_factory=Measured)
+    is_repeated: bool = False
+    _uncertain: set[str] = field(default_factory=set, init=False)
+    """Ids of requests that may have been received."""
+
+    _answers: dict[str, Any] = field(default_factory=dict, init=False)
+    """What requests were answered, by their ids: what is executed again does not send them."""
 
     async def run(self, steps: Iterable[Step], batch: Sequence[Message]) -> None:
         """Execute steps; a message that fails has an error then.
@@ -120,13 +163,19 @@ class BatchExecution:
             case Query():
                 document = fill(operator.document, values, only_scalars=True)
                 result = await self._invoker.query(operator, document)
-                self.measured.lookups += 1
-                self.measured.saved += len(batch) - 1
+                self._looked_up(batch)
+            case HttpGet():
+                result = await self._invoker.send(operator.request.fill(values))
+                self._looked_up(batch)
             case _:
                 raise AssertionError(f"{operator.op} is not shared")
         for message in batch:
             message.values[operator.to] = result
         return None
+
+    def _looked_up(self, batch: Sequence[Message]) -> None:
+        self.measured.lookups += 1
+        self.measured.saved += len(batch) - 1
 
     async def _linear(self, step: Once, batch: Sequence[Message]) -> None:
         started = self._clock.monotonic()
@@ -150,10 +199,34 @@ class BatchExecution:
                 message.values = fill(operator.value, values)
             case Write():
                 id_, body = fill(operator.id, values), fill(operator.body, values)
-                operation = f"{self._flow}:{message.queued.ticket}:{operator.pointer}"
-                await self._invoker.write(operator, id_, body, operation)
+                await self._invoker.write(operator, id_, body, self._operation(operator, message))
+            case HttpWrite():
+                operation = self._operation(operator, message)
+                answer = await self._sent(operator.request, values, operation)
+                if operator.to is not None:
+                    values[operator.to] = answer
             case _:
                 raise AssertionError(f"{operator.op} is not for one message")
+
+    def _operation(self, operator: Write | HttpWrite, message: Message) -> str:
+        """Return the operation id of what is written for a message, whoever executes it."""
+        # The message alone says which write it is: what it writes may have been looked up again.
+        text = f"{self._flow}:{message.queued.ticket}:{operator.pointer}"
+        return blake2b(text.encode(), digest_size=16).hexdigest()
+
+    async def _sent(
+        self, template: RequestTemplate, values: Mapping[str, Any], operation: str
+    ) -> Any:
+        if operation not in self._answers:
+            request = template.fill(values, operation)
+            if self.is_repeated or operation in self._uncertain:
+                self.measured.repeated_requests += 1
+            try:
+                self._answers[operation] = await self._invoker.send(request)
+            except OutcomeUnknown:
+                self._uncertain.add(operation)
+                raise
+        return self._answers[operation]
 
 
 def is_transient(error: MediatorError) -> bool:

@@ -10,11 +10,14 @@ from typing import Any, Final, Literal, TypeAlias
 import orjson
 
 from mediator.base.errors import Invalid, Location
+from mediator.flows.http_request import read_request
 from mediator.flows.partitioning import Condition, Grain, PartitioningAttribute, finer
 from mediator.flows.plan import (
     ATTRIBUTE_TYPES,
     Assign,
     Case,
+    HttpGet,
+    HttpWrite,
     Join,
     Operator,
     Plan,
@@ -188,6 +191,8 @@ class _PlanParser:
                 return self._assign(node, names)
             case "invoke" if "write" in node.value:
                 return self._write(node, names)
+            case "invoke" if "http" in node.value:
+                return self._http(node, names)
             case "invoke":
                 return self._query(node, names)
             case "join":
@@ -245,6 +250,22 @@ class _PlanParser:
             return None
         needs = _needs(names, names_in([id_, body]))
         return Write(node.pointer, needs, kind, class_name, id_, body)
+
+    def _http(self, node: Node, names: _Names) -> HttpGet | HttpWrite | None:
+        is_get = node["http"]["method"].value == "GET"
+        node.shape(
+            *(() if is_get else ("to",)), required=("op", "http", *(("to",) if is_get else ()))
+        )
+        request = read_request(node["http"], names)
+        if request is None:
+            return None
+        needs = _needs(names, request.names)
+        to = _target(node["to"]) if node["to"].given else None
+        if to is not None:
+            names[to] = _Origin(needs)
+        if is_get:
+            return HttpGet(node.pointer, needs, to or "", request)
+        return HttpWrite(node.pointer, needs, to, request)
 
     def _join(self, node: Node, names: _Names) -> Join:
         node.shape(required=("op", "with", "on", "to"))

@@ -9,12 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeAlias
 
+from mediator.flows.http_request import RequestTemplate
 from mediator.flows.partitioning import Condition, Grain, PartitioningAttribute, in_order
 
 __all__ = [
     "MOST_LEVELS",
     "Assign",
     "Case",
+    "HttpGet",
+    "HttpWrite",
     "Join",
     "Operator",
     "Plan",
@@ -66,6 +69,27 @@ class Query(_Operator):
     to: str
     class_name: str
     document: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpGet(_Operator):
+    """Give a message a name with what an HTTP service answers."""
+
+    is_shared = True
+    op = "invoke"
+
+    to: str
+    request: RequestTemplate
+
+
+@dataclass(frozen=True, slots=True)
+class HttpWrite(_Operator):
+    """Send a request that may change something; `to` names the answer, unless it is None."""
+
+    op = "invoke"
+
+    to: str | None
+    request: RequestTemplate
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +150,9 @@ class Switch(_Operator):
         return (*(case.operators for case in self.cases), self.default)
 
 
-Operator: TypeAlias = Assign | Query | Write | Join | Translate | Switch
+Operator: TypeAlias = Assign | Query | HttpGet | HttpWrite | Write | Join | Translate | Switch
 
-_LOOKUPS: Final = (Query,)
+_LOOKUPS: Final = (Query, HttpGet)
 
 MOST_LEVELS: Final = 4
 """Levels that messages may be queued by; lookups with further attributes are not at the top."""
@@ -191,6 +215,13 @@ class Plan:
         every = operators_of(self.operators)
         return frozenset(each.class_name for each in every if isinstance(each, Write))
 
+    @property
+    def requests(self) -> Iterator[tuple[str, RequestTemplate]]:
+        """The requests to HTTP services, each behind the pointer to its operator."""
+        for each in operators_of(self.operators):
+            if isinstance(each, HttpGet | HttpWrite):
+                yield each.pointer, each.request
+
 
 def operators_of(operators: Iterable[Operator]) -> Iterator[Operator]:
     """Go through operators and those inside of them."""
@@ -202,4 +233,4 @@ def operators_of(operators: Iterable[Operator]) -> Iterator[Operator]:
 
 
 def writes(operators: Iterable[Operator]) -> bool:
-    return any(isinstance(each, Write) for each in operators_of(operators))
+    return any(isinstance(each, Write | HttpWrite) for each in operators_of(operators))

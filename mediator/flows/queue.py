@@ -99,11 +99,17 @@ class End(StrEnum):
 
 
 class Ended(NamedTuple):
-    """How the execution of a message ended; `document` is its result, or its dead letter."""
+    """How the execution of a message ended.
+
+    Attributes:
+        document: Its result, or its dead letter.
+        is_repeated: Whether a worker that is gone may have sent it before.
+    """
 
     message: QueuedMessage
     end: End
     document: bytes
+    is_repeated: bool = False
 
 
 class Ticket(NamedTuple):
@@ -182,7 +188,9 @@ class MessageQueue(Protocol):
     async def next_held(self, key: FlowKey, token: str, most: int) -> list[Ended]:
         """Return the messages held that are next in order; none if another worker does that."""
 
-    async def release(self, key: FlowKey, token: str, ended: Ended) -> bool:
+    async def release(
+        self, key: FlowKey, token: str, ended: Ended, counts: Mapping[str, int]
+    ) -> bool:
         """End a message that is next in order; false if another worker does that."""
 
     async def ticket(self, key: FlowKey, ticket: str) -> Ticket | None:

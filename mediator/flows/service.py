@@ -14,7 +14,8 @@ from mediator.base.concurrency import end
 from mediator.base.errors import Conflict, Invalid, NotFound
 from mediator.base.periodic_tasks import PeriodicTask
 from mediator.data_plane.port import DataPlane
-from mediator.flows.invocations import ClassInvoker
+from mediator.flows.http_services import HttpServices
+from mediator.flows.invocations import PlanInvoker
 from mediator.flows.parser import Flow, check_message, parse_flow
 from mediator.flows.partitioning import canonical, describe_grain
 from mediator.flows.queue import (
@@ -48,6 +49,7 @@ class FlowService:
     _queue: MessageQueue
     _replica: str
     _clock: Clock
+    _services: HttpServices = field(default_factory=HttpServices)
     _flows: dict[FlowKey, Flow] = field(default_factory=dict, init=False)
     """Those that are executed here: a flow never changes, so no request parses it again."""
 
@@ -61,7 +63,10 @@ class FlowService:
 
         Raises:
             Conflict: The database has too many flows.
+            Invalid: It invokes a host that settings do not list.
         """
+        for pointer, request in flow.plan.requests:
+            self._services.hosts.check(request.url.origin, f"{pointer}/http/url")
         key = FlowKey(database.id, uuid4().hex)
         if not await self._queue.put_flow(key, flow.document, flow.latency_s, MOST_FLOWS):
             raise Conflict(f"A database has {MOST_FLOWS} message flows at most.")
@@ -163,9 +168,10 @@ class FlowService:
 
     async def close(self) -> None:
         await self._stop(list(self._workers))
+        await self._services.close()
 
     def _start(self, key: FlowKey, flow: Flow, database: str) -> None:
-        invoker = ClassInvoker(self._plane, database)
+        invoker = PlanInvoker(self._plane, database, self._services)
         # A token for each worker: one that was stopped must not hold what the next one takes.
         token = f"{self._replica}:{uuid4().hex}"
         worker = FlowWorker(key, flow, self._queue, invoker, token, self._clock)

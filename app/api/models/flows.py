@@ -55,6 +55,7 @@ class FlowCounts(ResponseModel):
     lookups: Count = 0
     lookups_saved: Count = 0
     repeated_batches: Count = 0
+    repeated_requests: Count = 0
     done: Count = 0
     failed: Count = 0
     late: Count = 0

@@ -3,6 +3,7 @@
 -- bound                  the latency bound (ms), as long as the flow exists
 -- level                  number of the level that messages are queued by
 -- arrived, sent          positions of the last message that arrived, and of the last one sent in order
+-- given                  position of the last message that was given to a worker to be sent in order
 -- open                   hash: by the value of a partition its number, while messages may join it
 -- values                 hash: the value of each queued partition
 -- queue, running         sorted sets of partitions by creation: waiting, and taken by a worker

@@ -1,5 +1,6 @@
 -- The messages held that are next in order, for the one worker that sends.
--- KEYS: prefix. ARGV: token, milliseconds of the lease, how many. Returns position, row, ...
+-- KEYS: prefix. ARGV: token, milliseconds of the lease, how many.
+-- Returns 1 if the first one was given to a worker before and else 0, then position, row, ...; {}: none.
 
 local lease = base .. 'lease:out'
 local sent = tonumber(redis.call('GET', base .. 'sent') or 0)
@@ -14,4 +15,7 @@ end
 if #found == 0 then return found end
 if redis.call('GET', lease) ~= ARGV[1] and not hold(lease, ARGV[1], ARGV[2]) then return {} end
 redis.call('PEXPIRE', lease, ARGV[2])
+local given = tonumber(redis.call('GET', base .. 'given') or 0)
+redis.call('SET', base .. 'given', found[#found - 1])
+table.insert(found, 1, given > sent and 1 or 0)
 return found

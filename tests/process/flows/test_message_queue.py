@@ -107,7 +107,7 @@ async def test_messages_end_in_order_exactly_when_the_counters_of_the_paper_let_
         sent += (due := sorted(each for each in held if not counters[each]))
         held -= set(due)
         for each in await queue.next_held(key, TOKEN, 100):
-            assert await queue.release(key, TOKEN, each)
+            assert await queue.release(key, TOKEN, each, {})
             released.append(each.message.position)
         assert released == sent
     assert released == list(range(1, 60))
@@ -232,11 +232,32 @@ async def test_one_worker_sends_at_a_time(queue: RedisMessageQueue, key: FlowKey
     assert await queue.end_batch(key, batch.number, TOKEN, ended(batch), {}, ordered=True)
     first, second = await queue.next_held(key, TOKEN, 10)
     assert await queue.next_held(key, OTHER, 10) == []
-    assert not await queue.release(key, OTHER, first)
-    assert await queue.release(key, TOKEN, first)
+    assert not await queue.release(key, OTHER, first, {})
+    assert await queue.release(key, TOKEN, first, {})
     # What has been released is not sent again by a worker that was paused.
-    assert not await queue.release(key, TOKEN, first)
-    assert await queue.release(key, TOKEN, second)
+    assert not await queue.release(key, TOKEN, first, {})
+    assert await queue.release(key, TOKEN, second, {})
+
+
+async def test_only_what_a_worker_had_begun_may_have_been_sent_before(
+    queue: RedisMessageQueue, key: FlowKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(message_queue, "_LEASE_MS", 50)
+    await queue.enqueue(key, messages("AAA"), None)
+    batch = await taken(queue, key)
+    assert await queue.end_batch(key, batch.number, TOKEN, ended(batch), {}, ordered=True)
+    first, *_ = given = await queue.next_held(key, TOKEN, 10)
+    assert [each.is_repeated for each in given] == [False] * 3
+    assert await queue.release(key, TOKEN, first, {"lookups": 2})
+
+    async def is_taken_over() -> bool:
+        nonlocal given
+        given = await queue.next_held(key, OTHER, 10)
+        return bool(given)
+
+    await eventually(is_taken_over)
+    assert [(each.message.position, each.is_repeated) for each in given] == [(2, True), (3, False)]
+    assert (await queue.report(key))["counts"]["lookups"] == 2
 
 
 async def test_a_flow_that_is_dropped_leaves_nothing_but_results_behind(

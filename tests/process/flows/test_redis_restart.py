@@ -19,6 +19,7 @@ from mediator.coordination import message_queue
 from mediator.coordination.connecting import connect
 from mediator.coordination.message_queue import RedisMessageQueue
 from mediator.embedded.redis import EmbeddedRedis
+from mediator.flows.http_request import HttpRequest
 from mediator.flows.plan import Query, Write
 from mediator.flows.queue import FlowKey, NewMessage
 from mediator.flows.worker import FlowWorker
@@ -51,6 +52,9 @@ class Effects:
         if id_ == self._waits_at:
             self.is_reached.set()
             await self.may_go_on.wait()
+
+    async def send(self, request: HttpRequest) -> Any:
+        raise AssertionError("the plan of orders sends nothing")
 
 
 @pytest.mark.parametrize("ordered", [True, False])

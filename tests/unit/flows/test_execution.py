@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mediator.base.clock import SystemClock
 from mediator.base.errors import Unavailable
 from mediator.flows.execution import BatchExecution, Message
+from mediator.flows.http_request import HttpRequest
 from mediator.flows.plan import Plan, Query, Write
 from mediator.flows.queue import QueuedMessage
 from mediator.flows.rewriting import Step, rewrite, steps_of_message
@@ -32,6 +33,9 @@ class Credits:
         return [{"customer": name, "amount": len(self.asked[0])}] if name in "AB" else []
 
     async def write(self, write: Write, id_: Any, body: Any, operation: str) -> None:
+        raise Unavailable("It does not answer.", system="none")
+
+    async def send(self, request: HttpRequest) -> Any:
         raise Unavailable("It does not answer.", system="none")
 
 
