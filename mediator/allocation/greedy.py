@@ -58,10 +58,10 @@ class _Search:
         """Return what a process costs on a machine, with all others where they are."""
         if self._objective is Objective.COST:
             return 0.0 if self._users[machine] else self._workload.machines[machine].price
-        overheads, places = self._workload.overheads, self.allocation
+        overheads, machine_of = self._workload.overheads, self.allocation
         return sum(
             edge.tuples
-            * overheads[places.get(edge.source, machine), places.get(edge.target, machine)]
+            * overheads[machine_of.get(edge.source, machine), machine_of.get(edge.target, machine)]
             for edge in self._edges[name]
         )
 

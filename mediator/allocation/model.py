@@ -89,4 +89,4 @@ class Workload:
 
     def on(self, machine: str, allocation: Allocation) -> list[str]:
         """Return the processes on a machine."""
-        return [name for name, place in allocation.items() if place == machine]
+        return [name for name, its in allocation.items() if its == machine]

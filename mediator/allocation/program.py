@@ -22,11 +22,11 @@ MOST_VARIABLES = 200_000
 class _Program:
     def __init__(self, workload: Workload, objective: Objective) -> None:
         self._workload = workload
-        self._places = {
-            place: number
-            for number, place in enumerate(product(workload.processes, workload.machines))
+        self._assignments = {
+            assignment: number
+            for number, assignment in enumerate(product(workload.processes, workload.machines))
         }
-        self.costs = [0.0] * len(self._places)
+        self.costs = [0.0] * len(self._assignments)
         self.rows = Rows()
         self._place_each()
         self._fit()
@@ -34,19 +34,21 @@ class _Program:
             self._pay_for_traffic()
         else:
             self._pay_for_machines()
-        self.whole = len(self._places)
+        self.whole = len(self._assignments)
 
     def _place_each(self) -> None:
         for process in self._workload.processes:
-            places = [self._places[process, machine] for machine in self._workload.machines]
-            self.rows.add(places, [], 1, 1)
+            assignments = [
+                self._assignments[process, machine] for machine in self._workload.machines
+            ]
+            self.rows.add(assignments, [], 1, 1)
 
     def _fit(self) -> None:
         processes = self._workload.processes
         memory = [process.memory_mb for process in processes.values()]
         for name, machine in self._workload.machines.items():
-            places = [self._places[process, name] for process in processes]
-            self.rows.add_weighted(places, memory, AT_MOST, machine.memory_mb)
+            assignments = [self._assignments[process, name] for process in processes]
+            self.rows.add_weighted(assignments, memory, AT_MOST, machine.memory_mb)
 
     def _pay_for_traffic(self) -> None:
         machines, overheads = self._workload.machines, self._workload.overheads
@@ -55,14 +57,14 @@ class _Program:
             for machine in machines:
                 sent = [shares[machine, other] for other in machines]
                 received = [shares[other, machine] for other in machines]
-                self.rows.add(sent, [self._places[edge.source, machine]], 0, 0)
-                self.rows.add(received, [self._places[edge.target, machine]], 0, 0)
+                self.rows.add(sent, [self._assignments[edge.source, machine]], 0, 0)
+                self.rows.add(received, [self._assignments[edge.target, machine]], 0, 0)
 
     def _pay_for_machines(self) -> None:
         for name, machine in self._workload.machines.items():
             used = self._variable(machine.price)
             for process in self._workload.processes:
-                self.rows.add([self._places[process, name]], [used], AT_MOST, 0)
+                self.rows.add([self._assignments[process, name]], [used], AT_MOST, 0)
 
     def _variable(self, cost: float) -> int:
         self.costs.append(cost)
@@ -72,10 +74,10 @@ class _Program:
 def variables(workload: Workload, objective: Objective) -> int:
     """Return how many variables the program of a workload has."""
     machines = len(workload.machines)
-    places = len(workload.processes) * machines
+    assignments = len(workload.processes) * machines
     if objective is Objective.COST:
-        return places + machines
-    return places + len(workload.edges) * machines**2
+        return assignments + machines
+    return assignments + len(workload.edges) * machines**2
 
 
 def solve(workload: Workload, objective: Objective, limit_s: float) -> Minimum:
@@ -87,6 +89,6 @@ def solve(workload: Workload, objective: Objective, limit_s: float) -> Minimum:
 def allocation_of(workload: Workload, values: Any) -> Allocation:
     """Return the allocation that the variables of a solution say."""
     half = 0.5
-    places = product(workload.processes, workload.machines)
-    # The variables of places are the first ones.
-    return dict(place for place, x in zip(places, values, strict=False) if x > half)
+    assignments = product(workload.processes, workload.machines)
+    # The variables of assignments are the first ones.
+    return dict(assignment for assignment, x in zip(assignments, values, strict=False) if x > half)
