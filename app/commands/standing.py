@@ -127,9 +127,9 @@ def _planned(
     file: Path, mode: PlanMode, intermediates: bool, replicas: bool, limit_s: float
 ) -> tuple[Workload, list[Plan]]:
     from mediator.base.errors import Invalid
+    from mediator.base.integer_program import SolverMissing
     from mediator.standing.parser import parse_workload
     from mediator.standing.planning import PlanOptions, make_plans
-    from mediator.standing.program import SolverMissing
 
     options = PlanOptions(intermediates, replicas, limit_s)
     try:

@@ -48,6 +48,7 @@ from mediator.base.periodic_tasks import PeriodicTask, Scheduler
 from mediator.catalogue.replicas import NotAlone
 from mediator.coordination.feed import Retention
 from mediator.embedded.port import Endpoint, Kind
+from mediator.flows.http_hosts import HttpHosts
 from mediator.query.budget import Limits
 from mediator.scaling.energy import Energy
 from mediator.service import Mediator, MediatorOptions
@@ -202,6 +203,7 @@ def _data_api(
         mediator.former_schemas,
         mediator.admission.refusals,
         mediator.flows,
+        mediator.incremental_views,
     )
 
 
@@ -376,6 +378,7 @@ def _options(
         retention=Retention(settings.feed_changes, settings.feed_hours * 3600),
         query_limits=Limits(rows=settings.query_rows, seconds=settings.query_seconds),
         energy=settings.energy or Energy(),
+        flow_hosts=HttpHosts.of(settings.flow_hosts, private=settings.flow_private_addresses),
         alone=alone,
         relaying="elsewhere" if _has_relay_process(settings) else "here",
     )

@@ -19,6 +19,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from mediator.control.port import SystemRegistration
+from mediator.flows.http_hosts import parse_host
 from mediator.scaling.energy import Energy
 from mediator.schema.annotations import Capability
 from mediator.stores.kinds import store_kinds
@@ -129,6 +130,11 @@ def _scheme(certificate: Path | None) -> str:
     return "http" if certificate is None else "https"
 
 
+def _flow_host(host: str) -> str:
+    parse_host(host)
+    return host
+
+
 def _known_kind(kind: str) -> str:
     if kind not in store_kinds():
         raise ValueError(f"one of {', '.join(store_kinds())} is expected")
@@ -208,6 +214,16 @@ class MediatorSettings(BaseSettings):
         100_000, gt=0, description="Records that stores may send for one query."
     )
     query_seconds: float = Field(10.0, gt=0, description="Time that one query may take.")
+    flow_hosts: list[Annotated[str, AfterValidator(_flow_host)]] = Field(
+        default_factory=list,
+        description="Hosts whose HTTP services message flows may invoke, each as `host` or"
+        " `host:port`.",
+    )
+    flow_private_addresses: bool = Field(
+        False,
+        description="Whether the addresses of these hosts may be private, or those of this"
+        " machine.",
+    )
     energy: Energy | None = Field(
         None,
         description="Powers in watts, for the energy-delay product in scaling advice, as JSON:"

@@ -16,6 +16,7 @@ from mediator.base.errors import IdempotencyReused, NotFound, TooManyRequests
 from mediator.coordination.errors import reply_of, texts_of
 from mediator.flows.queue import (
     LEASE_S,
+    LEVEL_DIGITS,
     MOST_QUEUED,
     Batch,
     DeadLetter,
@@ -48,7 +49,8 @@ class RedisMessageQueue:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        constants = f"local LARGEST_BATCH, RESULT_MS = {LARGEST_BATCH}, {RESULTS_KEPT_S * 1000}"
+        numbers = LARGEST_BATCH, RESULTS_KEPT_S * 1000, LEVEL_DIGITS
+        constants = "local LARGEST_BATCH, RESULT_MS, LEVEL_DIGITS = {}, {}, {}".format(*numbers)
         common = lua_text(_SCRIPTS, "flow_common")
         names = ("enqueue", "replay", "take", "end", "next", "release", "drop")
         self._scripts = {
@@ -64,7 +66,8 @@ class RedisMessageQueue:
         present = await self.flows()
         if sum(each.database == key.database for each in present) >= most:
             return False
-        await reply_of(self._redis.set(f"{_base(key)}bound", round(bound_s * 1000)))
+        numbers = {"bound": round(bound_s * 1000), "level": 0}
+        await reply_of(self._redis.mset({_base(key) + name: n for name, n in numbers.items()}))
         await reply_of(self._redis.hset(_FLOWS, "/".join(key), orjson.dumps(document)))
         return True
 
@@ -113,8 +116,9 @@ class RedisMessageQueue:
             return NoBatch(None)
         if len(reply) == 1:
             return NoBatch(reply[0] / 1000)
-        number, attempt, partitions, arrived, *messages = reply
-        return Batch(number, attempt, partitions, arrived, tuple(map(_message, messages)))
+        number, attempt, partitions, arrived, level, *messages = reply
+        queued = tuple(map(_message, messages))
+        return Batch(number, attempt, partitions, arrived, level, queued)
 
     async def renew(self, key: FlowKey, batch: int, token: str) -> bool:
         lease = f"{_base(key)}lease:{batch}"
@@ -140,11 +144,16 @@ class RedisMessageQueue:
 
     async def next_held(self, key: FlowKey, token: str, most: int) -> list[Ended]:
         reply = await self._call("next", key, token, _LEASE_MS, most)
-        return [_held(int(reply[i]), reply[i + 1]) for i in range(0, len(reply), 2)]
+        held = [_held(int(reply[i]), reply[i + 1]) for i in range(1, len(reply), 2)]
+        # What follows the first one was not sent: it is released before.
+        return [held[0]._replace(is_repeated=bool(reply[0])), *held[1:]] if held else []
 
-    async def release(self, key: FlowKey, token: str, ended: Ended) -> bool:
+    async def release(
+        self, key: FlowKey, token: str, ended: Ended, counts: Mapping[str, int]
+    ) -> bool:
+        counted = [text for pair in counts.items() for text in pair]
         row = _ended_row(ended)
-        return bool(await self._call("release", key, token, _LEASE_MS, *row))
+        return bool(await self._call("release", key, token, _LEASE_MS, *row, *counted))
 
     async def ticket(self, key: FlowKey, ticket: str) -> Ticket | None:
         base = _base(key)
@@ -170,6 +179,9 @@ class RedisMessageQueue:
             if document  # else it is replayed at this moment
         ]
 
+    async def set_level(self, key: FlowKey, level: int) -> None:
+        await reply_of(self._redis.set(f"{_base(key)}level", level, xx=True))
+
     async def publish(self, key: FlowKey, report: Mapping[str, Any]) -> None:
         await reply_of(self._redis.set(f"{_base(key)}report", orjson.dumps(report)))
 
@@ -181,11 +193,14 @@ class RedisMessageQueue:
             pipeline.hlen(f"{base}waiting")
             pipeline.hlen(f"{base}held")
             pipeline.zcard(f"{base}dead")
+            pipeline.get(f"{base}level")
             pipeline.get(f"{base}report")
-            counts, partitions, waiting, held, dead, report = await reply_of(pipeline.execute())
+            counts, partitions, waiting, held, dead, level, report = await reply_of(
+                pipeline.execute()
+            )
         numbers = {name: int(text) for name, text in texts_of(counts).items()}
         sizes = {"partitions": partitions, "held": held, "dead_letters": dead}
-        sizes["queued"] = waiting - dead
+        sizes |= {"queued": waiting - dead, "level": int(level or 0)}
         return {"counts": numbers, **sizes, "measured": orjson.loads(report) if report else None}
 
     async def _call(self, name: str, key: FlowKey, *arguments: Any) -> Any:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, Protocol
-
-import orjson
 
 from mediator.base.clock import Clock
 from mediator.base.errors import (
@@ -17,12 +16,23 @@ from mediator.base.errors import (
     TooManyRequests,
     Unavailable,
 )
-from mediator.flows.plan import Assign, Case, Join, Query, Switch, Translate, Write
+from mediator.flows.http_request import HttpRequest, RequestTemplate
+from mediator.flows.partitioning import Grain, PartitioningAttribute, canonical, equal, first_case
+from mediator.flows.plan import (
+    Assign,
+    HttpGet,
+    HttpWrite,
+    Join,
+    Query,
+    Switch,
+    Translate,
+    Write,
+)
 from mediator.flows.queue import QueuedMessage
 from mediator.flows.rewriting import Iterate, Once, Step
 from mediator.flows.templates import fill
 
-__all__ = ["BatchExecution", "Invoker", "Measured", "Message", "canonical", "is_transient"]
+__all__ = ["BatchExecution", "Invoker", "Measured", "Message", "is_transient"]
 
 
 class Invoker(Protocol):
@@ -33,6 +43,9 @@ class Invoker(Protocol):
 
     async def write(self, write: Write, id_: Any, body: Any, operation: str) -> None:
         """Write an object; under the same operation id only once."""
+
+    async def send(self, request: HttpRequest) -> Any:
+        """Return what an HTTP service answers, as JSON."""
 
 
 @dataclass(eq=False, slots=True)
@@ -56,26 +69,55 @@ class Measured:
     """What an execution took, and what it saved.
 
     Attributes:
-        shared_s: Seconds of the operators that are executed once.
-        linear_s: Seconds of the others.
-        lookups: Queries.
-        saved: Queries that single messages would have needed besides.
+        shared_s: Seconds of the operators that are executed once, by what they depend on.
+        linear_s: Seconds of the operators that are executed for each message.
+        lookups: Queries, and GETs of HTTP services.
+        saved: Those that single messages would have needed besides.
+        repeated_requests: Other requests to HTTP services that may have been sent before.
     """
 
-    shared_s: float = 0.0
+    shared_s: defaultdict[Grain, float] = field(default_factory=lambda: defaultdict(float))
     linear_s: float = 0.0
     lookups: int = 0
     saved: int = 0
+    repeated_requests: int = 0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What a flow counts of it."""
+        counts = {
+            "lookups": self.lookups,
+            "lookups_saved": self.saved,
+            "repeated_requests": self.repeated_requests,
+        }
+        return {name: number for name, number in counts.items() if number}
+
+    def add(self, of_message: Measured, took_s: float) -> None:
+        """Add an execution for one message, all of which belongs to that message."""
+        self.linear_s += took_s
+        self.lookups += of_message.lookups
+        self.saved += of_message.saved
+        self.repeated_requests += of_message.repeated_requests
 
 
 @dataclass(eq=False)
 class BatchExecution:
-    """Executes steps for messages; `flow` makes the operation ids of writes the flow's own."""
+    """Executes steps for messages; `flow` makes the operation ids of writes the flow's own.
+
+    Attributes:
+        is_repeated: Whether a worker that is gone may have executed the steps before.
+    """
 
     _invoker: Invoker
     _flow: str
     _clock: Clock
     measured: Measured = field(default_factory=Measured)
+    is_repeated: bool = False
+    _uncertain: set[str] = field(default_factory=set, init=False)
+    """Ids of requests that may have been received."""
+
+    _answers: dict[str, Any] = field(default_factory=dict, init=False)
+    """What requests were answered, by their ids: what is executed again does not send them."""
 
     async def run(self, steps: Iterable[Step], batch: Sequence[Message]) -> None:
         """Execute steps; a message that fails has an error then.
@@ -106,7 +148,7 @@ class BatchExecution:
                 message.error = error
             return
         finally:
-            self.measured.shared_s += self._clock.monotonic() - started
+            self.measured.shared_s[step.operator.needs] += self._clock.monotonic() - started
         if branch is not None:
             await self.run(step.branches[branch], batch)
 
@@ -115,19 +157,25 @@ class BatchExecution:
         operator, values = step.operator, batch[0].values
         match operator:
             case Switch():
-                return _branch(operator.cases, fill(operator.on, values))
+                return first_case(operator.conditions, fill(operator.on, values))
             case Assign():
                 result = fill(operator.value, values)
             case Query():
                 document = fill(operator.document, values, only_scalars=True)
                 result = await self._invoker.query(operator, document)
-                self.measured.lookups += 1
-                self.measured.saved += len(batch) - 1
+                self._looked_up(batch)
+            case HttpGet():
+                result = await self._invoker.send(operator.request.fill(values))
+                self._looked_up(batch)
             case _:
                 raise AssertionError(f"{operator.op} is not shared")
         for message in batch:
             message.values[operator.to] = result
         return None
+
+    def _looked_up(self, batch: Sequence[Message]) -> None:
+        self.measured.lookups += 1
+        self.measured.saved += len(batch) - 1
 
     async def _linear(self, step: Once, batch: Sequence[Message]) -> None:
         started = self._clock.monotonic()
@@ -151,10 +199,34 @@ class BatchExecution:
                 message.values = fill(operator.value, values)
             case Write():
                 id_, body = fill(operator.id, values), fill(operator.body, values)
-                operation = f"{self._flow}:{message.queued.ticket}:{operator.pointer}"
-                await self._invoker.write(operator, id_, body, operation)
+                await self._invoker.write(operator, id_, body, self._operation(operator, message))
+            case HttpWrite():
+                operation = self._operation(operator, message)
+                answer = await self._sent(operator.request, values, operation)
+                if operator.to is not None:
+                    values[operator.to] = answer
             case _:
                 raise AssertionError(f"{operator.op} is not for one message")
+
+    def _operation(self, operator: Write | HttpWrite, message: Message) -> str:
+        """Return the operation id of what is written for a message, whoever executes it."""
+        # The message alone says which write it is: what it writes may have been looked up again.
+        text = f"{self._flow}:{message.queued.ticket}:{operator.pointer}"
+        return blake2b(text.encode(), digest_size=16).hexdigest()
+
+    async def _sent(
+        self, template: RequestTemplate, values: Mapping[str, Any], operation: str
+    ) -> Any:
+        if operation not in self._answers:
+            request = template.fill(values, operation)
+            if self.is_repeated or operation in self._uncertain:
+                self.measured.repeated_requests += 1
+            try:
+                self._answers[operation] = await self._invoker.send(request)
+            except OutcomeUnknown:
+                self._uncertain.add(operation)
+                raise
+        return self._answers[operation]
 
 
 def is_transient(error: MediatorError) -> bool:
@@ -162,31 +234,14 @@ def is_transient(error: MediatorError) -> bool:
     return isinstance(error, Unavailable | OutcomeUnknown | TooManyRequests)
 
 
-def canonical(message: Mapping[str, Any], attributes: Iterable[str]) -> bytes:
-    """Return the values of attributes, alike for equal JSON values."""
-    values = [message[name] for name in attributes]
-    return orjson.dumps(values, option=orjson.OPT_SORT_KEYS)
-
-
-def _split(batch: Iterable[Message], attributes: Sequence[str]) -> list[list[Message]]:
+def _split(
+    batch: Iterable[Message], attributes: Sequence[PartitioningAttribute]
+) -> list[list[Message]]:
     """Return the parts of a batch, each with its messages, in the order of their arrival."""
     parts: defaultdict[bytes, list[Message]] = defaultdict(list)
     for message in batch:
         parts[canonical(message.original, attributes)].append(message)
     return list(parts.values())
-
-
-def _branch(cases: Sequence[Case], value: Any) -> int:
-    """Return the number of the first case that has a value; behind them is the default."""
-    for number, case in enumerate(cases):
-        if any(_equal(value, each) for each in case.equals):
-            return number
-    return len(cases)
-
-
-def _equal(one: Any, other: Any) -> bool:
-    # In Python true is 1, and in JSON it is not.
-    return one == other and isinstance(one, bool) is isinstance(other, bool)
 
 
 def _joined(join: Join, values: Mapping[str, Any]) -> Any:
@@ -196,7 +251,7 @@ def _joined(join: Join, values: Mapping[str, Any]) -> Any:
     wanted = {name: fill(template, values) for name, template in join.on.items()}
     for row in rows:
         if isinstance(row, Mapping) and all(
-            name in row and _equal(row[name], value) for name, value in wanted.items()
+            name in row and equal(row[name], value) for name, value in wanted.items()
         ):
             return row
     return None

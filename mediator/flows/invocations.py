@@ -1,13 +1,14 @@
-"""What plans invoke, on the data plane: queries of classes, and writes that happen once."""
+"""What plans invoke: queries of classes, writes that happen once, and HTTP services."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any
 
 from mediator.base.errors import Invalid, Location, NotFound
 from mediator.data_plane.port import DataPlane
+from mediator.flows.http_request import HttpRequest
+from mediator.flows.http_services import HttpServices
 from mediator.flows.plan import Query, Write
 from mediator.model.operations import Create, Delete, Put, Update, WriteOperation
 from mediator.operations.patch import parse_update
@@ -15,15 +16,16 @@ from mediator.query.parser import parse_query_document
 from mediator.routing.model import ClassRoute
 from mediator.schema.ids import check_id
 
-__all__ = ["ClassInvoker"]
+__all__ = ["PlanInvoker"]
 
 
 @dataclass(frozen=True, slots=True)
-class ClassInvoker:
-    """Implements `mediator.flows.execution.Invoker` for the classes of a database."""
+class PlanInvoker:
+    """Implements `mediator.flows.execution.Invoker` for a database."""
 
     _plane: DataPlane
     _database: str
+    _services: HttpServices
 
     async def query(self, query: Query, document: Any) -> list[dict[str, Any]]:
         route = self._route(query.class_name)
@@ -41,12 +43,13 @@ class ClassInvoker:
         if await self._plane.recall(planned) is None:
             await self._plane.write(planned)
 
+    async def send(self, request: HttpRequest) -> Any:
+        return await self._services.send(request)
+
     def _planned(self, write: Write, id_: str, body: Any, operation: str) -> WriteOperation:
         route = self._route(write.class_name)
-        # The message alone says which write it is: what it writes may have been looked up again.
-        name = blake2b(operation.encode(), digest_size=16).hexdigest()
-        head = self._database, write.class_name, id_, name
-        fingerprint = name
+        head = self._database, write.class_name, id_, operation
+        fingerprint = operation  # it says already which write it is
         match write.kind:
             case "delete":
                 return Delete(*head, fingerprint=fingerprint)

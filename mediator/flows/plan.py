@@ -9,9 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeAlias
 
+from mediator.flows.http_request import RequestTemplate
+from mediator.flows.partitioning import Condition, Grain, PartitioningAttribute, in_order
+
 __all__ = [
+    "MOST_LEVELS",
     "Assign",
     "Case",
+    "HttpGet",
+    "HttpWrite",
     "Join",
     "Operator",
     "Plan",
@@ -30,8 +36,7 @@ class _Operator:
 
     Attributes:
         pointer: Where in the plan it is; its name in reports.
-        needs: The attributes of a message that its input depends on: messages that agree on them
-            agree on its result.
+        needs: What its input depends on: messages that agree on it agree on its result.
         is_shared: Whether one execution serves all messages of a batch that agree on `needs`; its
             cost is constant then, and else linear in the messages.
     """
@@ -40,7 +45,7 @@ class _Operator:
     op: ClassVar[str]
 
     pointer: str
-    needs: frozenset[str]
+    needs: Grain
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,27 @@ class Query(_Operator):
     to: str
     class_name: str
     document: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpGet(_Operator):
+    """Give a message a name with what an HTTP service answers."""
+
+    is_shared = True
+    op = "invoke"
+
+    to: str
+    request: RequestTemplate
+
+
+@dataclass(frozen=True, slots=True)
+class HttpWrite(_Operator):
+    """Send a request that may change something; `to` names the answer, unless it is None."""
+
+    op = "invoke"
+
+    to: str | None
+    request: RequestTemplate
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +126,13 @@ class Translate(_Operator):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    equals: tuple[Any, ...]
+    condition: Condition
     operators: tuple[Operator, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Switch(_Operator):
-    """Go on with the operators of the first case that has the value of a template."""
+    """Go on with the operators of the first case whose condition holds for a template's value."""
 
     is_shared = True
     op = "switch"
@@ -116,11 +142,20 @@ class Switch(_Operator):
     default: tuple[Operator, ...]
 
     @property
+    def conditions(self) -> tuple[Condition, ...]:
+        return tuple(case.condition for case in self.cases)
+
+    @property
     def branches(self) -> tuple[tuple[Operator, ...], ...]:
         return (*(case.operators for case in self.cases), self.default)
 
 
-Operator: TypeAlias = Assign | Query | Write | Join | Translate | Switch
+Operator: TypeAlias = Assign | Query | HttpGet | HttpWrite | Write | Join | Translate | Switch
+
+_LOOKUPS: Final = (Query, HttpGet)
+
+MOST_LEVELS: Final = 4
+"""Levels that messages may be queued by; lookups with further attributes are not at the top."""
 
 ATTRIBUTE_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "string": (str,),
@@ -159,16 +194,16 @@ class Plan:
         return next(found, len(self.operators))
 
     @property
-    def partitioned_by(self) -> tuple[str, ...]:
-        """The attributes by whose values messages are queued: those of the first lookup.
+    def levels(self) -> tuple[tuple[PartitioningAttribute, ...], ...]:
+        """What messages may be queued by: the attributes of each lookup, the first ones at first.
 
-        Without a lookup those of the first switch; none: all messages are one partition.
+        Without a lookup those of the first switch; else none: all messages are one partition.
         """
-        for kind in (Query, Switch):
-            for each in operators_of(self.shared_part):
-                if isinstance(each, kind):
-                    return tuple(sorted(each.needs))
-        return ()
+        operators = list(operators_of(self.shared_part))
+        lookups = [each.needs for each in operators if isinstance(each, _LOOKUPS)]
+        switches = [each.needs for each in operators if isinstance(each, Switch)]
+        levels = list(dict.fromkeys(lookups)) or switches[:1] or [frozenset()]
+        return tuple(in_order(level) for level in levels[:MOST_LEVELS])
 
     @property
     def reads_classes(self) -> frozenset[str]:
@@ -179,6 +214,13 @@ class Plan:
     def writes_classes(self) -> frozenset[str]:
         every = operators_of(self.operators)
         return frozenset(each.class_name for each in every if isinstance(each, Write))
+
+    @property
+    def requests(self) -> Iterator[tuple[str, RequestTemplate]]:
+        """The requests to HTTP services, each behind the pointer to its operator."""
+        for each in operators_of(self.operators):
+            if isinstance(each, HttpGet | HttpWrite):
+                yield each.pointer, each.request
 
 
 def operators_of(operators: Iterable[Operator]) -> Iterator[Operator]:
@@ -191,4 +233,4 @@ def operators_of(operators: Iterable[Operator]) -> Iterator[Operator]:
 
 
 def writes(operators: Iterable[Operator]) -> bool:
-    return any(isinstance(each, Write) for each in operators_of(operators))
+    return any(isinstance(each, Write | HttpWrite) for each in operators_of(operators))

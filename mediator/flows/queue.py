@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 __all__ = [
     "LEASE_S",
+    "LEVEL_DIGITS",
     "MOST_QUEUED",
     "Batch",
     "DeadLetter",
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 LEASE_S: Final = 10.0
+LEVEL_DIGITS: Final = 32
 MOST_QUEUED: Final = 10_000
 """Messages of a flow that have not ended, its dead letters included."""
 
@@ -39,7 +41,12 @@ class FlowKey(NamedTuple):
 
 
 class NewMessage(NamedTuple):
-    """A message to be queued; `partition` is equal for messages of one batch."""
+    """A message to be queued.
+
+    Attributes:
+        partition: What it has of each level that it may be queued by, `LEVEL_DIGITS` of each. Of
+            the present one they are equal for messages of one batch.
+    """
 
     ticket: str
     partition: str
@@ -68,12 +75,14 @@ class Batch:
         attempt: 1 when it is given out for the first time.
         partitions: How many there were when it was taken, this one included.
         arrived: Messages of the flow that have arrived, ever.
+        level: By which messages are queued now.
     """
 
     number: int
     attempt: int
     partitions: int
     arrived: int
+    level: int
     messages: tuple[QueuedMessage, ...]
 
 
@@ -90,11 +99,17 @@ class End(StrEnum):
 
 
 class Ended(NamedTuple):
-    """How the execution of a message ended; `document` is its result, or its dead letter."""
+    """How the execution of a message ended.
+
+    Attributes:
+        document: Its result, or its dead letter.
+        is_repeated: Whether a worker that is gone may have sent it before.
+    """
 
     message: QueuedMessage
     end: End
     document: bytes
+    is_repeated: bool = False
 
 
 class Ticket(NamedTuple):
@@ -173,7 +188,9 @@ class MessageQueue(Protocol):
     async def next_held(self, key: FlowKey, token: str, most: int) -> list[Ended]:
         """Return the messages held that are next in order; none if another worker does that."""
 
-    async def release(self, key: FlowKey, token: str, ended: Ended) -> bool:
+    async def release(
+        self, key: FlowKey, token: str, ended: Ended, counts: Mapping[str, int]
+    ) -> bool:
         """End a message that is next in order; false if another worker does that."""
 
     async def ticket(self, key: FlowKey, ticket: str) -> Ticket | None:
@@ -182,8 +199,14 @@ class MessageQueue(Protocol):
     async def dead_letters(self, key: FlowKey, after: int, most: int) -> list[DeadLetter]:
         """Return dead letters behind a position."""
 
+    async def set_level(self, key: FlowKey, level: int) -> None:
+        """Queue messages by another level from now on; those that are queued stay where they are.
+
+        A flow that is gone stays so.
+        """
+
     async def publish(self, key: FlowKey, report: Mapping[str, Any]) -> None:
         """Replace the report of the flow's worker."""
 
     async def report(self, key: FlowKey) -> dict[str, Any]:
-        """Return counts, sizes and the last report."""
+        """Return counts, sizes, the level by which messages are queued, and the last report."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
 import orjson
 
 from mediator.base.clock import Clock
 from mediator.base.errors import MediatorError, Unavailable
 from mediator.base.lease import LeaseLost, while_held
-from mediator.flows.execution import BatchExecution, Invoker, Message
+from mediator.flows.execution import BatchExecution, Invoker, Measured, Message
+from mediator.flows.levels import LevelChoice
 from mediator.flows.measurement import Measurement
 from mediator.flows.parser import Flow
 from mediator.flows.queue import (
@@ -25,7 +27,7 @@ from mediator.flows.queue import (
     NoBatch,
     QueuedMessage,
 )
-from mediator.flows.rewriting import Step, rewrite, steps_of_message
+from mediator.flows.rewriting import rewrite, steps_of_message
 
 __all__ = ["MOST_ATTEMPTS", "FlowWorker"]
 
@@ -61,9 +63,11 @@ class FlowWorker:
         self._invoker = invoker
         self._token = token
         self._clock = clock
+        # Whatever a batch agrees on: messages that were queued by a former level are in it, too.
         self._shared = rewrite(flow.plan)
         self._outbound = steps_of_message(flow.plan.outbound_part)
         self._measurement = Measurement(flow, clock)
+        self._levels = LevelChoice(flow.plan)
 
     async def run(self) -> None:
         failing = False
@@ -83,58 +87,69 @@ class FlowWorker:
 
     async def step(self) -> float:
         """Execute a batch if one is due, send what is next; return the pause afterwards (s)."""
+        started = self._clock.monotonic()
         taken = await self._queue.take(self._key, self._token, self._measurement.wait_s)
         if isinstance(taken, Batch):
-            await self._execute(taken)
+            await self._execute(taken, started)
         if self._flow.ordered:
             await self._send()
         if isinstance(taken, NoBatch):
             return min(taken.due_in_s or _LONGEST_PAUSE_S, _LONGEST_PAUSE_S)
         return 0.0
 
-    async def _execute(self, batch: Batch) -> None:
+    async def _execute(self, batch: Batch, started: float) -> None:
         self._measurement.taken(batch)
 
         async def renew() -> bool:
             return await self._queue.renew(self._key, batch.number, self._token)
 
-        await while_held(renew, LEASE_S / 3, self._execute_held(batch))
+        await while_held(renew, LEASE_S / 3, self._execute_held(batch, started))
 
-    async def _execute_held(self, batch: Batch) -> None:
+    async def _execute_held(self, batch: Batch, started: float) -> None:
         if batch.attempt > MOST_ATTEMPTS:
             reason = Unavailable(f"{MOST_ATTEMPTS} workers did not survive it.", system="flows")
             messages = [_message(each, reason) for each in batch.messages]
             await self._end(batch, messages, {})
             return
-        steps = self._shared if self._flow.ordered else (*self._shared, *self._outbound)
-        messages, execution = await self._attempts(batch.messages, steps)
-        measured = execution.measured
-        self._measurement.executed(measured, len(messages))
+        messages, measured = await self._attempts(batch.messages)
+        if not self._flow.ordered:
+            repeated = batch.attempt > 1
+            messages = [await self._sent(each, measured, repeated=repeated) for each in messages]
         counts = {
             "batches": 1,
             "messages": len(messages),
-            "lookups": measured.lookups,
-            "lookups_saved": measured.saved,
             "repeated_batches": int(batch.attempt > 1),
+            **measured.counts,
         }
         await self._end(batch, messages, counts)
-        await self._queue.publish(self._key, self._measurement.document())
+        took_s = self._clock.monotonic() - started
+        self._measurement.executed(took_s, measured.linear_s, len(messages))
+        self._levels.executed([message.original for message in messages], measured.shared_s)
+        await self._report(batch.level)
 
-    async def _attempts(
-        self, queued: Sequence[QueuedMessage], steps: Iterable[Step]
-    ) -> tuple[list[Message], BatchExecution]:
-        """Execute until no error is transient; then it is that of all messages."""
+    async def _report(self, level: int) -> None:
+        chosen = self._levels.choose(level)
+        if chosen != level:
+            await self._queue.set_level(self._key, chosen)
+        report = {**self._measurement.document(), "levels": self._levels.document()}
+        await self._queue.publish(self._key, report)
+
+    async def _attempts(self, queued: Sequence[QueuedMessage]) -> tuple[list[Message], Measured]:
+        """Execute the shared part until no error is transient; then it is that of all messages."""
         for attempt in range(MOST_ATTEMPTS):
             await _pause(attempt)
             messages = [_message(each) for each in queued]
-            execution = BatchExecution(self._invoker, self._key.flow, self._clock)
+            execution = self._execution()
             try:
-                await execution.run(steps, messages)
+                await execution.run(self._shared, messages)
             except MediatorError as error:
                 failure = error  # a transient one: others belong to their messages
             else:
-                return messages, execution
-        return [_message(each, failure) for each in queued], execution
+                return messages, execution.measured
+        return [_message(each, failure) for each in queued], execution.measured
+
+    def _execution(self, *, is_repeated: bool = False) -> BatchExecution:
+        return BatchExecution(self._invoker, self._key.flow, self._clock, is_repeated=is_repeated)
 
     async def _end(self, batch: Batch, messages: Sequence[Message], counts: dict[str, int]) -> None:
         ordered = self._flow.ordered
@@ -147,27 +162,41 @@ class FlowWorker:
     async def _send(self) -> None:
         """End the messages that are next in order, executing what the plan writes for each."""
         while held := await self._queue.next_held(self._key, self._token, _SENT_AT_ONCE):
+            started = self._clock.monotonic()
             for each in held:
-                if not await self._queue.release(self._key, self._token, await self._sent(each)):
+                measured = Measured()
+                ended = await self._sent_held(each, measured)
+                counts = measured.counts
+                if not await self._queue.release(self._key, self._token, ended, counts):
                     return
+            self._measurement.sent(self._clock.monotonic() - started, len(held))
 
-    async def _sent(self, held: Ended) -> Ended:
+    async def _sent_held(self, held: Ended, measured: Measured) -> Ended:
         if held.end is End.FAILED:
             return held
         document = orjson.loads(held.document)
-        message = held.message._replace(body=orjson.dumps(document["message"]))
+        queued = held.message._replace(body=orjson.dumps(document["message"]))
+        message = Message(queued, document["message"], document["values"])
+        sent = await self._sent(message, measured, repeated=held.is_repeated)
+        return _ended(sent, held=False)
+
+    async def _sent(self, message: Message, measured: Measured, *, repeated: bool) -> Message:
+        """Execute what the plan writes for one message, again while its error is transient."""
+        if message.error is not None:
+            return message
+        execution = self._execution(is_repeated=repeated)
+        started = self._clock.monotonic()
         for attempt in range(MOST_ATTEMPTS):
             await _pause(attempt)
-            state = _with_values(message, document["values"])
-            execution = BatchExecution(self._invoker, self._key.flow, self._clock)
+            state = replace(message, values=dict(message.values))
             try:
                 await execution.run(self._outbound, [state])
             except MediatorError as error:
-                failure = error
+                state.error = error
             else:
-                return _ended(state, held=False)
-        state.error = failure
-        return _ended(state, held=False)
+                break
+        measured.add(execution.measured, self._clock.monotonic() - started)
+        return state
 
 
 async def _pause(attempt: int) -> None:
@@ -179,10 +208,6 @@ async def _pause(attempt: int) -> None:
 def _message(queued: QueuedMessage, error: MediatorError | None = None) -> Message:
     original = orjson.loads(queued.body)
     return Message(queued, original, dict(original), error)
-
-
-def _with_values(queued: QueuedMessage, values: dict[str, Any]) -> Message:
-    return Message(queued, orjson.loads(queued.body), dict(values))
 
 
 def _ended(message: Message, *, held: bool) -> Ended:

@@ -6,28 +6,17 @@ a store. docs/papers/clash.md says where the rows differ from those of the paper
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from time import perf_counter
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any
 
-from mediator.base.errors import PortolanError
+from mediator.base.integer_program import AT_MOST, Rows, minimise
 from mediator.standing.model import Join
 from mediator.standing.probe_orders import ProbeOrder
 from mediator.standing.problem import Choice, Problem, needed
 
-__all__ = ["Solution", "SolverMissing", "solve"]
-
-_GAP: Final = 1e-6
-"""A choice this close to the bound is taken for the best."""
-
-_AT_MOST: Final = -math.inf
-
-
-class SolverMissing(PortolanError):
-    """SciPy is not there: it comes with the extra `standing`."""
+__all__ = ["Solution", "solve"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +34,6 @@ class Solution:
     solved_s: float
 
 
-@dataclass(slots=True)
-class _Rows:
-    """Rows of a sparse matrix, each with its limits."""
-
-    rows: list[int] = field(default_factory=list)
-    columns: list[int] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
-    lower: list[float] = field(default_factory=list)
-    upper: list[float] = field(default_factory=list)
-
-    def add(self, positive: list[int], negative: list[int], lower: float, upper: float) -> None:
-        """Limit the sum of some variables less that of others."""
-        self.columns += positive + negative
-        self.values += [1.0] * len(positive) + [-1.0] * len(negative)
-        self.rows += [len(self.lower)] * (len(positive) + len(negative))
-        self.lower.append(lower)
-        self.upper.append(upper)
-
-
 class _Program:
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -75,7 +45,7 @@ class _Program:
         used = dict.fromkeys(step for order in orders for step in order.steps)
         self._layouts = _numbered(used, len(orders) + len(self._steps) + len(self._kept))
         self.size = len(orders) + len(self._steps) + len(self._kept) + len(self._layouts)
-        self.rows = _Rows()
+        self.rows = Rows()
         self._choose_orders()
         self._pay_for_steps()
         self._fill_what_is_probed()
@@ -109,7 +79,7 @@ class _Program:
         for layout, number in self._layouts.items():
             layouts[layout.join].append(number)
         for variables in layouts.values():
-            self.rows.add(variables, [], _AT_MOST, 1)
+            self.rows.add(variables, [], AT_MOST, 1)
         self._need(lambda order: order.steps, self._layouts)
 
     def _need(
@@ -126,7 +96,7 @@ class _Program:
                 for need in needs(order):
                     needing[need].append(self.orders[order])
             for need, some in needing.items():
-                self.rows.add(some, [variables[need]], _AT_MOST, 0)
+                self.rows.add(some, [variables[need]], AT_MOST, 0)
 
 
 def solve(problem: Problem, limit_s: float) -> Solution:
@@ -138,38 +108,19 @@ def solve(problem: Problem, limit_s: float) -> Solution:
     Raises:
         SolverMissing: SciPy is not installed.
     """
-    try:
-        from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 - an extra
-        from scipy.sparse import csr_array  # noqa: PLC0415 - the same
-    except ModuleNotFoundError as error:
-        raise SolverMissing("The solver needs SciPy: install portolan[standing].") from error
     program = _Program(problem)
-    rows = program.rows
-    matrix = csr_array((rows.values, (rows.rows, rows.columns)), (len(rows.lower), program.size))
     # Only orders have to be whole: cost pulls the other variables down to the sums of orders.
-    integrality = [1] * len(program.orders) + [0] * (program.size - len(program.orders))
-    started = perf_counter()
-    found: Any = milp(
-        program.costs,
-        integrality=integrality,
-        bounds=Bounds(0, 1),
-        constraints=LinearConstraint(matrix, rows.lower, rows.upper),
-        options={"time_limit": limit_s, "mip_rel_gap": _GAP},
-    )
-    solved_s = perf_counter() - started
-    bound = found.mip_dual_bound
-    # No cost is below zero.
-    least = max(0.0, float(bound)) if bound is not None and math.isfinite(bound) else 0.0
-    if found.x is None:
-        return Solution(None, least, solved_s)
+    found = minimise(program.costs, program.rows, len(program.orders), limit_s)
+    if found.values is None:
+        return Solution(None, found.bound, found.solved_s)
     half = 0.5
     chosen = {
         (order.join, order.start): order
         for order, number in program.orders.items()
-        if found.x[number] > half
+        if found.values[number] > half
     }
     # The program may keep what costs nothing, though nothing probes it.
-    return Solution(needed(problem.queries, chosen), least, solved_s)
+    return Solution(needed(problem.queries, chosen), found.bound, found.solved_s)
 
 
 def _numbered(items: Any, first: int) -> dict[Any, int]:

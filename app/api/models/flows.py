@@ -55,9 +55,25 @@ class FlowCounts(ResponseModel):
     lookups: Count = 0
     lookups_saved: Count = 0
     repeated_batches: Count = 0
+    repeated_requests: Count = 0
     done: Count = 0
     failed: Count = 0
     late: Count = 0
+
+
+class FlowAttribute(ResponseModel):
+    """What messages of a partition agree on: the value of an attribute, or its case in a switch."""
+
+    attribute: str
+    by: Literal["value", "list", "range"]
+
+
+class FlowLevel(ResponseModel):
+    """What messages may be queued by."""
+
+    attributes: list[FlowAttribute]
+    selectivity: float | None = Field(description="1 over the values of 1,000 messages.")
+    lookup_s: float
 
 
 class FlowMeasurement(ResponseModel):
@@ -74,12 +90,13 @@ class FlowMeasurement(ResponseModel):
     is_valid: bool | None = None
     explanation: str | None = None
     speedup: float | None = None
+    levels: list[FlowLevel]
 
 
 class MessageFlowReport(MessageFlow):
     """A flow with its plans, its counts, and what was measured of it."""
 
-    partitioned_by: list[str]
+    partitioned_by: list[FlowAttribute]
     plan: list[JsonObject]
     rewritten_plan: list[JsonObject]
     outbound_plan: list[JsonObject]

@@ -1,5 +1,7 @@
 """A worker of a flow whose process is killed at a point, or (no point) works on.
 
+The flow is that of the orders, unless the document in the queue has a plan.
+
 Arguments: URL of Redis, database, flow, point, and how often it is passed before.
 """
 
@@ -18,12 +20,18 @@ from mediator.base.clock import SystemClock
 from mediator.coordination import message_queue
 from mediator.coordination.message_queue import RedisMessageQueue
 from mediator.flows.execution import Invoker
+from mediator.flows.http_request import HttpRequest
+from mediator.flows.http_services import HttpServices
 from mediator.flows.plan import Query, Write
 from mediator.flows.queue import FlowKey
 from mediator.flows.worker import FlowWorker
+from tests.process.flows.http_service import AnyLocalHost
 from tests.unit.flows.plans import ORDERS, flow
 
 LEASE_MS: Final = 300
+LOCAL: Final = HttpServices(AnyLocalHost())
+"""Sends requests to this machine."""
+
 _ONCE: Final = """
 if redis.call('SADD', KEYS[1], ARGV[1]) == 0 then return 0 end
 return redis.call('RPUSH', KEYS[2], ARGV[2])
@@ -44,6 +52,9 @@ class RecordingInvoker:
 
     async def write(self, write: Write, id_: Any, body: Any, operation: str) -> None:
         await self._once(keys=self._keys, args=[operation, id_])
+
+    async def send(self, request: HttpRequest) -> Any:
+        return await LOCAL.send(request)
 
     async def effects(self) -> list[str]:
         found: Any = await self._redis.lrange(self._keys[1], 0, -1)
@@ -84,10 +95,10 @@ async def main(url: str, database: str, name: str, point: str, after: int) -> No
     async with Redis.from_url(url) as redis:
         queue: Any = Killing(RedisMessageQueue(redis), point, after)
         invoker: Invoker = Killing(RecordingInvoker(redis, name), point, after)
-        ordered = (await queue.flow(FlowKey(database, name)))["ordered"]
-        token, clock = uuid4().hex, SystemClock()
-        key, orders = FlowKey(database, name), flow(ORDERS, ordered=ordered)
-        await FlowWorker(key, orders, queue, invoker, token, clock).run()
+        key, token, clock = FlowKey(database, name), uuid4().hex, SystemClock()
+        document = await queue.flow(key)
+        executed = flow(document.get("plan", ORDERS), ordered=document["ordered"])
+        await FlowWorker(key, executed, queue, invoker, token, clock).run()
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ from mediator.flows.queue import FlowKey, NewMessage
 from mediator.flows.worker import FlowWorker
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
-from tests.process.flows.crashing_worker import LEASE_MS, RecordingInvoker
+from tests.process.flows.crashing_worker import LEASE_MS, LOCAL, RecordingInvoker
+from tests.process.flows.http_service import http_service
 from tests.process.service import unique
 from tests.unit.flows.plans import ORDERS, flow
 
@@ -86,6 +87,46 @@ async def test_another_worker_goes_on(
     finally:
         await end([task])
         await queue.drop_flow(key)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_a_request_of_a_killed_worker_comes_again_under_its_key(
+    killed: Killed, ordered: bool
+) -> None:
+    queue, key = RedisMessageQueue(killed.redis), FlowKey(unique(), unique())
+    async with http_service() as remote:
+        http = {"method": "POST", "url": f"{remote.url}/fail/0/{{number}}"}
+        plan = [ORDERS[0], {"op": "invoke", "http": http, "to": "answer"}]
+        await queue.put_flow(key, {"ordered": ordered, "plan": plan}, 10.0, 1)
+        bodies = [{"number": f"m{i}", "name": "A"} for i in range(1, 4)]
+        sent = [NewMessage(unique(), "A", orjson.dumps(body)) for body in bodies]
+        await queue.enqueue(key, sent, None)
+        await killed.run(key, "after send", 1)
+        worker = FlowWorker(
+            key,
+            flow(plan, ordered=ordered),
+            queue,
+            RecordingInvoker(killed.redis, key.flow),
+            unique(),
+            SystemClock(),
+        )
+        task = asyncio.create_task(worker.run())
+        try:
+            await eventually(lambda: _all_done(queue, key, sent))
+            # The end of the batch is recorded at once, and in order that of each message.
+            repeated = ["m2"] if ordered else ["m1", "m2"]
+            targets = [each.target.rpartition("/")[2] for each in remote.received]
+            assert sorted(targets) == sorted(["m1", "m2", "m3", *repeated])
+            assert len({each.key for each in remote.received}) == 3
+            for name in repeated:
+                assert len({each.key for each in remote.to(f"/fail/0/{name}")}) == 1
+            counts = (await queue.report(key))["counts"]
+            # Of a batch that was begun nobody knows how far it went.
+            assert counts["repeated_requests"] == (1 if ordered else 3)
+        finally:
+            await end([task])
+            await LOCAL.close()
+            await queue.drop_flow(key)
 
 
 async def _all_done(queue: RedisMessageQueue, key: FlowKey, sent: list[NewMessage]) -> bool:

@@ -43,6 +43,7 @@ HOSTS = {
     "cache.example",
     "collector.example",
     "db.example",
+    "stock.example",
     "127.0.0.1",
 }
 """Where pages may link to: standards, names that exist nowhere, and the reader's own machine."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mediator.base.clock import SystemClock
 from mediator.base.errors import Unavailable
 from mediator.flows.execution import BatchExecution, Message
+from mediator.flows.http_request import HttpRequest
 from mediator.flows.plan import Plan, Query, Write
 from mediator.flows.queue import QueuedMessage
 from mediator.flows.rewriting import Step, rewrite, steps_of_message
@@ -32,6 +33,9 @@ class Credits:
         return [{"customer": name, "amount": len(self.asked[0])}] if name in "AB" else []
 
     async def write(self, write: Write, id_: Any, body: Any, operation: str) -> None:
+        raise Unavailable("It does not answer.", system="none")
+
+    async def send(self, request: HttpRequest) -> Any:
         raise Unavailable("It does not answer.", system="none")
 
 
@@ -80,7 +84,7 @@ async def test_a_batch_has_the_results_of_its_messages_one_by_one(
     name: str, others: list[tuple[Any, int]]
 ) -> None:
     bodies = [{"name": name, "total": total, "note": note} for total, note in others]
-    assert PLAN.partitioned_by == ("name",)
+    assert [each.name for each in PLAN.levels[0]] == ["name"]
     assert await results(rewrite(PLAN), batch(bodies)) == await one_by_one(PLAN, bodies)
 
 

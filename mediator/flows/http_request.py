@@ -1,0 +1,100 @@
+"""Requests to HTTP services: as a plan has them, and as they are sent for a message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from mediator.flows.http_hosts import Origin
+from mediator.flows.templates import fill, names_in, read_template
+from mediator.flows.url_template import UrlTemplate, read_url
+from mediator.query.json_node import Node
+
+__all__ = ["METHODS", "HttpRequest", "RequestTemplate", "read_request"]
+
+METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_WITHOUT_BODY: Final = ("GET", "DELETE")
+_MOST_HEADERS: Final = 16
+_HEADER: Final = re.compile(
+    # What the client sets itself, and what belongs to the connection.
+    r"(?i:(?!(?:host|idempotency-key|content-.*|accept-encoding|connection|keep-alive|te|trailer"
+    r"|transfer-encoding|upgrade|expect|proxy-.*|cookie)\Z)[a-z][a-z0-9-]{0,63})"
+)
+_VALUE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,998}[\x21-\x7e])?")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A request to be sent.
+
+    Attributes:
+        is_safe: Whether it changes nothing (RFC 9110, section 9.2.1), however often it is sent.
+    """
+
+    method: str
+    origin: Origin
+    url: str
+    headers: Mapping[str, str]
+    body: bytes | None
+
+    @property
+    def is_safe(self) -> bool:
+        return self.method == "GET"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTemplate:
+    """A request in which values of a message are put into the URL and the body.
+
+    Attributes:
+        body: A template; None: there is no body.
+    """
+
+    method: str
+    url: UrlTemplate
+    headers: Mapping[str, str]
+    body: Any
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What it takes of a message."""
+        return self.url.names | names_in(self.body)
+
+    def fill(self, message: Mapping[str, Any], key: str | None = None) -> HttpRequest:
+        """Return the request for a message, with an Idempotency-Key.
+
+        Raises:
+            Invalid: The message has not what is put in.
+        """
+        headers, body = dict(self.headers), None
+        if self.body is not None:
+            headers["content-type"] = "application/json"
+            body = orjson.dumps(fill(self.body, message))
+        if key is not None:
+            headers["idempotency-key"] = f'"{key}"'
+        return HttpRequest(self.method, self.url.origin, self.url.fill(message), headers, body)
+
+
+def read_request(node: Node, known: Mapping[str, object]) -> RequestTemplate | None:
+    """Read a request whose values are of what a message has; None after an error."""
+    node.shape("headers", "body", required=("method", "url"))
+    method = node["method"].read("", METHODS.__contains__, f"one of {', '.join(METHODS)}")
+    url = read_url(node["url"], known)
+    headers = {
+        name.lower(): each.read("", _is_value, "printable ASCII of 1,000 characters at most")
+        for name, each in node["headers"].members(_MOST_HEADERS, _HEADER)
+    }
+    body = None
+    if node["body"].given:
+        if method in _WITHOUT_BODY:
+            node["body"].error(f"has no meaning for {method}")
+        body = read_template(node["body"], known)
+    return None if url is None else RequestTemplate(method, url, headers, body)
+
+
+def _is_value(value: Any) -> bool:
+    return isinstance(value, str) and _VALUE.fullmatch(value) is not None

@@ -1,0 +1,113 @@
+"""URLs with expressions such as `{name}`, which stand for values of a message (RFC 6570, level 1).
+
+An expression may stand in a segment of the path or in a value of the query. What it stands for is
+percent-encoded, so it never becomes a host, a separator or another parameter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+import orjson
+
+from mediator.base.errors import Invalid, Location
+from mediator.flows.http_hosts import Origin, parse_origin
+from mediator.query.json_node import Node
+
+__all__ = ["LONGEST_URL", "UrlTemplate", "read_url"]
+
+LONGEST_URL: Final = 8_000
+"""Characters; RFC 9110, section 4.1, has every server take that many."""
+
+_NAMED: Final = r"\{[^{}/?#&=%]+\}"
+_EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
+_ENCODED: Final = r"%[0-9A-Fa-f]{2}"
+_SEGMENT: Final = rf"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|{_ENCODED}|{_NAMED})*"
+_PARAMETER: Final = rf"(?:[A-Za-z0-9._~!$'()*+,;:@/?-]|{_ENCODED})+"
+_VALUE: Final = rf"(?:[A-Za-z0-9._~!$'()*+,;:@/?-]|{_ENCODED}|{_NAMED})*"
+_URL: Final = re.compile(
+    rf"(?P<origin>[a-z]+://[^/?#{{}}]+)(?P<path>(?:/{_SEGMENT})*)"
+    rf"(?:\?(?P<query>{_PARAMETER}={_VALUE}(?:&{_PARAMETER}={_VALUE})*))?"
+)
+_DOT_SEGMENTS: Final = frozenset({".", ".."})
+
+
+@dataclass(frozen=True, slots=True)
+class UrlTemplate:
+    """A URL whose host is fixed.
+
+    Attributes:
+        path: Empty, or with a leading slash.
+        query: Without the question mark.
+    """
+
+    origin: Origin
+    path: str
+    query: str
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What the expressions stand for."""
+        return frozenset(_EXPRESSION.findall(f"{self.path}?{self.query}"))
+
+    def fill(self, message: Mapping[str, Any]) -> str:
+        """Return the URL for a message.
+
+        Raises:
+            Invalid: A value is no scalar, would change the path, or is too long.
+        """
+        path = "/".join(_segment(each, message) for each in self.path.split("/"))
+        query = _expand(self.query, message)
+        url = f"{self.origin}{path or '/'}" + (f"?{query}" if query else "")
+        if len(url) > LONGEST_URL:
+            raise Invalid(f"The URL has more than {LONGEST_URL} characters.")
+        return url
+
+
+def read_url(node: Node, known: Iterable[str]) -> UrlTemplate | None:
+    """Read a template whose expressions name what a message has; None after an error."""
+    text = node.value if isinstance(node.value, str) else ""
+    match = _URL.fullmatch(text) if len(text) <= LONGEST_URL and text.isprintable() else None
+    origin = parse_origin(match["origin"]) if match else None
+    if match is None or origin is None:
+        if node.given:
+            node.error("must be a URL such as https://host/path/{name}?parameter={name}")
+        return None
+    template = UrlTemplate(origin, match["path"], match["query"] or "")
+    for name in sorted(template.names.difference(known)):
+        node.unknown(f"names {name!r}, which no message has here", name, known)
+    return template
+
+
+def _segment(template: str, message: Mapping[str, Any]) -> str:
+    if "{" not in template:
+        return template
+    segment = _expand(template, message)
+    # Some servers decode a segment before they look at its slashes.
+    parts = re.split(r"[/\\]", unquote(segment))
+    if not segment or not _DOT_SEGMENTS.isdisjoint(parts):
+        detail = "is empty, or has a dot segment, where a segment of a path is expected"
+        raise _wrong(template, detail)
+    return segment
+
+
+def _expand(template: str, message: Mapping[str, Any]) -> str:
+    return _EXPRESSION.sub(lambda found: _encoded(found[1], message), template)
+
+
+def _encoded(name: str, message: Mapping[str, Any]) -> str:
+    value = message.get(name)
+    if isinstance(value, bool | int | float):
+        return quote(orjson.dumps(value), safe="")
+    if isinstance(value, str):
+        return quote(value, safe="")
+    raise _wrong(f"{{{name}}}", "must be a string, a number or a boolean")
+
+
+def _wrong(expression: str, detail: str) -> Invalid:
+    pointer = "/" + "/".join(_EXPRESSION.findall(expression))
+    return Invalid(f"{pointer} {detail}.", locations=[Location(pointer, detail)])
