@@ -90,8 +90,8 @@ class ViewHolder:
     _failing: bool = field(default=False, init=False)
 
     async def run(self) -> None:
-        """Hold until cancelled, whatever happens."""
-        while True:
+        """Hold until the process is about to end, whatever happens."""
+        while not self._context.subscriptions.ended:
             try:
                 await self._hold()
                 self._failing = False
@@ -119,7 +119,7 @@ class ViewHolder:
                 await leases.release(lease.name, lease.token)
 
     async def _work(self, lease: Lease) -> None:
-        while True:
+        while not self._context.subscriptions.ended:
             with suppress(_OutOfDate):
                 route = self._route()
                 if route is None:
@@ -165,7 +165,7 @@ class _Session:
         try:
             await self._load(subscription, {id_: each.view for id_, each in views.items()})
             await self._build(subscription, views)
-            while True:
+            while not context.subscriptions.ended:
                 await self._look(subscription)
                 await self._apply(subscription)
                 # What was read since the schema has changed has the names of the new one.
@@ -176,8 +176,11 @@ class _Session:
             context.subscriptions.close(subscription)
 
     async def _new_revision(self) -> None:
-        """Wait until a view has come or gone, or the schema has changed."""
-        while (await self._context.results.published(self._route.id)).revision == self._revision:
+        """Wait until a view has come or gone."""
+        context = self._context
+        while not context.subscriptions.ended:
+            if (await context.results.published(self._route.id)).revision != self._revision:
+                return
             await asyncio.sleep(POLL_S)
             self._check_schema()
 
