@@ -324,3 +324,14 @@ async def test_objects_that_expire_are_as_without(mediator: Service, system: str
         *(mediator.mediator.data.write(inc(database, CLASS, id_)) for _ in range(10))
     )
     assert await mediator.values(database, CLASS, id_) == {"hits": 10}
+
+
+async def test_the_wait_of_a_class_is_explained(mediator: Service, batched: str) -> None:
+    await mediator.create(batched, CLASS, unique(), hits=0)
+    explain = mediator.mediator.control.explain
+    waits = (await explain(batched, CLASS))["batching"]
+    assert [wait["operation"] for wait in waits] == ["read", "write"]
+    assert all(0 <= wait["wait_s"] <= wait["max_wait_s"] == 0.02 for wait in waits)
+    assert all(wait["why"] for wait in waits)
+    assert (await explain(batched, CLASS, "hits"))["batching"] == []
+    assert (await explain(batched))["batching"] == []
