@@ -39,7 +39,7 @@ _BATCHING: Final[Mapping[str, Any]] = {"on": {"max_wait_s": 0.01}, "off": None}
 _BAR: Final = 1.5
 _UNBOUND: Final = {("redis", "GET"), ("redis", "PATCH"), ("mongodb", "PATCH")}
 """Without a bar: Redis shares round trips as it is, and an update is dearer than a trip."""
-_ROUNDS: Final = 9
+_ROUNDS: Final = 7
 
 _REQUIRED: Final = [
     {"metric": "read_throughput", "goal": 10_000},
@@ -75,7 +75,7 @@ async def _set_up(
 async def _compare(
     options: Options, running: SharedService, load: LoadProcess, kind: Kind, method: str
 ) -> list[Result]:
-    seconds = 0.3 if options.quick else 2.0
+    seconds = 0.3 if options.quick else 1.0
 
     async def measure(lane: LoadLane) -> LoadResult:
         [result] = await drive(load, running.service, [lane], seconds)

@@ -31,7 +31,7 @@ from mediator.model.operations import (
 )
 from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.types import Value
-from mediator.stores.port import StoreRefused
+from mediator.stores.port import Status, StoreRefused
 from tests.process.service import Service, inc, unique
 
 CLASS = "articles"
@@ -324,3 +324,43 @@ async def test_objects_that_expire_are_as_without(mediator: Service, system: str
         *(mediator.mediator.data.write(inc(database, CLASS, id_)) for _ in range(10))
     )
     assert await mediator.values(database, CLASS, id_) == {"hits": 10}
+
+
+async def test_the_wait_of_a_class_is_explained(mediator: Service, batched: str) -> None:
+    await mediator.create(batched, CLASS, unique(), hits=0)
+    explain = mediator.mediator.control.explain
+    waits = (await explain(batched, CLASS))["batching"]
+    assert [wait["operation"] for wait in waits] == ["read", "write"]
+    assert all(0 <= wait["wait_s"] <= wait["max_wait_s"] == 0.02 for wait in waits)
+    assert all(wait["why"] for wait in waits)
+    assert (await explain(batched, CLASS, "hits"))["batching"] == []
+    assert (await explain(batched))["batching"] == []
+
+
+async def test_a_state_that_was_never_written_refuses_nothing(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = await placed(mediator, "mongo", batching=True)
+    id_, data = unique(), mediator.mediator.data
+    await mediator.create(database, CLASS, id_, hits=1)
+    session = mediator.mediator.systems.get("mongo").store.link.session  # type: ignore[attr-defined]
+    apply_all = session.apply_all
+
+    async def apply_late(layout: Any, steps: Sequence[Any]) -> bool:
+        monkeypatch.setattr(session, "apply_all", apply_all)
+        # Another replica's write comes between; one of this replica would wait for the batch.
+        await session.collection(layout).update_one(
+            layout.key(id_),
+            {"$set": {layout.paths["hits"]: 5}, "$inc": {layout.version_paths["main"]: 1}},
+        )
+        return bool(await apply_all(layout, steps))
+
+    monkeypatch.setattr(session, "apply_all", apply_late)
+    minus = (OperatorCall("hits", Operator.INC, -1),)
+    route = await data.route(database, CLASS)
+    writes = [Update(database, CLASS, id_, unique(), operators=minus) for _ in range(2)]
+    steps = [data.plan_single(route, write) for write in writes]
+    calls = [step.first for step in steps if step is not None]
+    results = await mediator.mediator.systems.get("mongo").write(calls)
+    assert [result.status for result in results] == [Status.APPLIED, Status.APPLIED]
+    assert await hits_of(mediator, database, id_) == 3
