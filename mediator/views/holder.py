@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -53,8 +53,8 @@ PAUSE_S: Final = 0.5
 POLL_S: Final = 0.25
 """How soon a new view, and another schema, is seen."""
 
-_YIELD_EVERY: Final = 200
-"""Steps of a load between which others get their turn."""
+_SLICE_S: Final = 0.01
+"""Seconds after which others run: the same process renews leases."""
 
 
 class _NewView(NamedTuple):
@@ -227,15 +227,19 @@ class _Session:
 
     async def _apply(self, subscription: Subscription) -> None:
         """Take over changes of the feed, waiting a little for the first."""
+        slices = _Slices(self._context.clock)
         for event, _ in await subscription.next(POLL_S):
             self._evaluation.apply(change_from(event.data, self._route.id))
+            await slices.checkpoint()
 
     async def _build(self, subscription: Subscription, views: Mapping[str, _NewView]) -> None:
         """Evaluate views over what was loaded; publish the difference to what was published."""
         evaluation, results = self._evaluation, self._context.results
         publications: dict[str, Publication] = {}
+        slices = _Slices(self._context.clock)
         for id_, (view, is_first) in views.items():
-            await _in_turns(evaluation.add(id_, view))
+            for _ in evaluation.add(id_, view):
+                await slices.checkpoint()
             if id_ not in evaluation.stopped:
                 before = {} if is_first else await results.rows(ViewKey(self._route.id, id_))
                 rows = difference(before, evaluation.rows(id_))
@@ -327,7 +331,14 @@ def _storage_of(route: ClassRoute) -> list[tuple[str, str, Mapping[str, tuple[st
     return [(each.system, each.stored_as, each.groups) for each in route.fragments]
 
 
-async def _in_turns(steps: Iterator[None]) -> None:
-    for number, _ in enumerate(steps):
-        if number % _YIELD_EVERY == 0:
+class _Slices:
+    """Yields to the event loop every few milliseconds."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._monotonic = clock.monotonic
+        self._until_s = self._monotonic() + _SLICE_S
+
+    async def checkpoint(self) -> None:
+        if self._monotonic() >= self._until_s:
             await asyncio.sleep(0)
+            self._until_s = self._monotonic() + _SLICE_S
