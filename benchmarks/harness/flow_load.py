@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,17 +13,20 @@ from typing import Any, Final
 from uuid import uuid4
 
 import orjson
+import uvloop
 
+from app.commands.demo.failed import Failed
 from mediator.base.clock import SystemClock
 from mediator.base.waiting_time import Costs
 from mediator.coordination.message_queue import RedisMessageQueue
 from mediator.flows.execution import Invoker
 from mediator.flows.parser import Flow
-from mediator.flows.queue import Batch, Ended, FlowKey, NewMessage, NoBatch
+from mediator.flows.queue import Batch, End, Ended, FlowKey, NewMessage, NoBatch
 from mediator.flows.worker import FlowWorker
 
-__all__ = ["FlowRun", "run_flow"]
+__all__ = ["FlowRun", "run_flow", "serve_credits"]
 
+_HEAD: Final = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n"
 _DATABASE: Final = "bench"
 """No database of a service: its own workers leave these flows alone."""
 
@@ -71,6 +75,8 @@ class FlowRun:
         self, key: FlowKey, batch: int, token: str, ended: Sequence[Ended], *rest: Any, **how: Any
     ) -> bool:
         is_held = await self.queue.end_batch(key, batch, token, ended, *rest, **how)
+        if failed := [each for each in ended if each.end is End.FAILED]:
+            raise Failed(f"{len(failed)} messages failed: {failed[0].document.decode()}")
         now = time()
         self.latencies += [now - each.message.arrived_ms / 1000 for each in ended]
         self.batches += 1
@@ -126,3 +132,24 @@ async def _arrive(
     for at, message in zip(arrivals, new, strict=True):
         await asyncio.sleep(max(0.0, started + at - perf_counter()))
         await queue.enqueue(key, [message], None)
+
+
+def serve_credits(listener: socket.socket) -> None:
+    """Answer GET /customers/<name> with the credit of that customer."""
+    uvloop.run(_serve(listener))
+
+
+async def _serve(listener: socket.socket) -> None:
+    server = await asyncio.start_server(_answer, sock=listener)
+    await server.serve_forever()
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(asyncio.IncompleteReadError, ConnectionError):
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            name = head.split(b" ", 2)[1].rpartition(b"/")[2].decode()
+            body = orjson.dumps([{"customer": name, "amount": 1}])
+            writer.write(_HEAD.format(len(body)).encode() + body)
+            await writer.drain()
+    writer.close()

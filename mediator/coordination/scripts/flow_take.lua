@@ -21,9 +21,17 @@ for _, number in ipairs(redis.call('ZRANGE', base .. 'running', 0, -1)) do
   end
 end
 if partitions == 0 then return {} end
-if tonumber(ARGV[3]) > 0 then
-  if not hold(base .. 'timer', 1, ARGV[3]) then
-    return {math.max(1, redis.call('PTTL', base .. 'timer'))}
+local wait_ms = tonumber(ARGV[3])
+if wait_ms > 0 then
+  -- Each partition has its turn once in so many waits. One whose turn is late does not wait: at the
+  -- shortest valid wait batches keep up, but never catch up.
+  local oldest = redis.call('ZRANGE', base .. 'queue', 0, 0)[1]
+  local head = redis.call('LINDEX', base .. 'partition:' .. oldest, 0)
+  local turn_ms = string.match(head, ' (%d+) ') + partitions * wait_ms - now_ms()
+  if turn_ms <= 0 then
+    redis.call('SET', base .. 'timer', 1, 'PX', wait_ms)
+  elseif not hold(base .. 'timer', 1, wait_ms) then
+    return {math.max(1, math.min(turn_ms, redis.call('PTTL', base .. 'timer')))}
   end
 end
 local number = redis.call('ZPOPMIN', base .. 'queue')[1]

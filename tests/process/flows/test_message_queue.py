@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -168,6 +169,30 @@ async def test_a_shorter_waiting_time_holds_at_once(queue: RedisMessageQueue, ke
     await queue.take(key, TOKEN, 0.01)
     due = await queue.take(key, TOKEN, 0.01)
     assert isinstance(due, Batch) or (due.due_in_s is not None and due.due_in_s <= 0.01)
+
+
+async def test_a_batch_whose_turn_is_late_does_not_wait(
+    queue: RedisMessageQueue, key: FlowKey, redis_config: SystemConfig
+) -> None:
+    """The turn of each partition comes once in as many waits as there are partitions."""
+    wait_s = 1.0
+    async with Redis.from_url(redis_config.url) as redis:
+
+        async def seconds() -> float:
+            now: Any = await redis.time()
+            return float(now[0] + now[1] / 1e6)
+
+        async def is_late() -> bool:
+            return await seconds() > arrived + 2 * wait_s
+
+        await queue.enqueue(key, messages("ABC"), None)
+        arrived = await seconds()
+        await eventually(is_late)
+    for _ in "AB":
+        assert isinstance(await queue.take(key, TOKEN, wait_s), Batch)
+    await queue.enqueue(key, messages("D"), None)
+    found = await queue.take(key, TOKEN, 60)
+    assert isinstance(found, NoBatch)
 
 
 async def test_messages_are_queued_by_the_present_level_and_stay_where_they_are(
