@@ -80,6 +80,8 @@ from mediator.scaling.energy import Energy
 from mediator.stores.port import Reapable, StoreError
 from mediator.stores.systems import EarliestTime, StoreFactory, Systems
 from mediator.transactions.coordinator import Transactions
+from mediator.views.holder import HolderContext
+from mediator.views.service import IncrementalViews
 
 __all__ = ["Mediator", "MediatorOptions", "Relaying"]
 
@@ -154,7 +156,7 @@ class Mediator:
         self._observe = broadcast(*own, *observers)
         self._build_catalogue(factory)
         self._build_shared()
-        self.calls = StoreCalls(self.systems, options.guard, self._clock)
+        self.calls = StoreCalls(self.systems, options.guard, self._clock, self._observe)
         events = CatalogueEvents(self.catalogue)
         self._build_data_plane()
         self._follow_changes(events)
@@ -247,6 +249,22 @@ class Mediator:
             self._clock,
         )
         self.views = ViewService(self._model, materialised, events, self._observe)
+        self.incremental_views = self._incremental_views()
+
+    def _incremental_views(self) -> IncrementalViews | None:
+        shared, subscriptions = self.coordination, self.changes.subscriptions
+        if shared is None or subscriptions is None:
+            return None
+        context = HolderContext(
+            self.data,
+            shared.feed,
+            subscriptions,
+            shared.view_results,
+            shared.leases,
+            self.replica,
+            self._clock,
+        )
+        return IncrementalViews(context)
 
     def _build_control_plane(self, events: CatalogueEvents) -> None:
         options, calls = self._options, self.calls
@@ -285,8 +303,9 @@ class Mediator:
 
     def _build_schemas(self, follower: Follower) -> None:
         stored = self.stored_schemas
-        queue = self.coordination.message_queue if self.coordination else None
-        self.clearing = Clearing(stored, self.systems, self._feed, queue)
+        shared = self.coordination
+        cleared = (shared.feed, shared.message_queue, shared.view_results) if shared else ()
+        self.clearing = Clearing(stored, self.systems, cleared)
         self.erasure = Erasure(
             stored, self.systems, self.data, follower, self.membership, self._clock
         )
@@ -338,6 +357,8 @@ class Mediator:
             periodic_tasks.append(PeriodicTask("refresh routing model", 1.0, self.schemas.refresh))
         if self._options.relaying != "elsewhere":
             periodic_tasks += [*self.changes.relaying_tasks(), *self.views.relaying_tasks()]
+            if self.incremental_views is not None:
+                periodic_tasks += self.incremental_views.relaying_tasks()
         if self._options.relaying != "only":
             periodic_tasks += self._serving_tasks()
         return periodic_tasks
@@ -392,6 +413,8 @@ class Mediator:
         await self.scheduler.stop()
         if self.flows is not None:
             await self.flows.close()
+        if self.incremental_views is not None:
+            await self.incremental_views.close()
         await self.index_builds.close()
         await self.transactions.resolver.close()
         await self.views.close()

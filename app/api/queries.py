@@ -33,17 +33,14 @@ from mediator.base.errors import Invalid, Location, NotFound
 from mediator.base.offload import offload
 from mediator.model.operations import Freshness, Get, Outcome
 from mediator.model.query import CountMode, Join, Position, ReverseJoin
-from mediator.query.aggregation import Row
 from mediator.query.execution import QueryResult
 from mediator.query.explain import explanation
 from mediator.query.parameters import parse_parameters
 from mediator.query.parser import ParsedQuery, parse_query_document
-from mediator.query.paths import ResolvedPath, decode_position, encode_position
+from mediator.query.paths import decode_position, encode_position, row_document
 from mediator.routing.freshness import STRONG
 from mediator.routing.model import RoutingModel
 from mediator.schema.ids import check_id
-from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
-from mediator.schema.tree import MissingType
 from mediator.schema.types import projected
 from mediator.schema.values import Codec
 from sketch.protocol.port import Partition
@@ -219,7 +216,10 @@ class Queries:
         answer: QueryResult,
     ) -> list[dict[str, Any]]:
         if read.query.aggregate is not None:
-            return [_row(read.results, row) for row in answer.rows]
+            return [
+                row_document(read.results, (*row.group, *row.computed.values()))
+                for row in answer.rows
+            ]
         documents = _all_shown(routed.resource, selection, [it.outcome for it in answer.items])
         for join in read.query.joins:
             codec = _codec(routed, join.class_name)
@@ -325,23 +325,6 @@ def _encode(
     for join, codec in zip(joins, others, strict=True):
         joined = [document[join.alias] for document in documents]
         codec.encode_all([each for each in joined if each is not None])
-
-
-def _row(results: dict[str, ResolvedPath], row: Row) -> dict[str, Any]:
-    """Return a group as JSON: a group's missing value is left out, as in an object."""
-    values = [*row.group, *row.computed.values()]
-    return {
-        name: _number(target.to_json(value))
-        for (name, target), value in zip(results.items(), values, strict=True)
-        if not isinstance(value, MissingType)
-    }
-
-
-def _number(value: Any) -> Any:
-    """Pass integers beyond 64 bits, which orjson refuses: a sum may be one."""
-    if isinstance(value, int) and not INTEGER_MIN <= value <= INTEGER_MAX:
-        return orjson.Fragment(str(value).encode())
-    return value
 
 
 def _codec(routed: RoutedRequest, class_name: str) -> Codec:

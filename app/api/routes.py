@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from typing import Final
@@ -14,6 +15,7 @@ from app.api.creation import Creation
 from app.api.cursors import Cursors
 from app.api.database_documents import DatabaseDocuments
 from app.api.filtered_writes import FilteredWrites
+from app.api.incremental_views import IncrementalViewRoutes
 from app.api.jobs.results import RunResults
 from app.api.jobs.rights import RunRights
 from app.api.jobs.runs import JobBackend, Jobs
@@ -38,6 +40,7 @@ from mediator.base.errors import NotFound
 from mediator.changes.subscriptions import Subscriptions
 from mediator.flows.service import FlowService
 from mediator.schema.ids import check_id
+from mediator.views.service import IncrementalViews
 
 __all__ = ["RouteTable"]
 
@@ -50,15 +53,26 @@ _VERSION: Final = b"v1"
 _CLASS_SEGMENTS: Final = 4
 _RUN_SEGMENTS: Final = 6
 _FLOW_SEGMENTS: Final = 7
-_FLOWS: Final = b"message-flows"
 _RUN: Final = re.compile(rb"[0-9a-f]{32}")
-"""Ids of runs, of flows and of messages."""
+"""Ids of runs, of flows, of messages and of views."""
 
 _PLAIN_ID: Final = re.compile(rb"[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,511}")
 """Ids that need no decoding, and with which nothing can be wrong."""
 
 # Few names of databases and classes are requested again and again.
 _decode_name = lru_cache(maxsize=1024)(decode_segment)
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbered:
+    """Routes of what a database has by ids: of all, and by what follows the id those of one.
+
+    `name` is what one of them is called.
+    """
+
+    name: str
+    whole: Route
+    below: Mapping[bytes, Route]
 
 
 class RouteTable:
@@ -70,6 +84,7 @@ class RouteTable:
         transact: None: there are no transactions.
         job_backend: None: there are no jobs.
         flows: None: there are no message flows.
+        views: None: there are no incremental views.
     """
 
     def __init__(
@@ -81,6 +96,7 @@ class RouteTable:
         transact: Transact | None,
         job_backend: JobBackend | None,
         flows: FlowService | None,
+        views: IncrementalViews | None,
     ) -> None:
         ids, cursors, limit = OperationIds(), Cursors(options.cursor_key), options.max_body_bytes
         reads, sketch = (caches.reads, caches.sketch) if caches else (None, None)
@@ -100,7 +116,10 @@ class RouteTable:
             DatabaseDocuments(directory),
             jobs,
         )
-        self._flows, self._of_flow = _flows(MessageFlows(directory, flows, ids, limit))
+        self._numbered = {
+            b"message-flows": _flows(MessageFlows(directory, flows, ids, limit)),
+            b"incremental-views": _views(IncrementalViewRoutes(directory, views, limit)),
+        }
         methods = {"GET": jobs.get, "DELETE": jobs.delete}
         self._run = Route(
             "/v1/{database}/jobs/{run}", methods, _JOBS, streams=(EVENT_STREAM,), is_pinnable=False
@@ -110,13 +129,14 @@ class RouteTable:
 
     @property
     def routes(self) -> Iterable[Route]:
-        below = (self._below_class, self._below_database, self._below_run, self._of_flow)
+        numbered = self._numbered.values()
+        below = [self._below_class, self._below_database, self._below_run]
         return (
             self._object,
             self._collection,
             self._run,
-            self._flows,
-            *chain(*map(dict.values, below)),
+            *(each.whole for each in numbered),
+            *chain(*(routes.values() for routes in (*below, *(each.below for each in numbered)))),
         )
 
     def find(self, path: bytes) -> Address:
@@ -132,8 +152,8 @@ class RouteTable:
         if not all(parts[2:]):
             raise _not_found()
         database, name = _decode_name(parts[2], "database"), parts[3]
-        if name == _FLOWS:
-            return self._find_flow(database, parts[4:])
+        if name in self._numbered:
+            return _find_numbered(self._numbered[name], database, parts[4:])
         if count == _CLASS_SEGMENTS:
             route = self._below_database.get(name)
             if route is not None:
@@ -153,19 +173,6 @@ class RouteTable:
             raise NotFound("There is no such run.")
         return Address(route, database, id=run.decode())
 
-    def _find_flow(self, database: str, parts: list[bytes]) -> Address:
-        """Find a route of flows: of all, of one, of what one has, or of one of its messages."""
-        if not parts:
-            return Address(self._flows, database)
-        flow, *rest = parts
-        below, _, ticket = b"/".join(rest).partition(b"/")
-        route = self._of_flow.get(below + b"/" if ticket else below)
-        if route is None:
-            raise _not_found()
-        if not _RUN.fullmatch(flow) or (ticket and not _RUN.fullmatch(ticket)):
-            raise NotFound("There is no such message flow.")
-        return Address(route, database, id=flow.decode(), ticket=ticket.decode())
-
     def _of_class(self, database: str, class_name: str, segment: bytes) -> Address:
         route = self._below_class.get(segment)
         if route is not None:
@@ -174,6 +181,20 @@ class RouteTable:
             return Address(self._object, database, class_name, segment.decode("ascii"))
         id_ = check_id(decode_segment(segment, "id"), "id")
         return Address(self._object, database, class_name, id_)
+
+
+def _find_numbered(numbered: _Numbered, database: str, parts: list[bytes]) -> Address:
+    """Find a route: of all, of one, of what one has, or of one of its messages."""
+    if not parts:
+        return Address(numbered.whole, database)
+    id_, *rest = parts
+    below, _, ticket = b"/".join(rest).partition(b"/")
+    route = numbered.below.get(below + b"/" if ticket else below)
+    if route is None:
+        raise _not_found()
+    if not _RUN.fullmatch(id_) or (ticket and not _RUN.fullmatch(ticket)):
+        raise NotFound(f"There is no such {numbered.name}.")
+    return Address(route, database, id=id_.decode(), ticket=ticket.decode())
 
 
 def _object(objects: Objects) -> Route:
@@ -252,22 +273,37 @@ def _below_run(jobs: Jobs, results: RunResults) -> dict[bytes, Route]:
     }
 
 
-def _flows(flows: MessageFlows) -> tuple[Route, dict[bytes, Route]]:
-    """Return the route of all flows; and by what follows a flow those of one."""
-
-    def route(path: str, **handlers: Handler) -> Route:
+def _flows(flows: MessageFlows) -> _Numbered:
+    def route(path: str, *streams: str, **handlers: Handler) -> Route:
         scopes = dict.fromkeys(handlers, Scope.WRITE)
         template = f"/v1/{{database}}/message-flows{path}"
-        return Route(template, handlers, scopes, is_pinnable=False)
+        return Route(template, handlers, scopes, streams=streams, is_pinnable=False)
 
     one = "/{flow}"
-    return route("", POST=flows.post, GET=flows.list), {
+    below = {
         b"": route(one, GET=flows.get, DELETE=flows.delete),
         b"messages": route(f"{one}/messages", POST=flows.send),
         b"messages/": route(f"{one}/messages/{{ticket}}", GET=flows.ticket),
+        b"results": route(f"{one}/results", EVENT_STREAM, GET=flows.results),
         b"dead-letters": route(f"{one}/dead-letters", GET=flows.dead_letters),
         b"replay": route(f"{one}/replay", POST=flows.replay),
     }
+    return _Numbered("message flow", route("", POST=flows.post, GET=flows.list), below)
+
+
+def _views(views: IncrementalViewRoutes) -> _Numbered:
+    def route(path: str, streams: tuple[str, ...] = (), **handlers: Handler) -> Route:
+        scopes = {**_READS, **_WRITES}
+        template = f"/v1/{{database}}/incremental-views{path}"
+        return Route(template, handlers, scopes, streams=streams, is_pinnable=False)
+
+    one = "/{view}"
+    below = {
+        b"": route(one, GET=views.get, DELETE=views.delete),
+        b"result": route(f"{one}/result", GET=views.result),
+        b"deltas": route(f"{one}/deltas", (EVENT_STREAM,), GET=views.deltas),
+    }
+    return _Numbered("incremental view", route("", POST=views.post, GET=views.list), below)
 
 
 def _not_found() -> HttpError:

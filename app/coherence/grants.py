@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mediator.model.filters import Filter
-from mediator.query.invalidation.access_predicates import access_predicates_of
+from mediator.query.access_predicates import access_predicates_of
 from mediator.routing.model import ClassRoute
 from sketch.protocol.port import CacheGrant, Partition
 

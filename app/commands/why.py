@@ -37,7 +37,7 @@ def why(
     """Explain where a database, a class or a field is placed, by which figures.
 
     Of each candidate it prints the score with its terms, or why it is out; and from which figures
-    on another system would be chosen.
+    on another system would be chosen. Of a class with batching it prints how long operations wait.
     """
     with admin_service(url, key_file) as service:
         explained = service.request("GET", f"/placements/{node.replace('.', '/')}")
@@ -65,6 +65,16 @@ def _page(node: str, explained: dict[str, Any]) -> Iterator[str]:
         yield f"The runner-up is {margin['runner_up']}, {number(margin['difference'])} behind."
     for threshold in explained["thresholds"]:
         yield from _thresholds(threshold)
+    for wait in explained["batching"]:
+        yield ""
+        yield _batching(wait)
+
+
+def _batching(wait: dict[str, Any]) -> str:
+    from mediator.placement.figures import seconds
+
+    waits = f"A single {wait['operation']} on {wait['system']} waits {seconds(wait['wait_s'])}"
+    return f"{waits} for others. {wait['why']}"
 
 
 def _candidate(candidate: dict[str, Any]) -> str:

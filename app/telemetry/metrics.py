@@ -20,8 +20,13 @@ from app.telemetry.events import (
     view_handlers,
 )
 from app.telemetry.metric_group import OF_CLASS, gauge, show
-from app.telemetry.stores import call_handlers, system_handlers
-from mediator.base.observation import RequestFinished, StoreCallFinished, ViewReadFinished
+from app.telemetry.stores import batch_handlers, call_handlers, system_handlers
+from mediator.base.observation import (
+    BatchFinished,
+    RequestFinished,
+    StoreCallFinished,
+    ViewReadFinished,
+)
 from sketch.protocol.port import SketchPartitionState
 from sketch.ttl.port import TtlGranted
 
@@ -30,7 +35,9 @@ __all__ = ["Metrics"]
 MOST_WAITING: Final = 128
 """Events that wait to be counted, at most."""
 
-_FREQUENT: Final = frozenset({RequestFinished, StoreCallFinished, TtlGranted, ViewReadFinished})
+_FREQUENT: Final = frozenset(
+    {BatchFinished, RequestFinished, StoreCallFinished, TtlGranted, ViewReadFinished}
+)
 _OF_SKETCH: Final = {
     "keys": ("keys", "Keys in the filter."),
     "bits_set": ("bits_set", "Bits of the filter that are set."),
@@ -75,6 +82,7 @@ class Metrics(Collector):
         self._handlers = {
             **requests,
             **call_handlers(registry),
+            **batch_handlers(registry),
             **system_handlers(registry),
             **placement_handlers(registry),
             **views,

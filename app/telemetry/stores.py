@@ -6,8 +6,9 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from app.telemetry.metric_group import Handlers, counter, gauge, histogram
+from app.telemetry.metric_group import OF_CLASS, Handlers, counter, gauge, histogram
 from mediator.base.observation import (
+    BatchFinished,
     CircuitChanged,
     ClockSkewMeasured,
     RedoRecovered,
@@ -15,12 +16,14 @@ from mediator.base.observation import (
     SystemRegistered,
 )
 
-__all__ = ["UNKNOWN_KIND", "call_handlers", "error_type", "system_handlers"]
+__all__ = ["UNKNOWN_KIND", "batch_handlers", "call_handlers", "error_type", "system_handlers"]
 
 UNKNOWN_KIND: Final = "other"
 """The kind of a system whose registration has not been observed yet."""
 
 _BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10)
+_SIZES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+_WAITS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1)
 _LABELS: Final = (
     "db_system_name",
     "db_namespace",
@@ -73,6 +76,25 @@ def call_handlers(registry: CollectorRegistry) -> Handlers:
             children.clear()
 
     return {StoreCallFinished: called, SystemRegistered: registered}
+
+
+def batch_handlers(registry: CollectorRegistry) -> Handlers:
+    of_batch = (*OF_CLASS, "system", "operation")
+    about = "Single operations that one batch answered."
+    sizes = histogram(registry, "portolan_batch_operations", about, _SIZES, *of_batch)
+    about = "How long the first operation of a batch waited."
+    waits = histogram(registry, "portolan_batch_wait_seconds", about, _WAITS_S, *of_batch)
+    about = "Reads that an equal read of the same batch answered."
+    shared = counter(registry, "portolan_shared_reads", about, *OF_CLASS, "system")
+
+    def finished(event: BatchFinished) -> None:
+        labels = (event.database, event.class_name, event.system, event.operation)
+        sizes.labels(*labels).observe(event.operations)
+        waits.labels(*labels).observe(event.waited_s)
+        if event.operations > event.calls:
+            shared.labels(*labels[:3]).inc(event.operations - event.calls)
+
+    return {BatchFinished: finished}
 
 
 def system_handlers(registry: CollectorRegistry) -> Handlers:

@@ -10,6 +10,7 @@ from mediator.base.immutable import immutable
 
 __all__ = [
     "AdmissionRulesSet",
+    "BatchFinished",
     "CallOutcome",
     "ChangesRelayed",
     "CircuitChanged",
@@ -33,6 +34,7 @@ __all__ = [
     "ViewReadFinished",
     "ViolationDetected",
     "broadcast",
+    "ignore",
 ]
 
 CallOutcome: TypeAlias = Literal["ok", "unavailable", "timeout", "refused"]
@@ -50,6 +52,25 @@ class StoreCallFinished:
     count: int
     seconds: float
     outcome: CallOutcome
+
+
+@immutable
+class BatchFinished:
+    """Single operations of one class shared store calls (`mediator.operations.coalescer`).
+
+    Attributes:
+        calls: Calls that the store got.
+        operations: Operations that these answered; more, if some were equal reads.
+        waited_s: How long the first of them waited, in seconds.
+    """
+
+    system: str
+    database: str
+    class_name: str
+    operation: Literal["read", "write"]
+    calls: int
+    operations: int
+    waited_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +249,7 @@ class RuleFired:
 
 Observation: TypeAlias = (
     StoreCallFinished
+    | BatchFinished
     | CircuitChanged
     | ClockSkewMeasured
     | CostlyQueryFound
@@ -247,6 +269,10 @@ Observation: TypeAlias = (
     | RuleFired
 )
 Observer: TypeAlias = Callable[[Observation], None]
+
+
+def ignore(_: Observation) -> None:
+    """Observe nothing."""
 
 
 @dataclass(frozen=True, slots=True)

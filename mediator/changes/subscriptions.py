@@ -226,6 +226,11 @@ class Subscriptions:
     def count(self) -> int:
         return len(self._open)
 
+    @property
+    def ended(self) -> bool:
+        """Whether the process is about to end."""
+        return self._ended
+
     async def open(self, database: str, position: FeedPosition) -> Subscription:
         """Subscribe to a feed from a position on.
 

@@ -1,24 +1,32 @@
-"""Clearing what dropped databases have left in systems, in the feed, and in queues of messages.
+"""Clearing what dropped databases have left in systems, and in what replicas share.
 
-The feed of a database, its message flows and what is known of its copies go by its id, and what
-systems hold of it by the generations of its classes. So no later database of its name ever meets
-any of that, and it can be removed at any time: when the database is dropped, and again for a while,
-as a replica that has not read of it yet may leave something once more, and a system may not have
-answered.
+The feed of a database, its message flows, its incremental views and what is known of its copies go
+by its id, and what systems hold of it by the generations of its classes. So no later database of
+its name ever meets any of that, and it can be removed at any time: when the database is dropped,
+and again for a while, as a replica that has not read of it yet may leave something once more, and a
+system may not have answered.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
 from mediator.base.errors import Unavailable
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import StoredDatabase
-from mediator.changes.feed import Feed
 from mediator.control.layout import copies_of, fragments_of, route_of
-from mediator.flows.queue import MessageQueue
 from mediator.stores.port import Fragment, StoreError
 from mediator.stores.systems import Systems, unavailable
 
 __all__ = ["Clearing"]
+
+
+class Clearable(Protocol):
+    """What replicas share of databases."""
+
+    async def clear(self, database: str) -> None:
+        """Remove all of a database, given by its id; raises `Unavailable`."""
 
 
 class Clearing:
@@ -28,19 +36,18 @@ class Clearing:
         self,
         catalogue: CatalogueSchemas,
         systems: Systems,
-        feed: Feed | None,
-        queue: MessageQueue | None,
+        shared: Sequence[Clearable],
     ) -> None:
         self._catalogue = catalogue
         self._systems = systems
-        self._feed = feed
-        self._queue = queue
+        self._shared = shared
 
     async def run(self) -> None:
         """Clear all dropped databases.
 
         Raises:
-            Unavailable: The catalogue, a system or the feed does not answer; the next run does it.
+            Unavailable: The catalogue, a system or the coordination Redis does not answer; the next
+                run does it.
         """
         failure: Unavailable | None = None
         for database in await self._catalogue.dropped():
@@ -55,10 +62,8 @@ class Clearing:
         route = route_of(database)
         for fragment in (*fragments_of(route), *copies_of(route)):
             await self._drop(fragment)
-        if self._feed is not None:
-            await self._feed.clear(database.id)
-        if self._queue is not None:
-            await self._queue.clear(database.id)
+        for each in self._shared:
+            await each.clear(database.id)
         await self._catalogue.forget_dropped(database.id)
 
     async def _drop(self, fragment: Fragment) -> None:

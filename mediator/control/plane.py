@@ -247,11 +247,14 @@ class ControlPlane:
     async def explain(
         self, database: str, class_name: str | None = None, field: str | None = None
     ) -> dict[str, Any]:
-        """Candidates of a node, with their metrics, scores and margins."""
+        """Candidates of a node, with their metrics, scores and margins; and waits, of a class."""
         await self._schemas.refresh()
         node = ".".join(filter(None, (class_name, field))) or ROOT
         explanation = await asyncio.to_thread(self._evaluation.explain, database, node)
-        return {"database": database, **explanation}
+        batching = []
+        if class_name is not None and field is None:
+            batching = self._executor.batching(database, class_name)
+        return {"database": database, **explanation, "batching": batching}
 
     async def summary(self, database: str) -> dict[str, Any]:
         """Where all nodes and groups are, why, and with which scores, in short."""

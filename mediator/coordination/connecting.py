@@ -13,6 +13,7 @@ from mediator.changes.naming import Naming
 from mediator.coordination.feed import SCRIPTS, RedisFeed, Retention
 from mediator.coordination.leases import Leases
 from mediator.coordination.message_queue import RedisMessageQueue
+from mediator.coordination.view_results import RedisViewResults
 from mediator.coordination.view_state import RedisViewState
 from mediator.coordination.writers import RedisWriters
 from mediator.stores.port import SystemConfig
@@ -40,6 +41,7 @@ class Coordination:
         self.writers = RedisWriters(self.redis)
         self.view_state = RedisViewState(self.redis)
         self.message_queue = RedisMessageQueue(self.redis)
+        self.view_results = RedisViewResults(self.redis)
 
     async def skew_s(self) -> float:
         """Return by how much Redis's clock is ahead of ours at least (s); raises `StoreError`."""

@@ -12,15 +12,18 @@ from typing import Any, Final
 import orjson
 from redis.asyncio import Redis
 
-from mediator.base.errors import IdempotencyReused, NotFound, TooManyRequests
+from mediator.base.errors import IdempotencyReused, NotFound, ResultGone, TooManyRequests
 from mediator.coordination.errors import reply_of, texts_of
 from mediator.flows.queue import (
     LEASE_S,
+    LEVEL_DIGITS,
     MOST_QUEUED,
     Batch,
     DeadLetter,
     End,
     Ended,
+    EndedMessage,
+    EndedMessages,
     FlowKey,
     NewMessage,
     NoBatch,
@@ -29,13 +32,27 @@ from mediator.flows.queue import (
 )
 from redis_connection.scripts import lua_text
 
-__all__ = ["LARGEST_BATCH", "RESULTS_KEPT_S", "RedisMessageQueue"]
+__all__ = ["LARGEST_BATCH", "MOST_RESULTS", "RESULTS_KEPT_S", "RedisMessageQueue"]
 
 LARGEST_BATCH: Final = 500
 """Messages of one partition; further ones of its value make another."""
 
 RESULTS_KEPT_S: Final = 3600
 """Seconds for which the result of a message, and an Idempotency-Key, are known."""
+
+MOST_RESULTS: Final = 10_000
+"""Messages that have ended, of a flow, and that can be followed."""
+
+_PAGE_BYTES: Final = 2**20
+"""Beyond these a page of results has no more."""
+
+_CONSTANTS: Final = {
+    "LARGEST_BATCH": LARGEST_BATCH,
+    "RESULT_MS": RESULTS_KEPT_S * 1000,
+    "LEVEL_DIGITS": LEVEL_DIGITS,
+    "MOST_RESULTS": MOST_RESULTS,
+}
+"""Of the scripts."""
 
 _FLOWS: Final = "portolan:flows"
 _LEASE_MS: Final = round(LEASE_S * 1000)
@@ -48,9 +65,9 @@ class RedisMessageQueue:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        constants = f"local LARGEST_BATCH, RESULT_MS = {LARGEST_BATCH}, {RESULTS_KEPT_S * 1000}"
+        constants = "\n".join(f"local {name} = {number}" for name, number in _CONSTANTS.items())
         common = lua_text(_SCRIPTS, "flow_common")
-        names = ("enqueue", "replay", "take", "end", "next", "release", "drop")
+        names = ("enqueue", "replay", "take", "end", "next", "release", "results", "drop")
         self._scripts = {
             name: redis.register_script(
                 "\n".join((constants, common, lua_text(_SCRIPTS, f"flow_{name}")))
@@ -64,7 +81,8 @@ class RedisMessageQueue:
         present = await self.flows()
         if sum(each.database == key.database for each in present) >= most:
             return False
-        await reply_of(self._redis.set(f"{_base(key)}bound", round(bound_s * 1000)))
+        numbers = {"bound": round(bound_s * 1000), "level": 0}
+        await reply_of(self._redis.mset({_base(key) + name: n for name, n in numbers.items()}))
         await reply_of(self._redis.hset(_FLOWS, "/".join(key), orjson.dumps(document)))
         return True
 
@@ -113,8 +131,9 @@ class RedisMessageQueue:
             return NoBatch(None)
         if len(reply) == 1:
             return NoBatch(reply[0] / 1000)
-        number, attempt, partitions, arrived, *messages = reply
-        return Batch(number, attempt, partitions, arrived, tuple(map(_message, messages)))
+        number, attempt, partitions, arrived, level, *messages = reply
+        queued = tuple(map(_message, messages))
+        return Batch(number, attempt, partitions, arrived, level, queued)
 
     async def renew(self, key: FlowKey, batch: int, token: str) -> bool:
         lease = f"{_base(key)}lease:{batch}"
@@ -175,6 +194,17 @@ class RedisMessageQueue:
             if document  # else it is replayed at this moment
         ]
 
+    async def set_level(self, key: FlowKey, level: int) -> None:
+        await reply_of(self._redis.set(f"{_base(key)}level", level, xx=True))
+
+    async def results(self, key: FlowKey, after: int | None, most: int) -> EndedMessages:
+        behind = "" if after is None else after
+        reply = await self._call("results", key, behind, most, _PAGE_BYTES)
+        if not reply:
+            raise ResultGone(f"What ended after {after} is not known any more.")
+        items = [_ended_message(*reply[i : i + 4]) for i in range(1, len(reply), 4)]
+        return EndedMessages(int(reply[0]), items)
+
     async def publish(self, key: FlowKey, report: Mapping[str, Any]) -> None:
         await reply_of(self._redis.set(f"{_base(key)}report", orjson.dumps(report)))
 
@@ -186,11 +216,14 @@ class RedisMessageQueue:
             pipeline.hlen(f"{base}waiting")
             pipeline.hlen(f"{base}held")
             pipeline.zcard(f"{base}dead")
+            pipeline.get(f"{base}level")
             pipeline.get(f"{base}report")
-            counts, partitions, waiting, held, dead, report = await reply_of(pipeline.execute())
+            counts, partitions, waiting, held, dead, level, report = await reply_of(
+                pipeline.execute()
+            )
         numbers = {name: int(text) for name, text in texts_of(counts).items()}
         sizes = {"partitions": partitions, "held": held, "dead_letters": dead}
-        sizes["queued"] = waiting - dead
+        sizes |= {"queued": waiting - dead, "level": int(level or 0)}
         return {"counts": numbers, **sizes, "measured": orjson.loads(report) if report else None}
 
     async def _call(self, name: str, key: FlowKey, *arguments: Any) -> Any:
@@ -215,6 +248,12 @@ def _ended_row(ended: Ended) -> tuple[Any, ...]:
     message = ended.message
     head = (message.position, message.arrived_ms, message.ticket)
     return (*head, ended.end.value, ended.document)
+
+
+def _ended_message(
+    position: bytes | int, ticket: bytes, end: bytes, document: bytes
+) -> EndedMessage:
+    return EndedMessage(int(position), ticket.decode(), End(end.decode()), orjson.loads(document))
 
 
 def _held(position: int, row: bytes) -> Ended:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from mediator.base.clock import Clock
 from mediator.base.concurrency import concurrently
@@ -54,6 +54,7 @@ from mediator.query.shapes import Refusal, costly_query
 from mediator.routing.fragments import Steps, is_partial, plan_read, plan_write
 from mediator.routing.freshness import ANY, STRONG, ReadPreference
 from mediator.routing.model import EMPTY, ClassRoute, RoutingModel
+from mediator.schema.batching import Direction, WaitBound
 from mediator.schema.foreign_keys import ForeignKey
 from mediator.schema.tree import Mode
 from mediator.transactions.foreign_keys import is_checked
@@ -118,11 +119,22 @@ class Executor:
             outcome = await self._view_reads.read(route, operation, bound_s, preference)
             if outcome is not None:
                 return outcome
-        return await self.read_now(route, operation, whole=preference.whole)
+        bound = self._wait_bound(route, operation, "read")
+        return await self.read_now(route, operation, bound, whole=preference.whole)
 
-    async def read_now(self, route: ClassRoute, operation: Get, *, whole: bool = False) -> Outcome:
-        """Read one object from its systems; with `whole`, never a fragment of a joint write."""
-        records = await self._calls.read(plan_read(route, operation))
+    async def read_now(
+        self,
+        route: ClassRoute,
+        operation: Get,
+        bound: WaitBound | None = None,
+        *,
+        whole: bool = False,
+    ) -> Outcome:
+        """Read one object from its systems; with `whole`, never a fragment of a joint write.
+
+        With `bound` the read may wait for others.
+        """
+        records = await self._calls.read(plan_read(route, operation), bound)
         outcome = merge_records(route, operation, records)
         if outcome is not None and (outcome.partial or (whole and outcome.pending)):
             [outcome] = await self._torn_reads.resolve(route, operation, [outcome], whole=whole)
@@ -165,7 +177,8 @@ class Executor:
         if steps is None:
             expect = await self._matching_versions(route, operation)
             steps = plan_write(route, narrow_to_creation(route, operation), expect)
-        result = await self._calls.write(steps.first)
+        bound = self._wait_bound(route, operation, "write")
+        result = await self._calls.write(steps.first, bound)
         # The object may lack a fragment that was added later: a joint write creates it.
         if lacks_fragment(route, steps.first, result):
             return await self.joint.write(route, operation)
@@ -355,6 +368,29 @@ class Executor:
         if route is not None:
             return route
         return await self.route(operation.database, operation.class_name)
+
+    def batching(self, database: str, class_name: str) -> list[dict[str, Any]]:
+        """Describe how long single operations on a class wait for others, on each of its systems.
+
+        Empty: none of them waits.
+        """
+        known, route = self.model.databases.get(database), self._find(database, class_name)
+        if known is None or route is None:
+            return []
+        return [
+            self._calls.coalescer.describe(fragment, direction, bound)
+            for (name, direction), bound in known.wait_bounds.items()
+            for fragment in route.fragments
+            if name == class_name
+        ]
+
+    def _wait_bound(
+        self, route: ClassRoute, operation: Operation, direction: Direction
+    ) -> WaitBound | None:
+        if route.schema.batching is None:
+            return None
+        known = self.model.databases.get(operation.database)
+        return None if known is None else known.wait_bounds.get((route.schema.name, direction))
 
     def _not_found(self, database: str, class_name: str) -> MediatorError:
         known = self.model.databases.get(database)

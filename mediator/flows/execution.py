@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Protocol
 
-import orjson
-
 from mediator.base.clock import Clock
 from mediator.base.errors import (
     Invalid,
@@ -18,10 +16,11 @@ from mediator.base.errors import (
     TooManyRequests,
     Unavailable,
 )
-from mediator.flows.http_request import HttpRequest, RequestTemplate
+from mediator.flows.http_request import HttpRequest, post
+from mediator.flows.partitioning import Grain, PartitioningAttribute, canonical, equal, first_case
 from mediator.flows.plan import (
     Assign,
-    Case,
+    Delivery,
     HttpGet,
     HttpWrite,
     Join,
@@ -34,7 +33,7 @@ from mediator.flows.queue import QueuedMessage
 from mediator.flows.rewriting import Iterate, Once, Step
 from mediator.flows.templates import fill
 
-__all__ = ["BatchExecution", "Invoker", "Measured", "Message", "canonical", "is_transient"]
+__all__ = ["BatchExecution", "Invoker", "Measured", "Message", "is_transient"]
 
 
 class Invoker(Protocol):
@@ -71,14 +70,14 @@ class Measured:
     """What an execution took, and what it saved.
 
     Attributes:
-        shared_s: Seconds of the operators that are executed once.
-        linear_s: Seconds of the others.
+        shared_s: Seconds of the operators that are executed once, by what they depend on.
+        linear_s: Seconds of the operators that are executed for each message.
         lookups: Queries, and GETs of HTTP services.
         saved: Those that single messages would have needed besides.
         repeated_requests: Other requests to HTTP services that may have been sent before.
     """
 
-    shared_s: float = 0.0
+    shared_s: defaultdict[Grain, float] = field(default_factory=lambda: defaultdict(float))
     linear_s: float = 0.0
     lookups: int = 0
     saved: int = 0
@@ -150,7 +149,7 @@ class BatchExecution:
                 message.error = error
             return
         finally:
-            self.measured.shared_s += self._clock.monotonic() - started
+            self.measured.shared_s[step.operator.needs] += self._clock.monotonic() - started
         if branch is not None:
             await self.run(step.branches[branch], batch)
 
@@ -159,7 +158,7 @@ class BatchExecution:
         operator, values = step.operator, batch[0].values
         match operator:
             case Switch():
-                return _branch(operator.cases, fill(operator.on, values))
+                return first_case(operator.conditions, fill(operator.on, values))
             case Assign():
                 result = fill(operator.value, values)
             case Query():
@@ -204,23 +203,24 @@ class BatchExecution:
                 await self._invoker.write(operator, id_, body, self._operation(operator, message))
             case HttpWrite():
                 operation = self._operation(operator, message)
-                answer = await self._sent(operator.request, values, operation)
+                answer = await self._sent(operator.request.fill(values, operation), operation)
                 if operator.to is not None:
                     values[operator.to] = answer
+            case Delivery():
+                operation = self._operation(operator, message)
+                result = {"flow": self._flow, "ticket": message.queued.ticket, "result": values}
+                await self._sent(post(operator.url, operation, result), operation)
             case _:
                 raise AssertionError(f"{operator.op} is not for one message")
 
-    def _operation(self, operator: Write | HttpWrite, message: Message) -> str:
+    def _operation(self, operator: Write | HttpWrite | Delivery, message: Message) -> str:
         """Return the operation id of what is written for a message, whoever executes it."""
         # The message alone says which write it is: what it writes may have been looked up again.
         text = f"{self._flow}:{message.queued.ticket}:{operator.pointer}"
         return blake2b(text.encode(), digest_size=16).hexdigest()
 
-    async def _sent(
-        self, template: RequestTemplate, values: Mapping[str, Any], operation: str
-    ) -> Any:
+    async def _sent(self, request: HttpRequest, operation: str) -> Any:
         if operation not in self._answers:
-            request = template.fill(values, operation)
             if self.is_repeated or operation in self._uncertain:
                 self.measured.repeated_requests += 1
             try:
@@ -236,31 +236,14 @@ def is_transient(error: MediatorError) -> bool:
     return isinstance(error, Unavailable | OutcomeUnknown | TooManyRequests)
 
 
-def canonical(message: Mapping[str, Any], attributes: Iterable[str]) -> bytes:
-    """Return the values of attributes, alike for equal JSON values."""
-    values = [message[name] for name in attributes]
-    return orjson.dumps(values, option=orjson.OPT_SORT_KEYS)
-
-
-def _split(batch: Iterable[Message], attributes: Sequence[str]) -> list[list[Message]]:
+def _split(
+    batch: Iterable[Message], attributes: Sequence[PartitioningAttribute]
+) -> list[list[Message]]:
     """Return the parts of a batch, each with its messages, in the order of their arrival."""
     parts: defaultdict[bytes, list[Message]] = defaultdict(list)
     for message in batch:
         parts[canonical(message.original, attributes)].append(message)
     return list(parts.values())
-
-
-def _branch(cases: Sequence[Case], value: Any) -> int:
-    """Return the number of the first case that has a value; behind them is the default."""
-    for number, case in enumerate(cases):
-        if any(_equal(value, each) for each in case.equals):
-            return number
-    return len(cases)
-
-
-def _equal(one: Any, other: Any) -> bool:
-    # In Python true is 1, and in JSON it is not.
-    return one == other and isinstance(one, bool) is isinstance(other, bool)
 
 
 def _joined(join: Join, values: Mapping[str, Any]) -> Any:
@@ -270,7 +253,7 @@ def _joined(join: Join, values: Mapping[str, Any]) -> Any:
     wanted = {name: fill(template, values) for name, template in join.on.items()}
     for row in rows:
         if isinstance(row, Mapping) and all(
-            name in row and _equal(row[name], value) for name, value in wanted.items()
+            name in row and equal(row[name], value) for name, value in wanted.items()
         ):
             return row
     return None

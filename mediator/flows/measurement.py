@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
+from mediator.base.averages import Average, Rate
 from mediator.base.clock import Clock
-from mediator.flows.execution import Measured
+from mediator.base.waiting_time import Costs, WaitingTime, waiting_time
 from mediator.flows.parser import Flow
 from mediator.flows.queue import Batch
-from mediator.flows.waiting_time import Costs, WaitingTime, waiting_time
 
 __all__ = ["Measurement"]
-
-_WEIGHT: Final = 0.2
-"""Of the newest value in an average: about the last ten values count."""
-
-_RATE_OVER_S: Final = 0.5
-"""Messages are counted for so long at least before a rate is made of them."""
-
-
-@dataclass(eq=False, slots=True)
-class _Average:
-    value: float | None = None
-
-    def add(self, value: float) -> None:
-        self.value = value if self.value is None else self.value + _WEIGHT * (value - self.value)
 
 
 @dataclass(eq=False)
@@ -34,11 +20,11 @@ class Measurement:
 
     _flow: Flow
     _clock: Clock
-    _constant_s: _Average = field(default_factory=_Average)
-    _linear_s: _Average = field(default_factory=_Average)
-    _partitions: _Average = field(default_factory=_Average)
-    _rate: _Average = field(default_factory=_Average)
-    _counted: tuple[float, int] | None = None
+    _constant_s: Average = field(default_factory=Average)
+    _linear_s: Average = field(default_factory=Average)
+    _sent_s: Average = field(default_factory=Average)
+    _partitions: Average = field(default_factory=Average)
+    _rate: Rate = field(default_factory=Rate)
     waiting: WaitingTime | None = None
 
     @property
@@ -48,19 +34,22 @@ class Measurement:
 
     def taken(self, batch: Batch) -> None:
         self._partitions.add(batch.partitions)
-        now = self._clock.monotonic()
-        if self._counted is None:
-            self._counted = now, batch.arrived
-            return
-        since, before = self._counted
-        if now - since >= _RATE_OVER_S:
-            self._rate.add((batch.arrived - before) / (now - since))
-            self._counted = now, batch.arrived
+        self._rate.counted(batch.arrived, self._clock.monotonic())
 
-    def executed(self, measured: Measured, messages: int) -> None:
-        """Compute the waiting time anew after a batch with so many messages."""
-        self._constant_s.add(measured.shared_s)
-        self._linear_s.add(measured.linear_s / messages)
+    def sent(self, took_s: float, messages: int) -> None:
+        """Add what is executed for each message only when its turn has come."""
+        self._sent_s.add(took_s / messages)
+
+    def executed(self, took_s: float, linear_s: float, messages: int) -> None:
+        """Compute the waiting time anew after a batch with so many messages.
+
+        Args:
+            took_s: From the request for a batch to the record of its end. What the queue takes of
+                it belongs to the batch, too: the next one is executed only afterwards.
+            linear_s: What of it was spent on each message by itself.
+        """
+        self._constant_s.add(max(0.0, took_s - linear_s))
+        self._linear_s.add(linear_s / messages)
         costs, rate, partitions = self._costs, self._rate.value, self._partitions.value
         if rate is None or partitions is None:
             return
@@ -70,7 +59,8 @@ class Measurement:
 
     @property
     def _costs(self) -> Costs:
-        return Costs(self._constant_s.value or 0.0, self._linear_s.value or 0.0)
+        linear_s = (self._linear_s.value or 0.0) + (self._sent_s.value or 0.0)
+        return Costs(self._constant_s.value or 0.0, linear_s)
 
     def document(self) -> dict[str, Any]:
         """Return everything as JSON."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
 import orjson
 
 from mediator.base.errors import Invalid, Location
 from mediator.flows.http_request import read_request
+from mediator.flows.partitioning import Condition, Grain, PartitioningAttribute, finer
 from mediator.flows.plan import (
     ATTRIBUTE_TYPES,
     Assign,
     Case,
+    Delivery,
     HttpGet,
     HttpWrite,
     Join,
@@ -25,7 +27,13 @@ from mediator.flows.plan import (
     Translate,
     Write,
 )
-from mediator.flows.templates import names_in, pointers_to_references, read_template
+from mediator.flows.templates import (
+    names_in,
+    pointers_to_references,
+    read_template,
+    referred_name,
+)
+from mediator.flows.url_template import read_url
 from mediator.query.json_node import Node
 from mediator.query.parser import parse_query_document
 from mediator.schema.errors import invalid
@@ -57,17 +65,23 @@ LONGEST_LATENCY_S: Final = 3600.0
 OBJECTIVES: Final = ("latency", "work")
 OPERATOR_NAMES: Final = ("receive", "assign", "invoke", "join", "translate", "switch")
 _WRITES: Final = ("create", "put", "update", "delete")
+_RANGE: Final = ("ge", "lt")
 _QUERY: Final = ("filter", "order", "limit", "fields", "allow_scan")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Origin:
-    """Where a name of a message got its value: from attributes that it depends on.
+    """Where a name of a message got its value.
 
     Two origins are never equal: alike needs do not make alike values.
+
+    Attributes:
+        needs: What the value depends on.
+        attribute: The attribute whose value it is, unchanged; None: it is no attribute's.
     """
 
-    needs: frozenset[str]
+    needs: Grain
+    attribute: str | None = None
 
 
 _Names: TypeAlias = dict[str, _Origin]
@@ -97,8 +111,10 @@ class Flow:
 def parse_flow(document: Any, schema: Schema) -> Flow:
     """Read a flow; raises `Invalid` with the location of every mistake."""
     node = Node(document, "", [])
-    node.shape("name", "ordered", "objective", required=("plan", "latency_s"))
+    node.shape("name", "ordered", "objective", "results", required=("plan", "latency_s"))
     plan = _PlanParser(schema).read(node["plan"])
+    if (delivery := _delivery(node["results"])) is not None:
+        plan = replace(plan, operators=(*plan.operators, delivery))
     name = node["name"].read("", _is_name, f"a string of {LONGEST_NAME} characters at most")
     bound = f"a number of seconds above 0, and {LONGEST_LATENCY_S:g} at most"
     latency_s = node["latency_s"].read(1.0, _is_latency, bound)
@@ -108,6 +124,14 @@ def parse_flow(document: Any, schema: Schema) -> Flow:
     if node.errors:
         raise invalid(node.errors)
     return Flow(name, plan, float(latency_s), ordered, objective, document)
+
+
+def _delivery(node: Node) -> Delivery | None:
+    if not node.given:
+        return None
+    node.shape(required=("webhook",))
+    url = read_url(node["webhook"], ())
+    return None if url is None else Delivery(node["webhook"].pointer, frozenset(), url)
 
 
 def check_message(plan: Plan, message: Any, pointer: str) -> bytes:
@@ -148,7 +172,9 @@ class _PlanParser:
             return Plan({}, ())
         receive, *rest = elements
         attributes = self._receive(receive)
-        names = {name: _Origin(frozenset([name])) for name in attributes}
+        names = {
+            name: _Origin(frozenset([PartitioningAttribute(name)]), name) for name in attributes
+        }
         return Plan(attributes, self._operators(rest, names, MOST_DEPTH))
 
     def _receive(self, node: Node) -> dict[str, str]:
@@ -196,7 +222,7 @@ class _PlanParser:
         value = read_template(node["value"], names)
         needs = _needs(names, names_in(value))
         to = _target(node["to"])
-        names[to] = _Origin(needs)
+        names[to] = _Origin(needs, _attribute(names, value))
         return Assign(node.pointer, needs, to, value)
 
     def _query(self, node: Node, names: _Names) -> Query | None:
@@ -270,7 +296,10 @@ class _PlanParser:
         members = dict(node["value"].members(MOST_ATTRIBUTES, FIELD_NAME))
         value = {name: read_template(each, names) for name, each in members.items()}
         needs = _needs(names, names_in(value))
-        translated = {name: _Origin(_needs(names, names_in(each))) for name, each in value.items()}
+        translated = {
+            name: _Origin(_needs(names, names_in(each)), _attribute(names, each))
+            for name, each in value.items()
+        }
         names.clear()
         names.update(translated)
         return Translate(node.pointer, needs, value)
@@ -281,12 +310,15 @@ class _PlanParser:
             node.error(f"is inside of more than {MOST_DEPTH} switches")
             return Switch(node.pointer, frozenset(), None, (), ())
         on = read_template(node["on"], names)
-        needs = _needs(names, names_in(on))
         branches: list[_Names] = []
         cases = tuple(
             self._case(each, _branch(names, branches), depth)
             for each in node["cases"].elements(MOST_CASES, least=1)
         )
+        needs = _needs(names, names_in(on))
+        if (attribute := _attribute(names, on)) is not None:
+            conditions = tuple(case.condition for case in cases)
+            needs = frozenset([PartitioningAttribute(attribute, conditions)])
         rest = node["default"].elements(MOST_OPERATORS)
         default = self._operators(rest, _branch(names, branches), depth - 1)
         names.clear()
@@ -294,10 +326,9 @@ class _PlanParser:
         return Switch(node.pointer, needs, on, cases, default)
 
     def _case(self, node: Node, names: _Names, depth: int) -> Case:
-        node.shape(required=("equals", "operators"))
-        equals = tuple(each.value for each in node["equals"].elements(MOST_CASES, least=1))
+        node.shape("equals", *_RANGE, required=("operators",))
         rest = node["operators"].elements(MOST_OPERATORS)
-        return Case(equals, self._operators(rest, names, depth - 1))
+        return Case(_condition(node), self._operators(rest, names, depth - 1))
 
     def _class(self, node: Node) -> str | None:
         name = node.value if isinstance(node.value, str) else ""
@@ -308,8 +339,33 @@ class _PlanParser:
         return None
 
 
-def _needs(names: _Names, used: Iterable[str]) -> frozenset[str]:
-    return frozenset().union(*(names[name].needs for name in used if name in names))
+def _condition(node: Node) -> Condition:
+    """Read the values, or the range, of a case."""
+    is_range = any(node[name].given for name in _RANGE)
+    if node["equals"].given is is_range:
+        node.error("must have equals, or a range of numbers by ge, lt, or both")
+    values = tuple(each.value for each in node["equals"].elements(MOST_CASES, least=1))
+    least, below = (node[name].read(None, _is_number, "a number") for name in _RANGE)
+    if least is not None and below is not None and least >= below:
+        node["lt"].error("must be above ge")
+    text = orjson.dumps([least, below] if is_range else values, option=orjson.OPT_SORT_KEYS)
+    return Condition(text, None if is_range else values, least, below)
+
+
+def _needs(names: _Names, used: Iterable[str]) -> Grain:
+    return _union(names[name].needs for name in used if name in names)
+
+
+def _union(grains: Iterable[Grain]) -> Grain:
+    together: Grain = frozenset().union(*grains)
+    by_value = frozenset(each for each in together if not each.conditions)
+    return by_value | finer(together, by_value)
+
+
+def _attribute(names: _Names, template: Any) -> str | None:
+    """Return the attribute whose value a template has whatever the message; None if no one's."""
+    name = referred_name(template)
+    return names[name].attribute if name in names else None
 
 
 def _branch(names: _Names, branches: list[_Names]) -> _Names:
@@ -317,7 +373,7 @@ def _branch(names: _Names, branches: list[_Names]) -> _Names:
     return branches[-1]
 
 
-def _merged(branches: Sequence[_Names], needs: frozenset[str]) -> _Names:
+def _merged(branches: Sequence[_Names], needs: Grain) -> _Names:
     """Return the names that a message has whatever branch it took.
 
     What a branch may have changed depends on what chose the branch, too.
@@ -325,7 +381,7 @@ def _merged(branches: Sequence[_Names], needs: frozenset[str]) -> _Names:
     merged = {}
     for name in set(branches[0]).intersection(*branches[1:]):
         origins = {branch[name] for branch in branches}
-        changed = frozenset().union(needs, *(origin.needs for origin in origins))
+        changed = _union([needs, *(origin.needs for origin in origins)])
         merged[name] = origins.pop() if len(origins) == 1 else _Origin(changed)
     return merged
 
@@ -341,8 +397,12 @@ def _is_name(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= LONGEST_NAME
 
 
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float)
+
+
 def _is_latency(value: Any) -> bool:
-    return type(value) in (int, float) and 0 < value <= LONGEST_LATENCY_S
+    return _is_number(value) and 0 < value <= LONGEST_LATENCY_S
 
 
 def _is_attribute_type(value: Any) -> bool:

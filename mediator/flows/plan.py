@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeAlias
 
 from mediator.flows.http_request import RequestTemplate
+from mediator.flows.partitioning import Condition, Grain, PartitioningAttribute, in_order
+from mediator.flows.url_template import UrlTemplate
 
 __all__ = [
+    "MOST_LEVELS",
     "Assign",
     "Case",
+    "Delivery",
     "HttpGet",
     "HttpWrite",
     "Join",
@@ -34,8 +38,7 @@ class _Operator:
 
     Attributes:
         pointer: Where in the plan it is; its name in reports.
-        needs: The attributes of a message that its input depends on: messages that agree on them
-            agree on its result.
+        needs: What its input depends on: messages that agree on it agree on its result.
         is_shared: Whether one execution serves all messages of a batch that agree on `needs`; its
             cost is constant then, and else linear in the messages.
     """
@@ -44,7 +47,7 @@ class _Operator:
     op: ClassVar[str]
 
     pointer: str
-    needs: frozenset[str]
+    needs: Grain
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,15 @@ class Write(_Operator):
 
 
 @dataclass(frozen=True, slots=True)
+class Delivery(_Operator):
+    """Send the result of a message to a webhook; the last operator of a plan, if it has one."""
+
+    op = "deliver"
+
+    url: UrlTemplate
+
+
+@dataclass(frozen=True, slots=True)
 class Join(_Operator):
     """Give a message the first object of a list whose fields equal the message's; null if none."""
 
@@ -125,13 +137,13 @@ class Translate(_Operator):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    equals: tuple[Any, ...]
+    condition: Condition
     operators: tuple[Operator, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Switch(_Operator):
-    """Go on with the operators of the first case that has the value of a template."""
+    """Go on with the operators of the first case whose condition holds for a template's value."""
 
     is_shared = True
     op = "switch"
@@ -141,13 +153,23 @@ class Switch(_Operator):
     default: tuple[Operator, ...]
 
     @property
+    def conditions(self) -> tuple[Condition, ...]:
+        return tuple(case.condition for case in self.cases)
+
+    @property
     def branches(self) -> tuple[tuple[Operator, ...], ...]:
         return (*(case.operators for case in self.cases), self.default)
 
 
-Operator: TypeAlias = Assign | Query | HttpGet | HttpWrite | Write | Join | Translate | Switch
+Operator: TypeAlias = (
+    Assign | Query | HttpGet | HttpWrite | Write | Delivery | Join | Translate | Switch
+)
 
 _LOOKUPS: Final = (Query, HttpGet)
+_WRITES: Final = (Write, HttpWrite, Delivery)
+
+MOST_LEVELS: Final = 4
+"""Levels that messages may be queued by; lookups with further attributes are not at the top."""
 
 ATTRIBUTE_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "string": (str,),
@@ -186,16 +208,16 @@ class Plan:
         return next(found, len(self.operators))
 
     @property
-    def partitioned_by(self) -> tuple[str, ...]:
-        """The attributes by whose values messages are queued: those of the first lookup.
+    def levels(self) -> tuple[tuple[PartitioningAttribute, ...], ...]:
+        """What messages may be queued by: the attributes of each lookup, the first ones at first.
 
-        Without a lookup those of the first switch; none: all messages are one partition.
+        Without a lookup those of the first switch; else none: all messages are one partition.
         """
-        for kind in (_LOOKUPS, (Switch,)):
-            for each in operators_of(self.shared_part):
-                if isinstance(each, kind):
-                    return tuple(sorted(each.needs))
-        return ()
+        operators = list(operators_of(self.shared_part))
+        lookups = [each.needs for each in operators if isinstance(each, _LOOKUPS)]
+        switches = [each.needs for each in operators if isinstance(each, Switch)]
+        levels = list(dict.fromkeys(lookups)) or switches[:1] or [frozenset()]
+        return tuple(in_order(level) for level in levels[:MOST_LEVELS])
 
     @property
     def reads_classes(self) -> frozenset[str]:
@@ -208,11 +230,13 @@ class Plan:
         return frozenset(each.class_name for each in every if isinstance(each, Write))
 
     @property
-    def requests(self) -> Iterator[tuple[str, RequestTemplate]]:
-        """The requests to HTTP services, each behind the pointer to its operator."""
+    def urls(self) -> Iterator[tuple[str, UrlTemplate]]:
+        """The URLs of HTTP services, each behind the pointer to it."""
         for each in operators_of(self.operators):
             if isinstance(each, HttpGet | HttpWrite):
-                yield each.pointer, each.request
+                yield f"{each.pointer}/http/url", each.request.url
+            elif isinstance(each, Delivery):
+                yield each.pointer, each.url
 
 
 def operators_of(operators: Iterable[Operator]) -> Iterator[Operator]:
@@ -225,4 +249,4 @@ def operators_of(operators: Iterable[Operator]) -> Iterator[Operator]:
 
 
 def writes(operators: Iterable[Operator]) -> bool:
-    return any(isinstance(each, Write | HttpWrite) for each in operators_of(operators))
+    return any(isinstance(each, _WRITES) for each in operators_of(operators))

@@ -13,11 +13,14 @@ from typing import Any, Final, NamedTuple, Protocol
 
 __all__ = [
     "LEASE_S",
+    "LEVEL_DIGITS",
     "MOST_QUEUED",
     "Batch",
     "DeadLetter",
     "End",
     "Ended",
+    "EndedMessage",
+    "EndedMessages",
     "FlowKey",
     "MessageQueue",
     "NewMessage",
@@ -27,6 +30,7 @@ __all__ = [
 ]
 
 LEASE_S: Final = 10.0
+LEVEL_DIGITS: Final = 32
 MOST_QUEUED: Final = 10_000
 """Messages of a flow that have not ended, its dead letters included."""
 
@@ -39,7 +43,12 @@ class FlowKey(NamedTuple):
 
 
 class NewMessage(NamedTuple):
-    """A message to be queued; `partition` is equal for messages of one batch."""
+    """A message to be queued.
+
+    Attributes:
+        partition: What it has of each level that it may be queued by, `LEVEL_DIGITS` of each. Of
+            the present one they are equal for messages of one batch.
+    """
 
     ticket: str
     partition: str
@@ -68,12 +77,14 @@ class Batch:
         attempt: 1 when it is given out for the first time.
         partitions: How many there were when it was taken, this one included.
         arrived: Messages of the flow that have arrived, ever.
+        level: By which messages are queued now.
     """
 
     number: int
     attempt: int
     partitions: int
     arrived: int
+    level: int
     messages: tuple[QueuedMessage, ...]
 
 
@@ -116,6 +127,22 @@ class DeadLetter(NamedTuple):
     position: int
     ticket: str
     document: Any
+
+
+class EndedMessage(NamedTuple):
+    """`position`: its place in the order in which messages ended."""
+
+    position: int
+    ticket: str
+    end: End
+    document: Any
+
+
+class EndedMessages(NamedTuple):
+    """Messages that ended up to a position, without those whose documents are kept no longer."""
+
+    position: int
+    items: list[EndedMessage]
 
 
 class MessageQueue(Protocol):
@@ -190,8 +217,21 @@ class MessageQueue(Protocol):
     async def dead_letters(self, key: FlowKey, after: int, most: int) -> list[DeadLetter]:
         """Return dead letters behind a position."""
 
+    async def set_level(self, key: FlowKey, level: int) -> None:
+        """Queue messages by another level from now on; those that are queued stay where they are.
+
+        A flow that is gone stays so.
+        """
+
+    async def results(self, key: FlowKey, after: int | None, most: int) -> EndedMessages:
+        """Return what ended behind a position; None: behind that of the oldest that is known.
+
+        Raises:
+            ResultGone: Messages that ended behind the position are not known any more.
+        """
+
     async def publish(self, key: FlowKey, report: Mapping[str, Any]) -> None:
         """Replace the report of the flow's worker."""
 
     async def report(self, key: FlowKey) -> dict[str, Any]:
-        """Return counts, sizes and the last report."""
+        """Return counts, sizes, the level by which messages are queued, and the last report."""

@@ -1,6 +1,6 @@
 """Rewriting a plan for batches (P to P'): every operator at the coarsest grain that it may have.
 
-A batch holds messages that agree on the attributes of the partition. Before the first operator that
+Messages of a batch agree on the attributes that they are queued by. Before the first operator that
 needs further ones the batch is split by them; after the last one it is merged again.
 """
 
@@ -10,6 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from mediator.flows.partitioning import (
+    Grain,
+    PartitioningAttribute,
+    describe_grain,
+    finer,
+    in_order,
+)
 from mediator.flows.plan import Operator, Plan, Switch, operators_of
 
 __all__ = ["Iterate", "Once", "Step", "describe", "rewrite", "steps_of_message"]
@@ -23,7 +30,7 @@ class Iterate:
         attributes: In addition to those that all messages of the batch agree on.
     """
 
-    attributes: tuple[str, ...]
+    attributes: tuple[PartitioningAttribute, ...]
     body: tuple[Step, ...]
 
 
@@ -42,9 +49,14 @@ class Once:
 Step: TypeAlias = Once | Iterate
 
 
-def rewrite(plan: Plan) -> tuple[Step, ...]:
-    """Return P' of the operators before the first write; those after it are for one message."""
-    return _rewrite(plan.shared_part, frozenset(plan.partitioned_by))
+def rewrite(plan: Plan, agreed: Iterable[PartitioningAttribute] = ()) -> tuple[Step, ...]:
+    """Return P' of the operators before the first write; those after it are for one message.
+
+    Args:
+        agreed: What the messages of every batch agree on. If they agree on more, a split makes one
+            part of them.
+    """
+    return _rewrite(plan.shared_part, frozenset(agreed))
 
 
 def steps_of_message(operators: Sequence[Operator]) -> tuple[Step, ...]:
@@ -52,28 +64,28 @@ def steps_of_message(operators: Sequence[Operator]) -> tuple[Step, ...]:
     return _rewrite(operators, frozenset().union(*(each.needs for each in operators_of(operators))))
 
 
-def _rewrite(operators: Sequence[Operator], grain: frozenset[str]) -> tuple[Step, ...]:
+def _rewrite(operators: Sequence[Operator], grain: Grain) -> tuple[Step, ...]:
     steps: list[Step] = []
     rest = list(operators)
     while rest:
-        finer = _finer(rest[0], grain)
-        if not finer:
+        split_by = _split_by(rest[0], grain)
+        if not split_by:
             steps.append(_once(rest.pop(0), grain))
             continue
         body = [rest.pop(0)]
         # Linear operators cost the same at any grain: they stay where the one before them is.
-        while rest and (not rest[0].is_shared or _finer(rest[0], grain) == finer):
+        while rest and (not rest[0].is_shared or _split_by(rest[0], grain) == split_by):
             body.append(rest.pop(0))
-        steps.append(Iterate(tuple(sorted(finer)), _rewrite(body, grain | finer)))
+        steps.append(Iterate(in_order(split_by), _rewrite(body, grain | split_by)))
     return tuple(steps)
 
 
-def _finer(operator: Operator, grain: frozenset[str]) -> frozenset[str]:
+def _split_by(operator: Operator, grain: Grain) -> Grain:
     """Return the attributes by which a batch must be split for an operator."""
-    return operator.needs - grain if operator.is_shared else frozenset()
+    return finer(operator.needs, grain) if operator.is_shared else frozenset()
 
 
-def _once(operator: Operator, grain: frozenset[str]) -> Once:
+def _once(operator: Operator, grain: Grain) -> Once:
     if not isinstance(operator, Switch):
         return Once(operator)
     return Once(operator, tuple(_rewrite(branch, grain) for branch in operator.branches))
@@ -84,7 +96,7 @@ def describe(steps: Iterable[Step]) -> list[dict[str, Any]]:
     described: list[dict[str, Any]] = []
     for step in steps:
         if isinstance(step, Iterate):
-            described.append({"op": "split", "by": list(step.attributes)})
+            described.append({"op": "split", "by": describe_grain(step.attributes)})
             described.append({"op": "iterate", "operators": describe(step.body)})
             described.append({"op": "merge"})
         else:

@@ -14,11 +14,19 @@ from mediator.base.concurrency import end
 from mediator.base.errors import Conflict, Invalid, NotFound
 from mediator.base.periodic_tasks import PeriodicTask
 from mediator.data_plane.port import DataPlane
-from mediator.flows.execution import canonical
 from mediator.flows.http_services import HttpServices
 from mediator.flows.invocations import PlanInvoker
 from mediator.flows.parser import Flow, check_message, parse_flow
-from mediator.flows.queue import DeadLetter, FlowKey, MessageQueue, NewMessage, Ticket
+from mediator.flows.partitioning import canonical, describe_grain
+from mediator.flows.queue import (
+    LEVEL_DIGITS,
+    DeadLetter,
+    EndedMessages,
+    FlowKey,
+    MessageQueue,
+    NewMessage,
+    Ticket,
+)
 from mediator.flows.rewriting import describe, rewrite, steps_of_message
 from mediator.flows.worker import FlowWorker
 from mediator.routing.model import DatabaseRoute
@@ -36,13 +44,18 @@ _FOLLOW_EVERY_S: Final = 1.0
 
 @dataclass(eq=False)
 class FlowService:
-    """Serves flows by a queue that all replicas share; each has one worker for every flow."""
+    """Serves flows by a queue that all replicas share; each has one worker for every flow.
+
+    Attributes:
+        is_ending: Whether the process is about to end: streams of results are to end, too.
+    """
 
     _plane: DataPlane
     _queue: MessageQueue
     _replica: str
     _clock: Clock
     _services: HttpServices = field(default_factory=HttpServices)
+    is_ending: bool = field(default=False, init=False)
     _flows: dict[FlowKey, Flow] = field(default_factory=dict, init=False)
     """Those that are executed here: a flow never changes, so no request parses it again."""
 
@@ -58,8 +71,8 @@ class FlowService:
             Conflict: The database has too many flows.
             Invalid: It invokes a host that settings do not list.
         """
-        for pointer, request in flow.plan.requests:
-            self._services.hosts.check(request.url.origin, f"{pointer}/http/url")
+        for pointer, url in flow.plan.urls:
+            self._services.hosts.check(url.origin, pointer)
         key = FlowKey(database.id, uuid4().hex)
         if not await self._queue.put_flow(key, flow.document, flow.latency_s, MOST_FLOWS):
             raise Conflict(f"A database has {MOST_FLOWS} message flows at most.")
@@ -91,15 +104,16 @@ class FlowService:
 
     async def report(self, database: DatabaseRoute, id_: str, flow: Flow) -> dict[str, Any]:
         """Return a flow with its plans, counts and measured numbers as JSON."""
-        plan = flow.plan
+        plan, sizes = flow.plan, await self._queue.report(FlowKey(database.id, id_))
+        level = plan.levels[sizes.pop("level")]
         outbound = describe(steps_of_message(plan.outbound_part))
         return {
             **flow_document(id_, flow),
-            "partitioned_by": list(plan.partitioned_by),
+            "partitioned_by": describe_grain(level),
             "plan": flow.document["plan"],
-            "rewritten_plan": describe(rewrite(plan)),
+            "rewritten_plan": describe(rewrite(plan, level)),
             "outbound_plan": outbound,
-            **_with_shares(await self._queue.report(FlowKey(database.id, id_))),
+            **_with_shares(sizes),
         }
 
     async def drop(self, database: DatabaseRoute, flow: str) -> None:
@@ -135,6 +149,10 @@ class FlowService:
             detail = "There is no such message, or its result is kept no longer."
             raise NotFound(detail)
         return found
+
+    async def results(self, key: FlowKey, after: int | None, most: int) -> EndedMessages:
+        """Return messages that ended behind a position; raises `ResultGone`."""
+        return await self._queue.results(key, after, most)
 
     async def dead_letters(self, key: FlowKey, after: int = 0, most: int = 100) -> list[DeadLetter]:
         return await self._queue.dead_letters(key, after, most)
@@ -188,9 +206,13 @@ def flow_document(id_: str, flow: Flow) -> dict[str, Any]:
 
 def _new(flow: Flow, ticket: str, message: Any, pointer: str) -> NewMessage:
     body = check_message(flow.plan, message, pointer)
-    # A value may be long, and its digest is not.
-    value = canonical(message, flow.plan.partitioned_by)
-    return NewMessage(ticket, blake2b(value, digest_size=16).hexdigest(), body)
+    values = "".join(_digest(canonical(message, level)) for level in flow.plan.levels)
+    return NewMessage(ticket, values, body)
+
+
+def _digest(value: bytes) -> str:
+    """Return a value in `LEVEL_DIGITS`: it may be long."""
+    return blake2b(value, digest_size=LEVEL_DIGITS // 2).hexdigest()
 
 
 def _with_shares(report: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,15 @@ from typing import Any, Final
 from mediator.base.errors import Invalid, Location
 from mediator.query.json_node import Node
 
-__all__ = ["MOST_DEPTH", "REFERENCE", "fill", "names_in", "pointers_to_references", "read_template"]
+__all__ = [
+    "MOST_DEPTH",
+    "REFERENCE",
+    "fill",
+    "names_in",
+    "pointers_to_references",
+    "read_template",
+    "referred_name",
+]
 
 REFERENCE: Final = "$"
 MOST_DEPTH: Final = 32
@@ -48,6 +56,14 @@ def _check_reference(node: Node, known: Mapping[str, object]) -> None:
 def names_in(template: Any) -> frozenset[str]:
     """Return the names of a message that a template refers to."""
     return frozenset(_tokens(pointer)[0] for _, pointer in _references(template, ""))
+
+
+def referred_name(template: Any) -> str | None:
+    """Return the name whose whole value a template is; None if it is anything else."""
+    if not _is_reference(template) or not isinstance(template[REFERENCE], str):
+        return None
+    name, *deeper = _tokens(template[REFERENCE])
+    return None if deeper else name
 
 
 def pointers_to_references(template: Any) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from mediator.base.clock import Clock
 from mediator.base.errors import MediatorError, Unavailable
 from mediator.base.lease import LeaseLost, while_held
 from mediator.flows.execution import BatchExecution, Invoker, Measured, Message
+from mediator.flows.levels import LevelChoice
 from mediator.flows.measurement import Measurement
 from mediator.flows.parser import Flow
 from mediator.flows.queue import (
@@ -62,9 +63,11 @@ class FlowWorker:
         self._invoker = invoker
         self._token = token
         self._clock = clock
+        # Whatever a batch agrees on: messages that were queued by a former level are in it, too.
         self._shared = rewrite(flow.plan)
         self._outbound = steps_of_message(flow.plan.outbound_part)
         self._measurement = Measurement(flow, clock)
+        self._levels = LevelChoice(flow.plan)
 
     async def run(self) -> None:
         failing = False
@@ -84,24 +87,25 @@ class FlowWorker:
 
     async def step(self) -> float:
         """Execute a batch if one is due, send what is next; return the pause afterwards (s)."""
+        started = self._clock.monotonic()
         taken = await self._queue.take(self._key, self._token, self._measurement.wait_s)
         if isinstance(taken, Batch):
-            await self._execute(taken)
+            await self._execute(taken, started)
         if self._flow.ordered:
             await self._send()
         if isinstance(taken, NoBatch):
             return min(taken.due_in_s or _LONGEST_PAUSE_S, _LONGEST_PAUSE_S)
         return 0.0
 
-    async def _execute(self, batch: Batch) -> None:
+    async def _execute(self, batch: Batch, started: float) -> None:
         self._measurement.taken(batch)
 
         async def renew() -> bool:
             return await self._queue.renew(self._key, batch.number, self._token)
 
-        await while_held(renew, LEASE_S / 3, self._execute_held(batch))
+        await while_held(renew, LEASE_S / 3, self._execute_held(batch, started))
 
-    async def _execute_held(self, batch: Batch) -> None:
+    async def _execute_held(self, batch: Batch, started: float) -> None:
         if batch.attempt > MOST_ATTEMPTS:
             reason = Unavailable(f"{MOST_ATTEMPTS} workers did not survive it.", system="flows")
             messages = [_message(each, reason) for each in batch.messages]
@@ -111,7 +115,6 @@ class FlowWorker:
         if not self._flow.ordered:
             repeated = batch.attempt > 1
             messages = [await self._sent(each, measured, repeated=repeated) for each in messages]
-        self._measurement.executed(measured, len(messages))
         counts = {
             "batches": 1,
             "messages": len(messages),
@@ -119,7 +122,17 @@ class FlowWorker:
             **measured.counts,
         }
         await self._end(batch, messages, counts)
-        await self._queue.publish(self._key, self._measurement.document())
+        took_s = self._clock.monotonic() - started
+        self._measurement.executed(took_s, measured.linear_s, len(messages))
+        self._levels.executed([message.original for message in messages], measured.shared_s)
+        await self._report(batch.level)
+
+    async def _report(self, level: int) -> None:
+        chosen = self._levels.choose(level)
+        if chosen != level:
+            await self._queue.set_level(self._key, chosen)
+        report = {**self._measurement.document(), "levels": self._levels.document()}
+        await self._queue.publish(self._key, report)
 
     async def _attempts(self, queued: Sequence[QueuedMessage]) -> tuple[list[Message], Measured]:
         """Execute the shared part until no error is transient; then it is that of all messages."""
@@ -149,12 +162,14 @@ class FlowWorker:
     async def _send(self) -> None:
         """End the messages that are next in order, executing what the plan writes for each."""
         while held := await self._queue.next_held(self._key, self._token, _SENT_AT_ONCE):
+            started = self._clock.monotonic()
             for each in held:
                 measured = Measured()
                 ended = await self._sent_held(each, measured)
                 counts = measured.counts
                 if not await self._queue.release(self._key, self._token, ended, counts):
                     return
+            self._measurement.sent(self._clock.monotonic() - started, len(held))
 
     async def _sent_held(self, held: Ended, measured: Measured) -> Ended:
         if held.end is End.FAILED:

@@ -17,7 +17,7 @@ from mediator.model.query import OrderBy, Position
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
 
-__all__ = ["Key", "Top", "beyond", "position_of", "rank", "sort_key"]
+__all__ = ["Key", "Top", "beyond", "descending", "position_of", "rank", "sort_key"]
 
 _T = TypeVar("_T")
 
@@ -42,6 +42,11 @@ class _Reversed:
         return hash(self.key)
 
 
+def descending(key: Any) -> Any:
+    """Return a key that compares the other way round."""
+    return _Reversed(key)
+
+
 def rank(value: Value | MissingType) -> tuple[Any, ...]:
     """Return the rank of a value within one ascending level, as a tuple that compares."""
     if value is MISSING:
@@ -60,7 +65,7 @@ def _directions(order: Sequence[OrderBy]) -> list[bool]:
 def _key(values: Sequence[Value | MissingType], id_: str, directions: Sequence[bool]) -> Key:
     ranks = [*map(rank, values), (id_,)]
     return tuple(
-        _Reversed(key) if down else key for key, down in zip(ranks, directions, strict=True)
+        descending(key) if down else key for key, down in zip(ranks, directions, strict=True)
     )
 
 

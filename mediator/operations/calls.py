@@ -13,22 +13,33 @@ from functools import partial
 from typing import Final, Protocol
 
 from mediator.base.clock import Clock
-from mediator.base.concurrency import by_system, result_or_error, result_or_raise, results_or_raise
+from mediator.base.concurrency import (
+    by_system,
+    concurrently,
+    result_or_error,
+    result_or_raise,
+    results_or_raise,
+)
 from mediator.base.errors import Locked, MediatorError, OutcomeUnknown, Unavailable
+from mediator.base.observation import Observer, ignore
 from mediator.model.guard import CacheKey, WriteGuard
 from mediator.operations.admission import WriteAdmission
 from mediator.operations.backoff import WriteReply, retry_locked, retryable
+from mediator.operations.coalescer import Coalescer
 from mediator.operations.effects import Records, effects_of, repeated, touched_by
 from mediator.operations.expiry import expiry_deletions, live_records
 from mediator.operations.intents import IntentResolver
+from mediator.schema.batching import WaitBound
 from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import (
     Fragment,
+    Pipelining,
     Read,
     Record,
     Status,
     Store,
     StoreError,
+    StoreRefused,
     Taken,
     Write,
     WriteKind,
@@ -65,6 +76,7 @@ class StoreCalls:
     Expired objects are not there, for reads and for writes (`mediator.operations.expiry`).
 
     Attributes:
+        coalescer: Collects single operations of classes whose schema lets them wait.
         intents: Resolves the writes whose intents others meet; None: there are none.
         acknowledging: Decides when writes may be acknowledged; None: always.
     """
@@ -72,13 +84,25 @@ class StoreCalls:
     intents: IntentResolver | None = None
     acknowledging: Acknowledging | None = None
 
-    def __init__(self, systems: Systems, guard: WriteGuard, clock: Clock) -> None:
+    def __init__(
+        self, systems: Systems, guard: WriteGuard, clock: Clock, observe: Observer = ignore
+    ) -> None:
         self.systems = systems
         self._guard = guard
         self.admission = WriteAdmission(clock)
+        self.coalescer = Coalescer(
+            self._read_batch, self._write_batch, self._pipelines, clock, observe
+        )
 
-    async def read(self, calls: Sequence[Read]) -> list[Record | None]:
-        """Read records; raises `Unavailable` if any of the systems does not answer."""
+    async def read(
+        self, calls: Sequence[Read], bound: WaitBound | None = None
+    ) -> list[Record | None]:
+        """Read records; raises `Unavailable` if any of the systems does not answer.
+
+        With `bound` they may wait for others; raises `TooManyRequests` if too many wait.
+        """
+        if bound is not None:
+            return await concurrently(self.coalescer.read(call, bound) for call in calls)
         if len(calls) == 1:
             return await self._read_system(calls[0].fragment.system, calls)
         return results_or_raise(await self.read_each(calls))
@@ -87,9 +111,16 @@ class StoreCalls:
         """Read records; the calls to a system that does not answer get the error as result."""
         return await by_system(calls, _system_of, self._read_system)
 
-    async def write(self, call: Write) -> WriteResult:
-        """Write one record; raises `Unavailable` if its system does not answer."""
-        [result] = await self._write_system(call.fragment.system, (call,))
+    async def write(self, call: Write, bound: WaitBound | None = None) -> WriteResult:
+        """Write one record; raises `Unavailable` if its system does not answer.
+
+        With `bound` it may wait for others; raises `TooManyRequests` if too many wait. A repeated
+        attempt does not: the first one met another write.
+        """
+        if bound is None:
+            [result] = await self._write_system(call.fragment.system, (call,))
+        else:
+            result = await self.coalescer.write(call, bound)
         if result.status is Status.APPLIED or result.status not in _REFUSALS:
             return result
         return result_or_raise((await self._retry_refused((call,), [result]))[0])
@@ -143,6 +174,35 @@ class StoreCalls:
             return sent
         results = iter(sent)
         return [next(results) if refusal is None else refusal for refusal in refusals]
+
+    async def _read_batch(self, calls: Sequence[Read]) -> list[Record | MediatorError | None]:
+        """Read records of one fragment; each by itself if the store refuses them together."""
+        records = await self.read_each(calls)
+        if len(calls) > 1 and _is_refusal(records[0]):
+            return [(await self.read_each((call,)))[0] for call in calls]
+        return records
+
+    async def _write_batch(self, calls: Sequence[Write]) -> list[WriteResult | MediatorError]:
+        """Write records of one fragment, so that an error of one is not that of the others.
+
+        An error is of all of them. What a store refuses may be only one of several writes, so the
+        outcome of each is unknown. If no system is the reason, it was found before the first write,
+        in what is left of an object that has expired: then each is written by itself.
+        """
+        results = await self._write_each(calls)
+        if len(calls) == 1 or not isinstance(results[0], MediatorError):
+            return results
+        if _is_refusal(results[0]):
+            system = calls[0].fragment.system
+            detail = f"{system} refused a batch; whether this write took effect is not known."
+            return [OutcomeUnknown(detail, system=system)] * len(calls)
+        if not isinstance(results[0], Unavailable):
+            return [(await self._write_each((call,)))[0] for call in calls]
+        return results
+
+    def _pipelines(self, system: str) -> bool:
+        store = self.systems.find(system)
+        return store is not None and isinstance(store.store, Pipelining)
 
     async def _read_system(self, system: str, calls: Sequence[Read]) -> list[Record | None]:
         records = await _read(self.systems.get(system), calls)
@@ -234,6 +294,10 @@ class StoreCalls:
         ]
         several = repeated(calls) if needed and len(calls) > 1 else ()
         return [Read(*record) for record in needed if record not in several]
+
+
+def _is_refusal(result: Record | WriteResult | MediatorError | None) -> bool:
+    return isinstance(result, Unavailable) and isinstance(result.__cause__, StoreRefused)
 
 
 def _is_taken_by_expiring(call: Write, reply: WriteReply) -> bool:

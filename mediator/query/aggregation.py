@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact
 from typing import Any, Final, TypeAlias
@@ -17,7 +17,16 @@ from mediator.schema.limits import DECIMAL_DIGITS
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
 
-__all__ = ["Groups", "Row", "checked", "lookup_of_row", "too_many_groups"]
+__all__ = [
+    "Average",
+    "Count",
+    "Groups",
+    "Row",
+    "Sum",
+    "checked",
+    "lookup_of_row",
+    "too_many_groups",
+]
 
 _Key: TypeAlias = tuple[Any, ...]
 
@@ -40,44 +49,52 @@ def lookup_of_row(aggregate: Aggregate, row: Row) -> Lookup:
     return lambda path: values.get(path, MISSING)
 
 
-class _Count:
+class Count:
     def __init__(self) -> None:
         self.count = 0
 
-    def add(self, value: Any) -> None:  # noqa: ARG002 - every value counts alike
-        self.count += 1
+    def add(self, value: Any, times: int = 1) -> None:  # noqa: ARG002 - every value counts alike
+        self.count += times
 
     def result(self) -> Value:
         return self.count
 
 
-class _Sum:
-    """Adds numbers, exactly: floats as fractions of two, decimals without rounding."""
+_UNIT_BITS: Final = 1074
+"""Every float is a whole multiple of two to the power of minus this."""
+
+
+class Sum:
+    """Adds numbers, exactly: floats as multiples of their unit, decimals without rounding.
+
+    So what was added can be taken away again: it is added minus one `times`.
+    """
 
     def __init__(self) -> None:
         self.count = 0
         self._exact: Any = 0
-        self._floats: list[float] = []
+        self._floats = 0
+        self._units = 0
 
-    def add(self, value: Any) -> None:
+    def add(self, value: Any, times: int = 1) -> None:
         if kind_of(value) != _NUMBERS:
             return
-        self.count += 1
+        self.count += times
         if isinstance(value, float):
-            self._floats.append(value)
-            if len(self._floats) > 1_000:  # noqa: PLR2004 - folded now and then, to bound memory
-                self._floats = _partial_sums(self._floats)
+            self._floats += times
+            numerator, denominator = value.as_integer_ratio()
+            self._units += times * (numerator << (_UNIT_BITS + 1 - denominator.bit_length()))
         elif isinstance(value, Decimal):
-            self._exact = _EXACT.add(self._exact, value)
+            self._exact = _EXACT.fma(value, times, self._exact)
         else:
-            self._exact += value
+            self._exact += times * value
 
     def total(self) -> Any:
         """Return the sum; 0 of nothing."""
         if not self._floats:
             return self._exact
         try:
-            return math.fsum([*self._floats, self._exact])
+            return (self._units + (int(self._exact) << _UNIT_BITS)) / (1 << _UNIT_BITS)
         except OverflowError:
             return math.inf
 
@@ -106,7 +123,7 @@ def checked(row: Row) -> Row:
     return row
 
 
-class _Average(_Sum):
+class Average(Sum):
     def result(self) -> Value:
         return _fitting(average(self.total(), self.count))
 
@@ -124,30 +141,10 @@ class _Extreme:
         return None if isinstance(self._best, MissingType) else self._best
 
 
-def _partial_sums(floats: Sequence[float]) -> list[float]:
-    """Reduce floats to few with exactly the same sum (Shewchuk 1997, as `math.fsum` does)."""
-    partials: list[float] = []
-    for addend in floats:
-        x, count = addend, 0
-        for partial in partials:
-            y = partial
-            if abs(x) < abs(y):
-                x, y = y, x
-            high = x + y
-            # What `high` was rounded by, exactly, because |x| >= |y| (Dekker's fast two-sum).
-            low = y - (high - x)
-            if low:
-                partials[count] = low
-                count += 1
-            x = high
-        partials[count:] = [x]
-    return partials
-
-
 _STATES: Final[Mapping[Function, Callable[[], Any]]] = {
-    Function.COUNT: _Count,
-    Function.SUM: _Sum,
-    Function.AVG: _Average,
+    Function.COUNT: Count,
+    Function.SUM: Sum,
+    Function.AVG: Average,
     Function.MIN: lambda: _Extreme(lambda one, best: one < best),
     Function.MAX: lambda: _Extreme(lambda one, best: one > best),
 }

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import orjson
+
 from mediator.base.errors import Invalid, Location
 from mediator.base.suggestions import did_you_mean
 from mediator.model.filters import ID, Path
@@ -17,7 +19,7 @@ from mediator.query.json_node import Node
 from mediator.schema.constraints import unconstrained
 from mediator.schema.documents import document
 from mediator.schema.errors import InvalidValue
-from mediator.schema.limits import DOCUMENT_DEPTH
+from mediator.schema.limits import DOCUMENT_DEPTH, INTEGER_MAX, INTEGER_MIN
 from mediator.schema.scalars import string_decoder
 from mediator.schema.tree import MISSING, ClassSchema, Field, MissingType
 from mediator.schema.types import SCALARS, FieldType, Value
@@ -32,6 +34,7 @@ __all__ = [
     "only_member",
     "path_of_field",
     "resolve_path",
+    "row_document",
 ]
 
 _ANY_LENGTH: Final = 2**31
@@ -182,6 +185,24 @@ def _within_map(field_: Field, names: Path) -> ResolvedPath:
     if len(names) > len(("field", "key")):
         raise InvalidValue(f"leads into an item of {names[0]}, which is no document")
     return path_of_field(names, Field(names[-1], field_.items))
+
+
+def row_document(
+    columns: Mapping[str, ResolvedPath], values: Iterable[Value | MissingType]
+) -> dict[str, Any]:
+    """Return values of columns as JSON for orjson; what is missing is left out, as in an object."""
+    return {
+        name: _number(target.to_json(value))
+        for (name, target), value in zip(columns.items(), values, strict=True)
+        if not isinstance(value, MissingType)
+    }
+
+
+def _number(value: Any) -> Any:
+    """Pass integers beyond 64 bits, which orjson refuses: a sum may be one."""
+    if isinstance(value, int) and not INTEGER_MIN <= value <= INTEGER_MAX:
+        return orjson.Fragment(str(value).encode())
+    return value
 
 
 def encode_position(levels: Sequence[ResolvedPath], position: Position) -> list[Any]:

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import cached_property
 
 from mediator.base.errors import Conflict
+from mediator.schema.batching import Direction, WaitBound, wait_bound
 from mediator.schema.foreign_keys import ForeignKey
 from mediator.schema.overrides import Overrides
 from mediator.schema.tree import ClassSchema, Generated, Schema
@@ -132,6 +133,17 @@ class DatabaseRoute:
     def __post_init__(self) -> None:
         if not self.id:
             object.__setattr__(self, "id", self.schema.database)
+
+    @cached_property
+    def wait_bounds(self) -> Mapping[tuple[str, Direction], WaitBound]:
+        """How long operations may wait for others, by class and direction; else they do not."""
+        directions: tuple[Direction, ...] = ("read", "write")
+        return {
+            (name, direction): bound
+            for name, class_ in self.schema.classes.items()
+            for direction in directions
+            if (bound := wait_bound(self.schema, class_, direction)) is not None
+        }
 
 
 @dataclass(frozen=True, eq=False)

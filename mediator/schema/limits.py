@@ -6,6 +6,7 @@ from typing import Final
 
 __all__ = [
     "ANNOTATIONS_PER_NODE",
+    "BATCHING_MAX_WAIT_S",
     "CACHE_COST_MAX",
     "CACHE_COST_MIN",
     "CACHE_MAX_TTL_S",
@@ -41,6 +42,9 @@ CLASSES_PER_DATABASE: Final = 200
 FIELDS_PER_CLASS: Final = 500
 ANNOTATIONS_PER_NODE: Final = 64
 UTILITY_POINTS: Final = 64
+
+BATCHING_MAX_WAIT_S: Final = 1
+"""Upper end of `batching.max_wait_s`, in seconds."""
 
 MAX_LENGTH: Final = 16 * 2**20
 """Upper end of `max_length`: characters of a string, bytes of a binary, elements of the rest."""

@@ -13,6 +13,7 @@ from mediator.base.errors import Location, SchemaInvalid
 from mediator.base.offload import throttle, throttled
 from mediator.base.suggestions import did_you_mean
 from mediator.schema.annotations import Annotation, BinaryRequirement, Sigmoid, Utility
+from mediator.schema.batching import mistakes_of_batching
 from mediator.schema.constraints import searcher
 from mediator.schema.errors import InvalidValue, invalid, locations_below
 from mediator.schema.foreign_keys import mistakes_of_number, mistakes_of_on_delete
@@ -93,6 +94,7 @@ def parse_schema(database: str, document: Any) -> Schema:
         name: _class(class_, schema.classes, mistakes) for name, class_ in schema.classes.items()
     }
     mistakes += islice(mistakes_of_number(classes.values()), MAX_ERRORS)
+    mistakes += islice(mistakes_of_batching(schema), MAX_ERRORS)
     if mistakes:
         raise invalid(mistakes, SchemaInvalid)
     return replace(schema, classes=classes)
@@ -358,6 +360,7 @@ def _class_document(schema: ClassSchema) -> dict[str, Any]:
         "system": schema.system,
         "unique": [list(names) for names in schema.unique],
         "indexes": [{"fields": list(index.fields)} for index in schema.indexes],
+        "batching": None if schema.batching is None else asdict(schema.batching),
         "fields": {
             name: _field_document(field) for name, field in throttled(schema.fields.items())
         },

@@ -14,6 +14,7 @@ from pydantic import Field as Bounds
 
 from mediator.schema.annotations import Annotations, at_level
 from mediator.schema.limits import (
+    BATCHING_MAX_WAIT_S,
     CACHE_COST_MAX,
     CACHE_COST_MIN,
     CACHE_MAX_TTL_S,
@@ -50,6 +51,7 @@ __all__ = [
     "MAIN_GROUP",
     "MISSING",
     "SCRATCH_DATABASE",
+    "Batching",
     "CachePolicy",
     "ClassSchema",
     "CompoundIndex",
@@ -126,6 +128,14 @@ class CachePolicy:
     max_ttl_s: Annotated[Positive, Bounds(le=CACHE_MAX_TTL_S)] = 600.0
     invalidation_cost: _Cost = 0.2
     stale_cost: _Cost = 1.0
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """How long a single operation may wait for others that share its store call (seconds)."""
+
+    max_wait_s: Annotated[Positive, Bounds(le=BATCHING_MAX_WAIT_S)]
 
 
 _Length: TypeAlias = Annotated[int, Bounds(strict=True, ge=1, le=MAX_LENGTH)]
@@ -243,6 +253,7 @@ class ClassSchema:
     `owner_field` names the field that says whose an object is; None: objects are nobody's.
     `unique` names fields whose values together no two objects share.
     `indexes` are the compound ones.
+    `batching` lets single operations share store calls (`mediator.schema.batching`).
     """
 
     name: Key
@@ -257,6 +268,7 @@ class ClassSchema:
     system: Name | None = None
     unique: Annotated[tuple[_UniqueFields, ...], Bounds(max_length=UNIQUE_CONSTRAINTS)] = ()
     indexes: Annotated[tuple[CompoundIndex, ...], Bounds(max_length=INDEXES)] = ()
+    batching: Batching | None = None
 
     @property
     def unique_constraints(self) -> tuple[tuple[str, ...], ...]:

@@ -28,7 +28,9 @@ SMALL = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.portolan.odd": ODD,
-    "spark.sql.codegen.wholeStage": "false",  # compiling takes longer than a few hundred rows
+    # Compiling takes longer than a few hundred rows.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 

@@ -12,6 +12,8 @@ from app.http.validation import Parameters, ResponseModel, WholeNumber
 __all__ = [
     "DeadLetterParameters",
     "DeadLetters",
+    "EndedMessages",
+    "EndedParameters",
     "MessageFlow",
     "MessageFlowReport",
     "MessageFlows",
@@ -29,6 +31,15 @@ class DeadLetterParameters(Parameters):
 
     after: WholeNumber = Field(0, ge=0, description="`next` of the page before.")
     limit: WholeNumber = Field(100, ge=1, le=1_000, description="Dead letters in a page at most.")
+
+
+class EndedParameters(Parameters):
+    """Which messages that have ended are requested."""
+
+    after: WholeNumber | None = Field(
+        None, ge=0, description="`position` of the page before; all that are known unless given."
+    )
+    limit: WholeNumber = Field(100, ge=1, le=1_000, description="Messages in a page at most.")
 
 
 class MessageFlow(ResponseModel):
@@ -61,6 +72,21 @@ class FlowCounts(ResponseModel):
     late: Count = 0
 
 
+class FlowAttribute(ResponseModel):
+    """What messages of a partition agree on: the value of an attribute, or its case in a switch."""
+
+    attribute: str
+    by: Literal["value", "list", "range"]
+
+
+class FlowLevel(ResponseModel):
+    """What messages may be queued by."""
+
+    attributes: list[FlowAttribute]
+    selectivity: float | None = Field(description="1 over the values of 1,000 messages.")
+    lookup_s: float
+
+
 class FlowMeasurement(ResponseModel):
     """What a worker has measured, and the waiting time that follows; see message flows."""
 
@@ -75,12 +101,13 @@ class FlowMeasurement(ResponseModel):
     is_valid: bool | None = None
     explanation: str | None = None
     speedup: float | None = None
+    levels: list[FlowLevel]
 
 
 class MessageFlowReport(MessageFlow):
     """A flow with its plans, its counts, and what was measured of it."""
 
-    partitioned_by: list[str]
+    partitioned_by: list[FlowAttribute]
     plan: list[JsonObject]
     rewritten_plan: list[JsonObject]
     outbound_plan: list[JsonObject]
@@ -113,6 +140,13 @@ class MessageState(ResponseModel):
     state: Literal["queued", "done", "failed"]
     result: Any = Field(None, description="Of one that is done.")
     error: FlowError | None = Field(None, description="Of one that has failed.")
+
+
+class EndedMessages(ResponseModel):
+    """Messages in the order in which they ended, and where the next page begins."""
+
+    items: list[MessageState]
+    position: Count
 
 
 class DeadLetter(ResponseModel):

@@ -11,6 +11,7 @@ from pydantic.json_schema import JsonSchemaMode
 from app.api.models.common import ID_SCHEMA, NAME_SCHEMA, Problem, StoredObject
 from app.api.models.flows import (
     DeadLetters,
+    EndedMessages,
     MessageFlow,
     MessageFlowReport,
     MessageFlows,
@@ -33,6 +34,13 @@ from app.api.models.reads import (
     Listing,
     WriteSummary,
 )
+from app.api.models.views import (
+    IncrementalView,
+    IncrementalViewReport,
+    IncrementalViews,
+    ViewDeltas,
+    ViewResult,
+)
 from app.api.routed_request import LONGEST_AGE_S
 from app.http.problems import PROBLEM_JSON, PROBLEM_TYPES
 from app.http.validation import Parameters
@@ -40,6 +48,7 @@ from mediator.flows.parser import LONGEST_LATENCY_S, MOST_OPERATORS, OBJECTIVES,
 from mediator.flows.service import MOST_MESSAGES
 from mediator.model.query import CountMode
 from mediator.query.filter_parser import OPERATORS
+from mediator.views.parser import LONGEST_NAME, MOST_COLUMNS, MOST_JOINS, MOST_KEYS
 from spark_jobs.runner.job import JobDocument
 
 __all__ = ["COMPONENTS", "SECURITY", "answer", "parameters_of", "ref"]
@@ -68,6 +77,19 @@ def _one_of(*names: str) -> dict[str, Any]:
         "properties": {name: {} for name in names},
     }
 
+
+_AGGREGATE: Final = _closed(
+    {
+        "group": {"type": "array", "maxItems": 8, "items": {"type": "string"}},
+        "compute": {
+            "type": "object",
+            "maxProperties": 32,
+            "additionalProperties": _one_of("count", "sum", "avg", "min", "max"),
+        },
+        "filter": ref("schemas", "Filter"),
+    },
+    [],
+)
 
 _COUNT: Final = {"enum": [mode.value for mode in CountMode]}
 _FLAG: Final = {"enum": ["true", "false"]}
@@ -125,18 +147,7 @@ _GRAMMAR: Final[dict[str, Any]] = {
                     {"type": "array", "maxItems": 8, "items": ref("schemas", "Join")},
                 ]
             },
-            "aggregate": _closed(
-                {
-                    "group": {"type": "array", "maxItems": 8, "items": {"type": "string"}},
-                    "compute": {
-                        "type": "object",
-                        "maxProperties": 32,
-                        "additionalProperties": _one_of("count", "sum", "avg", "min", "max"),
-                    },
-                    "filter": ref("schemas", "Filter"),
-                },
-                [],
-            ),
+            "aggregate": _AGGREGATE,
             "count": _COUNT,
             "allow_scan": {"type": "boolean"},
             "explain": {"type": "boolean"},
@@ -163,6 +174,44 @@ _GRAMMAR: Final[dict[str, Any]] = {
         },
         ["as", "reference"],
     ),
+    "ViewJoin": _closed(
+        {
+            "as": {"type": "string"},
+            "reference": {"type": "string"},
+            "class": {"type": "string"},
+            "on": {
+                "type": "object",
+                "minProperties": 1,
+                "maxProperties": MOST_KEYS,
+                "additionalProperties": {"type": "string"},
+                "description": "Fields of the class, with the paths whose values they equal.",
+            },
+            "filter": ref("schemas", "Filter"),
+            "anti": {"type": "boolean"},
+        },
+        [],
+    ),
+    "NewIncrementalView": _closed(
+        {
+            "name": {"type": "string", "maxLength": LONGEST_NAME},
+            "class": {"type": "string"},
+            "join": {
+                "oneOf": [
+                    ref("schemas", "ViewJoin"),
+                    {"type": "array", "maxItems": MOST_JOINS, "items": ref("schemas", "ViewJoin")},
+                ]
+            },
+            "filter": ref("schemas", "Filter"),
+            "fields": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": MOST_COLUMNS,
+                "items": {"type": "string"},
+            },
+            "aggregate": _AGGREGATE,
+        },
+        ["class"],
+    ),
     "NewMessageFlow": _closed(
         {
             "name": {"type": "string", "maxLength": 100},
@@ -180,6 +229,7 @@ _GRAMMAR: Final[dict[str, Any]] = {
             "latency_s": {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_LATENCY_S},
             "ordered": {"type": "boolean"},
             "objective": {"enum": OBJECTIVES},
+            "results": _closed({"webhook": {"type": "string", "format": "uri"}}, ["webhook"]),
         },
         ["plan", "latency_s"],
     ),
@@ -208,7 +258,8 @@ _MODELS: Final[dict[str, Any]] = {
             *(TransactionResults, ImportSummary, WriteSummary, Changes, ClientFilter),
             *(Run, Runs, RunRows),
             *(MessageFlow, MessageFlowReport, MessageFlows, Tickets, MessageState),
-            *(DeadLetters, Replayed),
+            *(EndedMessages, DeadLetters, Replayed),
+            *(IncrementalView, IncrementalViewReport, IncrementalViews, ViewResult, ViewDeltas),
         )
     },
 }
@@ -274,6 +325,7 @@ _PARAMETERS: Final[dict[str, Any]] = {
         "Id of the run.",
     ),
     "flow": _parameter("flow", "path", _HEXADECIMAL, "Id of the message flow."),
+    "view": _parameter("view", "path", _HEXADECIMAL, "Id of the incremental view."),
     "ticket": _parameter("ticket", "path", _HEXADECIMAL, "Ticket of the message."),
     "id": _parameter("id", "path", ID_SCHEMA, "Id of the object, percent-encoded once."),
     "fields": _parameter(

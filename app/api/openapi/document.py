@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from app.api.models.flows import DeadLetterParameters
+from app.api.models.flows import DeadLetterParameters, EndedParameters
 from app.api.models.jobs import ResultParameters, RunListParameters, SubmissionParameters
 from app.api.models.reads import (
     ChangesParameters,
@@ -15,6 +15,7 @@ from app.api.models.reads import (
     ImportParameters,
     SketchParameters,
 )
+from app.api.models.views import DeltasParameters
 from app.api.openapi.components import answer, parameters_of, ref
 from app.http.negotiation import (
     EVENT_STREAM,
@@ -100,8 +101,13 @@ def data_paths() -> dict[str, Any]:
         "/v1/{database}/message-flows/{flow}": _flow(),
         "/v1/{database}/message-flows/{flow}/messages": {"post": _messages()},
         "/v1/{database}/message-flows/{flow}/messages/{ticket}": {"get": _message()},
+        "/v1/{database}/message-flows/{flow}/results": {"get": _ended()},
         "/v1/{database}/message-flows/{flow}/dead-letters": {"get": _dead_letters()},
         "/v1/{database}/message-flows/{flow}/replay": {"post": _replay()},
+        "/v1/{database}/incremental-views": _views(),
+        "/v1/{database}/incremental-views/{view}": _view(),
+        "/v1/{database}/incremental-views/{view}/result": {"get": _result()},
+        "/v1/{database}/incremental-views/{view}/deltas": {"get": _deltas()},
     }
     return {
         path: {"parameters": _parameters(_VARIABLE.findall(path)), **methods, "options": options}
@@ -317,6 +323,13 @@ def _message() -> dict[str, Any]:
     return _operation("getMessage", "Show what became of a message", {200: _json("MessageState")})
 
 
+def _ended() -> dict[str, Any]:
+    summary = "Follow the results of messages: a page, or server-sent events without end"
+    page = {200: _json("EndedMessages", texts=(EVENT_STREAM,))}
+    resumed, failing = ("lastEventId",), (*_ALWAYS, 410)
+    return _operation("followResults", summary, page, resumed, failing, EndedParameters)
+
+
 def _dead_letters() -> dict[str, Any]:
     listed, summary = {200: _json("DeadLetters")}, "List messages that failed"
     return _operation("listDeadLetters", summary, listed, query=DeadLetterParameters)
@@ -325,6 +338,38 @@ def _dead_letters() -> dict[str, Any]:
 def _replay() -> dict[str, Any]:
     summary = "Queue messages that failed again, under their tickets"
     return _operation("replayDeadLetters", summary, {202: _json("Replayed")})
+
+
+def _views() -> dict[str, Any]:
+    created = {**_json("IncrementalViewReport", "Location"), "description": "Created"}
+    problems, body = (*_ALWAYS, *_WITH_BODY), {JSON: "NewIncrementalView"}
+    summary = "Create an incremental view"
+    listed = {200: _json("IncrementalViews")}
+    return {
+        "post": _operation("createView", summary, {201: created}, (), problems, body=body),
+        "get": _operation("listViews", "List incremental views", listed),
+    }
+
+
+def _view() -> dict[str, Any]:
+    shown = {200: _json("IncrementalViewReport")}
+    drop = "Remove an incremental view with its result"
+    return {
+        "get": _operation("getView", "Show an incremental view, and its state", shown),
+        "delete": _operation("dropView", drop, {204: _empty()}),
+    }
+
+
+def _result() -> dict[str, Any]:
+    summary = "Read the result of an incremental view, with the position of the feed that it is of"
+    return _operation("getViewResult", summary, {200: _json("ViewResult")})
+
+
+def _deltas() -> dict[str, Any]:
+    summary = "Follow how a result changes: a page of deltas, or server-sent events without end"
+    page = {200: _json("ViewDeltas", texts=(EVENT_STREAM,))}
+    resumed, failing = ("lastEventId",), (*_ALWAYS, 410)
+    return _operation("followView", summary, page, resumed, failing, DeltasParameters)
 
 
 def _operation(

@@ -1,6 +1,7 @@
 -- The beginning of every script of message flows. KEYS[1] is what the keys of the flow begin with.
 --
 -- bound                  the latency bound (ms), as long as the flow exists
+-- level                  number of the level that messages are queued by
 -- arrived, sent          positions of the last message that arrived, and of the last one sent in order
 -- given                  position of the last message that was given to a worker to be sent in order
 -- open                   hash: by the value of a partition its number, while messages may join it
@@ -14,6 +15,8 @@
 -- waiting                hash: by ticket '' or a dead letter; all that counts for the bound
 -- dead                   sorted set of tickets by position
 -- result:<ticket>        result of a message, until it expires
+-- ended                  how many messages have ended: the position of the last one in `results`
+-- results                stream: the ticket and the outcome of what ended, as far as it is kept
 -- counts                 hash
 
 if redis.replicate_commands then redis.replicate_commands() end
@@ -25,17 +28,30 @@ local function now_ms()
   return clock[1] * 1000 + math.floor(clock[2] / 1000)
 end
 
-local function append(value, ticket, body, ms)
+-- Messages are queued by one level at a time; the value begins with its number, as those of two
+-- levels may be equal.
+local function append(level, values, ticket, body, ms)
+  local value = level .. ':' .. string.sub(values, level * LEVEL_DIGITS + 1, (level + 1) * LEVEL_DIGITS)
   local position = redis.call('INCR', base .. 'arrived')
   local number = redis.call('HGET', base .. 'open', value)
-  if not number or redis.call('LLEN', base .. 'partition:' .. number) >= LARGEST_BATCH then
+  if not number then
     number = string.format('%.0f', position)
     redis.call('HSET', base .. 'open', value, number)
     redis.call('HSET', base .. 'values', number, value)
     redis.call('ZADD', base .. 'queue', number, number)
   end
+  redis.call('HSET', base .. 'waiting', ticket, '')
   local head = string.format('%.0f %.0f %s ', position, ms, ticket)
-  redis.call('RPUSH', base .. 'partition:' .. number, head .. body)
+  local messages = redis.call('RPUSH', base .. 'partition:' .. number, head .. body)
+  if messages >= LARGEST_BATCH then redis.call('HDEL', base .. 'open', value) end
+end
+
+-- Sets what expires, if it is not there. If it is, and lasts longer than it could have been set to,
+-- the server's clock was set back, or the waiting time has become shorter.
+local function hold(name, value, ms)
+  if redis.call('SET', name, value, 'NX', 'PX', ms) then return true end
+  if redis.call('PTTL', name) > tonumber(ms) then redis.call('PEXPIRE', name, ms) end
+  return false
 end
 
 local function count(name, by)
@@ -47,6 +63,8 @@ local function complete(position, arrived_ms, ticket, outcome, document)
   local bound_ms = tonumber(redis.call('GET', base .. 'bound') or 0)
   if now_ms() - arrived_ms > bound_ms then count('late', 1) end
   count(outcome, 1)
+  local id = string.format('%.0f-0', redis.call('INCR', base .. 'ended'))
+  redis.call('XADD', base .. 'results', 'MAXLEN', MOST_RESULTS, id, 't', ticket, 'o', outcome)
   if outcome == 'failed' then
     redis.call('HSET', base .. 'waiting', ticket, document)
     redis.call('ZADD', base .. 'dead', position, ticket)

@@ -7,6 +7,6 @@ for _, set in ipairs({'queue', 'running'}) do
   end
 end
 for _, name in ipairs({
-  'bound', 'arrived', 'sent', 'given', 'open', 'values', 'queue', 'running', 'lease:out', 'timer',
-  'attempts', 'held', 'waiting', 'dead', 'counts', 'report',
+  'bound', 'level', 'arrived', 'sent', 'given', 'open', 'values', 'queue', 'running', 'lease:out', 'timer',
+  'attempts', 'held', 'waiting', 'dead', 'ended', 'results', 'counts', 'report',
 }) do redis.call('DEL', base .. name) end

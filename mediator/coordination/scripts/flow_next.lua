@@ -13,8 +13,8 @@ for position = sent + 1, sent + ARGV[3] do
   found[#found + 1] = row
 end
 if #found == 0 then return found end
-if (redis.call('GET', lease) or ARGV[1]) ~= ARGV[1] then return {} end
-redis.call('SET', lease, ARGV[1], 'PX', ARGV[2])
+if redis.call('GET', lease) ~= ARGV[1] and not hold(lease, ARGV[1], ARGV[2]) then return {} end
+redis.call('PEXPIRE', lease, ARGV[2])
 local given = tonumber(redis.call('GET', base .. 'given') or 0)
 redis.call('SET', base .. 'given', found[#found - 1])
 table.insert(found, 1, given > sent and 1 or 0)

@@ -1,11 +1,11 @@
 -- Queues dead letters again, under their tickets.
--- KEYS: prefix. ARGV: rows of partition value, ticket, body. Returns how many were dead letters.
+-- KEYS: prefix. ARGV: rows of values (those of each level), ticket, body. Returns how many were dead letters.
 
 local ms, replayed = now_ms(), 0
+local level = tonumber(redis.call('GET', base .. 'level') or 0)
 for row = 1, #ARGV, 3 do
   if redis.call('ZREM', base .. 'dead', ARGV[row + 1]) == 1 then
-    redis.call('HSET', base .. 'waiting', ARGV[row + 1], '')
-    append(ARGV[row], ARGV[row + 1], ARGV[row + 2], ms)
+    append(level, ARGV[row], ARGV[row + 1], ARGV[row + 2], ms)
     replayed = replayed + 1
   end
 end

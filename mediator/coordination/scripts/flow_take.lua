@@ -1,11 +1,12 @@
 -- Gives a worker a batch: one whose lease has ended, or the oldest partition if one is due.
 -- KEYS: prefix. ARGV: token, milliseconds of the lease, milliseconds until the next one is due.
--- Returns {number, attempt, partitions, arrived, message, ...}, or {ms until one is due}; {}: none.
+-- Returns {number, attempt, partitions, arrived, level, message, ...}, or {ms until one is due}; {}: none.
 
 local function give(number, partitions)
   local attempt = redis.call('HINCRBY', base .. 'attempts', number, 1)
   local arrived = tonumber(redis.call('GET', base .. 'arrived'))
-  local given = {tonumber(number), attempt, partitions, arrived}
+  local level = tonumber(redis.call('GET', base .. 'level') or 0)
+  local given = {tonumber(number), attempt, partitions, arrived, level}
   for _, message in ipairs(redis.call('LRANGE', base .. 'partition:' .. number, 0, -1)) do
     given[#given + 1] = message
   end
@@ -15,13 +16,13 @@ end
 local partitions = redis.call('ZCARD', base .. 'queue')
 -- As many as there are workers at most.
 for _, number in ipairs(redis.call('ZRANGE', base .. 'running', 0, -1)) do
-  if redis.call('SET', base .. 'lease:' .. number, ARGV[1], 'NX', 'PX', ARGV[2]) then
+  if hold(base .. 'lease:' .. number, ARGV[1], ARGV[2]) then
     return give(number, partitions + 1)
   end
 end
 if partitions == 0 then return {} end
 if tonumber(ARGV[3]) > 0 then
-  if not redis.call('SET', base .. 'timer', 1, 'NX', 'PX', ARGV[3]) then
+  if not hold(base .. 'timer', 1, ARGV[3]) then
     return {math.max(1, redis.call('PTTL', base .. 'timer'))}
   end
 end

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 from mediator.base.immutable import immutable
 from mediator.model.change import Change
@@ -21,6 +21,7 @@ __all__ = [
     "LogEntry",
     "Mirror",
     "PendingChanges",
+    "Pipelining",
     "ReadRecords",
     "Reapable",
     "RecordKey",
@@ -144,6 +145,16 @@ class RecordState:
     versions: Mapping[str, int]
     intent: str
     joint: str = ""
+
+
+@runtime_checkable
+class Pipelining(Protocol):
+    """A store whose concurrent calls share round trips as they are: none gains by a wait.
+
+    Any other call takes a connection, and work of the server, for itself.
+    """
+
+    pipelines: Literal[True]
 
 
 @runtime_checkable

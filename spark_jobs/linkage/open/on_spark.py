@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from spark_jobs.linkage.open.blocks import check_loads, loads, split_heavy
 from spark_jobs.linkage.open.clusters import assigned, merges, named
+from spark_jobs.linkage.open.difference import LOOKED_AT, compared_texts, differing
 from spark_jobs.linkage.open.evaluate import blocking_recall, evaluation
 from spark_jobs.linkage.open.model import Model, bits_of
 from spark_jobs.linkage.open.pairs import compared
@@ -141,7 +143,7 @@ def _clusters(spec: OpenSpec, context: StageContext) -> DataFrame:
     if spec.truth is not None:
         _evaluate(spec, context, clusters)
     links = _links(_scored(spec, context), roots, bits_of(spec.threshold))
-    context.report("trust", _trust(links))
+    context.report("trust", _trust(spec, context, links))
     best = _best_links(links)
     return clusters.join(best, "row", "left").select(
         f.concat_ws("/", "source", "record").alias("id"),
@@ -163,11 +165,23 @@ def _links(scored: DataFrame, roots: DataFrame, least: float) -> DataFrame:
     return links.select("l", "r", "bits", kept)
 
 
-def _trust(links: DataFrame) -> Mapping[str, Any]:
+def _trust(spec: OpenSpec, context: StageContext, links: DataFrame) -> Mapping[str, Any]:
     probability = f.avg(f.when(f.col("kept"), _probability(f.col("bits"))))
     row = links.agg(f.count("*"), f.count_if("kept"), f.coalesce(probability, f.lit(0.0))).first()
     assert row is not None
-    return trust(*row)
+    count, kept, mean = row
+    return trust(count, kept, mean, _differing(spec, context, links.where("kept")))
+
+
+def _differing(spec: OpenSpec, context: StageContext, links: DataFrame) -> float:
+    complete = load_plan(spec, context)
+    if complete.similarity is not None:
+        return 0.0  # its probabilities say so already
+    first = links.select("l", "r").orderBy("l", "r").limit(LOOKED_AT).toArrow()
+    left, right = (first.column(end).to_numpy() for end in ("l", "r"))
+    rows = context.spark.createDataFrame(pa.table({"row": np.union1d(left, right)}))
+    records = context.output("records").select(*compared_texts(complete))
+    return differing(left, right, records.join(f.broadcast(rows), "row").toArrow())
 
 
 def _best_links(links: DataFrame) -> DataFrame:

@@ -3,7 +3,7 @@
 The frame has a row for each record: ``row`` (a hash of source and id, which identifies the record
 from here on), ``source`` (number of the input), ``id``, ``known`` (its cluster, if any), ``truth``,
 ``keys`` (one for each rule, 0: no block), and for comparison k its text ``c<k>``, where needed its
-number ``n<k>`` and the share ``f<k>`` of records with this value. ``v<k>`` are the fields
+quantity or day ``n<k>`` and the share ``f<k>`` of records with this value. ``v<k>`` are the fields
 themselves.
 """
 
@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import DoubleType, StructField, StructType
 
 from spark_jobs.columns import quoted
+from spark_jobs.linkage.open.quantities import as_quantities
 from spark_jobs.linkage.open.spec import (
     KNOWN,
     FieldComparison,
@@ -47,7 +48,7 @@ def values(spec: OpenSpec, context: StageContext) -> DataFrame:
     """
     columns = spec.columns
     raw = reduce(DataFrame.unionByName, _selected(spec, columns, context))
-    keyed = _normalised(raw, len(columns)).select(
+    keyed = _normalised(raw, spec).select(
         f.xxhash64("source", "id").alias("row"),
         *("source", "id", "truth"),
         *(f"v{at}" for at in range(len(columns))),
@@ -96,21 +97,29 @@ def _selected(spec: OpenSpec, columns: Sequence[str], context: StageContext) -> 
         )
 
 
-def _normalised(raw: DataFrame, count: int) -> DataFrame:
-    """Add ``r<k>``, the raw value, and normalise ``v<k>``."""
-    names = [f"v{at}" for at in range(count)]
+def _normalised(raw: DataFrame, spec: OpenSpec) -> DataFrame:
+    """Normalise ``v<k>``, and add ``q<k>``, its quantity, where a comparison needs it."""
+    names = [f"v{at}" for at in range(len(spec.columns))]
+    numbers = sorted({*_positions_of_numbers(spec)})
     schema = StructType(
-        [*raw.schema.fields, *(StructField(f"r{at}", StringType()) for at in range(count))]
+        [*raw.schema.fields, *(StructField(f"q{at}", DoubleType()) for at in numbers)]
     )
 
     def convert(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             kept = [batch.column(at) for at in range(batch.num_columns - len(names))]
             values = [batch.column(name) for name in names]
-            arrays = [*kept, *map(normalise, values), *values]
+            quantities = [as_quantities(values[at]) for at in numbers]
+            arrays = [*kept, *map(normalise, values), *quantities]
             yield pa.RecordBatch.from_arrays(arrays, names=schema.names)
 
     return raw.mapInArrow(convert, schema)
+
+
+def _positions_of_numbers(spec: OpenSpec) -> Iterator[int]:
+    for comparison in spec.comparisons:
+        if any(level.measure is Measure.NUMBER for level in comparison.levels):
+            yield spec.columns.index(comparison.columns[0])
 
 
 def normalise(values: pa.Array) -> pa.Array:
@@ -157,7 +166,7 @@ def _compared(comparison: FieldComparison, k: int, columns: Sequence[str]) -> It
     if Measure.DAYS in measures:
         yield _days(f.col(f"v{positions[0]}")).alias(f"n{k}")
     elif Measure.NUMBER in measures:
-        yield f.col(f"r{positions[0]}").try_cast("double").alias(f"n{k}")
+        yield f.col(f"q{positions[0]}").alias(f"n{k}")
 
 
 def _days(value: Column) -> Column:

@@ -17,6 +17,7 @@ from pyspark.sql import functions as f
 
 from spark_jobs.columns import quoted
 from spark_jobs.linkage.open.prepare import normalise
+from spark_jobs.linkage.open.quantities import as_quantities
 from spark_jobs.linkage.open.spec import OpenSpec
 from spark_jobs.runner.port import InputUnfit, StageContext
 
@@ -39,6 +40,8 @@ _MOST_COLUMNS: Final = 64
 _MOSTLY: Final = 0.9
 _FEW_VALUES: Final = 30
 _TEXT_WORDS: Final = 4
+_MEASURED: Final = r"^\s*-?\d+\.\d+\s*$|[\p{L}\p{Sc}%\"″]"
+"""A decimal point, or a unit: other numbers may name something."""
 
 
 class ValueKind(StrEnum):
@@ -177,7 +180,7 @@ def _value_kind_of(present: pa.Array, raw: pa.Array, distinct: int, words: float
         return ValueKind.DATE
     if _share(present, r"^(1\d|20)\d\d$") > _MOSTLY:
         return ValueKind.YEAR
-    if _share(raw, r"^\s*-?\d+\.\d+\s*$") > _MOSTLY:
+    if _share(raw, _MEASURED) > _MOSTLY and _mean(as_quantities(raw).is_valid()) > _MOSTLY:
         return ValueKind.NUMBER
     if distinct <= _FEW_VALUES:
         return ValueKind.CATEGORY
@@ -187,7 +190,11 @@ def _value_kind_of(present: pa.Array, raw: pa.Array, distinct: int, words: float
 
 
 def _share(values: pa.Array, pattern: str) -> float:
-    return float(pc.mean(pc.match_substring_regex(values, pattern).cast("double")).as_py() or 0.0)
+    return _mean(pc.match_substring_regex(values, pattern))
+
+
+def _mean(flags: pa.Array) -> float:
+    return float(pc.mean(flags.cast("double")).as_py() or 0.0)
 
 
 def numbered(values: pa.Array) -> NDArray[np.int64]:

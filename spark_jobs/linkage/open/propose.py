@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.linkage.open.profile import Profile, RecordSample, ValueKind, profile
 from spark_jobs.linkage.open.propose_blocking import propose_rules
+from spark_jobs.linkage.open.quantities import as_quantities
 from spark_jobs.linkage.open.spec import (
     AgreementLevel,
     FieldComparison,
@@ -31,7 +33,6 @@ _LOOKED_AT: Final = 500
 _PARTS: Final = 2
 _LONG_CODE: Final = 6
 _SEVERAL_WORDS: Final = 1.3
-_NUMBER: Final = r"^-?\d{1,300}(\.\d+)?$"
 
 _EXACT: Final = AgreementLevel(exact=True)
 _TYPOS: Final = (AgreementLevel(levenshtein=1), AgreementLevel(levenshtein=2))
@@ -204,11 +205,10 @@ def _levels(one: Profile, sample: RecordSample) -> tuple[AgreementLevel, ...]:
 
 def _near(raw: pa.Array) -> tuple[float, float]:
     """Hundredths and tenths of the spread."""
-    text = pc.utf8_trim_whitespace(raw.drop_null())
-    # Most values are numbers, not all: some may have a unit, or stand for a missing one.
-    numbers = pc.cast(text.filter(pc.match_substring_regex(text, _NUMBER)), "float64")
-    spread = float(pc.stddev(numbers).as_py() or 0.0)
-    return max(spread, 1e-9) / 100, max(spread, 1e-9) / 10
+    numbers = as_quantities(raw).to_numpy(zero_copy_only=False)
+    finite = numbers[np.isfinite(numbers)]
+    spread = max(float(finite.std()) if len(finite) else 0.0, 1e-9)
+    return spread / 100, spread / 10
 
 
 def _reason(one: Profile) -> str:

@@ -7,6 +7,7 @@ an empty string.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -17,12 +18,22 @@ from numpy.typing import NDArray
 
 from spark_jobs.linkage.compiled import compiled
 
-__all__ = ["Floats", "Rows", "Text", "equal", "jaccard", "jaro_winkler", "levenshtein"]
+__all__ = [
+    "Floats",
+    "Rows",
+    "Text",
+    "equal",
+    "jaccard",
+    "jaro_winkler",
+    "joined_fields",
+    "levenshtein",
+]
 
 _BLANK: Final = 32
 
 Rows: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
+TextColumn: TypeAlias = pa.Array | pa.ChunkedArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +45,7 @@ class Text:
     valid: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, column: pa.Array | pa.ChunkedArray) -> Text:
+    def of(cls, column: TextColumn) -> Text:
         text = column.cast(pa.large_string())
         if isinstance(text, pa.ChunkedArray):
             text = text.combine_chunks()
@@ -49,6 +60,15 @@ class Text:
         hashes: NDArray[np.uint64]
         hashes, starts = _tokens(self.points, self.starts)
         return hashes, starts
+
+
+def joined_fields(texts: Sequence[TextColumn]) -> TextColumn:
+    """Several texts of a record as one; null: it has none of them."""
+    if len(texts) == 1:
+        return texts[0]
+    whole = pc.binary_join_element_wise(*(text.fill_null("") for text in texts), " ")
+    text = pc.replace_substring_regex(pc.utf8_trim(whole, " "), " +", " ")
+    return pc.if_else(pc.equal(text, ""), None, text)
 
 
 def _joined(text: pa.LargeStringArray) -> str:

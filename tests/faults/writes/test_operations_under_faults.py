@@ -29,6 +29,11 @@ from tests.process.service import field_on
 log = logging.getLogger(__name__)
 
 CLIENTS, TELLERS, AUDITORS = 24, 6, 2
+THROUGHPUT = [
+    {"metric": f"{direction}_throughput", "goal": 1000, "weight": 1e-6}
+    for direction in ("read", "write")
+]
+"""What batching needs; it decides nothing of where a field is."""
 SCHEMA: dict[str, dict[str, Any]] = {
     **CLASSES,
     **BANKS,
@@ -39,15 +44,19 @@ SCHEMA: dict[str, dict[str, Any]] = {
 
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize(
-    ("operations", "kills", "others", "longest_s"),
-    [(5_000, 6, 4, 3.0), pytest.param(100_000, 16, 34, 20.0, marks=pytest.mark.large)],
+    ("operations", "kills", "others", "longest_s", "batching"),
+    [
+        (5_000, 6, 4, 3.0, None),
+        (2_500, 4, 2, 3.0, {"max_wait_s": 0.02}),
+        pytest.param(100_000, 16, 34, 20.0, None, marks=pytest.mark.large),
+    ],
 )
 async def test_nothing_acknowledged_is_lost_and_nothing_is_torn(
-    operations: int, kills: int, others: int, longest_s: float
+    operations: int, kills: int, others: int, longest_s: float, batching: dict[str, float] | None
 ) -> None:
     rng = random.Random(seed := os.environ.get("PORTOLAN_TEST_SEED", "1"))
     async with cluster() as stage:
-        await _set_up(stage)
+        await _set_up(stage, batching)
         load, ledger = Load(stage.replicas, operations), Ledger()
         faults = Faults(stage, rng, longest_s)
         drawn = faults.draw(kills, others)
@@ -70,9 +79,10 @@ async def test_nothing_acknowledged_is_lost_and_nothing_is_torn(
         assert ledger.audits, "no audit stood"
 
 
-async def _set_up(stage: Cluster) -> None:
+async def _set_up(stage: Cluster, batching: dict[str, float] | None) -> None:
     await stage.replicas[0].favour()
-    schema = {name: {"fields": fields} for name, fields in SCHEMA.items()}
+    members = {"annotations": THROUGHPUT, "batching": batching}
+    schema = {name: {"fields": fields, **members} for name, fields in SCHEMA.items()}
     placed = await stage.replicas[0].put_schema(DATABASE, schema)
     assert len({placed[f"on_three.{name}"] for name in ("left", "middle", "right")}) == 3
     assert len({placed[f"{bank}.balance"] for bank in BANKS}) == 3

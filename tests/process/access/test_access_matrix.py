@@ -49,6 +49,7 @@ FLOW = {
         ],
     }
 }
+VIEW: dict[str, Any] = {"json": {"class": "articles"}}
 MESSAGES: dict[str, Any] = {"json": {"messages": [{}]}}
 KEY = {"json": {"subject": "new", "grants": ["read"]}}
 NOTHING: dict[str, Any] = {}
@@ -90,8 +91,15 @@ DATA: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "DELETE /v1/{database}/message-flows/{flow}": ("write", HIDDEN, NOTHING),
     "POST /v1/{database}/message-flows/{flow}/messages": ("write", HIDDEN, MESSAGES),
     "GET /v1/{database}/message-flows/{flow}/messages/{ticket}": ("write", HIDDEN, NOTHING),
+    "GET /v1/{database}/message-flows/{flow}/results": ("write", HIDDEN, NOTHING),
     "GET /v1/{database}/message-flows/{flow}/dead-letters": ("write", HIDDEN, NOTHING),
     "POST /v1/{database}/message-flows/{flow}/replay": ("write", HIDDEN, NOTHING),
+    "GET /v1/{database}/incremental-views": ("read", HIDDEN, NOTHING),
+    "POST /v1/{database}/incremental-views": ("write", HIDDEN, VIEW),
+    "GET /v1/{database}/incremental-views/{view}": ("read", HIDDEN, NOTHING),
+    "DELETE /v1/{database}/incremental-views/{view}": ("write", HIDDEN, NOTHING),
+    "GET /v1/{database}/incremental-views/{view}/result": ("read", HIDDEN, NOTHING),
+    "GET /v1/{database}/incremental-views/{view}/deltas": ("read", HIDDEN, NOTHING),
     "GET /v1/{database}/jobs": ("jobs", HIDDEN, NOTHING),
     "POST /v1/{database}/jobs": ("jobs", HIDDEN, JOB),
     "GET /v1/{database}/jobs/{run}": ("jobs", HIDDEN, NOTHING),
@@ -307,6 +315,7 @@ async def send(
         "{id}": "there",
         "{run}": RUN,
         "{flow}": RUN,
+        "{view}": RUN,
         "{ticket}": RUN,
         "{name}": "nowhere",
         "{tenant}": running.owner,
@@ -398,7 +407,7 @@ async def test_an_anonymous_caller_may_only_read_a_public_class(
 ) -> None:
     method, template = route.split(" ")
     template = template.replace("{class}", "articles").replace("{id}", "there")
-    path = template.replace("{database}", installation.database)
+    path = template.replace("{database}", installation.database).replace("{view}", RUN)
     body: dict[str, Any] = {
         "json": {"operations": [{"op": "get", "class": "articles", "id": "there"}]}
     }
@@ -407,5 +416,6 @@ async def test_an_anonymous_caller_may_only_read_a_public_class(
         request = body
     if path.endswith("changes"):
         request = {"params": {"class": "articles"}}
-    expected = "401" if path.endswith("changes") else "in"
+    # What these show is also what was.
+    expected = "401" if path.endswith("changes") or "incremental-views" in path else "in"
     assert outcome(await installation.data.request(method, path, **request)) == expected

@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mediator.base.errors import Invalid, MediatorError, OutcomeUnknown, Unavailable
-from mediator.flows import worker
 from mediator.flows.http_hosts import HttpHosts
 from mediator.flows.http_request import read_request
 from mediator.flows.http_services import LARGEST_RESPONSE, HttpServices
 from mediator.query.json_node import Node
 from tests.process.access.certificates import write_certificate
-from tests.process.flows.http_service import AnyLocalHost, HttpService, http_service
+from tests.process.flows.http_service import HttpService, http_service
+from tests.process.flows.remote import RECEIVE, TOTAL_S, get, messages, post
 from tests.process.flows.shop import Shop
 from tests.process.service import unique
-
-RECEIVE = {"op": "receive", "attributes": {"name": "string", "number": "string"}}
-TOTAL_S = 0.5
-
-
-@pytest.fixture
-async def remote() -> AsyncIterator[HttpService]:
-    async with http_service() as started:
-        yield started
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[HttpServices]:
-    services = HttpServices(AnyLocalHost(), TOTAL_S)
-    yield services
-    await services.close()
 
 
 async def send(client: HttpServices, url: str, method: str = "GET", **members: Any) -> Any:
@@ -154,29 +138,6 @@ async def test_no_proxy_is_taken_from_the_environment(
     for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     assert await send(client, f"{remote.url}/customers/A")
-
-
-def get(url: str) -> dict[str, Any]:
-    return {"op": "invoke", "http": {"method": "GET", "url": url}, "to": "found"}
-
-
-def post(url: str) -> dict[str, Any]:
-    body = {"of": {"$": "/number"}}
-    return {"op": "invoke", "http": {"method": "POST", "url": url, "body": body}, "to": "answer"}
-
-
-def messages(names: Sequence[str]) -> list[dict[str, Any]]:
-    return [{"name": name, "number": f"m{i}"} for i, name in enumerate(names, 1)]
-
-
-@pytest.fixture
-def local(shop: Shop, client: HttpServices, monkeypatch: pytest.MonkeyPatch) -> Shop:
-    """The shop, whose flows may invoke this machine."""
-    flows = shop.service.mediator.flows
-    assert flows is not None
-    monkeypatch.setattr(flows, "_services", client)
-    monkeypatch.setattr(worker, "_RETRY_S", 0.001)
-    return shop
 
 
 @pytest.mark.parametrize("ordered", [True, False])

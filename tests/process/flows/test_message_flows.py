@@ -24,7 +24,7 @@ async def test_the_orders_of_the_paper_take_three_lookups_and_leave_in_order(sho
     report = await shop.report(flow)
     counts = report["counts"]
     assert (counts["lookups"], counts["lookups_saved"], counts["done"]) == (3, 3, 6)
-    assert report["partitioned_by"] == ["name"]
+    assert report["partitioned_by"] == [{"attribute": "name", "by": "value"}]
     assert [step["op"] for step in report["rewritten_plan"]] == ["assign", "invoke", "join"]
     assert (report["queued"], report["held"], report["partitions"]) == (0, 0, 0)
     for number, name in enumerate(CUSTOMERS, 1):
@@ -134,6 +134,33 @@ async def test_the_waiting_time_explains_itself(shop: Shop) -> None:
     assert measured["rate"] > 0
     assert 0 < measured["selectivity"] <= 1
     assert f"{measured['wait_most_s']:.6g} s" in measured["explanation"]
+
+
+async def test_messages_are_queued_by_the_lookup_that_costs_most_when_it_is_not_shared(
+    shop: Shop,
+) -> None:
+    """The first lookup of the plan finds another object for each message, the second for few."""
+    filter_ = {"eq": ["customer", {"$": "/number"}]}
+    own = {"op": "invoke", "query": {"class": "credits", "filter": filter_}, "to": "own"}
+    flow = await shop.create([*ORDERS[:2], own, *ORDERS[2:]], ordered=True)
+    assert (await shop.report(flow))["partitioned_by"] == [{"attribute": "number", "by": "value"}]
+    prefix = unique("v")
+    some = orders("ABC" * 70, prefix)
+    tickets = await shop.tickets(flow, some[:120])
+
+    async def is_chosen() -> bool:
+        chosen = (await shop.report(flow))["partitioned_by"]
+        return bool(chosen == [{"attribute": "name", "by": "value"}])
+
+    await eventually(is_chosen)
+    tickets += await shop.tickets(flow, some[120:])
+    states = await shop.ended(flow, tickets)
+    assert [state["result"]["number"] for state in states] == [each["number"] for each in some]
+    report = await shop.report(flow)
+    assert report["counts"]["lookups_saved"] > 0
+    levels = report["measured"]["levels"]
+    assert [level["attributes"][0]["attribute"] for level in levels] == ["number", "name"]
+    assert levels[0]["selectivity"] < levels[1]["selectivity"] == pytest.approx(1 / 3)
 
 
 async def test_a_dropped_database_takes_its_flows_along(shop: Shop) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from redis.asyncio import Redis
 
+from mediator.base.errors import TooManyRequests
 from mediator.coordination import message_queue
 from mediator.coordination.message_queue import RedisMessageQueue
 from mediator.flows.queue import Batch, End, Ended, FlowKey, NewMessage, NoBatch
@@ -141,6 +142,80 @@ async def test_the_next_batch_is_given_out_once_in_a_waiting_time_to_all_workers
         assert isinstance(found, NoBatch)
         assert found.due_in_s is not None
         assert 0 < found.due_in_s <= 60
+
+
+@pytest.mark.parametrize("name", ["timer", "lease:2", "lease:out"])
+async def test_a_clock_of_redis_that_is_set_back_stops_no_flow(
+    queue: RedisMessageQueue, key: FlowKey, redis_config: SystemConfig, name: str
+) -> None:
+    """What expires at a time lasts an hour longer then: here it is set to."""
+    await queue.enqueue(key, messages("ABC"), None)
+    batch = await taken(queue, key)
+    await queue.end_batch(key, batch.number, TOKEN, ended(batch), {}, ordered=True)
+    await queue.next_held(key, TOKEN, 1)
+    assert isinstance(await queue.take(key, TOKEN, 10), Batch)
+    async with Redis.from_url(redis_config.url) as redis:
+        at = f"{message_queue._base(key)}{name}"  # noqa: SLF001
+        assert await redis.pexpire(at, 3_600_000)
+        await queue.take(key, OTHER, 10)
+        await queue.next_held(key, OTHER, 1)
+        assert await redis.pttl(at) <= max(10_000, message_queue._LEASE_MS)  # noqa: SLF001
+
+
+async def test_a_shorter_waiting_time_holds_at_once(queue: RedisMessageQueue, key: FlowKey) -> None:
+    await queue.enqueue(key, messages("ABC"), None)
+    assert isinstance(await queue.take(key, TOKEN, 3600), Batch)
+    await queue.take(key, TOKEN, 0.01)
+    due = await queue.take(key, TOKEN, 0.01)
+    assert isinstance(due, Batch) or (due.due_in_s is not None and due.due_in_s <= 0.01)
+
+
+async def test_messages_are_queued_by_the_present_level_and_stay_where_they_are(
+    queue: RedisMessageQueue, key: FlowKey
+) -> None:
+    """Equal values of two levels are two partitions; the oldest one is next, whatever its level."""
+    values = [one * 32 + other * 32 for one, other in ("ac", "bc", "ad")]
+    await queue.enqueue(key, messages(values), None)
+    await queue.set_level(key, 1)
+    await queue.enqueue(key, messages([*values, "c" * 32 + "a" * 32]), None)
+    await queue.set_level(key, 0)
+    await queue.enqueue(key, messages(values[:1]), None)
+    batches = [await taken(queue, key) for _ in range(5)]
+    positions = [[message.position for message in batch.messages] for batch in batches]
+    assert positions == [[1, 3, 8], [2], [4, 5], [6], [7]]
+    assert {batch.level for batch in batches} == {0}
+    assert (await queue.report(key))["level"] == 0
+
+
+async def test_a_flow_that_is_gone_gets_no_level(queue: RedisMessageQueue, key: FlowKey) -> None:
+    await queue.drop_flow(key)
+    await queue.set_level(key, 1)
+    assert (await queue.report(key))["level"] == 0
+
+
+async def test_a_hundred_thousand_values_are_executed_in_order_and_leave_nothing(
+    queue: RedisMessageQueue,
+    key: FlowKey,
+    redis_config: SystemConfig,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(message_queue, "MOST_QUEUED", 100_000)
+    for start in range(0, 100_000, 1000):
+        await queue.enqueue(key, messages([f"{start + n:032}" for n in range(1000)]), None)
+    with pytest.raises(TooManyRequests):
+        await queue.enqueue(key, messages("A"), None)
+    for position in range(1, 101):
+        batch = await taken(queue, key)
+        assert [message.position for message in batch.messages] == [position]
+        assert batch.partitions == 100_001 - position
+        assert await queue.end_batch(key, batch.number, TOKEN, ended(batch), {}, ordered=False)
+    report = await queue.report(key)
+    assert (report["queued"], report["partitions"]) == (99_900, 99_900)
+    assert await queue.drop_flow(key)
+    async with Redis.from_url(redis_config.url) as redis:
+        left = [name async for name in redis.scan_iter(match=f"*{key.flow}*", count=10_000)]
+        assert all([await redis.pttl(name) > 0 for name in left])
+        assert len(left) == 100
 
 
 async def test_a_partition_is_never_larger_than_a_batch(

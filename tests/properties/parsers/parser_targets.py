@@ -39,6 +39,7 @@ from mediator.query.parser import parse_query_document
 from mediator.query.paths import decode_position
 from mediator.schema.parse import parse_schema
 from mediator.schema.values import Codec
+from mediator.views.parser import parse_view
 from sketch.protocol.wire import WireError, decode
 from spark_jobs.runner.job import parse_job
 from spark_jobs.runner.specification import SpecInvalid
@@ -189,6 +190,7 @@ def _negotiation(raw: bytes) -> None:
 
 TARGETS: Final[Mapping[str, Target]] = {
     "query": Target(_query),
+    "view": Target(lambda raw: parse_view(parse_json(raw), SCHEMA)),
     "parameters": Target(_parameters),
     "update": Target(lambda raw: parse_update(ARTICLES, CODEC, parse_json(raw))),
     "merge patch": Target(_merge_patch),
@@ -223,11 +225,16 @@ _QUERY: Final = (
     b'{"like":["title","a%"]}]},"order":[["hits","desc"],"id"],"limit":5,"fields":["title"],'
     b'"join":{"as":"who","reference":"author"},"count":"exact","allow_scan":true}'
 )
+_VIEW: Final = (
+    b'{"class":"articles","join":[{"as":"who","reference":"author"},{"class":"people","anti":true,'
+    b'"on":{"name":"who.name"}}],"filter":{"exists":"hits"},"fields":["id","who.name"]}'
+)
 SEEDS: Final[Mapping[str, Sequence[bytes]]] = {
     "query": (
         _QUERY,
         b'{"aggregate":{"group":["title"],"compute":{"n":{"count":"*"}},"filter":{"gt":["n",1]}}}',
     ),
+    "view": (_VIEW,),
     "parameters": (
         b"title=x&hits.ge=1&order=-hits,title&limit=5&fields=title,hits&count=exact&explain=true",
     ),

@@ -28,13 +28,14 @@ from mediator.model.filters import (
 )
 from mediator.model.order import beyond, sort_key
 from mediator.model.query import OrderBy, Position, Query
-from mediator.query.invalidation.access_predicates import access_predicates_of
-from mediator.query.invalidation.index import Intervals, QueryIndex
+from mediator.query.access_predicates import access_predicates_of
+from mediator.query.invalidation.index import QueryIndex
 from mediator.query.invalidation.registered_query import (
     RegisteredQuery,
     Truth,
     compile_three_valued,
 )
+from mediator.query.predicate_index import Intervals
 from mediator.schema.types import Values
 
 FIELDS = ("x", "y", "z")

@@ -44,6 +44,18 @@ def test_precision_is_estimated_without_labels(linked_catalogues: FolderContext)
     assert trust["warnings"] == []
 
 
+def test_two_catalogues_in_one_table_are_not_trusted(spark: SparkSession, tmp_path: Path) -> None:
+    products = [product for one in catalogues(1_000, 1.0, seed=6) for product in one]
+    context = FolderContext(spark, tmp_path, {"all": frame(spark, products)})
+    spec = {"inputs": {"all": {"file": "all.csv"}}, "zero_config": True, "truth": "entity"}
+    context.execute(OpenSpec.parse(spec))
+    trust = context.reports["trust"]
+    real = context.reports["evaluation"]["pairwise"]["precision"]
+    assert real < 0.2
+    assert trust["estimated_precision"] < 0.3
+    assert any("cannot be trusted" in warning for warning in trust["warnings"])
+
+
 def test_every_link_says_why(linked_catalogues: FolderContext) -> None:
     rows = linked_catalogues.rows("pairs")
     assert rows

@@ -84,7 +84,7 @@ async def test_a_batch_has_the_results_of_its_messages_one_by_one(
     name: str, others: list[tuple[Any, int]]
 ) -> None:
     bodies = [{"name": name, "total": total, "note": note} for total, note in others]
-    assert PLAN.partitioned_by == ("name",)
+    assert [each.name for each in PLAN.levels[0]] == ["name"]
     assert await results(rewrite(PLAN), batch(bodies)) == await one_by_one(PLAN, bodies)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from mediator.base.errors import Invalid
 from mediator.flows.parser import MOST_OPERATORS
+from mediator.flows.partitioning import describe_grain
 from mediator.flows.rewriting import describe, rewrite
 from tests.unit.flows.plans import LOOKUP, ORDERS, flow
 
@@ -23,19 +24,24 @@ def switch(**members: Any) -> dict[str, Any]:
 
 
 def names(plan: list[dict[str, Any]]) -> list[Any]:
-    return shape(describe(rewrite(flow(plan).plan)))
+    parsed = flow(plan).plan
+    return shape(describe(rewrite(parsed, parsed.levels[0])))
 
 
 def shape(steps: list[dict[str, Any]]) -> list[Any]:
     return [
-        shape(step["operators"]) if step["op"] == "iterate" else step.get("by", step["op"])
+        shape(step["operators"])
+        if step["op"] == "iterate"
+        else [each["attribute"] for each in step["by"]]
+        if step["op"] == "split"
+        else step["op"]
         for step in steps
     ]
 
 
 def test_the_plan_of_orders_is_partitioned_by_what_its_lookup_depends_on() -> None:
     plan = flow(ORDERS).plan
-    assert plan.partitioned_by == ("name",)
+    assert describe_grain(plan.levels[0]) == [{"attribute": "name", "by": "value"}]
     assert names(ORDERS) == ["assign", "invoke", "join"]
     assert [each.pointer for each in plan.outbound_part] == ["/plan/4"]
 
@@ -54,8 +60,9 @@ def test_what_a_branch_may_have_changed_depends_on_the_branch() -> None:
 
 
 def test_a_plan_without_lookups_is_partitioned_by_its_first_switch() -> None:
-    assert flow([RECEIVE, ASSIGN, switch()]).plan.partitioned_by == ("total",)
-    assert flow([RECEIVE, ASSIGN]).plan.partitioned_by == ()
+    (attribute,) = flow([RECEIVE, ASSIGN, switch()]).plan.levels[0]
+    assert attribute.name == "total"
+    assert flow([RECEIVE, ASSIGN]).plan.levels == ((),)
 
 
 def nested(levels: int) -> dict[str, Any]:

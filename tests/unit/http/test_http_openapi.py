@@ -42,7 +42,7 @@ async def test_documented_methods_are_those_that_are_allowed(template: str) -> N
             "database": "news",
             "class": "articles",
             "id": "a",
-            **dict.fromkeys(("run", "flow", "ticket"), "0" * 32),
+            **dict.fromkeys(("run", "flow", "view", "ticket"), "0" * 32),
         }
     ).encode()
     allowed = (await send_raw(app, "OPTIONS", path)).headers["allow"]

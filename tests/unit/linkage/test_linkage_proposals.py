@@ -113,19 +113,26 @@ def test_a_wrong_similarity_is_refused_with_its_place(
 
 
 def test_links_that_agree_are_trusted() -> None:
-    report = trust(100, 98, 0.97)
+    report = trust(100, 98, 0.97, 0.0)
     assert report["estimated_precision"] == pytest.approx(0.9506)
     assert report["warnings"] == []
 
 
 def test_links_that_contradict_each_other_are_not() -> None:
-    report = trust(21_810, 853, 0.99)
+    report = trust(21_810, 853, 0.99, 0.0)
     assert report["estimated_precision"] < 0.05
     assert any("cannot be trusted" in warning for warning in report["warnings"])
     assert any("contradict" in warning for warning in report["warnings"])
 
 
+def test_links_of_records_that_differ_are_not() -> None:
+    report = trust(100, 100, 0.99, 0.9)
+    assert report["estimated_precision"] < 0.1
+    assert any("cannot be trusted" in warning for warning in report["warnings"])
+    assert any("described alike" in warning for warning in report["warnings"])
+
+
 def test_no_links_are_said_to_be_none() -> None:
-    report = trust(0, 0, 0.0)
+    report = trust(0, 0, 0.0, 0.0)
     assert report["estimated_precision"] is None
     assert "no links" in report["warnings"][0]

@@ -169,7 +169,7 @@ HITS = f"{FIELDS}/hits/annotations"
         ("/classes/query", {}),
         ("/classes/people", 1),
         ("/classes/people/ttl_s", 0.5),
-        ("/classes/people/batching", {"max_wait_s": 0.01, "max_size": 100}),
+        ("/classes/people/batching", 0.01),
         (f"{ARTICLES}/cache/visibility", "shared"),
         (f"{ARTICLES}/cache/max_ttl_s", 31_536_001),
         (f"{ARTICLES}/cache/max_ttl_s", 0),

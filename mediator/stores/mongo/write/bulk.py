@@ -1,4 +1,7 @@
-"""Writes to many records of one class, in as few round trips as one write."""
+"""Writes to many records of one class, in as few round trips as one write.
+
+Updates of one record are folded into one write of it.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from mediator.stores.mongo.outbox.pending import RecentWrites
 from mediator.stores.mongo.session import Lookup, MongoSession
 from mediator.stores.mongo.write.attempt import UpdateAttempt
 from mediator.stores.mongo.write.decision import ConditionalUpdate, Insertion
+from mediator.stores.mongo.write.folding import folded, is_foldable, state_after
 from mediator.stores.mongo.write.single import ENTIRE, SingleWriter
 from mediator.stores.port import Status, StoreTimeout, Write, WriteResult
 
@@ -42,7 +46,7 @@ class _Expected:
 
 @dataclass(frozen=True, slots=True)
 class BulkWrite:
-    """Writes to different records of one class, which are applied together.
+    """Writes to records of one class, which are applied together; those to one are foldable.
 
     Attributes:
         session: Sends them.
@@ -61,7 +65,7 @@ class BulkWrite:
     results: dict[int, WriteResult]
 
     async def apply(self, calls: Sequence[Call]) -> None:
-        """Apply writes to different records together.
+        """Apply writes together.
 
         A bulk write returns how many updates applied, not which. If some did not, the outbox of
         each record shows which, and those writes are applied one by one.
@@ -116,25 +120,51 @@ class BulkWrite:
     async def _by_reading(self, calls: Sequence[Call]) -> None:
         """Read records together, decide on each, and write them together."""
         documents = await self._lookup(calls, ENTIRE)
-        steps: list[tuple[Call, Insertion | ConditionalUpdate]] = []
-        for number, call in enumerate(calls, 1):
-            if not number % _AT_ONCE:
-                await asyncio.sleep(0)
-            before = documents.get(ordered_text(call[1].id))
-            decision = await self.single.decide(self.layout, call[1], before, self.token)
-            if isinstance(decision, WriteResult):
-                self.results[call[0]] = decision
-            else:
-                steps.append((call, decision))
+        steps, later = await self._decide(calls, documents)
         steps = await self._unclaimed(steps)
         try:
-            if not steps or await self.session.apply_all(self.layout, [step for _, step in steps]):
+            if not steps or await self.session.apply_all(self.layout, _by_record(steps)):
                 self.results.update((call[0], step.result) for call, step in steps)
             else:
                 await self._resolve_each(steps, documents)
         finally:
             for (_, write), _ in steps:
                 self.recent_writes.note(write)
+        for position, write in later:
+            self.results[position] = await self.single.read_and_write(
+                self.layout, write, self.token
+            )
+
+    async def _decide(
+        self, calls: Sequence[Call], documents: Mapping[str, Document]
+    ) -> tuple[list[tuple[Call, Insertion | ConditionalUpdate]], list[Call]]:
+        """Decide on each write, by the state that those before it lead to.
+
+        Returns what is to be written, and the writes that have to wait for it: a refusal by a state
+        that is not written yet may be wrong, and what follows it keeps its order.
+        """
+        steps: list[tuple[Call, Insertion | ConditionalUpdate]] = []
+        states, waiting = dict(documents), set[str]()
+        later: list[Call] = []
+        for number, call in enumerate(calls, 1):
+            if not number % _AT_ONCE:
+                await asyncio.sleep(0)
+            id_ = ordered_text(call[1].id)
+            before = states.get(id_)
+            if id_ in waiting:
+                later.append(call)
+                continue
+            decision = await self.single.decide(self.layout, call[1], before, self.token)
+            if not isinstance(decision, WriteResult):
+                steps.append((call, decision))
+                if isinstance(decision, ConditionalUpdate) and is_foldable(call[1]):
+                    states[id_] = state_after(before or {}, decision)
+            elif before is documents.get(id_):
+                self.results[call[0]] = decision
+            else:
+                waiting.add(id_)
+                later.append(call)
+        return steps, later
 
     async def _unclaimed(
         self, steps: Sequence[tuple[Call, Insertion | ConditionalUpdate]]
@@ -172,3 +202,18 @@ class BulkWrite:
             among(write.id for _, write in calls), projection
         )
         return {document["_id"]: document async for document in found}
+
+
+def _by_record(
+    steps: Iterable[tuple[Call, Insertion | ConditionalUpdate]],
+) -> list[Insertion | ConditionalUpdate]:
+    """Return one step for each record."""
+    of: dict[str, list[Insertion | ConditionalUpdate]] = {}
+    for (_, write), step in steps:
+        of.setdefault(write.id, []).append(step)
+    return [
+        own[0]
+        if len(own) == 1
+        else folded([step for step in own if isinstance(step, ConditionalUpdate)])
+        for own in of.values()
+    ]

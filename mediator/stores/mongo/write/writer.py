@@ -15,6 +15,7 @@ from mediator.stores.mongo.layout import Layout, layout_of
 from mediator.stores.mongo.outbox.pending import RecentWrites
 from mediator.stores.mongo.session import MongoSession
 from mediator.stores.mongo.write.bulk import BulkWrite, Call
+from mediator.stores.mongo.write.folding import MOST_FOLDED, is_foldable
 from mediator.stores.mongo.write.single import SingleWriter
 from mediator.stores.port import Fragment, Status, Write, WriteResult
 
@@ -54,7 +55,8 @@ class Writer:
             classes[layout_of(call[1].fragment)].append(call)
         work: list[Coroutine[Any, Any, None]] = []
         for layout, members in classes.items():
-            if len(members) >= _WORTH_A_BULK:
+            records = {write.id for _, write in members}
+            if len(members) >= _WORTH_A_BULK or len(records) < len(members):
                 work.append(self._together(layout, members, token, results))
             else:
                 work += [self._alone(call, token, results) for call in members]
@@ -71,7 +73,7 @@ class Writer:
         results: dict[int, WriteResult],
     ) -> None:
         async with AsyncExitStack() as locks:
-            for key in sorted(_key(write) for _, write in calls):
+            for key in sorted({_key(write) for _, write in calls}):
                 await locks.enter_async_context(self._lock(key))
             session, single, recent = self._session, self._single, self.recent_writes
             await BulkWrite(session, single, recent, layout, token, results).apply(calls)
@@ -103,18 +105,23 @@ def _key(write: Write) -> Key:
 def _waves(calls: Sequence[Write]) -> list[list[Call]]:
     """Split calls so that each wave has a record at most once, in the order of its calls.
 
-    Those that claim what an earlier one does come in the wave after it, which finds it taken.
+    It has one several times if all its writes are foldable. Those that claim what an earlier one
+    does come in the wave after it, which finds it taken.
     """
     waves: list[list[Call]] = []
     counts: defaultdict[Key, int] = defaultdict(int)
+    foldable: defaultdict[Key, int] = defaultdict(int)
     claimed: dict[tuple[Fragment, str, str], int] = {}
     for position, write in enumerate(calls):
-        wave = counts[_key(write)]
+        key = _key(write)
+        joins = is_foldable(write) and 0 < foldable[key] < MOST_FOLDED
+        foldable[key] = foldable[key] + 1 if joins else int(is_foldable(write))
+        wave = counts[key] - joins
         made = [(write.fragment, name, claim) for name, claim in write.claims.items() if claim]
         wave = max([wave, *(claimed[each] + 1 for each in made if each in claimed)])
         for each in made:
             claimed.setdefault(each, wave)
-        counts[_key(write)] = wave + 1
+        counts[key] = wave + 1
         if wave == len(waves):
             waves.append([])
         waves[wave].append((position, write))

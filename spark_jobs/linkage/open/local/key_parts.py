@@ -1,4 +1,4 @@
-"""What is made of values for keys and measures: parts, days, numbers; the same as on Spark."""
+"""What is made of values for keys and measures: parts and days; the same as on Spark."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import pyarrow as pa
 from spark_jobs.linkage.open.spec import KeyPart, Take
 from spark_jobs.texts import mapped
 
-__all__ = ["as_days", "as_numbers", "part_of"]
+__all__ = ["as_days", "part_of"]
 
-_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[dDfF]?", re.ASCII)
 _NOT_DIGITS: Final = re.compile("[^0-9]")
 _NOT_LETTERS: Final = re.compile("[^a-z]")
 _SOUNDS: Final = dict(zip("abcdefghijklmnopqrstuvwxyz", "01230127022455012623017202", strict=True))
@@ -79,13 +78,3 @@ def _days(value: str) -> float | None:
     except ValueError:
         return None
     return float(day.astype(np.int64))
-
-
-def as_numbers(values: pa.Array) -> pa.Array:
-    """The number that a text denotes; null: it is none."""
-    return mapped(values, _number, pa.float64())
-
-
-def _number(text: str) -> float | None:
-    stripped = text.strip()
-    return float(stripped.rstrip("dDfF")) if _NUMBER.fullmatch(stripped) else None

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.linkage.open.local.hashing import begun, with_ints, with_texts
-from spark_jobs.linkage.open.local.key_parts import as_days, as_numbers, part_of
+from spark_jobs.linkage.open.local.key_parts import as_days, part_of
 from spark_jobs.linkage.open.prepare import FREQUENT, normalise
 from spark_jobs.linkage.open.profile import SAMPLE, RecordSample, as_sample, sampled_columns
+from spark_jobs.linkage.open.quantities import as_quantities
 from spark_jobs.linkage.open.spec import KNOWN, FieldComparison, Measure, OpenSpec, Rule
-from spark_jobs.linkage.open.strings import Floats, Rows
+from spark_jobs.linkage.open.strings import Floats, Rows, joined_fields
 from spark_jobs.runner.port import InputUnfit, StageContext
 from spark_jobs.texts import as_text
 
@@ -88,22 +89,13 @@ def _compared(
     raw: Sequence[pa.Array],
 ) -> dict[str, pa.Array]:
     positions = [columns.index(column) for column in comparison.columns]
-    text = {f"c{k}": _joined([normal[at] for at in positions])}
+    text = {f"c{k}": joined_fields([normal[at] for at in positions])}
     measures = {level.measure for level in comparison.levels}
     if Measure.DAYS in measures:
         return {**text, f"n{k}": as_days(normal[positions[0]])}
     if Measure.NUMBER in measures:
-        return {**text, f"n{k}": as_numbers(raw[positions[0]])}
+        return {**text, f"n{k}": as_quantities(raw[positions[0]])}
     return text
-
-
-def _joined(texts: Sequence[pa.Array]) -> pa.Array:
-    """Several texts of a record as one; null: it has none of them."""
-    if len(texts) == 1:
-        return texts[0]
-    whole = pc.binary_join_element_wise(*(text.fill_null("") for text in texts), " ")
-    text = pc.replace_substring_regex(pc.utf8_trim(whole, " "), " +", " ")
-    return pc.if_else(pc.equal(text, ""), None, text)
 
 
 def _known(spec: OpenSpec, context: StageContext, rows: Rows) -> pa.Array:

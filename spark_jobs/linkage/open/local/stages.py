@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.linkage.open.blocks import check_loads
+from spark_jobs.linkage.open.difference import LOOKED_AT, compared_texts, differing
 from spark_jobs.linkage.open.local.blocks import loads, split_heavy
 from spark_jobs.linkage.open.local.clusters import (
     WeightedPairs,
@@ -183,7 +184,8 @@ def _clusters(spec: OpenSpec, context: StageContext) -> pa.Table:
             scored.left, scored.right, records, within=spec.within
         )
         context.report("evaluation", report)
-    context.report("trust", _trust(scored.where(scored.bits >= bits_of(spec.threshold)), roots))
+    links = scored.where(scored.bits >= bits_of(spec.threshold))
+    context.report("trust", _trust(spec, context, links))
     return pa.table(
         {
             "id": pc.binary_join_element_wise(
@@ -195,10 +197,22 @@ def _clusters(spec: OpenSpec, context: StageContext) -> pa.Table:
     )
 
 
-def _trust(links: WeightedPairs, roots: pa.Table) -> Mapping[str, Any]:
-    kept = inside(links, roots)
+def _trust(spec: OpenSpec, context: StageContext, links: WeightedPairs) -> Mapping[str, Any]:
+    kept = inside(links, context.output_table("roots"))
     probability = _probability(links.bits[kept]).mean() if kept.any() else 0.0
-    return trust(len(kept), int(kept.sum()), float(probability))
+    share = _differing(spec, context, links.where(kept))
+    return trust(len(kept), int(kept.sum()), float(probability), share)
+
+
+def _differing(spec: OpenSpec, context: StageContext, links: WeightedPairs) -> float:
+    complete = load_plan(spec, context)
+    if complete.similarity is not None:
+        return 0.0  # its probabilities say so already
+    first = np.lexsort((links.right, links.left))[:LOOKED_AT]
+    left, right = links.left[first], links.right[first]
+    records = context.output_table("records").select(compared_texts(complete))
+    looked_at = positions(records.column("row").to_numpy(), np.union1d(left, right))
+    return differing(left, right, records.take(pa.array(looked_at)))
 
 
 def _best(spec: OpenSpec, scored: WeightedPairs, roots: pa.Table, rows: Rows) -> pa.Array:

@@ -135,6 +135,7 @@ SUM: Final = {"aggregate": {"compute": {"n": {"count": "*"}, "sum": {"sum": "hit
 
 
 # What Ada requests to get at Bob's object, by route; and the status that she is answered with.
+JOINED: Final = {"class": "notes", "join": {"as": "d", "class": "drafts", "on": {"id": "id"}}}
 FLOW: Final = {
     "latency_s": 1,
     "plan": [
@@ -257,6 +258,19 @@ ROUTES: Final[dict[str, list[tuple[int, str, dict[str, Any]]]]] = {
     ],
     "POST /v1/{database}/message-flows/{flow}/replay": [
         (404, f"message-flows/{RUN}/replay", {}),
+    ],
+    "GET /v1/{database}/incremental-views": [(200, "incremental-views", {})],
+    "POST /v1/{database}/incremental-views": [
+        (403, "incremental-views", {"json": {"class": "drafts"}}),
+        (403, "incremental-views", {"json": JOINED}),
+    ],
+    "GET /v1/{database}/incremental-views/{view}": [(404, f"incremental-views/{RUN}", {})],
+    "DELETE /v1/{database}/incremental-views/{view}": [(404, f"incremental-views/{RUN}", {})],
+    "GET /v1/{database}/incremental-views/{view}/result": [
+        (404, f"incremental-views/{RUN}/result", {}),
+    ],
+    "GET /v1/{database}/incremental-views/{view}/deltas": [
+        (404, f"incremental-views/{RUN}/deltas", {}),
     ],
     "POST /v1/{database}/jobs": [(403, "jobs", {"json": JOB})],
     "GET /v1/{database}/jobs": [(200, "jobs", {})],

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mediator.flows.waiting_time import Costs, waiting_time
+from mediator.base.waiting_time import Costs, waiting_time
 
 SECONDS = st.floats(1e-4, 1.0)
 RATES = st.floats(0.01, 1000.0)

@@ -1,0 +1,77 @@
+"""Averages of what is measured as it goes on, with less weight for the past."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from mediator.base.waiting_time import Costs
+
+__all__ = ["Average", "MeasuredCosts", "Rate"]
+
+_WEIGHT: Final = 0.2
+"""Of the newest value in an average: about the last ten values count."""
+
+_RATE_OVER_S: Final = 0.5
+"""Arrivals are counted for so long at least before a rate is made of them."""
+
+
+@dataclass(eq=False, slots=True)
+class Average:
+    """A weighted moving average; `value` is None before the first value."""
+
+    value: float | None = None
+
+    def add(self, value: float) -> None:
+        self.value = value if self.value is None else self.value + _WEIGHT * (value - self.value)
+
+
+@dataclass(eq=False, slots=True)
+class Rate:
+    """Arrivals in a second; `value` is None before there are two counts."""
+
+    _average: Average = field(default_factory=Average)
+    _counted: tuple[float, int] | None = None
+
+    @property
+    def value(self) -> float | None:
+        return self._average.value
+
+    def counted(self, arrived: int, now_s: float) -> None:
+        """Take in how many have arrived so far, by a monotonic time in seconds."""
+        if self._counted is None:
+            self._counted = now_s, arrived
+            return
+        since_s, before = self._counted
+        if now_s - since_s >= _RATE_OVER_S:
+            self._average.add((arrived - before) / (now_s - since_s))
+            self._counted = now_s, arrived
+
+
+@dataclass(eq=False, slots=True)
+class MeasuredCosts:
+    """What batches cost, by a line through (calls, seconds) that is fitted to the last ones."""
+
+    _calls: Average = field(default_factory=Average)
+    _seconds: Average = field(default_factory=Average)
+    _squares: Average = field(default_factory=Average)
+    _products: Average = field(default_factory=Average)
+
+    def add(self, calls: int, seconds: float) -> None:
+        self._calls.add(calls)
+        self._seconds.add(seconds)
+        self._squares.add(calls * calls)
+        self._products.add(calls * seconds)
+
+    @property
+    def costs(self) -> Costs:
+        """The constant and the linear part; neither is negative. All is constant at first."""
+        calls, seconds = self._calls.value or 0.0, self._seconds.value or 0.0
+        variance = (self._squares.value or 0.0) - calls * calls
+        covariance = (self._products.value or 0.0) - calls * seconds
+        if variance <= 0 or covariance <= 0:
+            return Costs(seconds, 0.0)
+        linear_s = covariance / variance
+        if linear_s * calls >= seconds:
+            return Costs(0.0, seconds / calls)
+        return Costs(seconds - linear_s * calls, linear_s)

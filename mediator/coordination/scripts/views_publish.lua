@@ -1,0 +1,37 @@
+-- Publishes what a database's views have become.
+-- KEYS: prefix, lease. ARGV: token, sequence before, position ('' if it stays), deltas kept; then for
+-- each view: id, state ('' if it stays), delta ('' for none), how many rows follow, and these as row
+-- and count.
+-- Returns 1; -1: no lease, or another sequence. What was published by the same call before stays.
+
+if redis.replicate_commands then redis.replicate_commands() end
+
+local base, sequence = KEYS[1], tonumber(ARGV[2])
+if redis.call('GET', KEYS[2]) ~= ARGV[1] then return -1 end
+local present = tonumber(redis.call('HGET', base .. 'published', 'sequence') or 0)
+if present == sequence + 1 then return 1 end
+if present ~= sequence then return -1 end
+redis.call('HSET', base .. 'published', 'sequence', sequence + 1)
+if ARGV[3] ~= '' then redis.call('HSET', base .. 'published', 'position', ARGV[3]) end
+local at = 5
+while at <= #ARGV do
+  local view, state, delta, count = ARGV[at], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
+  at = at + 4
+  local exists = redis.call('HEXISTS', base .. 'views', view) == 1
+  local rows = base .. 'rows:' .. view
+  if exists and state ~= '' then redis.call('HSET', base .. 'states', view, state) end
+  if exists and delta ~= '' then
+    redis.call('XADD', base .. 'deltas:' .. view, 'MAXLEN', ARGV[4], '*',
+      'position', ARGV[3], 'rows', delta)
+  end
+  for row = at, at + 2 * count - 1, 2 do
+    if not exists then break end
+    if ARGV[row + 1] == '0' then
+      redis.call('HDEL', rows, ARGV[row])
+    else
+      redis.call('HSET', rows, ARGV[row], ARGV[row + 1])
+    end
+  end
+  at = at + 2 * count
+end
+return 1

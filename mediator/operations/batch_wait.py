@@ -1,0 +1,112 @@
+"""How long single calls to a fragment are collected: computed from measured costs and arrivals.
+
+Batches of a fragment follow one another, so the shortest wait with which they keep up is the lower
+border of `mediator.base.waiting_time`: while one batch is executed, the next one is collected. A
+longer wait would spare some work and cost every caller latency.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, Final
+
+from mediator.base.averages import MeasuredCosts, Rate
+from mediator.base.waiting_time import Costs, waiting_time
+from mediator.schema.batching import WaitBound
+
+__all__ = ["MOST_CALLS", "BatchWait"]
+
+MOST_CALLS: Final = 100
+"""Calls of one batch at most: a store does so many writes in one transaction or script."""
+
+_LONGEST_S: Final = 0.25
+"""Seconds that a batch may be expected to take, where no goal says less: objects may be large."""
+
+
+@dataclass(eq=False, slots=True)
+class BatchWait:
+    """The present wait, and what it was computed from; all times in seconds.
+
+    Attributes:
+        pipelines: Whether the store lets concurrent calls share round trips; then none waits.
+        wait_s: How long the first call of a batch waits.
+        most: Calls that the next batch may have.
+        why: Why it is so long, in a sentence with the numbers.
+    """
+
+    bound: WaitBound
+    pipelines: bool = False
+    wait_s: float = 0.0
+    most: int = MOST_CALLS
+    why: str = "Nothing is measured yet."
+    _costs: MeasuredCosts = field(default_factory=MeasuredCosts)
+    _rate: Rate = field(default_factory=Rate)
+    _arrived: int = 0
+
+    def executed(self, calls: int, arrived: int, seconds: float, now_s: float) -> None:
+        """Compute the wait anew after a batch.
+
+        Args:
+            calls: Calls that the store got.
+            arrived: Operations that they answer.
+            seconds: How long the batch took.
+            now_s: The monotonic time.
+        """
+        self._arrived += arrived
+        self._rate.counted(self._arrived, now_s)
+        self._costs.add(calls, seconds)
+        costs, rate = self._costs.costs, self._rate.value
+        self.most = self._most(costs)
+        if rate is not None:
+            self.wait_s, self.why = self._computed(costs, rate)
+
+    def _most(self, costs: Costs) -> int:
+        """Return how many calls a batch may have to end within the goal."""
+        longest_s = min(self.bound.goal_s, _LONGEST_S)
+        if not costs.linear_s:
+            return MOST_CALLS
+        return max(1, min(MOST_CALLS, int((longest_s - costs.constant_s) / costs.linear_s)))
+
+    def _computed(self, costs: Costs, rate: float) -> tuple[float, str]:
+        if self.pipelines:
+            return 0.0, (
+                "The system lets concurrent calls share round trips, so nothing waits: those of one"
+                " tick of the event loop go together."
+            )
+        a, b = costs.constant_s, costs.linear_s
+        measured = (
+            f"A batch takes {a:.4g} s and {b:.4g} s for each call, and {rate:.4g} operations arrive"
+            " in a second"
+        )
+        computed = waiting_time(costs, rate, 1.0, self.bound.goal_s, "latency")
+        if computed.least_s is None:
+            return 0.0, f"{measured}: more than batches can take, so they run back to back."
+        if not computed.is_valid:
+            return 0.0, (
+                f"{measured}: after a wait of {computed.least_s:.4g} s the goal of"
+                f" {self.bound.goal_s:.4g} s could not hold, so nothing waits."
+            )
+        wait_s = min(computed.least_s, self.bound.max_wait_s)
+        if rate * wait_s < 1:
+            return 0.0, (
+                f"{measured}: within {wait_s:.4g} s less than one more is expected, so nothing"
+                " waits."
+            )
+        keeps_up = f"{computed.least_s:.4g} s is the shortest wait with which batches keep up"
+        if wait_s < computed.least_s:
+            keeps_up += f", and max_wait_s is {wait_s:.4g} s"
+        return wait_s, f"{measured}: {keeps_up}."
+
+    def document(self) -> dict[str, Any]:
+        """Return everything as JSON."""
+        costs = self._costs.costs
+        return {
+            "wait_s": self.wait_s,
+            "max_wait_s": self.bound.max_wait_s,
+            "goal_s": None if self.bound.goal_s == inf else self.bound.goal_s,
+            "constant_s": costs.constant_s,
+            "linear_s": costs.linear_s,
+            "rate": self._rate.value,
+            "why": self.why,
+        }

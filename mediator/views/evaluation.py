@@ -1,0 +1,151 @@
+"""The views of one database over its objects: what each change of the feed does to each result.
+
+A change costs only the views that it may touch: an index over the conditions on single sources
+finds these by the values of the object, before and after. A view that fails is stopped, and the
+others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from mediator.base.errors import Invalid
+from mediator.model.change import Change
+from mediator.model.effects import Image
+from mediator.model.evaluate import Lookup
+from mediator.query.predicate_index import PredicateIndex
+from mediator.routing.model import ClassRoute
+from mediator.views.network import Network
+from mediator.views.nodes import RowChange
+from mediator.views.objects import StoredObjects
+from mediator.views.view import View
+
+__all__ = ["MOST_BYTES", "MOST_OBJECTS", "Evaluation"]
+
+MOST_OBJECTS: Final = 200_000
+"""Objects of all classes that views of a database read."""
+
+MOST_BYTES: Final = 256 * 2**20
+"""About how much their values may take."""
+
+
+class _SourceName(NamedTuple):
+    """A source of a view, by its number: sources of a view are updated in their order."""
+
+    view: str
+    number: int
+
+
+class Evaluation:
+    """Evaluates views by their ids; `routes` are the classes that they read.
+
+    Attributes:
+        stopped: Why views were stopped, by id; they are no longer here.
+    """
+
+    def __init__(self, routes: Mapping[str, ClassRoute]) -> None:
+        self._objects = {name: StoredObjects(route) for name, route in routes.items()}
+        self._indexes = {name: PredicateIndex[_SourceName]() for name in routes}
+        self._networks: dict[str, Network] = {}
+        self._touched: dict[str, None] = {}
+        self.stopped: dict[str, str] = {}
+
+    @property
+    def routes(self) -> dict[str, ClassRoute]:
+        return {name: objects.route for name, objects in self._objects.items()}
+
+    @property
+    def views(self) -> dict[str, View]:
+        return {id_: network.view for id_, network in self._networks.items()}
+
+    def objects_of(self, class_name: str) -> StoredObjects:
+        return self._objects[class_name]
+
+    def oversized(self) -> str | None:
+        """Return the class with most objects, if there are more of all classes than fit."""
+        objects = self._objects.values()
+        if sum(map(len, objects)) <= MOST_OBJECTS and sum(e.bytes for e in objects) <= MOST_BYTES:
+            return None
+        return max(objects, key=lambda each: (each.bytes, len(each))).route.schema.name
+
+    def add(self, id_: str, view: View) -> Iterator[None]:
+        """Evaluate a view over the objects that there are, step by step, as it may take long.
+
+        The feed must not go on meanwhile.
+        """
+        network = Network(view)
+        try:
+            for number, source in enumerate(view.sources):
+                for image in self._objects[source.class_name].images():
+                    network.update(number, None, image.lookup)
+                    yield
+            network.take()
+        except Invalid as error:
+            self.stopped[id_] = error.detail
+            return
+        self._networks[id_] = network
+        for number, source in enumerate(view.sources):
+            self._indexes[source.class_name].put(_SourceName(id_, number), source.filter)
+
+    def discard(self, id_: str) -> None:
+        network = self._networks.pop(id_, None)
+        self._touched.pop(id_, None)
+        for number, source in enumerate(network.view.sources if network else ()):
+            self._indexes[source.class_name].discard(_SourceName(id_, number))
+
+    def apply(self, change: Change) -> None:
+        """Take over a change; changes of classes that no view reads are ignored."""
+        objects = self._objects.get(change.class_name)
+        if objects is None:
+            return
+        try:
+            effect = objects.apply(change)
+        except Invalid as error:
+            self._stop_class(change.class_name, error.detail)
+            return
+        if effect is None:
+            return
+        index, before, after = self._indexes[change.class_name], effect.before, effect.after
+        found = {*index.uncovered(), *index.met(before), *index.met(after)}
+        for name in sorted(found):
+            self._update(name, _lookup(before), _lookup(after))
+
+    def rows(self, id_: str) -> dict[bytes, int]:
+        """Return the result of a view when its changes were last taken."""
+        return self._networks[id_].rows
+
+    def take(self) -> dict[str, list[RowChange]]:
+        """Return how results have changed since the last time, by view."""
+        taken: dict[str, list[RowChange]] = {}
+        for id_ in self._touched.keys() - self.stopped.keys():
+            try:
+                changes = self._networks[id_].take()
+            except Invalid as error:
+                self.stopped[id_] = error.detail
+            else:
+                if changes:
+                    taken[id_] = changes
+        self._touched = {}
+        for id_ in self.stopped:
+            self.discard(id_)
+        return taken
+
+    def _update(self, name: _SourceName, before: Lookup | None, after: Lookup | None) -> None:
+        network = self._networks.get(name.view)
+        if network is None or name.view in self.stopped:
+            return
+        self._touched[name.view] = None
+        try:
+            network.update(name.number, before, after)
+        except Invalid as error:
+            self.stopped[name.view] = error.detail
+
+    def _stop_class(self, class_name: str, detail: str) -> None:
+        for id_, network in self._networks.items():
+            if class_name in network.view.class_names:
+                self.stopped[id_] = detail
+
+
+def _lookup(image: Image | None) -> Lookup | None:
+    return None if image is None else image.lookup

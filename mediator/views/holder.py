@@ -1,0 +1,333 @@
+"""The holder of a database's views: the one replica that evaluates them, while it has the lease.
+
+It keeps everything in memory. Whatever happens (another holder, a lost feed, another schema), all
+is loaded anew, and the difference to what was published last is published as one delta.
+
+Loading begins at a position of the feed, reads all objects, waits until the feed has every write
+that was acknowledged by then, and takes over the changes after that position: those that were read
+already have no effect, as groups know their versions. From there on the views are at a position.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NamedTuple
+from uuid import uuid4
+
+from mediator.base.clock import Clock
+from mediator.base.errors import Invalid, MediatorError
+from mediator.base.lease import Lease, LeaseLost, Leasing, while_held
+from mediator.changes.document import change_from
+from mediator.changes.feed import Feed
+from mediator.changes.position import FeedPosition, order_of
+from mediator.changes.subscriptions import Subscription, Subscriptions
+from mediator.data_plane.port import DataPlane, pages
+from mediator.routing.model import ClassRoute, DatabaseRoute
+from mediator.stores.port import StoreError
+from mediator.views.evaluation import MOST_BYTES, MOST_OBJECTS, Evaluation
+from mediator.views.parser import parse_view
+from mediator.views.publication import difference
+from mediator.views.results import (
+    BUILDING,
+    READY,
+    STOPPED,
+    Publication,
+    ViewKey,
+    ViewResults,
+    ViewState,
+)
+from mediator.views.view import View
+
+__all__ = ["HolderContext", "ViewHolder"]
+
+log = logging.getLogger(__name__)
+
+LEASE_S: Final = 2.0
+RENEW_S: Final = 0.5
+PAUSE_S: Final = 0.5
+POLL_S: Final = 0.25
+"""How soon a new view, and another schema, is seen."""
+
+_YIELD_EVERY: Final = 200
+"""Steps of a load between which others get their turn."""
+
+
+class _NewView(NamedTuple):
+    """A view that was not evaluated yet; `is_first`: by no holder before."""
+
+    view: View
+    is_first: bool
+
+
+class _OutOfDate(Exception):
+    """Everything has to be loaded anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class HolderContext:
+    """What holders of all databases share."""
+
+    plane: DataPlane
+    feed: Feed
+    subscriptions: Subscriptions
+    results: ViewResults
+    leases: Leasing
+    replica: str
+    clock: Clock
+
+
+@dataclass(eq=False)
+class ViewHolder:
+    """Holds the views of one database, given by its id, whenever it gets the lease."""
+
+    _context: HolderContext
+    _database: str
+    _failing: bool = field(default=False, init=False)
+
+    async def run(self) -> None:
+        """Hold until cancelled, whatever happens."""
+        while True:
+            try:
+                await self._hold()
+                self._failing = False
+            except LeaseLost:
+                log.info("another replica holds the views of %s now", self._database)
+            except (MediatorError, StoreError) as error:
+                if not self._failing:  # once for each outage
+                    log.warning("the views of %s: %s", self._database, error)
+                self._failing = True
+            except Exception:
+                log.exception("holding the views of %s failed", self._database)
+            await asyncio.sleep(PAUSE_S)
+
+    async def _hold(self) -> None:
+        # A token for each time: what a former one has sent late must not be taken for this one's.
+        token = f"{self._context.replica}:{uuid4().hex}"
+        lease, leases = Lease(f"views:{self._database}", token), self._context.leases
+        acquire = partial(leases.acquire, lease.name, lease.token, LEASE_S)
+        if not await acquire():
+            return
+        try:
+            await while_held(acquire, RENEW_S, self._work(lease))
+        finally:
+            with suppress(MediatorError):  # it expires soon
+                await leases.release(lease.name, lease.token)
+
+    async def _work(self, lease: Lease) -> None:
+        while True:
+            with suppress(_OutOfDate):
+                route = self._route()
+                if route is None:
+                    return
+                await _Session(self._context, route, lease).run()
+            await asyncio.sleep(POLL_S)
+
+    def _route(self) -> DatabaseRoute | None:
+        return self._context.plane.model.by_id.get(self._database)
+
+
+@dataclass(eq=False)
+class _Session:
+    """The views of a database from one load to the next."""
+
+    _context: HolderContext
+    _route: DatabaseRoute
+    _lease: Lease
+    _evaluation: Evaluation = field(default_factory=lambda: Evaluation({}), init=False)
+    _known: set[str] = field(default_factory=set, init=False)
+    _published: FeedPosition | None = field(default=None, init=False)
+    _sequence: int = field(default=0, init=False)
+    _revision: int = field(default=-1, init=False)
+    _looked_at: float = field(default=0.0, init=False)
+
+    async def run(self) -> None:
+        """Load the views, and follow the feed.
+
+        Raises:
+            _OutOfDate: What was loaded is of another schema, or a new view needs more than that.
+            PositionGone: The feed was lost.
+        """
+        context, id_ = self._context, self._route.id
+        self._sequence, self._revision = await context.results.published(id_)
+        views = await self._new_views()
+        if not views:
+            await self._new_revision()
+            return
+        names = sorted({name for view in views.values() for name in view.view.class_names})
+        self._evaluation = Evaluation({name: self._route.classes[name] for name in names})
+        position = await context.subscriptions.now(id_)
+        subscription = await context.subscriptions.open(id_, position)
+        try:
+            await self._load(subscription, {id_: each.view for id_, each in views.items()})
+            await self._build(subscription, views)
+            while True:
+                await self._look(subscription)
+                await self._apply(subscription)
+                # What was read since the schema has changed has the names of the new one.
+                self._check_schema()
+                await self._publish(subscription.position, self._taken())
+                await self._check_size(self._evaluation.views)
+        finally:
+            context.subscriptions.close(subscription)
+
+    async def _new_revision(self) -> None:
+        """Wait until a view has come or gone, or the schema has changed."""
+        while (await self._context.results.published(self._route.id)).revision == self._revision:
+            await asyncio.sleep(POLL_S)
+            self._check_schema()
+
+    async def _new_views(self) -> dict[str, _NewView]:
+        """Return the views that are not known yet; those that the schema does not allow stop."""
+        results, id_ = self._context.results, self._route.id
+        ids = await results.ids(id_)
+        for gone in self._known - ids:
+            self._evaluation.discard(gone)
+        views: dict[str, _NewView] = {}
+        refused: dict[str, Publication] = {}
+        for new, stored in (await results.views(id_, ids - self._known)).items():
+            if stored.state.name == STOPPED:
+                continue
+            try:
+                view = parse_view(stored.document, self._route.schema)
+            except Invalid as error:
+                refused[new] = _stopped(_lacking(error))
+            else:
+                views[new] = _NewView(view, stored.state.name == BUILDING)
+        self._known = ids
+        if refused:
+            await self._publish(None, refused)
+        return views
+
+    async def _load(self, subscription: Subscription, views: Mapping[str, View]) -> None:
+        """Read all objects, and go on to where the feed has all that was read."""
+        context, routes = self._context, self._evaluation.routes
+        for name in routes:
+            objects = self._evaluation.objects_of(name)
+            async for page in pages(context.plane, self._route.schema.database, name):
+                for outcome in page:
+                    objects.put(outcome)
+                await self._check_size(views)
+        tick = await context.feed.tick()
+        while await self._is_behind(tick, routes.values()):
+            await self._apply(subscription)
+        end = await context.subscriptions.now(self._route.id)
+        while not _has_reached(subscription.position, end):
+            await self._apply(subscription)
+        self._check_schema()
+
+    async def _is_behind(self, tick: int, routes: Iterable[ClassRoute]) -> bool:
+        until = await self._context.feed.relayed_until(self._route.id)
+        systems = {fragment.system for route in routes for fragment in route.fragments}
+        return any(until.get(system, 0) < tick for system in systems)
+
+    async def _apply(self, subscription: Subscription) -> None:
+        """Take over changes of the feed, waiting a little for the first."""
+        for event, _ in await subscription.next(POLL_S):
+            self._evaluation.apply(change_from(event.data, self._route.id))
+
+    async def _build(self, subscription: Subscription, views: Mapping[str, _NewView]) -> None:
+        """Evaluate views over what was loaded; publish the difference to what was published."""
+        evaluation, results = self._evaluation, self._context.results
+        publications: dict[str, Publication] = {}
+        for id_, (view, is_first) in views.items():
+            await _in_turns(evaluation.add(id_, view))
+            if id_ not in evaluation.stopped:
+                before = {} if is_first else await results.rows(ViewKey(self._route.id, id_))
+                rows = difference(before, evaluation.rows(id_))
+                publications[id_] = Publication(ViewState(READY), rows, is_first)
+        await self._publish(subscription.position, publications | self._taken())
+
+    async def _look(self, subscription: Subscription) -> None:
+        """Look now and then for views that came or went."""
+        now = self._context.clock.monotonic()
+        if now - self._looked_at < POLL_S:
+            return
+        self._looked_at = now
+        revision = (await self._context.results.published(self._route.id)).revision
+        if revision != self._revision:
+            self._revision = revision
+            views = await self._new_views()
+            loaded = self._evaluation.routes.keys()
+            if any(each.view.class_names - loaded for each in views.values()):
+                raise _OutOfDate
+            await self._build(subscription, views)
+
+    def _check_schema(self) -> None:
+        route = self._context.plane.model.by_id.get(self._route.id)
+        if route is self._route:
+            return
+        loaded = self._evaluation.routes.items()
+        if route is None or not all(_is_alike(e, route.classes.get(name)) for name, e in loaded):
+            raise _OutOfDate
+        self._route = route
+
+    async def _check_size(self, views: Mapping[str, View]) -> None:
+        """Stop the views of the largest class if there are more objects than fit."""
+        name = self._evaluation.oversized()
+        if name is not None:
+            detail = (
+                f"The classes of this database's views have more than {MOST_OBJECTS:,} objects, or"
+                f" {MOST_BYTES:,} bytes; the largest is {name}."
+            )
+            large = [id_ for id_, view in views.items() if name in view.class_names]
+            await self._publish(None, dict.fromkeys(large, _stopped(detail)))
+            raise _OutOfDate
+
+    def _taken(self) -> dict[str, Publication]:
+        """Return how results have changed, and which views were stopped."""
+        taken = {id_: Publication(None, rows) for id_, rows in self._evaluation.take().items()}
+        stopped, self._evaluation.stopped = self._evaluation.stopped, {}
+        return taken | {id_: _stopped(detail) for id_, detail in stopped.items()}
+
+    async def _publish(
+        self, position: FeedPosition | None, publications: Mapping[str, Publication]
+    ) -> None:
+        """Publish, if there is anything new; None: the position stays."""
+        if not publications and position == self._published:
+            return
+        await self._context.results.publish(
+            self._route.id,
+            self._lease,
+            self._sequence,
+            "" if position is None else position.text,
+            publications,
+        )
+        self._sequence += 1
+        self._published = position or self._published
+
+
+def _stopped(detail: str) -> Publication:
+    return Publication(ViewState(STOPPED, detail), [])
+
+
+def _lacking(error: Invalid) -> str:
+    [first, *_] = error.locations
+    return f"The schema no longer allows the view: {first.pointer} {first.detail}."
+
+
+def _has_reached(position: FeedPosition, end: FeedPosition) -> bool:
+    pairs = zip(position.ids, end.ids, strict=True)
+    return all(order_of(one) >= order_of(other) for one, other in pairs)
+
+
+def _is_alike(one: ClassRoute, other: ClassRoute | None) -> bool:
+    """Whether two routes of a class read the same from the feed."""
+    return one is other or (
+        other is not None and one.schema == other.schema and _storage_of(one) == _storage_of(other)
+    )
+
+
+def _storage_of(route: ClassRoute) -> list[tuple[str, str, Mapping[str, tuple[str, ...]]]]:
+    """Return as what systems store a class, which differs if it was made or placed anew."""
+    return [(each.system, each.stored_as, each.groups) for each in route.fragments]
+
+
+async def _in_turns(steps: Iterator[None]) -> None:
+    for number, _ in enumerate(steps):
+        if number % _YIELD_EVERY == 0:
+            await asyncio.sleep(0)

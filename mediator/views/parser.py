@@ -1,0 +1,243 @@
+"""Parsing incremental views from JSON, or naming every error with its location."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from mediator.model.filters import Filter, Path, all_of, conjuncts, paths_of, with_paths
+from mediator.query.filter_parser import FilterParser
+from mediator.query.json_node import Node
+from mediator.query.parser import parse_aggregate
+from mediator.query.paths import NameScope, ResolvedPath, resolve_path
+from mediator.schema.errors import invalid
+from mediator.schema.ids import FIELD_NAME
+from mediator.schema.tree import ClassSchema, Schema
+from mediator.schema.types import FieldType
+from mediator.views.view import Source, View, ViewJoin
+
+__all__ = ["LONGEST_NAME", "MOST_COLUMNS", "MOST_JOINS", "MOST_KEYS", "parse_view"]
+
+LONGEST_NAME: Final = 100
+MOST_JOINS: Final = 8
+MOST_KEYS: Final = 8
+"""Pairs of paths of one join."""
+
+MOST_COLUMNS: Final = 64
+
+_NUMBERS: Final = frozenset({FieldType.INTEGER, FieldType.FLOAT, FieldType.DECIMAL})
+_TEXTS: Final = frozenset({FieldType.STRING, FieldType.REFERENCE})
+
+
+def parse_view(document: Any, schema: Schema) -> View:
+    """Read a view; raises `Invalid` with the location of every mistake."""
+    node = Node(document, "", [])
+    node.shape("name", "filter", "join", "fields", "aggregate", required=("class",))
+    class_ = _class(node["class"], schema)
+    if class_ is None:
+        raise invalid(node.errors)
+    view = _ViewParser(node, schema, class_).read()
+    if node.errors:
+        raise invalid(node.errors)
+    return view
+
+
+@dataclass(slots=True)
+class _Join:
+    """A join as it was read; `alias` is None for an antijoin, of which nothing has a name."""
+
+    alias: str | None
+    class_: ClassSchema
+    filter: Filter | None
+    keys: list[tuple[Path, Path]]
+
+
+@dataclass(slots=True)
+class _ViewParser:
+    """Reads one view; what is returned after an error is thrown away."""
+
+    _node: Node
+    _schema: Schema
+    _class: ClassSchema
+    _joined: dict[str, ClassSchema] = field(default_factory=dict)
+
+    def read(self) -> View:
+        node = self._node
+        joins = self._joins(node["join"])
+        scope = self._scope
+        filter_ = FilterParser(scope).read(node["filter"])
+        aggregate, results = parse_aggregate(node["aggregate"], scope)
+        columns = self._columns(node["fields"], scope)
+        used = {path for join in joins for path, _ in join.keys}
+        if aggregate is not None and results is not None:
+            if node["fields"].given:
+                node["fields"].error("does not go together with aggregate")
+            columns = {**results.groups, **(results.computed or {})}
+            used |= aggregate.paths
+        else:
+            used |= {target.path for target in columns.values()}
+        own, rest = self._split(filter_)
+        used |= paths_of(rest)
+        return View(
+            name=node["name"].read("", _is_name, f"a string of {LONGEST_NAME} characters at most"),
+            source=Source(self._class.name, own.get(""), self._values(scope, used, None)),
+            joins=tuple([self._join(scope, join, used, own) for join in joins]),
+            filter=rest,
+            aggregate=aggregate,
+            columns=columns,
+            document=node.value,
+        )
+
+    @property
+    def _scope(self) -> NameScope:
+        return NameScope(self._class, dict(self._joined))
+
+    def _joins(self, node: Node) -> list[_Join]:
+        nodes = node.elements(MOST_JOINS) if isinstance(node.value, list) else [node]
+        found = [self._read_join(each) for each in nodes] if node.given else []
+        return [join for join in found if join is not None]
+
+    def _read_join(self, node: Node) -> _Join | None:
+        if node["reference"].given:
+            node.shape("as", "filter", "anti", required=("reference",))
+            class_, keys = self._referred(node["reference"])
+        else:
+            node.shape("as", "filter", "anti", required=("class", "on"))
+            class_ = _class(node["class"], self._schema)
+            keys = [] if class_ is None else self._keys(node["on"], class_)
+        is_anti = node["anti"].boolean()
+        alias = self._alias(node["as"], is_anti=is_anti)
+        if class_ is None:
+            return None
+        filter_ = FilterParser(NameScope(class_)).read(node["filter"])
+        if alias is not None:
+            self._joined[alias] = class_
+        return _Join(alias, class_, filter_, keys)
+
+    def _referred(self, node: Node) -> tuple[ClassSchema | None, list[tuple[Path, Path]]]:
+        target = resolve_path(node, self._scope)
+        if target is None:
+            return None, []
+        if target.reference is None or target.type is not FieldType.REFERENCE:
+            node.error("is no reference")
+            return None, []
+        class_ = self._schema.classes[target.reference]
+        _check_lifetime(node, class_)
+        return class_, [(target.path, ("id",))]
+
+    def _keys(self, node: Node, class_: ClassSchema) -> list[tuple[Path, Path]]:
+        if node.value == {}:
+            node.error("must have a member: without one, everything would join with everything")
+        keys: list[tuple[Path, Path]] = []
+        scope = NameScope(class_)
+        for name, each in node.members(MOST_KEYS, FIELD_NAME):
+            inner = resolve_path(Node(name, each.pointer, each.errors), scope)
+            outer = resolve_path(each, self._scope)
+            if inner is None or outer is None:
+                continue
+            if not _are_comparable(inner, outer):
+                each.error(f"is never equal to {name}, which is of another type")
+            keys.append((outer.path, inner.path))
+        return keys
+
+    def _alias(self, node: Node, *, is_anti: bool) -> str | None:
+        if is_anti:
+            if node.given:
+                node.error("names nothing: an antijoin adds no objects")
+            return None
+        if not node.given:
+            node.error("is required")
+            return None
+        alias = node.read(None, _is_alias, f"a name like {FIELD_NAME.pattern}")
+        if alias in self._class.fields or alias in self._joined or alias == "id":
+            node.error("is the name of something else")
+            return None
+        return alias if alias is None else str(alias)
+
+    def _columns(self, node: Node, scope: NameScope) -> dict[str, ResolvedPath]:
+        if not node.given:
+            return {name: scope.find(name) for name in ("id", *self._class.fields)}
+        columns: dict[str, ResolvedPath] = {}
+        for each in node.elements(MOST_COLUMNS, least=1):
+            target = resolve_path(each, scope)
+            if target is not None and each.value in columns:
+                each.error("is there twice")
+            elif target is not None:
+                columns[each.value] = target
+        return columns
+
+    def _split(self, filter_: Filter | None) -> tuple[dict[str, Filter | None], Filter | None]:
+        """Return the conditions on one source alone, by its alias; and the condition on the rest.
+
+        Those on the first source are under the empty alias.
+        """
+        own: dict[str, list[Filter]] = {}
+        rest: list[Filter] = []
+        for each in conjuncts(filter_):
+            aliases = {path[0] if path[0] in self._joined else "" for path in paths_of(each)}
+            if len(aliases) == 1:
+                own.setdefault(aliases.pop(), []).append(each)
+            else:
+                rest.append(each)
+        return {alias: all_of(parts) for alias, parts in own.items()}, all_of(rest)
+
+    def _join(
+        self, scope: NameScope, join: _Join, used: Iterable[Path], own: Mapping[str, Filter | None]
+    ) -> ViewJoin:
+        outer = tuple(path for path, _ in join.keys)
+        if join.alias is None:
+            inner_scope = NameScope(join.class_)
+            inner = tuple(path for _, path in join.keys)
+            values = {path: inner_scope.find(".".join(path)) for path in inner}
+            return ViewJoin(Source(join.class_.name, join.filter, values), outer, inner, True)
+        alias = join.alias
+        inner = tuple((alias, *path) for _, path in join.keys)
+        pushed = own.get(alias)
+        filters = [join.filter, with_paths(pushed, lambda path: path[1:]) if pushed else None]
+        filter_ = all_of(each for each in filters if each is not None)
+        values = self._values(scope, {*used, *inner}, alias)
+        return ViewJoin(Source(join.class_.name, filter_, values), outer, inner, False)
+
+    def _values(
+        self, scope: NameScope, used: Iterable[Path], alias: str | None
+    ) -> dict[Path, ResolvedPath]:
+        """Return what is used of a source, in the order of its paths; None: the first source."""
+        values: dict[Path, ResolvedPath] = {}
+        for path in sorted(used):
+            owner = path[0] if path[0] in self._joined else None
+            if owner == alias:
+                target = scope.find(".".join(path))
+                values[path] = target if alias is None else replace(target, path=path[1:])
+        return values
+
+
+def _class(node: Node, schema: Schema) -> ClassSchema | None:
+    name = node.value if isinstance(node.value, str) else ""
+    class_ = schema.classes.get(name)
+    if class_ is not None:
+        _check_lifetime(node, class_)
+    elif node.given:
+        node.unknown(f"there is no class {name}", name, schema.classes)
+    return class_
+
+
+def _check_lifetime(node: Node, class_: ClassSchema) -> None:
+    if class_.ttl_s is not None:
+        node.error(f"{class_.name} has a ttl_s, and that an object expires is no change")
+
+
+def _are_comparable(one: ResolvedPath, other: ResolvedPath) -> bool:
+    if not (one.is_scalar and other.is_scalar):
+        return False
+    types = {one.type, other.type}
+    # Within a document there may be any value.
+    return None in types or len(types) == 1 or types <= _NUMBERS or types <= _TEXTS
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST_NAME
+
+
+def _is_alias(value: Any) -> bool:
+    return isinstance(value, str) and FIELD_NAME.fullmatch(value) is not None

@@ -1,0 +1,121 @@
+"""Incremental views of an installation: their definitions, their results, and their holders."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import uuid4
+
+from mediator.base.concurrency import end
+from mediator.base.errors import Conflict, NotFound, Unavailable
+from mediator.base.periodic_tasks import PeriodicTask
+from mediator.routing.model import DatabaseRoute
+from mediator.views.holder import HolderContext, ViewHolder
+from mediator.views.results import Result, StoredDelta, StoredView, ViewKey, ViewResults
+from mediator.views.view import View
+
+__all__ = ["MOST_VIEWS", "IncrementalViews", "view_document"]
+
+MOST_VIEWS: Final = 10_000
+"""Views of a database."""
+
+_RECONCILE_EVERY_S: Final = 0.5
+
+
+@dataclass(eq=False)
+class IncrementalViews:
+    """Serves views, whichever replica holds them."""
+
+    _context: HolderContext
+    _holders: dict[str, asyncio.Task[None]] = field(default_factory=dict, init=False)
+
+    def relaying_tasks(self) -> list[PeriodicTask]:
+        """Return the periodic tasks of the process that relays, which evaluates views as well."""
+        task = PeriodicTask("reconcile holders of views", _RECONCILE_EVERY_S, self.reconcile)
+        return [task]
+
+    @property
+    def _results(self) -> ViewResults:
+        return self._context.results
+
+    async def create(self, database: DatabaseRoute, view: View) -> str:
+        """Write a view down, which is evaluated from now on; return its id.
+
+        Raises:
+            Conflict: The database has too many views.
+        """
+        key = ViewKey(database.id, uuid4().hex)
+        if not await self._results.put_view(key, view, MOST_VIEWS):
+            raise Conflict(f"A database has {MOST_VIEWS:,} incremental views at most.")
+        return key.view
+
+    async def of_database(self, database: DatabaseRoute) -> dict[str, StoredView]:
+        """Return the views of a database by id."""
+        return await self._results.views(database.id, await self._results.ids(database.id))
+
+    async def find(self, database: DatabaseRoute, view: str) -> StoredView:
+        """Raises `NotFound`."""
+        found = await self._results.view(ViewKey(database.id, view))
+        if found is None:
+            raise _not_found()
+        return found
+
+    async def drop(self, database: DatabaseRoute, view: str) -> None:
+        """Remove a view with its result; raises `NotFound`."""
+        if not await self._results.drop_view(ViewKey(database.id, view)):
+            raise _not_found()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process is about to end."""
+        return self._context.subscriptions.ended
+
+    async def result(self, database: DatabaseRoute, view: str) -> Result:
+        """Return the result of a view that is not stopped; raises `Unavailable` if it builds."""
+        found = await self._results.result(ViewKey(database.id, view))
+        if found is None:
+            raise _building()
+        return found
+
+    async def last_delta(self, database: DatabaseRoute, view: str) -> str:
+        """Return the id of the last delta of a view; raises `Unavailable` if it builds."""
+        found = await self._results.last_delta(ViewKey(database.id, view))
+        if found is None:
+            raise _building()
+        return found
+
+    async def deltas(
+        self, database: DatabaseRoute, view: str, after: str, limit: int, wait_s: float
+    ) -> list[StoredDelta]:
+        """Return deltas after one, waiting for the first; raises `PositionGone`."""
+        return await self._results.deltas(ViewKey(database.id, view), after, limit, wait_s)
+
+    async def reconcile(self) -> None:
+        """Start holders of databases that have views, cancel those of databases that are gone."""
+        known = self._context.plane.model.by_id
+        wanted = {id_ for id_ in await self._results.databases() if id_ in known}
+        for id_ in wanted - self._holders.keys():
+            self._holders[id_] = asyncio.create_task(ViewHolder(self._context, id_).run())
+        await self._end(self._holders.keys() - wanted)
+
+    async def close(self) -> None:
+        await self._end(set(self._holders))
+
+    async def _end(self, ids: set[str]) -> None:
+        await end([self._holders.pop(id_) for id_ in ids])
+
+
+def view_document(id_: str, stored: StoredView) -> dict[str, Any]:
+    """Return a view with its state as JSON."""
+    name, detail = stored.document.get("name", ""), stored.state.detail
+    document = {"id": id_, "name": name, "state": stored.state.name}
+    return {**document, "detail": detail} if detail else document
+
+
+def _building() -> Unavailable:
+    return Unavailable("The view is not built yet.", system="coordination")
+
+
+def _not_found() -> NotFound:
+    return NotFound("There is no such incremental view.")

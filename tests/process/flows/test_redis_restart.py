@@ -1,0 +1,98 @@
+"""Redis is killed and started again under a flow: nothing is lost, repeated, or out of order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from redis.asyncio import Redis
+
+from mediator.base.clock import SystemClock
+from mediator.base.concurrency import end
+from mediator.coordination import message_queue
+from mediator.coordination.connecting import connect
+from mediator.coordination.message_queue import RedisMessageQueue
+from mediator.embedded.redis import EmbeddedRedis
+from mediator.flows.http_request import HttpRequest
+from mediator.flows.plan import Query, Write
+from mediator.flows.queue import FlowKey, NewMessage
+from mediator.flows.worker import FlowWorker
+from tests.faults.conditions import eventually
+from tests.process.service import unique
+from tests.unit.flows.plans import ORDERS, flow
+
+NUMBERS = [f"m{number}" for number in range(60)]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis(tmp_path / "redis") as started:
+        yield started
+
+
+class Effects:
+    """Implements `Invoker`: a write happens once for each operation id; one of them waits."""
+
+    def __init__(self, waits_at: str) -> None:
+        self.written: dict[str, str] = {}
+        self.is_reached, self.may_go_on = asyncio.Event(), asyncio.Event()
+        self._waits_at = waits_at
+
+    async def query(self, query: Query, document: Any) -> list[dict[str, Any]]:
+        return [{"customer": document["filter"]["eq"][1], "amount": 1}]
+
+    async def write(self, write: Write, id_: Any, body: Any, operation: str) -> None:
+        self.written.setdefault(operation, id_)
+        if id_ == self._waits_at:
+            self.is_reached.set()
+            await self.may_go_on.wait()
+
+    async def send(self, request: HttpRequest) -> Any:
+        raise AssertionError("The plan sends no requests.")
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_a_flow_goes_on_after_redis_was_killed(
+    server: EmbeddedRedis, ordered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(message_queue, "_LEASE_MS", 500)
+    endpoint = await asyncio.to_thread(server.start)
+    key, effects = FlowKey(unique(), unique()), Effects(NUMBERS[7])
+    async with connect(endpoint.url) as redis:
+        queue = RedisMessageQueue(redis)
+        await queue.put_flow(key, {}, 10.0, 1)
+        sent = [
+            NewMessage(unique(), f"{at % 5}", orjson.dumps({"number": number, "name": "A"}))
+            for at, number in enumerate(NUMBERS)
+        ]
+        await queue.enqueue(key, sent, None)
+        orders = flow(ORDERS, ordered=ordered)
+        worker = FlowWorker(key, orders, queue, effects, unique(), SystemClock())
+        task = asyncio.create_task(worker.run())
+        try:
+            await effects.is_reached.wait()
+            await _killed(redis, server)
+            effects.may_go_on.set()
+            await eventually(lambda: _all_done(queue, key, sent))
+        finally:
+            await end([task])
+    written = list(effects.written.values())
+    assert (written if ordered else sorted(written)) == (NUMBERS if ordered else sorted(NUMBERS))
+
+
+async def _killed(redis: Redis, server: EmbeddedRedis) -> None:
+    facts: Any = await redis.info("server")
+    os.kill(facts["process_id"], signal.SIGKILL)
+    await asyncio.to_thread(server.stop)
+    await asyncio.to_thread(server.start)
+
+
+async def _all_done(queue: RedisMessageQueue, key: FlowKey, sent: list[NewMessage]) -> bool:
+    states = [await queue.ticket(key, message.ticket) for message in sent]
+    return all(state is not None and state.state == "done" for state in states)

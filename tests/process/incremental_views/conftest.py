@@ -1,0 +1,18 @@
+"""The shop of a module's tests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from mediator.stores.port import SystemConfig
+from tests.process.incremental_views.shop import Shop, shop_on
+
+
+@pytest.fixture(scope="module")
+async def shop(
+    system_configs: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
+) -> AsyncIterator[Shop]:
+    async with shop_on(system_configs, own_catalogue, redis_config.url) as opened:
+        yield opened

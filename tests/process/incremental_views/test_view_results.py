@@ -1,0 +1,139 @@
+"""Publications in Redis: one step, by the holder alone, and once, however often they are sent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from mediator.base.lease import Lease, LeaseLost
+from mediator.changes.feed import PositionGone
+from mediator.coordination.errors import reply_of
+from mediator.coordination.leases import Leases
+from mediator.coordination.view_results import RedisViewResults
+from mediator.stores.port import SystemConfig
+from mediator.views import results as port
+from mediator.views.parser import parse_view
+from mediator.views.results import READY, Publication, ViewKey, ViewState
+from tests.process.service import unique
+from tests.unit.views.shop import SCHEMA
+
+VIEW = parse_view({"class": "customers"}, SCHEMA)
+ONE, TWO = b'{"id":"a"}', b'{"id":"b"}'
+FIRST = Publication(ViewState(READY), [(ONE, 2, 2)], is_first=True)
+
+
+class Published:
+    """A database with one view, and the lease of its holder."""
+
+    def __init__(self, redis: Redis) -> None:
+        self.results = RedisViewResults(redis)
+        self.leases = Leases(redis)
+        self.key = ViewKey(unique(), unique())
+        self.lease = Lease(f"views:{self.key.database}", unique())
+
+    async def publish(
+        self, sequence: int, publication: Publication, position: str = "p", view: str = ""
+    ) -> None:
+        publications = {view or self.key.view: publication}
+        database = self.key.database
+        await self.results.publish(database, self.lease, sequence, position, publications)
+
+
+@pytest.fixture
+async def published(redis_config: SystemConfig) -> AsyncIterator[Published]:
+    async with Redis.from_url(redis_config.url) as redis:
+        made = Published(redis)
+        await made.results.put_view(made.key, VIEW, 1)
+        assert await made.leases.acquire(made.lease.name, made.lease.token, 60)
+        yield made
+        await made.results.clear(made.key.database)
+        assert not [k async for k in redis.scan_iter(match=f"*views:{made.key.database}*:*")]
+
+
+async def test_rows_and_deltas_are_published_with_their_position(published: Published) -> None:
+    results, key = published.results, published.key
+    assert await results.result(key) is None
+    await published.publish(0, FIRST, "p1")
+    await published.publish(1, Publication(None, [(ONE, -2, 0), (TWO, 1, 1)]), "p2")
+    found = await results.result(key)
+    assert found is not None
+    assert (found.rows, found.position) == ({TWO: 1}, "p2")
+    assert found.delta == await results.last_delta(key)
+    first: Any  # the stubs leave open what an entry is
+    first, *_ = await reply_of(
+        results._redis.xrange(  # noqa: SLF001 - there is no other way to the first
+            f"{{portolan:views:{key.database}}}:deltas:{key.view}"
+        )
+    )
+    [delta] = await results.deltas(key, first[0].decode(), 10, 0)
+    assert (delta.id, delta.position) == (found.delta, "p2")
+    assert delta.rows == b'[{"row":{"id":"a"},"count":-2},{"row":{"id":"b"},"count":1}]'
+
+
+async def test_a_publication_that_is_sent_twice_has_one_effect(published: Published) -> None:
+    for _ in range(2):
+        await published.publish(0, FIRST)
+    last = await published.results.last_delta(published.key)
+    assert last is not None
+    assert await published.results.deltas(published.key, last, 10, 0) == []
+    assert (await published.results.published(published.key.database)).sequence == 1
+
+
+@pytest.mark.parametrize("sequence", [1, 7])
+async def test_a_holder_that_does_not_know_what_was_published_is_refused(
+    published: Published, sequence: int
+) -> None:
+    with pytest.raises(LeaseLost):
+        await published.publish(sequence, FIRST)
+    assert await published.results.result(published.key) is None
+
+
+async def test_only_the_holder_of_the_lease_publishes(published: Published) -> None:
+    await published.leases.release(published.lease.name, published.lease.token)
+    with pytest.raises(LeaseLost):
+        await published.publish(0, FIRST)
+    await published.leases.acquire(published.lease.name, "another", 60)
+    with pytest.raises(LeaseLost):
+        await published.publish(0, FIRST)
+    assert await published.results.result(published.key) is None
+
+
+async def test_nothing_is_left_of_a_view_that_was_dropped_before(published: Published) -> None:
+    assert await published.results.drop_view(published.key)
+    await published.publish(0, FIRST)
+    assert await published.results.result(published.key) is None
+    assert await published.results.rows(published.key) == {}
+
+
+async def test_without_a_position_the_former_one_stays(published: Published) -> None:
+    await published.publish(0, FIRST, "p1")
+    await published.publish(1, Publication(ViewState("stopped", "why"), []), "")
+    found = await published.results.result(published.key)
+    stored = await published.results.view(published.key)
+    assert found is not None
+    assert stored is not None
+    assert (found.position, stored.state) == ("p1", ViewState("stopped", "why"))
+
+
+async def test_the_oldest_deltas_are_not_kept(
+    published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mediator.coordination.view_results.MOST_DELTAS", 2)
+    await published.publish(0, FIRST)
+    first = await published.results.last_delta(published.key)
+    assert first is not None
+    for sequence in (1, 2):
+        await published.publish(sequence, Publication(None, [(ONE, 1, 2 + sequence)]))
+    with pytest.raises(PositionGone):
+        await published.results.deltas(published.key, first, 10, 0)
+    assert port.MOST_DELTAS == 1_000
+
+
+async def test_a_database_has_so_many_views_at_most(published: Published) -> None:
+    other = ViewKey(published.key.database, unique())
+    assert not await published.results.put_view(other, VIEW, 1)
+    assert await published.results.put_view(other, VIEW, 2)
+    assert await published.results.ids(other.database) == {published.key.view, other.view}

@@ -1,0 +1,44 @@
+"""What a worker measures: everything that keeps it from the next batch."""
+
+from __future__ import annotations
+
+import pytest
+
+from mediator.base.clock import SystemClock
+from mediator.flows.measurement import Measurement
+from mediator.flows.queue import Batch
+from tests.unit.flows.plans import ORDERS, flow
+
+
+class HandClock(SystemClock):
+    seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+def measured(**members: float) -> Measurement:
+    """A flow whose batches of ten take 0.3 s, 0.1 s of it for the messages; ten a second arrive."""
+    clock = HandClock()
+    measurement = Measurement(flow(ORDERS, **members), clock)
+    for arrived in (0, 10):
+        measurement.taken(Batch(1, 1, 10, arrived, 0, ()))
+        clock.seconds += 1.0
+    measurement.executed(0.3, 0.1, 10)
+    return measurement
+
+
+def test_what_the_queue_takes_is_a_cost_of_the_batch() -> None:
+    document = measured().document()
+    assert document["constant_s"] == pytest.approx(0.2)
+    assert document["linear_s"] == pytest.approx(0.01)
+    assert document["wait_least_s"] == pytest.approx(0.2 / (1 - 10 * 0.01))
+
+
+def test_what_is_sent_in_order_is_a_cost_of_each_message() -> None:
+    measurement = measured(ordered=True)
+    measurement.sent(0.4, 10)
+    measurement.executed(0.3, 0.1, 10)
+    document = measurement.document()
+    assert document["linear_s"] == pytest.approx(0.01 + 0.04)
+    assert document["wait_least_s"] == pytest.approx(0.2 / (1 - 10 * 0.05))

@@ -1,0 +1,113 @@
+"""The wait of single operations, computed from what was measured."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mediator.base.averages import MeasuredCosts
+from mediator.operations.batch_wait import MOST_CALLS, BatchWait
+from mediator.schema.batching import WaitBound
+
+
+def measured(bound: WaitBound, constant_s: float, linear_s: float, rate: float) -> BatchWait:
+    """Return the wait after batches of two sizes, while so many operations arrive in a second."""
+    wait, every_s = BatchWait(bound), max(0.1, 10 / rate)
+    for number in range(40):
+        calls, arrived = (10 if number % 2 else 20), round(rate * every_s)
+        wait.executed(calls, arrived, constant_s + linear_s * calls, number * every_s)
+    return wait
+
+
+def test_nothing_waits_before_anything_is_measured() -> None:
+    wait = BatchWait(WaitBound(0.01))
+    assert (wait.wait_s, wait.most) == (0.0, MOST_CALLS)
+    assert wait.document()["rate"] is None
+
+
+def test_the_shortest_wait_with_which_batches_keep_up() -> None:
+    """a 2 ms, b 0.1 ms, 2,000 in a second: a / (1 - b R) is 2.5 ms."""
+    wait = measured(WaitBound(0.05, 0.1), 0.002, 0.0001, 2000)
+    assert wait.wait_s == pytest.approx(0.0025, rel=0.02)
+    assert "shortest wait" in wait.why
+    assert wait.document()["constant_s"] == pytest.approx(0.002, rel=0.02)
+
+
+def test_it_is_never_above_the_longest_one_allowed() -> None:
+    wait = measured(WaitBound(0.001, 0.1), 0.002, 0.0001, 2000)
+    assert wait.wait_s == 0.001
+    assert "max_wait_s is 0.001 s" in wait.why
+
+
+def test_nobody_waits_for_fewer_than_one_more() -> None:
+    wait = measured(WaitBound(0.05, 0.1), 0.002, 0.0001, 100)
+    assert wait.wait_s == 0
+    assert "less than one more is expected" in wait.why
+
+
+def test_nobody_waits_if_the_goal_could_not_hold() -> None:
+    wait = measured(WaitBound(0.01, 0.015), 0.01, 0.0001, 5000)
+    assert wait.wait_s == 0
+    assert "the goal of 0.015 s could not hold" in wait.why
+
+
+def test_overloaded_batches_run_back_to_back() -> None:
+    wait = measured(WaitBound(0.05, 0.1), 0.002, 0.001, 2000)
+    assert wait.wait_s == 0
+    assert "back to back" in wait.why
+
+
+def test_calls_of_a_pipelining_store_never_wait() -> None:
+    wait = BatchWait(WaitBound(0.05), pipelines=True)
+    for number in range(10):
+        wait.executed(10, 10, 0.01, number * 0.6)
+    assert wait.wait_s == 0
+    assert "share round trips" in wait.why
+
+
+def test_a_batch_of_large_objects_is_small() -> None:
+    wait = measured(WaitBound(0.01), 0.002, 0.025, 10)
+    assert wait.most == 9
+    assert measured(WaitBound(0.01, 0.02), 0.002, 0.025, 10).most == 1
+
+
+@given(
+    st.floats(1e-5, 0.2), st.floats(0, 1e-2), st.floats(0.1, 1e5), st.floats(1e-4, 1), st.booleans()
+)
+def test_wait_and_batch_together_are_below_the_goal(
+    constant_s: float, linear_s: float, rate: float, max_wait_s: float, has_goal: bool
+) -> None:
+    bound = WaitBound(max_wait_s, max_wait_s * 2 if has_goal else inf)
+    wait = measured(bound, constant_s, linear_s, rate)
+    assert 0 <= wait.wait_s <= bound.max_wait_s
+    assert 1 <= wait.most <= MOST_CALLS
+    if wait.wait_s:
+        numbers = wait.document()
+        batch_s = numbers["constant_s"] + numbers["linear_s"] * numbers["rate"] * wait.wait_s
+        assert wait.wait_s + batch_s <= bound.goal_s * (1 + 1e-9)
+
+
+@given(st.floats(0, 1), st.floats(0, 0.1), st.lists(st.integers(1, 100), min_size=2, max_size=30))
+def test_costs_that_are_a_line_are_found(
+    constant_s: float, linear_s: float, batches: list[int]
+) -> None:
+    measure = MeasuredCosts()
+    for calls in batches:
+        measure.add(calls, constant_s + linear_s * calls)
+    costs = measure.costs
+    assert costs.constant_s >= 0
+    assert costs.linear_s >= 0
+    if len(set(batches)) > 1:
+        assert costs.of_batch(50) == pytest.approx(constant_s + linear_s * 50, rel=1e-3, abs=1e-3)
+
+
+def test_costs_are_taken_for_constant_until_batches_differ() -> None:
+    measure = MeasuredCosts()
+    assert measure.costs.of_batch(10) == 0
+    measure.add(5, 0.1)
+    measure.add(5, 0.1)
+    assert measure.costs.constant_s == pytest.approx(0.1)
+    assert measure.costs.linear_s == 0

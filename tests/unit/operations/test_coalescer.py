@@ -1,0 +1,244 @@
+"""The coalescer over a scripted store: who shares a call, and who does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from mediator.base.clock import SystemClock
+from mediator.base.errors import Locked, MediatorError, OutcomeUnknown, TooManyRequests, Unavailable
+from mediator.base.observation import BatchFinished, Observation
+from mediator.operations import coalescer
+from mediator.operations.batch_wait import MOST_CALLS
+from mediator.operations.coalescer import Coalescer
+from mediator.schema.batching import WaitBound
+from mediator.schema.tree import Field
+from mediator.schema.types import FieldType
+from mediator.stores.port import Fragment, Read, Record, Status, Write, WriteKind, WriteResult
+
+BOUND = WaitBound(0.05)
+HITS = {"hits": Field("hits", FieldType.INTEGER)}
+FRAGMENT = Fragment("postgres", "news", "articles", HITS, {"main": ("hits",)})
+
+
+@dataclass
+class Store:
+    """Answers batches one by one, when they are let go, and notes what was in them."""
+
+    pipelines: bool = False
+    batches: list[Sequence[str]] = field(default_factory=list)
+    observed: list[Observation] = field(default_factory=list)
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    error_of: Callable[[str], MediatorError | None] = lambda _: None
+    defect: BaseException | None = None
+
+    def __post_init__(self) -> None:
+        self.released.set()
+        self.coalescer = Coalescer(
+            self.read, self.write, lambda _: self.pipelines, SystemClock(), self.observed.append
+        )
+
+    async def read(self, calls: Sequence[Read]) -> list[Record | MediatorError | None]:
+        version = await self._answer(calls)
+        return [
+            self.error_of(call.id) or Record(call.id, 1, {"main": version}, {"hits": version})
+            for call in calls
+        ]
+
+    async def write(self, calls: Sequence[Write]) -> list[WriteResult | MediatorError]:
+        await self._answer(calls)
+        return [
+            self.error_of(call.id)
+            or WriteResult(Status.APPLIED, versions={"main": int(call.operation)})
+            for call in calls
+        ]
+
+    async def _answer(self, calls: Sequence[Read] | Sequence[Write]) -> int:
+        self.batches.append([call.id for call in calls])
+        self.begun.set()
+        version = len(self.batches)
+        await self.released.wait()
+        if self.defect is not None:
+            raise self.defect
+        return version
+
+    def reading(self, id_: str, fields: tuple[str, ...] | None = None) -> asyncio.Task[object]:
+        return asyncio.create_task(self.coalescer.read(Read(FRAGMENT, id_, fields), BOUND))
+
+    def writing(self, id_: str, operation: int = 1) -> asyncio.Task[WriteResult]:
+        write = Write(FRAGMENT, id_, WriteKind.UPDATE, str(operation), ("main",))
+        return asyncio.create_task(self.coalescer.write(write, BOUND))
+
+
+async def begun(store: Store, batches: int) -> None:
+    """Wait until so many batches have begun."""
+    while len(store.batches) < batches:
+        await store.begun.wait()
+        store.begun.clear()
+
+
+async def test_equal_reads_are_one_call() -> None:
+    store = Store()
+    tasks = [store.reading("a"), store.reading("b"), store.reading("a"), store.reading("a", ())]
+    one, other, same, narrow = await asyncio.gather(*tasks)
+    assert store.batches == [["a", "b", "a"]]
+    assert one is same
+    assert len({id(each) for each in (one, other, narrow)}) == 3
+    [event] = store.observed
+    assert isinstance(event, BatchFinished)
+    assert (event.calls, event.operations, event.operation) == (3, 4, "read")
+
+
+async def test_equal_writes_are_as_many_calls_in_their_order() -> None:
+    store = Store()
+    results = await asyncio.gather(*(store.writing("a", number) for number in range(5)))
+    assert store.batches == [["a"] * 5]
+    assert [result.versions["main"] for result in results] == list(range(5))
+
+
+async def test_no_read_joins_a_batch_that_has_begun() -> None:
+    store = Store()
+    store.released.clear()
+    first = store.reading("a")
+    await begun(store, 1)
+    second = store.reading("a")
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert store.batches == [["a"]]
+    store.released.set()
+    one, other = await asyncio.gather(first, second)
+    assert store.batches == [["a"], ["a"]]
+    assert isinstance(one, Record)
+    assert isinstance(other, Record)
+    assert (one.versions["main"], other.versions["main"]) == (1, 2)
+
+
+async def test_what_arrives_meanwhile_goes_together() -> None:
+    store = Store()
+    store.released.clear()
+    tasks = [store.reading("a")]
+    await begun(store, 1)
+    tasks += [store.reading(id_) for id_ in "bcd"]
+    await asyncio.sleep(0)
+    store.released.set()
+    await asyncio.gather(*tasks)
+    assert store.batches == [["a"], ["b", "c", "d"]]
+
+
+async def test_batches_of_a_pipelining_store_do_not_wait_for_one_another() -> None:
+    store = Store(pipelines=True)
+    store.released.clear()
+    tasks = [store.reading("a")]
+    await begun(store, 1)
+    tasks.append(store.reading("a"))
+    await begun(store, 2)
+    store.released.set()
+    await asyncio.gather(*tasks)
+    assert store.batches == [["a"], ["a"]]
+
+
+async def test_a_batch_has_so_many_calls_at_most() -> None:
+    store = Store()
+    ids = [str(number) for number in range(2 * MOST_CALLS + 1)]
+    await asyncio.gather(*map(store.reading, ids))
+    assert [len(batch) for batch in store.batches] == [MOST_CALLS, MOST_CALLS, 1]
+    assert [id_ for batch in store.batches for id_ in batch] == ids
+
+
+async def test_a_caller_that_is_cancelled_takes_nothing_from_the_others() -> None:
+    store = Store()
+    store.released.clear()
+    cancelled, other, equal = store.reading("a"), store.reading("b"), store.reading("a")
+    await begun(store, 1)
+    cancelled.cancel()
+    store.released.set()
+    assert isinstance(await other, Record)
+    assert isinstance(await equal, Record)
+    assert cancelled.cancelled() or cancelled.cancelling()
+
+
+async def test_a_write_that_is_cancelled_before_its_batch_is_not_sent() -> None:
+    store = Store()
+    store.released.clear()
+    first = store.writing("a")
+    await begun(store, 1)
+    cancelled, other = store.writing("b"), store.writing("c")
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    store.released.set()
+    await asyncio.gather(first, other)
+    assert store.batches == [["a"], ["c"]]
+
+
+async def test_nothing_is_sent_if_nobody_waits_any_more() -> None:
+    store = Store()
+    store.released.clear()
+    first = store.writing("a")
+    await begun(store, 1)
+    cancelled = store.writing("b")
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    store.released.set()
+    await first
+    assert (await store.writing("c")).status is Status.APPLIED
+    assert store.batches == [["a"], ["c"]]
+
+
+async def test_an_error_of_one_is_not_that_of_the_others() -> None:
+    store = Store(error_of=lambda id_: Locked("b is locked.") if id_ == "b" else None)
+    answers = await asyncio.gather(*map(store.writing, "abc"), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [WriteResult, Locked, WriteResult]
+
+
+async def test_each_caller_gets_an_error_of_its_own() -> None:
+    error = Unavailable("It does not answer.", system="postgres", retry_after_s=3.0)
+    error.__cause__ = TimeoutError()
+    store = Store(error_of=lambda _: error)
+    tasks = store.reading("a"), store.reading("a"), store.reading("b")
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert len({id(answer) for answer in (*answers, error)}) == 4
+    for answer in answers:
+        assert isinstance(answer, Unavailable)
+        assert (answer.detail, answer.system, answer.retry_after_s) == (
+            "It does not answer.",
+            "postgres",
+            3.0,
+        )
+        assert isinstance(answer.__cause__, TimeoutError)
+
+
+async def test_who_waits_for_a_batch_that_is_broken_off_gets_an_error() -> None:
+    store = Store(defect=asyncio.CancelledError())
+    written = await asyncio.gather(store.writing("a"), return_exceptions=True)
+    read = await asyncio.gather(store.reading("a"), return_exceptions=True)
+    assert [type(answer) for answer in (*written, *read)] == [OutcomeUnknown, Unavailable]
+
+
+async def test_a_full_queue_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coalescer, "MOST_WAITING", 3)
+    store = Store()
+    store.released.clear()
+    tasks = [store.writing("a")]
+    await begun(store, 1)
+    tasks += [store.writing("b", number) for number in range(3)]
+    await asyncio.sleep(0)
+    with pytest.raises(TooManyRequests) as refused:
+        await store.writing("c")
+    assert refused.value.extra == {"limit": "batching"}
+    store.released.set()
+    await asyncio.gather(*tasks)
+    assert (await store.writing("d")).status is Status.APPLIED
+
+
+async def test_a_wait_explains_itself() -> None:
+    store = Store()
+    await store.reading("a")
+    described = store.coalescer.describe(FRAGMENT, "read", BOUND)
+    assert (described["system"], described["operation"]) == ("postgres", "read")
+    assert described["constant_s"] > 0
+    unused = store.coalescer.describe(FRAGMENT, "write", BOUND)
+    assert (unused["wait_s"], unused["why"]) == (0, "Nothing is measured yet.")

@@ -1,0 +1,40 @@
+"""The guide shows a view that is understood, and bounds that are in force."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import orjson
+
+from mediator.schema.parse import parse_schema
+from mediator.views import evaluation, network, nodes, parser, results, service
+from mediator.views.parser import parse_view
+from tests.process.incremental_views.shop import CLASSES, TOTALS
+
+GUIDE = (Path(__file__).parents[3] / "docs" / "incremental-views.md").read_text()
+BODY = re.compile(r"^```http\nPOST.*?\n\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def test_the_example_of_the_guide_is_the_view_that_is_tested() -> None:
+    [created] = map(orjson.loads, BODY.findall(GUIDE))
+    assert list(parse_view(created, parse_schema("shop", {"classes": CLASSES})).columns)
+    assert {**created, "name": ""} == {**TOTALS, "name": "", "filter": created["filter"]}
+
+
+def test_the_bounds_of_the_guide_are_in_force() -> None:
+    for number in (
+        service.MOST_VIEWS,
+        nodes.MOST_ROWS,
+        nodes.MOST_GROUPS,
+        network.MOST_TUPLES,
+        network.MOST_AT_ONCE,
+        evaluation.MOST_OBJECTS,
+        results.MOST_DELTAS,
+        parser.MOST_JOINS,
+        parser.MOST_COLUMNS,
+        parser.LONGEST_NAME,
+    ):
+        assert f"{number:,}" in GUIDE
+    assert nodes.MOST_RESULT_BYTES == 8 * 2**20
+    assert evaluation.MOST_BYTES == 256 * 2**20
