@@ -18,7 +18,7 @@ from mediator.base.waiting_time import Costs
 from mediator.coordination.message_queue import RedisMessageQueue
 from mediator.flows.execution import Invoker
 from mediator.flows.parser import Flow
-from mediator.flows.queue import Batch, Ended, FlowKey, NewMessage, NoBatch
+from mediator.flows.queue import Batch, Ended, FlowKey, NewMessage, NoBatch, Recorded
 from mediator.flows.worker import FlowWorker
 
 __all__ = ["FlowRun", "run_flow"]
@@ -69,12 +69,12 @@ class FlowRun:
 
     async def end_batch(
         self, key: FlowKey, batch: int, token: str, ended: Sequence[Ended], *rest: Any, **how: Any
-    ) -> bool:
-        is_held = await self.queue.end_batch(key, batch, token, ended, *rest, **how)
+    ) -> Recorded | None:
+        recorded = await self.queue.end_batch(key, batch, token, ended, *rest, **how)
         now = time()
         self.latencies += [now - each.message.arrived_ms / 1000 for each in ended]
         self.batches += 1
-        return is_held
+        return recorded
 
     async def publish(self, key: FlowKey, report: dict[str, Any]) -> None:
         self.reports.append(report)

@@ -28,6 +28,7 @@ from mediator.flows.queue import (
     NewMessage,
     NoBatch,
     QueuedMessage,
+    Recorded,
     Ticket,
 )
 from redis_connection.scripts import lua_text
@@ -151,11 +152,11 @@ class RedisMessageQueue:
         counts: Mapping[str, int],
         *,
         ordered: bool,
-    ) -> bool:
+    ) -> Recorded | None:
         counted = [text for pair in counts.items() for text in pair]
         rows = [text for each in ended for text in _ended_row(each)]
         head = (token, batch, int(ordered), len(counts))
-        return bool(await self._call("end", key, *head, *counted, *rows))
+        return _recorded(await self._call("end", key, *head, *counted, *rows))
 
     async def next_held(self, key: FlowKey, token: str, most: int) -> list[Ended]:
         reply = await self._call("next", key, token, _LEASE_MS, most)
@@ -165,10 +166,10 @@ class RedisMessageQueue:
 
     async def release(
         self, key: FlowKey, token: str, ended: Ended, counts: Mapping[str, int]
-    ) -> bool:
+    ) -> Recorded | None:
         counted = [text for pair in counts.items() for text in pair]
         row = _ended_row(ended)
-        return bool(await self._call("release", key, token, _LEASE_MS, *row, *counted))
+        return _recorded(await self._call("release", key, token, _LEASE_MS, *row, *counted))
 
     async def ticket(self, key: FlowKey, ticket: str) -> Ticket | None:
         base = _base(key)
@@ -242,6 +243,10 @@ def _rows(messages: Iterable[NewMessage]) -> Iterable[str | bytes]:
 def _message(text: bytes) -> QueuedMessage:
     position, arrived_ms, ticket, body = text.split(b" ", 3)
     return QueuedMessage(int(position), int(arrived_ms), ticket.decode(), body)
+
+
+def _recorded(reply: Sequence[int]) -> Recorded | None:
+    return Recorded(reply[0]) if reply else None
 
 
 def _ended_row(ended: Ended) -> tuple[Any, ...]:

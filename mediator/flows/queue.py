@@ -26,6 +26,7 @@ __all__ = [
     "NewMessage",
     "NoBatch",
     "QueuedMessage",
+    "Recorded",
     "Ticket",
 ]
 
@@ -114,6 +115,13 @@ class Ended(NamedTuple):
     is_repeated: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Ends of messages were recorded; `late`: how many were beyond the latency bound."""
+
+    late: int
+
+
 class Ticket(NamedTuple):
     """State of a message: `queued`, `done` or `failed`; the document of the last two."""
 
@@ -197,8 +205,8 @@ class MessageQueue(Protocol):
         counts: Mapping[str, int],
         *,
         ordered: bool,
-    ) -> bool:
-        """End a batch, whose lease must be held; false if it is not: nothing was done then.
+    ) -> Recorded | None:
+        """End a batch, whose lease must be held; None if it is not: nothing was done then.
 
         If messages are `ordered`, each ends only by `release`, in the order of arrival.
         """
@@ -208,8 +216,8 @@ class MessageQueue(Protocol):
 
     async def release(
         self, key: FlowKey, token: str, ended: Ended, counts: Mapping[str, int]
-    ) -> bool:
-        """End a message that is next in order; false if another worker does that."""
+    ) -> Recorded | None:
+        """End a message that is next in order; None if another worker does that."""
 
     async def ticket(self, key: FlowKey, ticket: str) -> Ticket | None:
         """Return the state of a message; None: unknown, or its result is kept no longer."""

@@ -12,6 +12,7 @@ from uuid import uuid4
 from mediator.base.clock import Clock
 from mediator.base.concurrency import end
 from mediator.base.errors import Conflict, Invalid, NotFound
+from mediator.base.observation import FlowCounted, Observer, ignore
 from mediator.base.periodic_tasks import PeriodicTask
 from mediator.data_plane.port import DataPlane
 from mediator.flows.http_services import HttpServices
@@ -55,6 +56,7 @@ class FlowService:
     _replica: str
     _clock: Clock
     _services: HttpServices = field(default_factory=HttpServices)
+    _observe: Observer = ignore
     is_ending: bool = field(default=False, init=False)
     _flows: dict[FlowKey, Flow] = field(default_factory=dict, init=False)
     """Those that are executed here: a flow never changes, so no request parses it again."""
@@ -184,7 +186,11 @@ class FlowService:
         invoker = PlanInvoker(self._plane, database, self._services)
         # A token for each worker: one that was stopped must not hold what the next one takes.
         token = f"{self._replica}:{uuid4().hex}"
-        worker = FlowWorker(key, flow, self._queue, invoker, token, self._clock)
+
+        def count(counts: Mapping[str, int], wait_s: float | None) -> None:
+            self._observe(FlowCounted(database, key.flow, counts, wait_s))
+
+        worker = FlowWorker(key, flow, self._queue, invoker, token, self._clock, count)
         self._flows[key] = flow
         self._workers[key] = asyncio.create_task(worker.run())
 

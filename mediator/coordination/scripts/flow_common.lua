@@ -59,9 +59,11 @@ local function count(name, by)
 end
 
 -- Ends a message: its result can be read for some time, a failed one becomes a dead letter.
+-- Returns 1 if that was beyond the latency bound, else 0.
 local function complete(position, arrived_ms, ticket, outcome, document)
   local bound_ms = tonumber(redis.call('GET', base .. 'bound') or 0)
-  if now_ms() - arrived_ms > bound_ms then count('late', 1) end
+  local late = now_ms() - arrived_ms > bound_ms and 1 or 0
+  if late == 1 then count('late', 1) end
   count(outcome, 1)
   local id = string.format('%.0f-0', redis.call('INCR', base .. 'ended'))
   redis.call('XADD', base .. 'results', 'MAXLEN', MOST_RESULTS, id, 't', ticket, 'o', outcome)
@@ -72,4 +74,5 @@ local function complete(position, arrived_ms, ticket, outcome, document)
     redis.call('HDEL', base .. 'waiting', ticket)
     redis.call('SET', base .. 'result:' .. ticket, document, 'PX', RESULT_MS)
   end
+  return late
 end

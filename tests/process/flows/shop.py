@@ -84,8 +84,14 @@ class Shop:
         report: dict[str, Any] = answer.json()
         return report
 
-    async def events(self, flow: str, last: int, *more: tuple[bytes, bytes]) -> list[Any]:
-        """Follow results by server-sent events, until the one with an id has come."""
+    async def events(
+        self, flow: str, last: int, *more: tuple[bytes, bytes], begun: asyncio.Event | None = None
+    ) -> list[Any]:
+        """Follow results by server-sent events, until the one with an id has come.
+
+        Args:
+            begun: Is set when the first bytes have come.
+        """
         gone, text = asyncio.Event(), bytearray()
 
         async def receive() -> dict[str, Any]:
@@ -94,6 +100,8 @@ class Shop:
 
         async def send(message: Any) -> None:
             text.extend(message.get("body", b""))
+            if text and begun is not None:
+                begun.set()
             if f"id: {last}\nevent".encode() in text:
                 gone.set()
 

@@ -158,7 +158,7 @@ async def test_a_get_is_sent_once_for_a_partition_and_a_post_for_each_message(
     report = await local.report(flow)
     assert (report["counts"]["lookups"], report["counts"]["lookups_saved"]) == (3, 3)
     assert "repeated_requests" not in report["counts"]
-    assert report["partitioned_by"] == ["name"]
+    assert report["partitioned_by"] == [{"attribute": "name", "by": "value"}]
 
 
 @pytest.mark.parametrize("ordered", [True, False])

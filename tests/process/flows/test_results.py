@@ -128,7 +128,9 @@ async def test_results_are_followed_and_the_stream_is_resumed(shop: Shop) -> Non
 async def test_a_stream_ends_with_its_flow(shop: Shop) -> None:
     flow = await shop.create([RECEIVE, ECHO])
     await shop.ended(flow, await shop.tickets(flow, messages("A")))
-    following = asyncio.create_task(shop.events(flow, 2))
+    begun = asyncio.Event()
+    following = asyncio.create_task(shop.events(flow, 2, begun=begun))
+    await begun.wait()
     assert (await shop.client.delete(f"message-flows/{flow}")).status_code == 204
     assert len(await following) == 1
 
