@@ -136,8 +136,8 @@ class RedisMessageQueue:
         queued = tuple(map(_message, messages))
         return Batch(number, attempt, partitions, arrived, level, queued)
 
-    async def renew(self, key: FlowKey, batch: int, token: str) -> bool:
-        lease = f"{_base(key)}lease:{batch}"
+    async def renew(self, key: FlowKey, batch: int | None, token: str) -> bool:
+        lease = f"{_base(key)}lease:{'out' if batch is None else batch}"
         if await reply_of(self._redis.get(lease)) != token.encode():
             return False
         # If it ended in between, `end` refuses what its holder does.

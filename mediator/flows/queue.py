@@ -193,8 +193,8 @@ class MessageQueue(Protocol):
     async def take(self, key: FlowKey, token: str, wait_s: float) -> Batch | NoBatch:
         """Lease a batch of a worker that is gone; else the oldest partition, every `wait_s`."""
 
-    async def renew(self, key: FlowKey, batch: int, token: str) -> bool:
-        """Prolong the lease of a batch; false if it is lost."""
+    async def renew(self, key: FlowKey, batch: int | None, token: str) -> bool:
+        """Prolong the lease of a batch, or (None) of who sends in order; false if it is lost."""
 
     async def end_batch(
         self,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import orjson
 
@@ -111,11 +111,15 @@ class FlowWorker:
 
     async def _execute(self, batch: Batch, started: float) -> None:
         self._measurement.taken(batch)
+        await self._while_held(batch.number, self._execute_held(batch, started))
+
+    async def _while_held(self, batch: int | None, work: Coroutine[Any, Any, None]) -> None:
+        """Work while the lease of a batch, or that of sending, is held; raises `LeaseLost`."""
 
         async def renew() -> bool:
-            return await self._queue.renew(self._key, batch.number, self._token)
+            return await self._queue.renew(self._key, batch, self._token)
 
-        await while_held(renew, LEASE_S / 3, self._execute_held(batch, started))
+        await while_held(renew, LEASE_S / 3, work)
 
     async def _execute_held(self, batch: Batch, started: float) -> None:
         if batch.attempt > MOST_ATTEMPTS:
@@ -179,16 +183,20 @@ class FlowWorker:
     async def _send(self) -> None:
         """End the messages that are next in order, executing what the plan writes for each."""
         while held := await self._queue.next_held(self._key, self._token, _SENT_AT_ONCE):
-            started = self._clock.monotonic()
-            for each in held:
-                measured = Measured()
-                ended = await self._sent_held(each, measured)
-                counts = measured.counts
-                recorded = await self._queue.release(self._key, self._token, ended, counts)
-                if recorded is None:
-                    return
-                self._observe({**counts, **_ends([ended], recorded)}, None)
-            self._measurement.sent(self._clock.monotonic() - started, len(held))
+            # One message may take longer than the lease, which a release prolongs.
+            await self._while_held(None, self._send_held(held))
+
+    async def _send_held(self, held: Sequence[Ended]) -> None:
+        started = self._clock.monotonic()
+        for each in held:
+            measured = Measured()
+            ended = await self._sent_held(each, measured)
+            counts = measured.counts
+            recorded = await self._queue.release(self._key, self._token, ended, counts)
+            if recorded is None:
+                raise LeaseLost
+            self._observe({**counts, **_ends([ended], recorded)}, None)
+        self._measurement.sent(self._clock.monotonic() - started, len(held))
 
     async def _sent_held(self, held: Ended, measured: Measured) -> Ended:
         if held.end is End.FAILED:

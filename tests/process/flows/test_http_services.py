@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from mediator.base.errors import Invalid, MediatorError, OutcomeUnknown, Unavailable
+from mediator.coordination import message_queue
+from mediator.flows import worker
 from mediator.flows.http_hosts import HttpHosts
 from mediator.flows.http_request import read_request
 from mediator.flows.http_services import LARGEST_RESPONSE, HttpServices
@@ -188,6 +190,19 @@ async def test_a_message_whose_request_fails_does_not_fail_others(
     assert [s["state"] for s in states] == ["done", "failed", "failed", "failed", "done"]
     assert [len(remote.to(f"/status/{code}")) for code in (404, 500, 302)] == [1, 5, 1]
     assert "404" in states[1]["error"]["detail"]
+
+
+async def test_a_request_that_takes_longer_than_a_lease_ends(
+    local: Shop, remote: HttpService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lease of who sends in order is renewed meanwhile, so nobody else sends the same."""
+    monkeypatch.setattr(message_queue, "_LEASE_MS", round(TOTAL_S * 500))
+    monkeypatch.setattr(worker, "LEASE_S", TOTAL_S / 2)
+    plan = [RECEIVE, post(f"{remote.url}/{{name}}/0/x")]
+    flow = await local.create(plan, ordered=True)
+    states = await local.ended(flow, await local.tickets(flow, messages(["hang", "fail"])))
+    assert [state["state"] for state in states] == ["failed", "done"]
+    assert len(remote.to("/hang")) == worker.MOST_ATTEMPTS
 
 
 async def test_an_operator_behind_a_write_is_executed_for_each_message(shop: Shop) -> None:
