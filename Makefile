@@ -106,7 +106,7 @@ RESOLVE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
   --no-emit-index-url --no-annotate --no-header
 
 # All extras but gpu: half a gigabyte of CUDA, for one kind of card, that no test here could use.
-EXTRAS := plots docs spark linkage matching embedded dev
+EXTRAS := plots docs spark linkage matching standing embedded dev
 FOR_WORKERS := --extra spark --extra linkage --extra matching
 
 lock:

@@ -44,6 +44,8 @@ COMMANDS: Final = {
     "import": "app.commands.transfer:import_",
     "export": "app.commands.transfer:export",
     "tail": "app.commands.tail:tail",
+    "allocate": "app.commands.allocate:allocate",
+    "standing": "app.commands.standing:standing",
 }
 """The function of each command, or the commands below it."""
 

@@ -28,6 +28,7 @@ from benchmarks.harness.shared_servers import SharedService, shared_service
 from mediator.base.clock import SystemClock
 from mediator.base.waiting_time import Costs
 from mediator.coordination.message_queue import RedisMessageQueue
+from mediator.flows.http_hosts import HttpHosts
 from mediator.flows.http_services import HttpServices
 from mediator.flows.invocations import PlanInvoker
 from mediator.flows.measurement import Measurement
@@ -92,6 +93,7 @@ class _Orders:
     running: SharedService
     queue: RedisMessageQueue
     chance: Random
+    services: HttpServices
     _sent: int = field(default=0, init=False)
 
     def flow(self, **members: Any) -> Flow:
@@ -111,7 +113,7 @@ class _Orders:
             (partition, {"number": f"{self._sent}-{number}", "name": f"c{customer}"})
             for number, (partition, customer) in enumerate(messages)
         ]
-        invoker = PlanInvoker(self.running.plane, _DATABASE, HttpServices())
+        invoker = PlanInvoker(self.running.plane, _DATABASE, self.services)
         return await run_flow(flow, invoker, FlowRun(self.queue, wait_s), bodies, arrivals)
 
     async def drained(self, messages: int, batch: int) -> FlowRun:
@@ -150,7 +152,8 @@ async def run(options: Options) -> Measured:
         )
         async with Redis.from_url(running.servers["redis"].url) as redis:
             results += [await _enqueuing(options, redis)]
-            orders = _Orders(running, RedisMessageQueue(redis), Random(options.seed))
+            services = HttpServices(HttpHosts(frozenset({("127.0.0.1", None)}), private=True))
+            orders = _Orders(running, RedisMessageQueue(redis), Random(options.seed), services)
             speedups, costs = await _speedup(options, orders)
             results += speedups
             rate = _LOAD / costs.linear_s
@@ -191,7 +194,7 @@ async def _speedup(options: Options, orders: _Orders) -> tuple[list[Result], Cos
 async def _sweep(options: Options, orders: _Orders, rate: float) -> Result:
     """Compare the mean latency at the computed wait with the best of fixed ones."""
     flow = orders.flow()
-    arrivals = _uniform(rate, 2.0 if options.quick else 10.0)
+    arrivals = _uniform(rate, 2.0 if options.quick else 5.0)
     first = await orders.arriving(flow, arrivals)
     wait_s = median(report["wait_s"] or 0.0 for report in first.reports)
 
@@ -202,7 +205,7 @@ async def _sweep(options: Options, orders: _Orders, rate: float) -> Result:
         return measure
 
     swept = {f"{factor:g}": latency(factor * wait_s) for factor in _FACTORS}
-    found = await medians(1 if options.quick else 7, {"computed": latency(None), **swept})
+    found = await medians(1 if options.quick else 5, {"computed": latency(None), **swept})
     computed = found.pop("computed")
     options.note(
         f"mean latency at {rate:,.0f} messages/s: computed wait ({wait_s * 1e3:.1f} ms)"
@@ -217,7 +220,7 @@ async def _sweep(options: Options, orders: _Orders, rate: float) -> Result:
 
 async def _beyond(options: Options, orders: _Orders, rate: float, kind: str) -> Result:
     """Measure the share beyond the bound at the longest valid wait."""
-    seconds = 4.0 if options.quick else 60.0
+    seconds = 4.0 if options.quick else 30.0
     arrivals = _uniform(rate, seconds) if kind == "uniform" else _poisson(rate, seconds, orders)
     done = await orders.arriving(orders.flow(objective="work"), arrivals)
     share = done.late(_BOUND_S)

@@ -73,7 +73,9 @@ def _page(node: str, explained: dict[str, Any]) -> Iterator[str]:
 def _batching(wait: dict[str, Any]) -> str:
     from mediator.placement.figures import seconds
 
-    waits = f"A single {wait['operation']} on {wait['system']} waits {seconds(wait['wait_s'])}"
+    waits = (
+        f"A single {wait['operation']} on {wait['system']} waits up to {seconds(wait['wait_s'])}"
+    )
     return f"{waits} for others. {wait['why']}"
 
 

@@ -1,8 +1,9 @@
-"""How long single calls to a fragment are collected: computed from measured costs and arrivals.
+"""How far batches of single calls are apart: computed from measured costs and arrivals.
 
 Batches of a fragment follow one another, so the shortest wait with which they keep up is the lower
 border of `mediator.base.waiting_time`: while one batch is executed, the next one is collected. A
-longer wait would spare some work and cost every caller latency.
+longer wait would spare some work and cost every caller latency. A call that arrives later than that
+after the latest batch has begun does not wait.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class BatchWait:
 
     Attributes:
         pipelines: Whether the store lets concurrent calls share round trips; then none waits.
-        wait_s: How long the first call of a batch waits.
+        wait_s: How long after a batch the next one begins, at the earliest.
         most: Calls that the next batch may have.
         why: Why it is so long, in a sentence with the numbers.
     """
@@ -93,7 +94,7 @@ class BatchWait:
                 f"{measured}: within {wait_s:.4g} s less than one more is expected, so nothing"
                 " waits."
             )
-        keeps_up = f"{computed.least_s:.4g} s is the shortest wait with which batches keep up"
+        keeps_up = f"batches keep up if they begin {computed.least_s:.4g} s after one another"
         if wait_s < computed.least_s:
             keeps_up += f", and max_wait_s is {wait_s:.4g} s"
         return wait_s, f"{measured}: {keeps_up}."

@@ -1,7 +1,8 @@
 """Coalescing: single operations on a class share store calls, if its schema says so.
 
 The calls of one fragment and direction wait in a queue. A batch takes the oldest of them. Unless
-the store is `Pipelining`, one batch is under way at a time: what arrives meanwhile is in the next.
+the store is `Pipelining`, one batch is under way at a time: what arrives meanwhile is in the next,
+which begins before the other one has ended only if calls have waited as long as they may.
 A call never joins a batch that has begun, because what that reads may be older than the call::
 
     read 1 arrives   batch begins   write is acknowledged   read 2 arrives   batch ends
@@ -76,9 +77,11 @@ class _Queue(Generic[_C, _R]):
         self._send: _Send[_C, _R] = send
         self._clock = clock
         self._observe = observe
+        self._begun_s = -inf
         self._waiting: dict[Hashable, _Waiting[_C, _R]] = {}
         self._operations = 0
         self._timer: asyncio.Handle | None = None
+        self._timer_s = inf
         self._batches: set[asyncio.Task[None]] = set()
 
     def add(self, call: _C, key: Hashable) -> asyncio.Future[_R]:
@@ -101,22 +104,30 @@ class _Queue(Generic[_C, _R]):
         return future
 
     def _plan(self) -> None:
-        """Have the next batch begin once its first call has waited, or at once if it is full."""
-        if len(self._batches) >= self._at_once or not self._waiting:
+        """Have the next batch begin when it is due, unless it will anyway."""
+        if not self._waiting:
             return
-        loop = asyncio.get_running_loop()
-        is_full = len(self._waiting) >= self.wait.most
-        if self._timer is not None and is_full:
+        due_s = self._due_s()
+        if self._timer is not None:
+            if self._timer_s <= due_s:
+                return
             self._timer.cancel()
-            self._timer = None
-        if self._timer is None:
+        loop, left_s = asyncio.get_running_loop(), due_s - self._clock.monotonic()
+        self._timer_s = due_s
+        if left_s > 0:
+            self._timer = loop.call_later(left_s, self._begin)
+        else:
+            # Not here: what arrives in the same tick of the event loop belongs to it as well.
+            self._timer = loop.call_soon(self._begin)
+
+    def _due_s(self) -> float:
+        """Return the monotonic time at which the next batch is to begin."""
+        if len(self._batches) >= self._at_once:
             first = next(iter(self._waiting.values()))
-            left_s = first.since_s + self.wait.wait_s - self._clock.monotonic()
-            if is_full or left_s <= 0:
-                # Not here: what arrives in the same tick of the event loop belongs to it as well.
-                self._timer = loop.call_soon(self._begin)
-            else:
-                self._timer = loop.call_later(left_s, self._begin)
+            return first.since_s + self.wait.bound.max_wait_s
+        if len(self._waiting) >= self.wait.most:
+            return -inf
+        return self._begun_s + self.wait.wait_s
 
     def _begin(self) -> None:
         self._timer = None
@@ -126,6 +137,7 @@ class _Queue(Generic[_C, _R]):
             self._operations -= len(waiting.futures)
         batch = [waiting for waiting in taken.values() if waiting.is_wanted]
         if batch:
+            self._begun_s = self._clock.monotonic()
             loop = asyncio.get_running_loop()
             task = loop.create_task(self._execute(batch), context=batch[0].context)
             self._batches.add(task)

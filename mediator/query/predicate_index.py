@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Collection, Container, Iterator
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from mediator.model.effects import Image
@@ -52,9 +52,10 @@ class PredicateIndex(Generic[_Name]):
         for predicate in self._predicates_of.pop(name, ()):
             self._paths[predicate.path].discard(name, predicate)
 
-    def uncovered(self) -> Iterator[_Name]:
-        """Return the names of the filters that any object may meet."""
-        return iter(self._uncovered)
+    @property
+    def uncovered(self) -> Collection[_Name]:
+        """The names of the filters that any object may meet."""
+        return self._uncovered.keys()
 
     def met(self, image: Image | None) -> Iterator[_Name]:
         """Return the names of other filters that an object may meet, some more than once.

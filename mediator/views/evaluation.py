@@ -14,6 +14,7 @@ from mediator.base.errors import Invalid
 from mediator.model.change import Change
 from mediator.model.effects import Image
 from mediator.model.evaluate import Lookup
+from mediator.query.access_predicates import access_predicates_of
 from mediator.query.predicate_index import PredicateIndex
 from mediator.routing.model import ClassRoute
 from mediator.views.network import Network
@@ -21,13 +22,17 @@ from mediator.views.nodes import RowChange
 from mediator.views.objects import StoredObjects
 from mediator.views.view import View
 
-__all__ = ["MOST_BYTES", "MOST_OBJECTS", "Evaluation"]
+__all__ = ["MOST_BYTES", "MOST_OBJECTS", "MOST_UNINDEXED", "Evaluation"]
 
 MOST_OBJECTS: Final = 200_000
 """Objects of all classes that views of a database read."""
 
 MOST_BYTES: Final = 256 * 2**20
 """About how much their values may take."""
+
+
+MOST_UNINDEXED: Final = 1_000
+"""Sources of one class that every change of it is tried with, as no index finds their filters."""
 
 
 class _SourceName(NamedTuple):
@@ -76,6 +81,7 @@ class Evaluation:
         """
         network = Network(view)
         try:
+            self._check_indexed(view)
             for number, source in enumerate(view.sources):
                 for image in self._objects[source.class_name].images():
                     network.update(number, None, image.lookup)
@@ -107,7 +113,7 @@ class Evaluation:
         if effect is None:
             return
         index, before, after = self._indexes[change.class_name], effect.before, effect.after
-        found = {*index.uncovered(), *index.met(before), *index.met(after)}
+        found = {*index.uncovered, *index.met(before), *index.met(after)}
         for name in sorted(found):
             self._update(name, _lookup(before), _lookup(after))
 
@@ -130,6 +136,16 @@ class Evaluation:
         for id_ in self.stopped:
             self.discard(id_)
         return taken
+
+    def _check_indexed(self, view: View) -> None:
+        """Raises `Invalid` if too many conditions on one class would be found by no index."""
+        for source in view.sources:
+            uncovered = self._indexes[source.class_name].uncovered
+            if access_predicates_of(source.filter) is None and len(uncovered) >= MOST_UNINDEXED:
+                raise Invalid(
+                    f"There are {MOST_UNINDEXED:,} conditions on {source.class_name} that no index"
+                    " finds, so that they are evaluated for each change of it."
+                )
 
     def _update(self, name: _SourceName, before: Lookup | None, after: Lookup | None) -> None:
         network = self._networks.get(name.view)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -53,8 +53,8 @@ PAUSE_S: Final = 0.5
 POLL_S: Final = 0.25
 """How soon a new view, and another schema, is seen."""
 
-_YIELD_EVERY: Final = 200
-"""Steps of a load between which others get their turn."""
+_SLICE_S: Final = 0.01
+"""Seconds after which others run: the same process renews leases."""
 
 
 class _NewView(NamedTuple):
@@ -90,8 +90,8 @@ class ViewHolder:
     _failing: bool = field(default=False, init=False)
 
     async def run(self) -> None:
-        """Hold until cancelled, whatever happens."""
-        while True:
+        """Hold until the process is about to end, whatever happens."""
+        while not self._context.subscriptions.ended:
             try:
                 await self._hold()
                 self._failing = False
@@ -119,7 +119,7 @@ class ViewHolder:
                 await leases.release(lease.name, lease.token)
 
     async def _work(self, lease: Lease) -> None:
-        while True:
+        while not self._context.subscriptions.ended:
             with suppress(_OutOfDate):
                 route = self._route()
                 if route is None:
@@ -165,7 +165,7 @@ class _Session:
         try:
             await self._load(subscription, {id_: each.view for id_, each in views.items()})
             await self._build(subscription, views)
-            while True:
+            while not context.subscriptions.ended:
                 await self._look(subscription)
                 await self._apply(subscription)
                 # What was read since the schema has changed has the names of the new one.
@@ -176,8 +176,11 @@ class _Session:
             context.subscriptions.close(subscription)
 
     async def _new_revision(self) -> None:
-        """Wait until a view has come or gone, or the schema has changed."""
-        while (await self._context.results.published(self._route.id)).revision == self._revision:
+        """Wait until a view has come or gone."""
+        context = self._context
+        while not context.subscriptions.ended:
+            if (await context.results.published(self._route.id)).revision != self._revision:
+                return
             await asyncio.sleep(POLL_S)
             self._check_schema()
 
@@ -227,15 +230,19 @@ class _Session:
 
     async def _apply(self, subscription: Subscription) -> None:
         """Take over changes of the feed, waiting a little for the first."""
+        slices = _Slices(self._context.clock)
         for event, _ in await subscription.next(POLL_S):
             self._evaluation.apply(change_from(event.data, self._route.id))
+            await slices.checkpoint()
 
     async def _build(self, subscription: Subscription, views: Mapping[str, _NewView]) -> None:
         """Evaluate views over what was loaded; publish the difference to what was published."""
         evaluation, results = self._evaluation, self._context.results
         publications: dict[str, Publication] = {}
+        slices = _Slices(self._context.clock)
         for id_, (view, is_first) in views.items():
-            await _in_turns(evaluation.add(id_, view))
+            for _ in evaluation.add(id_, view):
+                await slices.checkpoint()
             if id_ not in evaluation.stopped:
                 before = {} if is_first else await results.rows(ViewKey(self._route.id, id_))
                 rows = difference(before, evaluation.rows(id_))
@@ -327,7 +334,14 @@ def _storage_of(route: ClassRoute) -> list[tuple[str, str, Mapping[str, tuple[st
     return [(each.system, each.stored_as, each.groups) for each in route.fragments]
 
 
-async def _in_turns(steps: Iterator[None]) -> None:
-    for number, _ in enumerate(steps):
-        if number % _YIELD_EVERY == 0:
+class _Slices:
+    """Yields to the event loop every few milliseconds."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._monotonic = clock.monotonic
+        self._until_s = self._monotonic() + _SLICE_S
+
+    async def checkpoint(self) -> None:
+        if self._monotonic() >= self._until_s:
             await asyncio.sleep(0)
+            self._until_s = self._monotonic() + _SLICE_S

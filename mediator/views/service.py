@@ -21,6 +21,7 @@ MOST_VIEWS: Final = 10_000
 """Views of a database."""
 
 _RECONCILE_EVERY_S: Final = 0.5
+_GRACE_S: Final = 2.0
 
 
 @dataclass(eq=False)
@@ -100,6 +101,13 @@ class IncrementalViews:
         await self._end(self._holders.keys() - wanted)
 
     async def close(self) -> None:
+        """End all subscriptions, at which holders end by themselves; those that load are cancelled.
+
+        A driver that is cancelled may leave a connection open.
+        """
+        self._context.subscriptions.end()
+        if self._holders:
+            await asyncio.wait(self._holders.values(), timeout=_GRACE_S)
         await self._end(set(self._holders))
 
     async def _end(self, ids: set[str]) -> None:

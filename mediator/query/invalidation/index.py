@@ -89,7 +89,7 @@ class QueryIndex:
         return True
 
     def _candidates(self, effect: Effect) -> Iterator[str]:
-        yield from self._filters.uncovered()
+        yield from self._filters.uncovered
         yield from self._filters.met(effect.before)
         yield from self._filters.met(effect.after)
 

@@ -54,7 +54,7 @@ class Effects:
             await self.may_go_on.wait()
 
     async def send(self, request: HttpRequest) -> Any:
-        raise AssertionError("The plan sends no requests.")
+        raise AssertionError("the plan of orders sends nothing")
 
 
 @pytest.mark.parametrize("ordered", [True, False])

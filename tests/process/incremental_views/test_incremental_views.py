@@ -61,12 +61,13 @@ async def test_joins_antijoins_and_aggregates_equal_queries(shop: Shop) -> None:
 
 
 async def test_the_position_of_a_result_is_one_of_the_feed(shop: Shop) -> None:
-    view = await shop.ready({"class": "customers", "fields": ["id"]})
+    view = await shop.ready({"class": "customers", "fields": ["id", "name"]})
     id_ = unique("c")
     await shop.write("customers", id_, name="n")
 
     async def is_in() -> bool:
-        return {"id": id_} in [row for row, _ in await shop.rows(view)]
+        # With the groups of both systems.
+        return {"id": id_, "name": "n"} in [row for row, _ in await shop.rows(view)]
 
     await eventually(is_in)
     position = (await shop.result(view))["position"]

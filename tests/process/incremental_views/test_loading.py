@@ -94,24 +94,43 @@ def _interrupt(monkeypatch: pytest.MonkeyPatch, own: Shop, moment: str, write: W
     """Write at a moment of the first load of the database."""
     left = [write]
 
+    async def interrupt() -> None:
+        if left:
+            await left.pop()(own)
+            await _relayed(own)
+
     async def interrupted(*arguments: Any) -> AsyncIterator[Any]:
         if arguments[1] == own.database and moment == "before the read":
-            await left.pop()(own) if left else None
+            await interrupt()
         async for page in pages(*arguments):
             yield page
         if arguments[1] == own.database and moment == "after the read":
-            await left.pop()(own) if left else None
+            await interrupt()
 
     now = Subscriptions.now
 
     async def before_position(self: Subscriptions, database: str) -> Any:
         id_ = own.service.mediator.data.model.databases[own.database].id
         if database == id_ and moment == "before the position":
-            await left.pop()(own) if left else None
+            await interrupt()
         return await now(self, database)
 
     monkeypatch.setattr(holder, "pages", interrupted)
     monkeypatch.setattr(Subscriptions, "now", before_position)
+
+
+async def _relayed(own: Shop) -> None:
+    """Wait until the feed has what was written."""
+    mediator = own.service.mediator
+    assert mediator.coordination is not None
+    feed, id_ = mediator.coordination.feed, mediator.data.model.databases[own.database].id
+    tick = await feed.tick()
+
+    async def is_there() -> bool:
+        until = await feed.relayed_until(id_)
+        return all(until.get(name, 0) >= tick for name in ("postgres", "redis"))
+
+    await eventually(is_there)
 
 
 def _sorted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

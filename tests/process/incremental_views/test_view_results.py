@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 from redis.asyncio import Redis
 
 from mediator.base.lease import Lease, LeaseLost
 from mediator.changes.feed import PositionGone
-from mediator.coordination.errors import reply_of
 from mediator.coordination.leases import Leases
 from mediator.coordination.view_results import RedisViewResults
 from mediator.stores.port import SystemConfig
@@ -57,18 +55,14 @@ async def test_rows_and_deltas_are_published_with_their_position(published: Publ
     results, key = published.results, published.key
     assert await results.result(key) is None
     await published.publish(0, FIRST, "p1")
+    first = await results.last_delta(key)
+    assert first is not None
     await published.publish(1, Publication(None, [(ONE, -2, 0), (TWO, 1, 1)]), "p2")
     found = await results.result(key)
     assert found is not None
     assert (found.rows, found.position) == ({TWO: 1}, "p2")
     assert found.delta == await results.last_delta(key)
-    first: Any  # the stubs leave open what an entry is
-    first, *_ = await reply_of(
-        results._redis.xrange(  # noqa: SLF001 - there is no other way to the first
-            f"{{portolan:views:{key.database}}}:deltas:{key.view}"
-        )
-    )
-    [delta] = await results.deltas(key, first[0].decode(), 10, 0)
+    [delta] = await results.deltas(key, first, 10, 0)
     assert (delta.id, delta.position) == (found.delta, "p2")
     assert delta.rows == b'[{"row":{"id":"a"},"count":-2},{"row":{"id":"b"},"count":1}]'
 

@@ -39,6 +39,7 @@ from mediator.query.parser import parse_query_document
 from mediator.query.paths import decode_position
 from mediator.schema.parse import parse_schema
 from mediator.schema.values import Codec
+from mediator.standing.parser import parse_tuple, parse_workload
 from mediator.views.parser import parse_view
 from sketch.protocol.wire import WireError, decode
 from spark_jobs.runner.job import parse_job
@@ -188,6 +189,22 @@ def _negotiation(raw: bytes) -> None:
     check_accept(text, "application/json")
 
 
+def _standing_queries(raw: bytes) -> object:
+    return parse_workload(parse_json(raw))
+
+
+def _stream_tuple(raw: bytes) -> object:
+    return parse_tuple(parse_json(raw), parse_workload(parse_json(_STANDING)).streams)
+
+
+_STANDING: Final = (
+    b'{"streams":{"R":{"attributes":["a"],"rate":1},"S":{"attributes":["a"],"rate":2.5}},"queries":'
+    b'{"q":{"relations":["R","S"],"predicates":[["R.a","S.a"]],"window_s":1}},"parallelism":2,'
+    b'"sizes":[{"predicates":[["R.a","S.a"]],"window_s":1,"size":0}],'
+    b'"selectivities":[{"predicate":["R.a","S.a"],"selectivity":0.5}]}'
+)
+
+
 TARGETS: Final[Mapping[str, Target]] = {
     "query": Target(_query),
     "view": Target(lambda raw: parse_view(parse_json(raw), SCHEMA)),
@@ -210,6 +227,8 @@ TARGETS: Final[Mapping[str, Target]] = {
     "sketch": Target(decode, (WireError,)),
     "schema": Target(lambda raw: parse_schema("news", parse_json(raw)), (SchemaInvalid, HttpError)),
     "job": Target(lambda raw: parse_job(parse_json(raw), "news"), (SpecInvalid, HttpError)),
+    "standing queries": Target(_standing_queries),
+    "tuple of a stream": Target(_stream_tuple),
 }
 
 _TOKEN: Final = ".".join(
@@ -264,6 +283,8 @@ SEEDS: Final[Mapping[str, Sequence[bytes]]] = {
         b'{"mode":"mixed","annotations":[{"metric":"read_latency","goal":1},{"require":"joins"}]}',
     ),
     "job": (b'{"kind":"example.count","spec":{"records":{"class":"a","filter":{}},"field":"x"}}',),
+    "standing queries": (_STANDING,),
+    "tuple of a stream": (b'{"stream":"R","time_s":1.5,"values":{"a":null}}',),
 }
 """Valid inputs, or nearly valid ones, to start from."""
 

@@ -15,7 +15,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 OF_EXTRAS = [
     line
-    for extra in ("embedded", "gpu", "linkage", "matching", "plots", "spark")
+    for extra in ("embedded", "gpu", "linkage", "matching", "plots", "spark", "standing")
     for line in EXTRAS[extra]
 ]
 NOT_IMPORTED = {

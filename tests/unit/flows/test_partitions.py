@@ -13,6 +13,7 @@ import pytest
 from mediator.base.clock import SystemClock
 from mediator.base.errors import Invalid
 from mediator.flows.execution import BatchExecution, Message
+from mediator.flows.http_request import HttpRequest
 from mediator.flows.partitioning import canonical, describe_grain
 from mediator.flows.plan import Plan, Query
 from mediator.flows.queue import QueuedMessage
@@ -40,8 +41,8 @@ class Credits:
     async def write(self, *_: Any) -> None:
         raise AssertionError("these plans do not write")
 
-    async def send(self, *_: Any) -> Any:
-        raise AssertionError("these plans send no requests")
+    async def send(self, request: HttpRequest) -> Any:
+        raise AssertionError("these plans send nothing")
 
 
 def switch(cases: Sequence[dict[str, Any]], on: str = "/total") -> dict[str, Any]:

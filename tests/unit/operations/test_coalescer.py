@@ -19,7 +19,8 @@ from mediator.schema.tree import Field
 from mediator.schema.types import FieldType
 from mediator.stores.port import Fragment, Read, Record, Status, Write, WriteKind, WriteResult
 
-BOUND = WaitBound(0.05)
+BOUND = WaitBound(60.0)
+"""So long that no batch begins beside another one."""
 HITS = {"hits": Field("hits", FieldType.INTEGER)}
 FRAGMENT = Fragment("postgres", "news", "articles", HITS, {"main": ("hits",)})
 
@@ -66,8 +67,10 @@ class Store:
             raise self.defect
         return version
 
-    def reading(self, id_: str, fields: tuple[str, ...] | None = None) -> asyncio.Task[object]:
-        return asyncio.create_task(self.coalescer.read(Read(FRAGMENT, id_, fields), BOUND))
+    def reading(
+        self, id_: str, fields: tuple[str, ...] | None = None, bound: WaitBound = BOUND
+    ) -> asyncio.Task[object]:
+        return asyncio.create_task(self.coalescer.read(Read(FRAGMENT, id_, fields), bound))
 
     def writing(self, id_: str, operation: int = 1) -> asyncio.Task[WriteResult]:
         write = Write(FRAGMENT, id_, WriteKind.UPDATE, str(operation), ("main",))
@@ -127,6 +130,18 @@ async def test_what_arrives_meanwhile_goes_together() -> None:
     store.released.set()
     await asyncio.gather(*tasks)
     assert store.batches == [["a"], ["b", "c", "d"]]
+
+
+async def test_a_batch_that_hangs_holds_nobody_up_for_longer_than_allowed() -> None:
+    store, bound = Store(), WaitBound(0.001)
+    store.released.clear()
+    tasks = [store.reading("a", bound=bound)]
+    await begun(store, 1)
+    tasks.append(store.reading("b", bound=bound))
+    await begun(store, 2)
+    store.released.set()
+    await asyncio.gather(*tasks)
+    assert store.batches == [["a"], ["b"]]
 
 
 async def test_batches_of_a_pipelining_store_do_not_wait_for_one_another() -> None:

@@ -101,6 +101,14 @@ def test_a_change_that_concerns_too_many_tuples_stops_the_view(
     assert "more than 3 tuples" in of.stopped["view"]
 
 
+def test_views_that_no_index_finds_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "MOST_UNINDEXED", 1)
+    found = {"class": "orders", "filter": {"eq": ["amount", 1]}}
+    of = evaluate(one={"class": "orders"}, two={"class": "orders"}, three=found)
+    assert list(of.views) == ["one", "three"]
+    assert "1 conditions on orders" in of.stopped["two"]
+
+
 def test_objects_beyond_the_bound_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation, "MOST_OBJECTS", 2)
     of = evaluate(view={"class": "customers"})

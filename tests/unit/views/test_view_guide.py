@@ -30,6 +30,7 @@ def test_the_bounds_of_the_guide_are_in_force() -> None:
         network.MOST_TUPLES,
         network.MOST_AT_ONCE,
         evaluation.MOST_OBJECTS,
+        evaluation.MOST_UNINDEXED,
         results.MOST_DELTAS,
         parser.MOST_JOINS,
         parser.MOST_COLUMNS,

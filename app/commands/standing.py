@@ -1,0 +1,180 @@
+"""``portolan standing``: plans of standing queries, and their execution over a log of tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from app.commands.consoles import errors
+from app.commands.running import NOT_DONE, read_document, readable_errors
+
+if TYPE_CHECKING:
+    from mediator.standing.model import Stream, Workload
+    from mediator.standing.planning import Plan
+    from mediator.standing.state import StreamTuple
+
+__all__ = ["standing"]
+
+standing = typer.Typer(
+    no_args_is_help=True,
+    help="Joins of streams that are answered tuple by tuple: docs/standing-queries.md.",
+)
+
+_MOST_BYTES: Final = 2**22
+_MOST_LINE_BYTES: Final = 2**20
+_BATCH: Final = 1_000
+
+
+class PlanMode(StrEnum):
+    INDIVIDUAL = "individual"
+    GREEDY = "greedy"
+    SHARED = "shared"
+
+
+class PlanFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    SVG = "svg"
+
+
+File = Annotated[
+    Path, typer.Argument(exists=True, dir_okay=False, help="Streams and queries: JSON or YAML.")
+]
+ModeOption = Annotated[
+    PlanMode, typer.Option("--mode", help="Each query alone, all greedily, or the best for all.")
+]
+Intermediates = Annotated[
+    bool, typer.Option(help="Whether results of smaller joins may be materialised.")
+]
+Replicas = Annotated[
+    bool, typer.Option("--replicas", help="Let a store be kept by several attributes.")
+]
+Limit = Annotated[
+    float, typer.Option("--limit-s", min=0.001, max=3600, help="Seconds for the solver.")
+]
+
+
+@standing.command()
+def plan(
+    file: File,
+    *,
+    mode: ModeOption = PlanMode.SHARED,
+    format_: Annotated[
+        PlanFormat, typer.Option("--format", help="Text, JSON, or a drawing.")
+    ] = PlanFormat.TEXT,
+    intermediates: Intermediates = True,
+    replicas: Replicas = False,
+    limit_s: Limit = 10.0,
+) -> None:
+    """Print what is stored, where tuples are sent, and how many that will be."""
+    import orjson
+
+    from app.commands.standing_view import drawing, plan_text
+    from mediator.standing.report import describe
+
+    _, plans = _planned(file, mode, intermediates, replicas, limit_s)
+    report = describe(plans, mode.value)
+    if format_ is PlanFormat.JSON:
+        typer.echo(orjson.dumps(report, option=orjson.OPT_INDENT_2))
+    else:
+        typer.echo(drawing(report) if format_ is PlanFormat.SVG else plan_text(report))
+
+
+@standing.command("run")
+def execute(
+    file: File,
+    tuples: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="Tuples in order, one in each line.")
+    ],
+    *,
+    mode: ModeOption = PlanMode.SHARED,
+    intermediates: Intermediates = True,
+    replicas: Replicas = False,
+    limit_s: Limit = 10.0,
+    lateness_s: Annotated[
+        float, typer.Option("--lateness-s", min=0, help="Seconds that tuples may be late.")
+    ] = 0.0,
+) -> None:
+    """Print the results over a log of tuples as NDJSON; and the tuples sent, on standard error."""
+    import orjson
+
+    from app.commands.standing_view import measured_text
+    from mediator.base.errors import Invalid
+    from mediator.standing.report import describe_measured
+    from mediator.standing.runtime import Runtime
+
+    workload, plans = _planned(file, mode, intermediates, replicas, limit_s)
+    running = [(each, _runtime(each, lateness_s, Runtime)) for each in plans]
+    first_s, last_s = float("inf"), float("-inf")
+    with readable_errors(NOT_DONE, Invalid, OSError, ValueError):
+        for batch in _batches(tuples, workload.streams):
+            first_s = min(first_s, *(each.time_s for each in batch))
+            last_s = max(last_s, *(each.time_s for each in batch))
+            for _, runtime in running:
+                for result in runtime.feed(batch):
+                    typer.echo(orjson.dumps(result.to_json()))
+    # One instant has no rate: it is taken for a second.
+    duration_s = last_s - first_s if last_s > first_s else 1.0
+    report = [describe_measured(each, runtime, duration_s) for each, runtime in running]
+    errors.print(measured_text(report), markup=False, highlight=False, soft_wrap=True)
+
+
+def _planned(
+    file: Path, mode: PlanMode, intermediates: bool, replicas: bool, limit_s: float
+) -> tuple[Workload, list[Plan]]:
+    from mediator.base.errors import Invalid
+    from mediator.base.integer_program import SolverMissing
+    from mediator.standing.parser import parse_workload
+    from mediator.standing.planning import PlanOptions, make_plans
+
+    options = PlanOptions(intermediates, replicas, limit_s)
+    try:
+        workload = parse_workload(read_document(file, _MOST_BYTES, "file of standing queries"))
+        return workload, make_plans(workload, mode.value, options)
+    except Invalid as error:
+        for each in error.locations:
+            errors.print(f"{each.pointer}: {each.detail}.", markup=False, soft_wrap=True)
+        if not error.locations:
+            errors.print(error.detail, markup=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+    except SolverMissing as error:
+        errors.print(str(error), markup=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+
+
+def _runtime(plan: Plan, lateness_s: float, kind: Any) -> Any:
+    retention_s = max(query.window_s for query in plan.workload.joins)
+    runtime = kind(plan.workload.streams, plan.workload.parallelism, retention_s, lateness_s)
+    runtime.activate(plan)
+    return runtime
+
+
+def _batches(path: Path, streams: Mapping[str, Stream]) -> Iterator[list[StreamTuple]]:
+    """Read tuples; raises `Invalid` or `ValueError` with the number of a line that is none."""
+    import orjson
+
+    from mediator.base.errors import Invalid
+    from mediator.standing.parser import parse_tuple
+
+    batch = []
+    with path.open("rb") as lines:
+        number = 0
+        while line := lines.readline(_MOST_LINE_BYTES + 1):
+            number += 1
+            if len(line) > _MOST_LINE_BYTES:
+                raise ValueError(f"line {number} has more than {_MOST_LINE_BYTES:,} bytes")
+            try:
+                batch.append(parse_tuple(orjson.loads(line), streams))
+            except orjson.JSONDecodeError:
+                raise ValueError(f"line {number} is not JSON") from None
+            except Invalid as error:
+                raise ValueError(f"line {number}: {error.detail}") from None
+            if len(batch) == _BATCH:
+                yield batch
+                batch = []
+    if batch:
+        yield batch

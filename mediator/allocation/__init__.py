@@ -1,0 +1,1 @@
+"""Which machine each process runs on: least traffic between them, or least price."""

@@ -1,0 +1,209 @@
+"""Parsing standing queries from JSON, or naming every mistake with its location."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mediator.query.json_node import Node
+from mediator.schema.errors import invalid
+from mediator.schema.ids import FIELD_NAME
+from mediator.standing.model import Attribute, Join, Predicate, Statistics, Stream, Workload
+from mediator.standing.state import StreamTuple
+
+__all__ = ["MOST_RELATIONS", "parse_tuple", "parse_workload"]
+
+MOST_STREAMS: Final = 200
+MOST_ATTRIBUTES: Final = 64
+MOST_QUERIES: Final = 200
+MOST_RELATIONS: Final = 6
+"""Of a query: the candidate probe orders of n relations that all join grow as n! does."""
+
+MOST_PREDICATES: Final = 64
+MOST_STATISTICS: Final = 10_000
+MOST_PARALLELISM: Final = 1024
+LONGEST_WINDOW_S: Final = 30 * 86_400.0
+HIGHEST_RATE: Final = 1e9
+LARGEST_SIZE: Final = 1e15
+LATEST_TIME_S: Final = 1e12
+
+_SIDES: Final = 2
+_ATTRIBUTE: Final = re.compile(f"({FIELD_NAME.pattern})[.]({FIELD_NAME.pattern})")
+
+
+def parse_workload(document: Any) -> Workload:
+    """Read streams, queries and statistics; raises `Invalid` with the location of every mistake."""
+    node = Node(document, "", [])
+    node.shape("selectivities", "sizes", "parallelism", required=("streams", "queries"))
+    streams = {
+        name: _stream(each) for name, each in node["streams"].members(MOST_STREAMS, FIELD_NAME)
+    }
+    queries = {
+        name: _query(each, streams)
+        for name, each in node["queries"].members(MOST_QUERIES, FIELD_NAME)
+    }
+    if node["queries"].value == {}:
+        node["queries"].error("must have at least one member")
+    statistics = Statistics(
+        {name: stream.rate for name, stream in streams.items()},
+        _selectivities(node["selectivities"], streams),
+        _sizes(node["sizes"], streams),
+    )
+    parallelism = node["parallelism"].integer(1, least=1, most=MOST_PARALLELISM)
+    if node.errors:
+        raise invalid(node.errors)
+    return Workload(streams, queries, statistics, parallelism)
+
+
+def parse_tuple(document: Any, streams: Mapping[str, Stream]) -> StreamTuple:
+    """Read a tuple of a stream; raises `Invalid` with the location of every mistake."""
+    node = Node(document, "", [])
+    node.shape(required=("stream", "time_s", "values"))
+    stream = node["stream"].read("", _is_name, "the name of a stream")
+    if stream not in streams:
+        node["stream"].unknown(f"there is no stream {stream}", stream, streams)
+        raise invalid(node.errors)
+    time_s = node["time_s"].read(0.0, _is_time, "a number of seconds")
+    values = {}
+    for name, each in node["values"].members(MOST_ATTRIBUTES, FIELD_NAME):
+        if name not in streams[stream].attributes:
+            known = streams[stream].attributes
+            each.unknown(f"{stream} has no attribute {name}", name, known)
+        values[name] = each.read(None, _is_scalar, "a string, a number, true, false or null")
+    if node.errors:
+        raise invalid(node.errors)
+    return StreamTuple(stream, float(time_s), values)
+
+
+def _stream(node: Node) -> Stream:
+    node.shape(required=("attributes", "rate"))
+    names = set()
+    for each in node["attributes"].elements(MOST_ATTRIBUTES, least=1):
+        name = each.read("", _is_name, f"named like {FIELD_NAME.pattern}")
+        if name in names:
+            each.error("is named twice")
+        names.add(name)
+    rate = _number(node["rate"], HIGHEST_RATE, "tuples a second")
+    return Stream(frozenset(names), rate)
+
+
+def _query(node: Node, streams: Mapping[str, Stream]) -> Join:
+    node.shape(required=("relations", "predicates", "window_s"))
+    relations = _relations(node["relations"], streams)
+    window_s = _number(node["window_s"], LONGEST_WINDOW_S, "seconds")
+    join = Join(relations, _predicates(node["predicates"], streams, relations), window_s)
+    if not node.errors:
+        _check_connected(node["predicates"], join)
+    return join
+
+
+def _relations(node: Node, streams: Mapping[str, Stream]) -> frozenset[str]:
+    found: set[str] = set()
+    for each in node.elements(MOST_RELATIONS, least=2):
+        name = each.value if isinstance(each.value, str) else ""
+        if name not in streams:
+            each.unknown(f"there is no stream {name}", name, streams)
+        elif name in found:
+            each.error("is named twice: a stream is not joined with itself")
+        found.add(name)
+    return frozenset(found)
+
+
+def _predicates(
+    node: Node, streams: Mapping[str, Stream], relations: frozenset[str] | None
+) -> frozenset[Predicate]:
+    found = set()
+    for each in node.elements(MOST_PREDICATES, least=1):
+        predicate = _predicate(each, streams, relations)
+        if predicate is not None:
+            found.add(predicate)
+    return frozenset(found)
+
+
+def _predicate(
+    node: Node, streams: Mapping[str, Stream], relations: frozenset[str] | None
+) -> Predicate | None:
+    """Read a pair of attributes; None after an error."""
+    if not isinstance(node.value, list) or len(node.value) != _SIDES:
+        node.error('must be a pair of attributes, such as ["R.a", "S.a"]')
+        return None
+    one, other = (_attribute(each, streams, relations) for each in node.elements(_SIDES))
+    if one is None or other is None:
+        return None
+    if one.relation == other.relation:
+        node.error("must compare attributes of two relations")
+        return None
+    return frozenset([one, other])
+
+
+def _attribute(
+    node: Node, streams: Mapping[str, Stream], relations: frozenset[str] | None
+) -> Attribute | None:
+    named = _ATTRIBUTE.fullmatch(node.value) if isinstance(node.value, str) else None
+    if named is None:
+        node.error('must be an attribute of a relation, such as "R.a"')
+        return None
+    relation, name = named.groups()
+    if relation not in streams:
+        node.unknown(f"there is no stream {relation}", relation, streams)
+    elif relations is not None and relation not in relations:
+        node.unknown(f"{relation} is no relation of this query", relation, relations)
+    elif name not in streams[relation].attributes:
+        known = streams[relation].attributes
+        node.unknown(f"{relation} has no attribute {name}", name, known)
+    return Attribute(relation, name)
+
+
+def _check_connected(node: Node, join: Join) -> None:
+    reached = join.reachable
+    if rest := sorted(join.relations - reached):
+        node.error(
+            f"must join all relations, and nothing joins {', '.join(rest)} to"
+            f" {', '.join(sorted(reached))}: that is a cross product"
+        )
+
+
+def _selectivities(node: Node, streams: Mapping[str, Stream]) -> dict[Predicate, float]:
+    found = {}
+    for each in node.elements(MOST_STATISTICS):
+        each.shape(required=("predicate", "selectivity"))
+        predicate = _predicate(each["predicate"], streams, None)
+        selectivity = _number(each["selectivity"], 1.0, "a share")
+        if predicate is not None:
+            found[predicate] = selectivity
+    return found
+
+
+def _sizes(node: Node, streams: Mapping[str, Stream]) -> dict[Join, float]:
+    found = {}
+    for each in node.elements(MOST_STATISTICS):
+        each.shape(required=("predicates", "window_s", "size"))
+        predicates = _predicates(each["predicates"], streams, None)
+        window_s = _number(each["window_s"], LONGEST_WINDOW_S, "seconds")
+        size = _number(each["size"], LARGEST_SIZE, "results a second", zero=True)
+        relations = frozenset(at.relation for predicate in predicates for at in predicate)
+        found[Join(relations, predicates, window_s)] = size
+    return found
+
+
+def _number(node: Node, most: float, unit: str, *, zero: bool = False) -> float:
+    """Read a number above zero, or from zero on."""
+
+    def accepts(value: Any) -> bool:
+        return type(value) in (int, float) and (0 < value <= most or (zero and value == 0))
+
+    least = "of 0 or more" if zero else "above 0"
+    return float(node.read(1.0, accepts, f"a number {least}, {most:g} at most: {unit}"))
+
+
+def _is_time(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= LATEST_TIME_S
+
+
+def _is_scalar(value: Any) -> bool:
+    return value is None or isinstance(value, (str, int, float))
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and FIELD_NAME.fullmatch(value) is not None

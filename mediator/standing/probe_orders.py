@@ -1,0 +1,156 @@
+"""Candidate probe orders: the stores that a tuple may be sent through, one after the other.
+
+A prefix of a probe order is the probe order of a smaller join. So prefixes that agree on sequence,
+partitions, predicates and window are equal, whichever query they come from; that is all sharing is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TypeAlias
+
+from mediator.standing.model import Attribute, Join, Statistics, Workload, stream_store
+
+__all__ = [
+    "Partitions",
+    "ProbeOrder",
+    "StoreLayout",
+    "intermediates",
+    "partition_candidates",
+    "probe_orders",
+    "step_cost",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLayout:
+    """A store, and the attribute by whose hash its tuples are partitioned.
+
+    Attributes:
+        join: What is stored: the tuples of a stream, or the results of a join.
+        partition: None: there is one task only.
+    """
+
+    join: Join
+    partition: Attribute | None
+
+    def __str__(self) -> str:
+        if self.partition is None:
+            return str(self.join)
+        # A stream has its attributes by itself; a join may have two of one name.
+        is_stream = len(self.join.relations) == 1
+        return f"{self.join}[{self.partition.name if is_stream else self.partition}]"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeOrder:
+    """A probe order, or a prefix of one.
+
+    Attributes:
+        start: The relation whose tuples are sent.
+        steps: The stores that they are sent to, one after the other.
+        join: What all of them together make.
+    """
+
+    start: str
+    steps: tuple[StoreLayout, ...]
+    join: Join
+
+    def __str__(self) -> str:
+        return f"⟨{', '.join([self.start, *map(str, self.steps)])}⟩"
+
+    @property
+    def before(self) -> ProbeOrder:
+        """The prefix without the last step."""
+        relations = self.join.relations - self.steps[-1].join.relations
+        return ProbeOrder(self.start, self.steps[:-1], self.join.within(relations))
+
+    @property
+    def prefixes(self) -> list[ProbeOrder]:
+        """All prefixes with a step, the shortest first; the last is this one."""
+        found = [self] if self.steps else []
+        while len(found[-1].steps) > 1:
+            found.append(found[-1].before)
+        return found[::-1]
+
+    @property
+    def probed(self) -> frozenset[Join]:
+        return frozenset(step.join for step in self.steps)
+
+
+Partitions: TypeAlias = Mapping[Join, Sequence[Attribute | None]]
+"""The attributes by which each store may be partitioned."""
+
+
+def intermediates(query: Join) -> list[Join]:
+    """Return what may be materialised for a query: each connected part of two relations or more."""
+    names = sorted(query.relations)
+    parts = (
+        query.within(frozenset(some))
+        for size in range(2, len(names))
+        for some in combinations(names, size)
+    )
+    return [part for part in parts if part.reachable == part.relations]
+
+
+def partition_candidates(workload: Workload, stores: Iterable[Join]) -> Partitions:
+    """Return the attributes of each store that some query joins to a relation outside of it."""
+    if workload.parallelism == 1:
+        return dict.fromkeys(stores, (None,))
+    joins = workload.joins
+    return {
+        store: sorted({at for join in joins for at in _joined_outside(store, join)})
+        for store in stores
+    }
+
+
+def probe_orders(
+    join: Join, start: str, stores: Sequence[Join], partitions: Partitions
+) -> Iterator[ProbeOrder]:
+    """Go through the probe orders of one relation: no cross products, every relation once."""
+    return _extended(ProbeOrder(start, (), stream_store(start)), join, stores, partitions)
+
+
+def step_cost(order: ProbeOrder, statistics: Statistics, parallelism: int) -> float:
+    """Return the tuples a second that the last step of a probe order sends.
+
+    Of the results of what was joined before, one in as many as it has relations has its latest
+    tuple in the relation where this order starts.
+    """
+    before = order.before.join
+    copies = 1 if _is_routed(order) else parallelism
+    return statistics.size(before) / len(before.relations) * copies
+
+
+def _extended(
+    head: ProbeOrder, join: Join, stores: Sequence[Join], partitions: Partitions
+) -> Iterator[ProbeOrder]:
+    covered = head.join.relations
+    if covered == join.relations:
+        yield head
+        return
+    neighbours = join.neighbours(covered)
+    for store in stores:
+        if covered & store.relations or not neighbours & store.relations:
+            continue
+        longer = join.within(covered | store.relations)
+        for attribute in partitions[store]:
+            steps = (*head.steps, StoreLayout(store, attribute))
+            yield from _extended(ProbeOrder(head.start, steps, longer), join, stores, partitions)
+
+
+def _is_routed(order: ProbeOrder) -> bool:
+    """Say whether a tuple that takes the last step knows the task that its partners are in."""
+    layout = order.steps[-1]
+    if layout.partition is None:
+        return True
+    known = order.join.relations - layout.join.relations
+    return any(at.relation in known for at in order.join.equal_to(layout.partition))
+
+
+def _joined_outside(store: Join, join: Join) -> set[Attribute]:
+    if not store.relations <= join.relations or join.within(store.relations) != store:
+        return set()
+    return {inner for inner, _ in join.across(store.relations)}

@@ -1,0 +1,164 @@
+"""The reference runtime: the paper's example, windows, late tuples, state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mediator.standing.planning import Plan, PlanOptions, make_plans
+from mediator.standing.runtime import Runtime
+from mediator.standing.state import StreamTuple
+from tests.unit.standing.papers_queries import EXAMPLE_1, document, workload
+
+Q1 = {"S1": "a", "S2": "ab", "S3": "b"}
+
+
+def tuple_of(stream: str, time_s: float, **values: Any) -> StreamTuple:
+    return StreamTuple(stream, time_s, values)
+
+
+def plan_of(of: dict[str, Any], **options: Any) -> Plan:
+    (found,) = make_plans(workload(of), "shared", PlanOptions(**options))
+    return found
+
+
+def runtime(plan: Plan, retention_s: float = 10.0, lateness_s: float = 0.0) -> Runtime:
+    streams = plan.workload.streams
+    made = Runtime(streams, plan.workload.parallelism, retention_s, lateness_s)
+    made.activate(plan)
+    return made
+
+
+def with_window(window_s: float, **members: Any) -> dict[str, Any]:
+    made = document(Q1, **members)
+    made["queries"]["q1"]["window_s"] = window_s
+    return made
+
+
+def test_a_result_appears_when_its_last_tuple_arrives() -> None:
+    running = runtime(plan_of(with_window(6)))
+    assert not running.feed([tuple_of("S1", 10, a=1)])
+    assert not running.feed([tuple_of("S3", 12, b=2)])
+    (result,) = running.feed([tuple_of("S2", 16, a=1, b=2)])
+    assert result.to_json() == {
+        "query": "q1",
+        "time_s": 16,
+        "tuples": {"S1": {"a": 1}, "S2": {"a": 1, "b": 2}, "S3": {"b": 2}},
+    }
+
+
+@pytest.mark.parametrize("materialise", [False, True])
+def test_tuples_that_are_further_apart_than_the_window_make_no_result(materialise: bool) -> None:
+    running = runtime(plan_of(with_window(5), materialise=materialise))
+    fed = [tuple_of("S1", 10, a=1), tuple_of("S3", 12, b=2), tuple_of("S2", 16, a=1, b=2)]
+    assert not running.feed(fed)
+
+
+def test_tuples_of_one_batch_meet_in_the_order_of_the_feed() -> None:
+    running = runtime(plan_of(with_window(6)), lateness_s=10)
+    fed = [tuple_of("S2", 16, a=1, b=2), tuple_of("S3", 12, b=2), tuple_of("S1", 10, a=1)]
+    assert len(running.feed(fed)) == 1
+
+
+@pytest.mark.parametrize(("one", "other"), [(None, None), (1, True), (0, False), ("1", 1)])
+def test_what_is_not_equal_in_json_does_not_join(one: Any, other: Any) -> None:
+    running = runtime(plan_of(document({"R": "a", "S": "a"})))
+    assert not running.feed([tuple_of("R", 1, a=one), tuple_of("S", 1, a=other)])
+
+
+def test_numbers_join_whatever_their_notation() -> None:
+    running = runtime(plan_of(document({"R": "a", "S": "a"}, parallelism=4)))
+    assert running.feed([tuple_of("R", 1, a=1), tuple_of("S", 1, a=1.0)])
+
+
+def test_a_tuple_from_before_the_watermark_is_dropped_and_counted() -> None:
+    running = runtime(plan_of(document({"R": "a", "S": "a"})), lateness_s=2)
+    running.feed([tuple_of("R", 10, a=1)])
+    assert running.watermark_s == 8
+    assert not running.feed([tuple_of("S", 7.9, a=1)])
+    assert running.late == 1
+    # The watermark moves with the next batch, so a batch has no late tuples of its own making.
+    assert not running.feed([tuple_of("R", 1_000, a=1), tuple_of("S", 8, a=2)])
+    assert running.late == 1
+
+
+def test_state_is_bounded_by_the_window() -> None:
+    running = runtime(plan_of(EXAMPLE_1), retention_s=1)
+    for second in range(100):
+        values = {"a": second, "b": second, "c": second}
+        running.feed([tuple_of(name, second, **values) for name in "RSTU"])
+    assert sum(running.kept().values()) <= 5 * 3
+
+
+def test_a_tuple_is_sent_to_the_task_of_its_partners_or_to_all_tasks() -> None:
+    joined = document({"R": "b", "S": "bc", "T": "c"}, parallelism=5)
+    running = runtime(plan_of(joined, materialise=False))
+    running.feed([tuple_of("S", 1, b=1, c=1), tuple_of("R", 1, b=1), tuple_of("T", 1, c=1)])
+    sent = {order.start: count for order, count in running.sent.items() if len(order.steps) == 1}
+    # S is partitioned by the attribute of one of the two, and the other one does not know it.
+    assert {sent["R"], sent["T"]} == {1, 5}
+    assert running.stored.total() == 3
+
+
+def test_of_several_layouts_that_is_asked_whose_attribute_is_known() -> None:
+    joined = document({"R": "b", "S": "bc", "T": "c"}, parallelism=5)
+    running = runtime(plan_of(joined, materialise=False, replicas=True))
+    # In the next epoch S is kept by one attribute; in the first one by both.
+    running.feed([tuple_of("S", 1, b=1, c=1)])
+    running.activate(plan_of(joined, materialise=False))
+    assert running.stored.total() == 2
+    running.feed([tuple_of("R", 1, b=1), tuple_of("T", 1, c=1)])
+    sent = {order.start: count for order, count in running.sent.items() if len(order.steps) == 1}
+    # One of the two knows the attribute of both epochs; the other one that of the first.
+    assert {sent["R"], sent["T"]} == {1, 1 + 5}
+
+
+def test_an_epoch_that_the_window_does_not_reach_gets_no_tuples() -> None:
+    plan = plan_of(document({"R": "a", "S": "a"}, parallelism=5))
+    running = Runtime(plan.workload.streams, 5, 10.0, 100.0)
+    # There is no plan yet, so this epoch has its tuples in one task.
+    running.feed([tuple_of("S", 1, a=1)])
+    running.activate(plan)
+    assert not running.feed([tuple_of("R", 50, a=1)])
+    assert running.sent.total() == 1
+    assert len(running.feed([tuple_of("R", 2, a=1)])) == 1
+    assert running.sent.total() == 1 + 2
+
+
+def test_a_query_with_a_longer_window_than_tuples_are_kept_is_refused() -> None:
+    with pytest.raises(ValueError, match="longer window"):
+        runtime(plan_of(with_window(6)), retention_s=5)
+
+
+def test_a_query_that_is_added_sees_what_arrived_before() -> None:
+    plan = plan_of(with_window(6))
+    running = Runtime(plan.workload.streams, 1, 10.0)
+    running.feed([tuple_of("S1", 10, a=1), tuple_of("S3", 12, b=2)])
+    running.activate(plan)
+    assert len(running.feed([tuple_of("S2", 16, a=1, b=2)])) == 1
+
+
+def test_intermediate_results_that_no_query_needs_are_dropped() -> None:
+    running = runtime(plan_of(EXAMPLE_1))
+    running.feed([tuple_of("S", 1, a=1, b=2), tuple_of("T", 1, b=2, c=3)])
+    assert {str(layout): count for layout, count in running.kept().items()}["S⋈T"] == 1
+    running.activate(plan_of(EXAMPLE_1, materialise=False))
+    assert "S⋈T" not in {str(layout) for layout in running.kept()}
+
+
+@pytest.mark.parametrize("former", [False, True], ids=["new", "kept"])
+def test_an_intermediate_result_has_what_arrived_before_it_was_probed_once(former: bool) -> None:
+    running = runtime(plan_of(EXAMPLE_1, materialise=former))
+    running.feed([tuple_of("S", 1, a=1, b=2), tuple_of("T", 1, b=2, c=3)])
+    running.activate(plan_of(EXAMPLE_1))
+    assert any("S⋈T" in str(layout) for layout in running.kept())
+    assert [each.query for each in running.feed([tuple_of("R", 1, a=1)])] == ["q1"]
+
+
+def test_an_intermediate_result_that_is_probed_again_is_computed_again() -> None:
+    running = runtime(plan_of(EXAMPLE_1))
+    running.feed([tuple_of("S", 1, a=1, b=2), tuple_of("T", 1, b=2, c=3)])
+    running.activate(plan_of(EXAMPLE_1, materialise=False))
+    running.activate(plan_of(EXAMPLE_1))
+    assert [each.query for each in running.feed([tuple_of("R", 1, a=1)])] == ["q1"]
