@@ -217,6 +217,7 @@ class Mediator:
                 self.replica,
                 self._clock,
                 HttpServices(self._options.flow_hosts),
+                self._observe,
             )
             if shared
             else None

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 from typing import Final
 
+from app.api.event_streams import POLL_S, events_of
 from app.api.models.reads import ChangesParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE, answer_events
 from app.api.routed_request import RoutedRequest
-from app.http.message import Request, Response, disconnected, forbid_body
+from app.http.message import Request, Response, forbid_body
 from app.http.negotiation import EVENT_STREAM, accepts_by_name
 from app.http.validation import parse_parameters
 from mediator.access.authorisation import Access
@@ -32,10 +34,6 @@ __all__ = ["ChangesRoute"]
 _BEGINNING: Final = "beginning"
 _LONGEST_SEARCH_S: Final = 5.0
 """How long changes of a class are looked for among those of others, if there is no wait."""
-
-_HEARTBEAT_S: Final = 15.0
-_POLL_S: Final = 1.0
-"""How soon it is seen that a client has gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +169,7 @@ async def _page(subscription: Subscription, subscriber: _Subscriber, request: Re
     latest = started + max(subscriber.wait_s, _LONGEST_SEARCH_S)
     while len(shown) < subscriber.limit and monotonic() < latest and not subscription.ended:
         left_s = 0.0 if shown else max(0.0, started + subscriber.wait_s - monotonic())
-        events = await subscription.next(min(left_s, _POLL_S), subscriber.limit - len(shown))
+        events = await subscription.next(min(left_s, POLL_S), subscriber.limit - len(shown))
         shown += [event.data for event, _ in await subscriber.shown(events)]
         if not events and not left_s:
             break
@@ -187,38 +185,33 @@ async def _events(
     subscriber: _Subscriber,
     routed: RoutedRequest,
 ) -> AsyncIterator[bytes]:
-    gone = asyncio.create_task(disconnected(routed.request))
-    sent_s = monotonic()
-    try:
-        # So that a client that loses the connection before any change resumes from here.
-        yield _position_event(subscription)
+
+    def position() -> bytes:
+        return subscription.position.text.encode()
+
+    def goes_on() -> bool:
         # A client of a database that was dropped comes again, and gets a problem.
-        while subscriber.has_database and not (gone.done() or subscription.ended):
-            chunk = await _next_events(subscription, subscriber)
-            if not chunk and monotonic() - sent_s >= _HEARTBEAT_S:
-                chunk = b": heartbeat\n" + _position_event(subscription)
-            if chunk:
+        return subscriber.has_database and not subscription.ended
+
+    next_events = partial(_next_events, subscription, subscriber)
+    events = events_of(routed.request, next_events, position, goes_on)
+    try:
+        async with aclosing(events):
+            async for chunk in events:
                 yield chunk
-                sent_s = monotonic()
     except (PositionGone, SchemaRetired, Unavailable):
         return  # the client comes again, from what it has seen, and gets a problem
     finally:
-        gone.cancel()
         subscriptions.close(subscription)
 
 
 async def _next_events(subscription: Subscription, subscriber: _Subscriber) -> bytes:
     try:
-        events = await subscription.next(_POLL_S)
+        events = await subscription.next(POLL_S)
     except Unavailable:
-        await asyncio.sleep(_POLL_S)
+        await asyncio.sleep(POLL_S)
         return b""
     return b"".join(
         b"id: %b\nevent: change\ndata: %b\n\n" % (position.text.encode(), event.data)
         for event, position in await subscriber.shown(events)
     )
-
-
-def _position_event(subscription: Subscription) -> bytes:
-    """Send the position without an event (HTML, section 9.2.6: no data, no event)."""
-    return b"id: %b\n\n" % subscription.position.text.encode()

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 
 import orjson
 
-from app.api.models.flows import DeadLetterParameters
+from app.api.flow_results import ResultStream, error_of, parse_position, state_of
+from app.api.models.flows import DeadLetterParameters, EndedParameters
 from app.api.resources import Directory
-from app.api.responses import JSON_TYPE, NO_STORE, REPLAYED
+from app.api.responses import JSON_TYPE, NO_STORE, REPLAYED, answer_events
 from app.api.routed_request import RoutedRequest
 from app.http.idempotency import Identity, OperationIds
 from app.http.jsonbody import parse_json, require_object
-from app.http.message import Headers, Response, forbid_body, read_body
-from app.http.negotiation import JSON
+from app.http.message import Headers, Request, Response, forbid_body, read_body
+from app.http.negotiation import EVENT_STREAM, JSON, accepts_by_name
 from app.http.paths import parse_query
 from app.http.validation import parse_parameters
 from mediator.base.errors import Invalid, Location, Unavailable
@@ -31,6 +35,9 @@ _NO_PARAMETERS: Final = frozenset[str]()
 _LARGEST_FLOW: Final = 2**16
 """Bytes of a flow: every replica keeps all of them in memory."""
 
+_MOST_FOLLOWERS: Final = 200
+"""Clients that follow results at the same time: each of them asks Redis now and then."""
+
 
 @dataclass(eq=False)
 class MessageFlows:
@@ -44,6 +51,7 @@ class MessageFlows:
     _flows: FlowService | None
     _ids: OperationIds
     _limit: int
+    _followers: int = field(default=0, init=False)
 
     async def post(self, routed: RoutedRequest) -> Response:
         """Create a flow."""
@@ -92,12 +100,36 @@ class MessageFlows:
     async def ticket(self, routed: RoutedRequest) -> Response:
         flows, database, _ = await self._find(routed)
         found = await flows.ticket(FlowKey(database.id, routed.id), routed.ticket)
-        document: dict[str, Any] = {"ticket": routed.ticket, "state": found.state}
-        if found.state == "failed":
-            document |= {"error": _error(found.document)}
-        elif found.state == "done":
-            document |= {"result": found.document}
-        return _answer(200, document)
+        return _answer(200, state_of(routed.ticket, found.state, found.document))
+
+    async def results(self, routed: RoutedRequest) -> Response:
+        """Show messages in the order in which they ended: a page, or events without end."""
+        flows, database, flow = await self._find(routed, with_parameters=True)
+        page = parse_parameters(EndedParameters, routed.request.query)
+        after = page.after
+        if last := routed.request.headers.get(b"last-event-id"):
+            after = parse_position(last)
+        key = FlowKey(database.id, routed.id)
+        # That results are gone is noticed before a status is sent.
+        ended = await flows.results(key, after, page.limit)
+        if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
+            if self._followers >= _MOST_FOLLOWERS:
+                raise Unavailable("Too many clients follow results.", system="coordination")
+            require = partial(_require_all, routed, flow.plan)
+            stream = ResultStream(flows, key, require, ended)
+            return answer_events(self._followed(stream, routed.request))
+        items = [state_of(each.ticket, each.end, each.document) for each in ended.items]
+        return _answer(200, {"items": items, "position": ended.position})
+
+    async def _followed(self, stream: ResultStream, request: Request) -> AsyncIterator[bytes]:
+        # Counted here: a generator that never starts would not reach its `finally`.
+        self._followers += 1
+        try:
+            async with aclosing(stream.events(request)) as events:
+                async for chunk in events:
+                    yield chunk
+        finally:
+            self._followers -= 1
 
     async def dead_letters(self, routed: RoutedRequest) -> Response:
         flows, database, _ = await self._find(routed, with_parameters=True)
@@ -108,7 +140,7 @@ class MessageFlows:
             {
                 "ticket": letter.ticket,
                 "message": letter.document["message"],
-                "error": _error(letter.document),
+                "error": error_of(letter.document),
             }
             for letter in letters
         ]
@@ -173,10 +205,6 @@ def _messages(body: Any) -> list[Any]:
 def _ticket(identity: Identity, flow: str, index: int) -> str:
     """Return 32 hexadecimal digits, the same for a request that comes again under its key."""
     return uuid4().hex if identity.key is None else identity.derive("ticket", flow, str(index))
-
-
-def _error(letter: Any) -> dict[str, Any]:
-    return {"detail": letter["detail"], "errors": letter["errors"]}
 
 
 def _answer(status: int, document: Any, headers: Headers | None = None) -> Response:

@@ -274,16 +274,17 @@ def _below_run(jobs: Jobs, results: RunResults) -> dict[bytes, Route]:
 
 
 def _flows(flows: MessageFlows) -> _Numbered:
-    def route(path: str, **handlers: Handler) -> Route:
+    def route(path: str, *streams: str, **handlers: Handler) -> Route:
         scopes = dict.fromkeys(handlers, Scope.WRITE)
         template = f"/v1/{{database}}/message-flows{path}"
-        return Route(template, handlers, scopes, is_pinnable=False)
+        return Route(template, handlers, scopes, streams=streams, is_pinnable=False)
 
     one = "/{flow}"
     below = {
         b"": route(one, GET=flows.get, DELETE=flows.delete),
         b"messages": route(f"{one}/messages", POST=flows.send),
         b"messages/": route(f"{one}/messages/{{ticket}}", GET=flows.ticket),
+        b"results": route(f"{one}/results", EVENT_STREAM, GET=flows.results),
         b"dead-letters": route(f"{one}/dead-letters", GET=flows.dead_letters),
         b"replay": route(f"{one}/replay", POST=flows.replay),
     }

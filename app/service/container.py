@@ -83,6 +83,8 @@ class Container:
         if self.mediator.changes.subscriptions is not None:
             self.mediator.changes.subscriptions.end()
         self.job_backend.streams.end()
+        if self.mediator.flows is not None:
+            self.mediator.flows.is_ending = True
 
     async def stop(self) -> None:
         await self.scheduler.stop()

@@ -12,6 +12,7 @@ from mediator.base.observation import (
     FeedGapFound,
     FeedLagMeasured,
     FeedRollbackFound,
+    FlowCounted,
     PlacementDecided,
     ProposalRecorded,
     RequestFinished,
@@ -24,6 +25,7 @@ from sketch.purging.port import PurgerChanged, PurgesFailed, PurgesSent, PurgesW
 
 __all__ = [
     "feed_handlers",
+    "flow_handlers",
     "placement_handlers",
     "purge_handlers",
     "request_handlers",
@@ -34,6 +36,19 @@ __all__ = [
 _REQUESTS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 _OF_REQUEST = "http_request_method", "http_route", "http_response_status_code", "url_scheme"
 _STALENESS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+
+_WAITS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600)
+_OUTCOMES: Final = frozenset({"done", "failed"})
+_OF_FLOWS: Final = {
+    "batches": "Batches of messages that were executed.",
+    "repeated_batches": "Batches whose worker was gone before they ended.",
+    "lookups": "Queries and GETs that flows have sent.",
+    "lookups_saved": "Those that single messages would have needed besides.",
+    "repeated_requests": "Other requests that an HTTP service may have received before.",
+    "late": "Messages that ended beyond the latency bound of their flow.",
+}
+"""Counters without further labels, by the names in a flow's report."""
 
 
 def request_handlers(registry: CollectorRegistry) -> Handlers:
@@ -126,6 +141,28 @@ def tenant_handlers(registry: CollectorRegistry) -> Handlers:
     about = "Requests beyond a limit of their tenant."
     refused = counter(registry, "portolan_tenant_refusals", about, "tenant", "limit")
     return {RequestRefused: lambda e: refused.labels(e.tenant, e.limit).inc()}
+
+
+def flow_handlers(registry: CollectorRegistry) -> Handlers:
+    about = "Messages of flows that have ended, by their outcome."
+    ended = counter(registry, "portolan_flow_messages", about, "database", "outcome")
+    counters = {
+        name: counter(registry, f"portolan_flow_{name}", about, "database")
+        for name, about in _OF_FLOWS.items()
+    }
+    about = "Waiting times that were computed after batches."
+    waits = histogram(registry, "portolan_flow_wait_seconds", about, _WAITS_S, "database")
+
+    def counted(event: FlowCounted) -> None:
+        for name, number in event.counts.items():
+            if name in counters:
+                counters[name].labels(event.database).inc(number)
+            elif name in _OUTCOMES:
+                ended.labels(event.database, name).inc(number)
+        if event.wait_s is not None:
+            waits.labels(event.database).observe(event.wait_s)
+
+    return {FlowCounted: counted}
 
 
 def admission_handlers(registry: CollectorRegistry) -> Handlers:

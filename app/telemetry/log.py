@@ -21,6 +21,7 @@ from mediator.base.observation import (
     FeedGapFound,
     FeedLagMeasured,
     FeedRollbackFound,
+    FlowCounted,
     Observation,
     RequestFinished,
     StoreCallFinished,
@@ -41,6 +42,7 @@ _UNLOGGED: Final = frozenset(
         ViewReadFinished,
         ChangesRelayed,
         FeedLagMeasured,
+        FlowCounted,
         ClockSkewMeasured,
         CostlyQueryFound,
     }

@@ -13,6 +13,7 @@ from app.telemetry.caches import CacheMetrics
 from app.telemetry.events import (
     admission_handlers,
     feed_handlers,
+    flow_handlers,
     placement_handlers,
     purge_handlers,
     request_handlers,
@@ -90,6 +91,7 @@ class Metrics(Collector):
             **purge_handlers(registry),
             **self.caches.handlers,
             **tenants,
+            **flow_handlers(registry),
             **admission_handlers(registry),
         }
         self._waiting: list[Any] = []

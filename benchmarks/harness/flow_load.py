@@ -21,7 +21,7 @@ from mediator.base.waiting_time import Costs
 from mediator.coordination.message_queue import RedisMessageQueue
 from mediator.flows.execution import Invoker
 from mediator.flows.parser import Flow
-from mediator.flows.queue import Batch, End, Ended, FlowKey, NewMessage, NoBatch
+from mediator.flows.queue import Batch, End, Ended, FlowKey, NewMessage, NoBatch, Recorded
 from mediator.flows.worker import FlowWorker
 
 __all__ = ["FlowRun", "run_flow", "serve_credits"]
@@ -73,14 +73,14 @@ class FlowRun:
 
     async def end_batch(
         self, key: FlowKey, batch: int, token: str, ended: Sequence[Ended], *rest: Any, **how: Any
-    ) -> bool:
-        is_held = await self.queue.end_batch(key, batch, token, ended, *rest, **how)
+    ) -> Recorded | None:
+        recorded = await self.queue.end_batch(key, batch, token, ended, *rest, **how)
         if failed := [each for each in ended if each.end is End.FAILED]:
             raise Failed(f"{len(failed)} messages failed: {failed[0].document.decode()}")
         now = time()
         self.latencies += [now - each.message.arrived_ms / 1000 for each in ended]
         self.batches += 1
-        return is_held
+        return recorded
 
     async def publish(self, key: FlowKey, report: dict[str, Any]) -> None:
         self.reports.append(report)

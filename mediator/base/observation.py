@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -247,6 +247,21 @@ class RuleFired:
     actions: tuple[str, ...]
 
 
+@immutable
+class FlowCounted:
+    """A worker of a message flow has executed a batch, or ended messages.
+
+    Attributes:
+        counts: What is counted since the event before, by the names in a flow's report.
+        wait_s: The waiting time that was computed, in seconds; None: it was not.
+    """
+
+    database: str
+    flow: str
+    counts: Mapping[str, int]
+    wait_s: float | None = None
+
+
 Observation: TypeAlias = (
     StoreCallFinished
     | BatchFinished
@@ -265,6 +280,7 @@ Observation: TypeAlias = (
     | ViewReadFinished
     | RequestFinished
     | RequestRefused
+    | FlowCounted
     | AdmissionRulesSet
     | RuleFired
 )

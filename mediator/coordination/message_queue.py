@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 from redis.asyncio import Redis
 
-from mediator.base.errors import IdempotencyReused, NotFound, TooManyRequests
+from mediator.base.errors import IdempotencyReused, NotFound, ResultGone, TooManyRequests
 from mediator.coordination.errors import reply_of, texts_of
 from mediator.flows.queue import (
     LEASE_S,
@@ -22,21 +22,38 @@ from mediator.flows.queue import (
     DeadLetter,
     End,
     Ended,
+    EndedMessage,
+    EndedMessages,
     FlowKey,
     NewMessage,
     NoBatch,
     QueuedMessage,
+    Recorded,
     Ticket,
 )
 from redis_connection.scripts import lua_text
 
-__all__ = ["LARGEST_BATCH", "RESULTS_KEPT_S", "RedisMessageQueue"]
+__all__ = ["LARGEST_BATCH", "MOST_RESULTS", "RESULTS_KEPT_S", "RedisMessageQueue"]
 
 LARGEST_BATCH: Final = 500
 """Messages of one partition; further ones of its value make another."""
 
 RESULTS_KEPT_S: Final = 3600
 """Seconds for which the result of a message, and an Idempotency-Key, are known."""
+
+MOST_RESULTS: Final = 10_000
+"""Messages that have ended, of a flow, and that can be followed."""
+
+_PAGE_BYTES: Final = 2**20
+"""Beyond these a page of results has no more."""
+
+_CONSTANTS: Final = {
+    "LARGEST_BATCH": LARGEST_BATCH,
+    "RESULT_MS": RESULTS_KEPT_S * 1000,
+    "LEVEL_DIGITS": LEVEL_DIGITS,
+    "MOST_RESULTS": MOST_RESULTS,
+}
+"""Of the scripts."""
 
 _FLOWS: Final = "portolan:flows"
 _LEASE_MS: Final = round(LEASE_S * 1000)
@@ -49,10 +66,9 @@ class RedisMessageQueue:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        numbers = LARGEST_BATCH, RESULTS_KEPT_S * 1000, LEVEL_DIGITS
-        constants = "local LARGEST_BATCH, RESULT_MS, LEVEL_DIGITS = {}, {}, {}".format(*numbers)
+        constants = "\n".join(f"local {name} = {number}" for name, number in _CONSTANTS.items())
         common = lua_text(_SCRIPTS, "flow_common")
-        names = ("enqueue", "replay", "take", "end", "next", "release", "drop")
+        names = ("enqueue", "replay", "take", "end", "next", "release", "results", "drop")
         self._scripts = {
             name: redis.register_script(
                 "\n".join((constants, common, lua_text(_SCRIPTS, f"flow_{name}")))
@@ -120,8 +136,8 @@ class RedisMessageQueue:
         queued = tuple(map(_message, messages))
         return Batch(number, attempt, partitions, arrived, level, queued)
 
-    async def renew(self, key: FlowKey, batch: int, token: str) -> bool:
-        lease = f"{_base(key)}lease:{batch}"
+    async def renew(self, key: FlowKey, batch: int | None, token: str) -> bool:
+        lease = f"{_base(key)}lease:{'out' if batch is None else batch}"
         if await reply_of(self._redis.get(lease)) != token.encode():
             return False
         # If it ended in between, `end` refuses what its holder does.
@@ -136,11 +152,11 @@ class RedisMessageQueue:
         counts: Mapping[str, int],
         *,
         ordered: bool,
-    ) -> bool:
+    ) -> Recorded | None:
         counted = [text for pair in counts.items() for text in pair]
         rows = [text for each in ended for text in _ended_row(each)]
         head = (token, batch, int(ordered), len(counts))
-        return bool(await self._call("end", key, *head, *counted, *rows))
+        return _recorded(await self._call("end", key, *head, *counted, *rows))
 
     async def next_held(self, key: FlowKey, token: str, most: int) -> list[Ended]:
         reply = await self._call("next", key, token, _LEASE_MS, most)
@@ -150,10 +166,10 @@ class RedisMessageQueue:
 
     async def release(
         self, key: FlowKey, token: str, ended: Ended, counts: Mapping[str, int]
-    ) -> bool:
+    ) -> Recorded | None:
         counted = [text for pair in counts.items() for text in pair]
         row = _ended_row(ended)
-        return bool(await self._call("release", key, token, _LEASE_MS, *row, *counted))
+        return _recorded(await self._call("release", key, token, _LEASE_MS, *row, *counted))
 
     async def ticket(self, key: FlowKey, ticket: str) -> Ticket | None:
         base = _base(key)
@@ -181,6 +197,14 @@ class RedisMessageQueue:
 
     async def set_level(self, key: FlowKey, level: int) -> None:
         await reply_of(self._redis.set(f"{_base(key)}level", level, xx=True))
+
+    async def results(self, key: FlowKey, after: int | None, most: int) -> EndedMessages:
+        behind = "" if after is None else after
+        reply = await self._call("results", key, behind, most, _PAGE_BYTES)
+        if not reply:
+            raise ResultGone(f"What ended after {after} is not known any more.")
+        items = [_ended_message(*reply[i : i + 4]) for i in range(1, len(reply), 4)]
+        return EndedMessages(int(reply[0]), items)
 
     async def publish(self, key: FlowKey, report: Mapping[str, Any]) -> None:
         await reply_of(self._redis.set(f"{_base(key)}report", orjson.dumps(report)))
@@ -221,10 +245,20 @@ def _message(text: bytes) -> QueuedMessage:
     return QueuedMessage(int(position), int(arrived_ms), ticket.decode(), body)
 
 
+def _recorded(reply: Sequence[int]) -> Recorded | None:
+    return Recorded(reply[0]) if reply else None
+
+
 def _ended_row(ended: Ended) -> tuple[Any, ...]:
     message = ended.message
     head = (message.position, message.arrived_ms, message.ticket)
     return (*head, ended.end.value, ended.document)
+
+
+def _ended_message(
+    position: bytes | int, ticket: bytes, end: bytes, document: bytes
+) -> EndedMessage:
+    return EndedMessage(int(position), ticket.decode(), End(end.decode()), orjson.loads(document))
 
 
 def _held(position: int, row: bytes) -> Ended:

@@ -16,10 +16,11 @@ from mediator.base.errors import (
     TooManyRequests,
     Unavailable,
 )
-from mediator.flows.http_request import HttpRequest, RequestTemplate
+from mediator.flows.http_request import HttpRequest, post
 from mediator.flows.partitioning import Grain, PartitioningAttribute, canonical, equal, first_case
 from mediator.flows.plan import (
     Assign,
+    Delivery,
     HttpGet,
     HttpWrite,
     Join,
@@ -202,23 +203,24 @@ class BatchExecution:
                 await self._invoker.write(operator, id_, body, self._operation(operator, message))
             case HttpWrite():
                 operation = self._operation(operator, message)
-                answer = await self._sent(operator.request, values, operation)
+                answer = await self._sent(operator.request.fill(values, operation), operation)
                 if operator.to is not None:
                     values[operator.to] = answer
+            case Delivery():
+                operation = self._operation(operator, message)
+                result = {"flow": self._flow, "ticket": message.queued.ticket, "result": values}
+                await self._sent(post(operator.url, operation, result), operation)
             case _:
                 raise AssertionError(f"{operator.op} is not for one message")
 
-    def _operation(self, operator: Write | HttpWrite, message: Message) -> str:
+    def _operation(self, operator: Write | HttpWrite | Delivery, message: Message) -> str:
         """Return the operation id of what is written for a message, whoever executes it."""
         # The message alone says which write it is: what it writes may have been looked up again.
         text = f"{self._flow}:{message.queued.ticket}:{operator.pointer}"
         return blake2b(text.encode(), digest_size=16).hexdigest()
 
-    async def _sent(
-        self, template: RequestTemplate, values: Mapping[str, Any], operation: str
-    ) -> Any:
+    async def _sent(self, request: HttpRequest, operation: str) -> Any:
         if operation not in self._answers:
-            request = template.fill(values, operation)
             if self.is_repeated or operation in self._uncertain:
                 self.measured.repeated_requests += 1
             try:

@@ -14,7 +14,7 @@ from mediator.flows.templates import fill, names_in, read_template
 from mediator.flows.url_template import UrlTemplate, read_url
 from mediator.query.json_node import Node
 
-__all__ = ["METHODS", "HttpRequest", "RequestTemplate", "read_request"]
+__all__ = ["METHODS", "HttpRequest", "RequestTemplate", "post", "read_request"]
 
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _WITHOUT_BODY: Final = ("GET", "DELETE")
@@ -77,6 +77,12 @@ class RequestTemplate:
         if key is not None:
             headers["idempotency-key"] = f'"{key}"'
         return HttpRequest(self.method, self.url.origin, self.url.fill(message), headers, body)
+
+
+def post(url: UrlTemplate, key: str, document: Any) -> HttpRequest:
+    """Return a request that sends a document to a URL without expressions."""
+    headers = {"content-type": "application/json", "idempotency-key": f'"{key}"'}
+    return HttpRequest("POST", url.origin, url.fill({}), headers, orjson.dumps(document))
 
 
 def read_request(node: Node, known: Mapping[str, object]) -> RequestTemplate | None:

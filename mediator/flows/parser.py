@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
 import orjson
@@ -16,6 +16,7 @@ from mediator.flows.plan import (
     ATTRIBUTE_TYPES,
     Assign,
     Case,
+    Delivery,
     HttpGet,
     HttpWrite,
     Join,
@@ -32,6 +33,7 @@ from mediator.flows.templates import (
     read_template,
     referred_name,
 )
+from mediator.flows.url_template import read_url
 from mediator.query.json_node import Node
 from mediator.query.parser import parse_query_document
 from mediator.schema.errors import invalid
@@ -109,8 +111,10 @@ class Flow:
 def parse_flow(document: Any, schema: Schema) -> Flow:
     """Read a flow; raises `Invalid` with the location of every mistake."""
     node = Node(document, "", [])
-    node.shape("name", "ordered", "objective", required=("plan", "latency_s"))
+    node.shape("name", "ordered", "objective", "results", required=("plan", "latency_s"))
     plan = _PlanParser(schema).read(node["plan"])
+    if (delivery := _delivery(node["results"])) is not None:
+        plan = replace(plan, operators=(*plan.operators, delivery))
     name = node["name"].read("", _is_name, f"a string of {LONGEST_NAME} characters at most")
     bound = f"a number of seconds above 0, and {LONGEST_LATENCY_S:g} at most"
     latency_s = node["latency_s"].read(1.0, _is_latency, bound)
@@ -120,6 +124,14 @@ def parse_flow(document: Any, schema: Schema) -> Flow:
     if node.errors:
         raise invalid(node.errors)
     return Flow(name, plan, float(latency_s), ordered, objective, document)
+
+
+def _delivery(node: Node) -> Delivery | None:
+    if not node.given:
+        return None
+    node.shape(required=("webhook",))
+    url = read_url(node["webhook"], ())
+    return None if url is None else Delivery(node["webhook"].pointer, frozenset(), url)
 
 
 def check_message(plan: Plan, message: Any, pointer: str) -> bytes:

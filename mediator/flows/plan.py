@@ -11,11 +11,13 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from mediator.flows.http_request import RequestTemplate
 from mediator.flows.partitioning import Condition, Grain, PartitioningAttribute, in_order
+from mediator.flows.url_template import UrlTemplate
 
 __all__ = [
     "MOST_LEVELS",
     "Assign",
     "Case",
+    "Delivery",
     "HttpGet",
     "HttpWrite",
     "Join",
@@ -105,6 +107,15 @@ class Write(_Operator):
 
 
 @dataclass(frozen=True, slots=True)
+class Delivery(_Operator):
+    """Send the result of a message to a webhook; the last operator of a plan, if it has one."""
+
+    op = "deliver"
+
+    url: UrlTemplate
+
+
+@dataclass(frozen=True, slots=True)
 class Join(_Operator):
     """Give a message the first object of a list whose fields equal the message's; null if none."""
 
@@ -150,9 +161,12 @@ class Switch(_Operator):
         return (*(case.operators for case in self.cases), self.default)
 
 
-Operator: TypeAlias = Assign | Query | HttpGet | HttpWrite | Write | Join | Translate | Switch
+Operator: TypeAlias = (
+    Assign | Query | HttpGet | HttpWrite | Write | Delivery | Join | Translate | Switch
+)
 
 _LOOKUPS: Final = (Query, HttpGet)
+_WRITES: Final = (Write, HttpWrite, Delivery)
 
 MOST_LEVELS: Final = 4
 """Levels that messages may be queued by; lookups with further attributes are not at the top."""
@@ -216,11 +230,13 @@ class Plan:
         return frozenset(each.class_name for each in every if isinstance(each, Write))
 
     @property
-    def requests(self) -> Iterator[tuple[str, RequestTemplate]]:
-        """The requests to HTTP services, each behind the pointer to its operator."""
+    def urls(self) -> Iterator[tuple[str, UrlTemplate]]:
+        """The URLs of HTTP services, each behind the pointer to it."""
         for each in operators_of(self.operators):
             if isinstance(each, HttpGet | HttpWrite):
-                yield each.pointer, each.request
+                yield f"{each.pointer}/http/url", each.request.url
+            elif isinstance(each, Delivery):
+                yield each.pointer, each.url
 
 
 def operators_of(operators: Iterable[Operator]) -> Iterator[Operator]:
@@ -233,4 +249,4 @@ def operators_of(operators: Iterable[Operator]) -> Iterator[Operator]:
 
 
 def writes(operators: Iterable[Operator]) -> bool:
-    return any(isinstance(each, Write | HttpWrite) for each in operators_of(operators))
+    return any(isinstance(each, _WRITES) for each in operators_of(operators))

@@ -19,11 +19,14 @@ __all__ = [
     "DeadLetter",
     "End",
     "Ended",
+    "EndedMessage",
+    "EndedMessages",
     "FlowKey",
     "MessageQueue",
     "NewMessage",
     "NoBatch",
     "QueuedMessage",
+    "Recorded",
     "Ticket",
 ]
 
@@ -112,6 +115,13 @@ class Ended(NamedTuple):
     is_repeated: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Ends of messages were recorded; `late`: how many were beyond the latency bound."""
+
+    late: int
+
+
 class Ticket(NamedTuple):
     """State of a message: `queued`, `done` or `failed`; the document of the last two."""
 
@@ -125,6 +135,22 @@ class DeadLetter(NamedTuple):
     position: int
     ticket: str
     document: Any
+
+
+class EndedMessage(NamedTuple):
+    """`position`: its place in the order in which messages ended."""
+
+    position: int
+    ticket: str
+    end: End
+    document: Any
+
+
+class EndedMessages(NamedTuple):
+    """Messages that ended up to a position, without those whose documents are kept no longer."""
+
+    position: int
+    items: list[EndedMessage]
 
 
 class MessageQueue(Protocol):
@@ -167,8 +193,8 @@ class MessageQueue(Protocol):
     async def take(self, key: FlowKey, token: str, wait_s: float) -> Batch | NoBatch:
         """Lease a batch of a worker that is gone; else the oldest partition, every `wait_s`."""
 
-    async def renew(self, key: FlowKey, batch: int, token: str) -> bool:
-        """Prolong the lease of a batch; false if it is lost."""
+    async def renew(self, key: FlowKey, batch: int | None, token: str) -> bool:
+        """Prolong the lease of a batch, or (None) of who sends in order; false if it is lost."""
 
     async def end_batch(
         self,
@@ -179,8 +205,8 @@ class MessageQueue(Protocol):
         counts: Mapping[str, int],
         *,
         ordered: bool,
-    ) -> bool:
-        """End a batch, whose lease must be held; false if it is not: nothing was done then.
+    ) -> Recorded | None:
+        """End a batch, whose lease must be held; None if it is not: nothing was done then.
 
         If messages are `ordered`, each ends only by `release`, in the order of arrival.
         """
@@ -190,8 +216,8 @@ class MessageQueue(Protocol):
 
     async def release(
         self, key: FlowKey, token: str, ended: Ended, counts: Mapping[str, int]
-    ) -> bool:
-        """End a message that is next in order; false if another worker does that."""
+    ) -> Recorded | None:
+        """End a message that is next in order; None if another worker does that."""
 
     async def ticket(self, key: FlowKey, ticket: str) -> Ticket | None:
         """Return the state of a message; None: unknown, or its result is kept no longer."""
@@ -203,6 +229,13 @@ class MessageQueue(Protocol):
         """Queue messages by another level from now on; those that are queued stay where they are.
 
         A flow that is gone stays so.
+        """
+
+    async def results(self, key: FlowKey, after: int | None, most: int) -> EndedMessages:
+        """Return what ended behind a position; None: behind that of the oldest that is known.
+
+        Raises:
+            ResultGone: Messages that ended behind the position are not known any more.
         """
 
     async def publish(self, key: FlowKey, report: Mapping[str, Any]) -> None:

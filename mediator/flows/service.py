@@ -12,6 +12,7 @@ from uuid import uuid4
 from mediator.base.clock import Clock
 from mediator.base.concurrency import end
 from mediator.base.errors import Conflict, Invalid, NotFound
+from mediator.base.observation import FlowCounted, Observer, ignore
 from mediator.base.periodic_tasks import PeriodicTask
 from mediator.data_plane.port import DataPlane
 from mediator.flows.http_services import HttpServices
@@ -21,6 +22,7 @@ from mediator.flows.partitioning import canonical, describe_grain
 from mediator.flows.queue import (
     LEVEL_DIGITS,
     DeadLetter,
+    EndedMessages,
     FlowKey,
     MessageQueue,
     NewMessage,
@@ -43,13 +45,19 @@ _FOLLOW_EVERY_S: Final = 1.0
 
 @dataclass(eq=False)
 class FlowService:
-    """Serves flows by a queue that all replicas share; each has one worker for every flow."""
+    """Serves flows by a queue that all replicas share; each has one worker for every flow.
+
+    Attributes:
+        is_ending: Whether the process is about to end: streams of results are to end, too.
+    """
 
     _plane: DataPlane
     _queue: MessageQueue
     _replica: str
     _clock: Clock
     _services: HttpServices = field(default_factory=HttpServices)
+    _observe: Observer = ignore
+    is_ending: bool = field(default=False, init=False)
     _flows: dict[FlowKey, Flow] = field(default_factory=dict, init=False)
     """Those that are executed here: a flow never changes, so no request parses it again."""
 
@@ -65,8 +73,8 @@ class FlowService:
             Conflict: The database has too many flows.
             Invalid: It invokes a host that settings do not list.
         """
-        for pointer, request in flow.plan.requests:
-            self._services.hosts.check(request.url.origin, f"{pointer}/http/url")
+        for pointer, url in flow.plan.urls:
+            self._services.hosts.check(url.origin, pointer)
         key = FlowKey(database.id, uuid4().hex)
         if not await self._queue.put_flow(key, flow.document, flow.latency_s, MOST_FLOWS):
             raise Conflict(f"A database has {MOST_FLOWS} message flows at most.")
@@ -144,6 +152,10 @@ class FlowService:
             raise NotFound(detail)
         return found
 
+    async def results(self, key: FlowKey, after: int | None, most: int) -> EndedMessages:
+        """Return messages that ended behind a position; raises `ResultGone`."""
+        return await self._queue.results(key, after, most)
+
     async def dead_letters(self, key: FlowKey, after: int = 0, most: int = 100) -> list[DeadLetter]:
         return await self._queue.dead_letters(key, after, most)
 
@@ -174,7 +186,11 @@ class FlowService:
         invoker = PlanInvoker(self._plane, database, self._services)
         # A token for each worker: one that was stopped must not hold what the next one takes.
         token = f"{self._replica}:{uuid4().hex}"
-        worker = FlowWorker(key, flow, self._queue, invoker, token, self._clock)
+
+        def count(counts: Mapping[str, int], wait_s: float | None) -> None:
+            self._observe(FlowCounted(database, key.flow, counts, wait_s))
+
+        worker = FlowWorker(key, flow, self._queue, invoker, token, self._clock, count)
         self._flows[key] = flow
         self._workers[key] = asyncio.create_task(worker.run())
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import orjson
 
@@ -26,10 +27,11 @@ from mediator.flows.queue import (
     MessageQueue,
     NoBatch,
     QueuedMessage,
+    Recorded,
 )
 from mediator.flows.rewriting import rewrite, steps_of_message
 
-__all__ = ["MOST_ATTEMPTS", "FlowWorker"]
+__all__ = ["MOST_ATTEMPTS", "CountObserver", "FlowWorker"]
 
 MOST_ATTEMPTS: Final = 5
 """How often a batch, or a message that is to be sent, is executed until it is a dead letter."""
@@ -45,6 +47,14 @@ _SENT_AT_ONCE: Final = 100
 _log = logging.getLogger(__name__)
 
 
+CountObserver: TypeAlias = Callable[[Mapping[str, int], float | None], None]
+"""Called with what a flow counts, and with the waiting time (s) that was computed, if it was."""
+
+
+def _ignore(counts: Mapping[str, int], wait_s: float | None) -> None:
+    """Observe nothing."""
+
+
 class FlowWorker:
     """Executes one flow, until its task is cancelled; any number of replicas may do so at once."""
 
@@ -56,6 +66,7 @@ class FlowWorker:
         invoker: Invoker,
         token: str,
         clock: Clock,
+        observe: CountObserver = _ignore,
     ) -> None:
         self._key = key
         self._flow = flow
@@ -63,6 +74,7 @@ class FlowWorker:
         self._invoker = invoker
         self._token = token
         self._clock = clock
+        self._observe = observe
         # Whatever a batch agrees on: messages that were queued by a former level are in it, too.
         self._shared = rewrite(flow.plan)
         self._outbound = steps_of_message(flow.plan.outbound_part)
@@ -99,11 +111,15 @@ class FlowWorker:
 
     async def _execute(self, batch: Batch, started: float) -> None:
         self._measurement.taken(batch)
+        await self._while_held(batch.number, self._execute_held(batch, started))
+
+    async def _while_held(self, batch: int | None, work: Coroutine[Any, Any, None]) -> None:
+        """Work while the lease of a batch, or that of sending, is held; raises `LeaseLost`."""
 
         async def renew() -> bool:
-            return await self._queue.renew(self._key, batch.number, self._token)
+            return await self._queue.renew(self._key, batch, self._token)
 
-        await while_held(renew, LEASE_S / 3, self._execute_held(batch, started))
+        await while_held(renew, LEASE_S / 3, work)
 
     async def _execute_held(self, batch: Batch, started: float) -> None:
         if batch.attempt > MOST_ATTEMPTS:
@@ -125,6 +141,8 @@ class FlowWorker:
         took_s = self._clock.monotonic() - started
         self._measurement.executed(took_s, measured.linear_s, len(messages))
         self._levels.executed([message.original for message in messages], measured.shared_s)
+        waiting = self._measurement.waiting
+        self._observe(counts, None if waiting is None else waiting.wait_s)
         await self._report(batch.level)
 
     async def _report(self, level: int) -> None:
@@ -154,22 +172,31 @@ class FlowWorker:
     async def _end(self, batch: Batch, messages: Sequence[Message], counts: dict[str, int]) -> None:
         ordered = self._flow.ordered
         ended = [_ended(message, held=ordered) for message in messages]
-        if not await self._queue.end_batch(
+        recorded = await self._queue.end_batch(
             self._key, batch.number, self._token, ended, counts, ordered=ordered
-        ):
+        )
+        if recorded is None:
             raise LeaseLost
+        if not ordered:
+            self._observe(_ends(ended, recorded), None)
 
     async def _send(self) -> None:
         """End the messages that are next in order, executing what the plan writes for each."""
         while held := await self._queue.next_held(self._key, self._token, _SENT_AT_ONCE):
-            started = self._clock.monotonic()
-            for each in held:
-                measured = Measured()
-                ended = await self._sent_held(each, measured)
-                counts = measured.counts
-                if not await self._queue.release(self._key, self._token, ended, counts):
-                    return
-            self._measurement.sent(self._clock.monotonic() - started, len(held))
+            # One message may take longer than the lease, which a release prolongs.
+            await self._while_held(None, self._send_held(held))
+
+    async def _send_held(self, held: Sequence[Ended]) -> None:
+        started = self._clock.monotonic()
+        for each in held:
+            measured = Measured()
+            ended = await self._sent_held(each, measured)
+            counts = measured.counts
+            recorded = await self._queue.release(self._key, self._token, ended, counts)
+            if recorded is None:
+                raise LeaseLost
+            self._observe({**counts, **_ends([ended], recorded)}, None)
+        self._measurement.sent(self._clock.monotonic() - started, len(held))
 
     async def _sent_held(self, held: Ended, measured: Measured) -> Ended:
         if held.end is End.FAILED:
@@ -197,6 +224,12 @@ class FlowWorker:
                 break
         measured.add(execution.measured, self._clock.monotonic() - started)
         return state
+
+
+def _ends(ended: Iterable[Ended], recorded: Recorded) -> dict[str, int]:
+    """Count messages that have ended, by their outcomes, and those of them that were late."""
+    counts = Counter(each.end.value for each in ended)
+    return {**counts, "late": recorded.late}
 
 
 async def _pause(attempt: int) -> None:

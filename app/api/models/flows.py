@@ -12,6 +12,8 @@ from app.http.validation import Parameters, ResponseModel, WholeNumber
 __all__ = [
     "DeadLetterParameters",
     "DeadLetters",
+    "EndedMessages",
+    "EndedParameters",
     "MessageFlow",
     "MessageFlowReport",
     "MessageFlows",
@@ -29,6 +31,15 @@ class DeadLetterParameters(Parameters):
 
     after: WholeNumber = Field(0, ge=0, description="`next` of the page before.")
     limit: WholeNumber = Field(100, ge=1, le=1_000, description="Dead letters in a page at most.")
+
+
+class EndedParameters(Parameters):
+    """Which messages that have ended are requested."""
+
+    after: WholeNumber | None = Field(
+        None, ge=0, description="`position` of the page before; all that are known unless given."
+    )
+    limit: WholeNumber = Field(100, ge=1, le=1_000, description="Messages in a page at most.")
 
 
 class MessageFlow(ResponseModel):
@@ -129,6 +140,13 @@ class MessageState(ResponseModel):
     state: Literal["queued", "done", "failed"]
     result: Any = Field(None, description="Of one that is done.")
     error: FlowError | None = Field(None, description="Of one that has failed.")
+
+
+class EndedMessages(ResponseModel):
+    """Messages in the order in which they ended, and where the next page begins."""
+
+    items: list[MessageState]
+    position: Count
 
 
 class DeadLetter(ResponseModel):

@@ -11,6 +11,7 @@ from pydantic.json_schema import JsonSchemaMode
 from app.api.models.common import ID_SCHEMA, NAME_SCHEMA, Problem, StoredObject
 from app.api.models.flows import (
     DeadLetters,
+    EndedMessages,
     MessageFlow,
     MessageFlowReport,
     MessageFlows,
@@ -228,6 +229,7 @@ _GRAMMAR: Final[dict[str, Any]] = {
             "latency_s": {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_LATENCY_S},
             "ordered": {"type": "boolean"},
             "objective": {"enum": OBJECTIVES},
+            "results": _closed({"webhook": {"type": "string", "format": "uri"}}, ["webhook"]),
         },
         ["plan", "latency_s"],
     ),
@@ -256,7 +258,7 @@ _MODELS: Final[dict[str, Any]] = {
             *(TransactionResults, ImportSummary, WriteSummary, Changes, ClientFilter),
             *(Run, Runs, RunRows),
             *(MessageFlow, MessageFlowReport, MessageFlows, Tickets, MessageState),
-            *(DeadLetters, Replayed),
+            *(EndedMessages, DeadLetters, Replayed),
             *(IncrementalView, IncrementalViewReport, IncrementalViews, ViewResult, ViewDeltas),
         )
     },

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from app.api.models.flows import DeadLetterParameters
+from app.api.models.flows import DeadLetterParameters, EndedParameters
 from app.api.models.jobs import ResultParameters, RunListParameters, SubmissionParameters
 from app.api.models.reads import (
     ChangesParameters,
@@ -101,6 +101,7 @@ def data_paths() -> dict[str, Any]:
         "/v1/{database}/message-flows/{flow}": _flow(),
         "/v1/{database}/message-flows/{flow}/messages": {"post": _messages()},
         "/v1/{database}/message-flows/{flow}/messages/{ticket}": {"get": _message()},
+        "/v1/{database}/message-flows/{flow}/results": {"get": _ended()},
         "/v1/{database}/message-flows/{flow}/dead-letters": {"get": _dead_letters()},
         "/v1/{database}/message-flows/{flow}/replay": {"post": _replay()},
         "/v1/{database}/incremental-views": _views(),
@@ -320,6 +321,13 @@ def _messages() -> dict[str, Any]:
 
 def _message() -> dict[str, Any]:
     return _operation("getMessage", "Show what became of a message", {200: _json("MessageState")})
+
+
+def _ended() -> dict[str, Any]:
+    summary = "Follow the results of messages: a page, or server-sent events without end"
+    page = {200: _json("EndedMessages", texts=(EVENT_STREAM,))}
+    resumed, failing = ("lastEventId",), (*_ALWAYS, 410)
+    return _operation("followResults", summary, page, resumed, failing, EndedParameters)
 
 
 def _dead_letters() -> dict[str, Any]:

@@ -15,6 +15,8 @@
 -- waiting                hash: by ticket '' or a dead letter; all that counts for the bound
 -- dead                   sorted set of tickets by position
 -- result:<ticket>        result of a message, until it expires
+-- ended                  how many messages have ended: the position of the last one in `results`
+-- results                stream: the ticket and the outcome of what ended, as far as it is kept
 -- counts                 hash
 
 if redis.replicate_commands then redis.replicate_commands() end
@@ -57,10 +59,14 @@ local function count(name, by)
 end
 
 -- Ends a message: its result can be read for some time, a failed one becomes a dead letter.
+-- Returns 1 if that was beyond the latency bound, else 0.
 local function complete(position, arrived_ms, ticket, outcome, document)
   local bound_ms = tonumber(redis.call('GET', base .. 'bound') or 0)
-  if now_ms() - arrived_ms > bound_ms then count('late', 1) end
+  local late = now_ms() - arrived_ms > bound_ms and 1 or 0
+  if late == 1 then count('late', 1) end
   count(outcome, 1)
+  local id = string.format('%.0f-0', redis.call('INCR', base .. 'ended'))
+  redis.call('XADD', base .. 'results', 'MAXLEN', MOST_RESULTS, id, 't', ticket, 'o', outcome)
   if outcome == 'failed' then
     redis.call('HSET', base .. 'waiting', ticket, document)
     redis.call('ZADD', base .. 'dead', position, ticket)
@@ -68,4 +74,5 @@ local function complete(position, arrived_ms, ticket, outcome, document)
     redis.call('HDEL', base .. 'waiting', ticket)
     redis.call('SET', base .. 'result:' .. ticket, document, 'PX', RESULT_MS)
   end
+  return late
 end

@@ -8,5 +8,5 @@ for _, set in ipairs({'queue', 'running'}) do
 end
 for _, name in ipairs({
   'bound', 'level', 'arrived', 'sent', 'given', 'open', 'values', 'queue', 'running', 'lease:out', 'timer',
-  'attempts', 'held', 'waiting', 'dead', 'counts', 'report',
+  'attempts', 'held', 'waiting', 'dead', 'ended', 'results', 'counts', 'report',
 }) do redis.call('DEL', base .. name) end

@@ -1,13 +1,12 @@
 -- Ends a message held, which is next in order.
 -- KEYS: prefix. ARGV: token, milliseconds of the lease, position, time, ticket, outcome, document;
 -- counts as name, number.
--- Returns 1; 0: the lease is not held.
+-- Returns {1 if that was beyond the latency bound, else 0}; {}: the lease is not held.
 
 local lease = base .. 'lease:out'
-if redis.call('GET', lease) ~= ARGV[1] then return 0 end
-if redis.call('HDEL', base .. 'held', ARGV[3]) == 0 then return 0 end
+if redis.call('GET', lease) ~= ARGV[1] then return {} end
+if redis.call('HDEL', base .. 'held', ARGV[3]) == 0 then return {} end
 redis.call('SET', base .. 'sent', ARGV[3])
 redis.call('SET', lease, ARGV[1], 'PX', ARGV[2])
 for at = 8, #ARGV, 2 do count(ARGV[at], ARGV[at + 1]) end
-complete(ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6], ARGV[7])
-return 1
+return {complete(ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6], ARGV[7])}

@@ -91,6 +91,7 @@ DATA: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "DELETE /v1/{database}/message-flows/{flow}": ("write", HIDDEN, NOTHING),
     "POST /v1/{database}/message-flows/{flow}/messages": ("write", HIDDEN, MESSAGES),
     "GET /v1/{database}/message-flows/{flow}/messages/{ticket}": ("write", HIDDEN, NOTHING),
+    "GET /v1/{database}/message-flows/{flow}/results": ("write", HIDDEN, NOTHING),
     "GET /v1/{database}/message-flows/{flow}/dead-letters": ("write", HIDDEN, NOTHING),
     "POST /v1/{database}/message-flows/{flow}/replay": ("write", HIDDEN, NOTHING),
     "GET /v1/{database}/incremental-views": ("read", HIDDEN, NOTHING),

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
+import orjson
 
 from app.api.options import DataOptions
 from app.api.router import DataApi
 from mediator.stores.port import SystemConfig
-from tests.faults.conditions import eventually
+from tests.faults.conditions import WITHIN_S, eventually
 from tests.process.service import Service, field_on, service
 from tests.unit.flows.plans import ORDERS
 
@@ -39,6 +41,7 @@ CUSTOMERS = ("A", "B", "A", "C", "B", "C")
 class Shop:
     service: Service
     database: str
+    api: DataApi
     client: httpx.AsyncClient
 
     async def create(self, plan: Sequence[dict[str, Any]] = ORDERS, **members: Any) -> str:
@@ -81,6 +84,35 @@ class Shop:
         report: dict[str, Any] = answer.json()
         return report
 
+    async def events(
+        self, flow: str, last: int, *more: tuple[bytes, bytes], begun: asyncio.Event | None = None
+    ) -> list[Any]:
+        """Follow results by server-sent events, until the one with an id has come.
+
+        Args:
+            begun: Is set when the first bytes have come.
+        """
+        gone, text = asyncio.Event(), bytearray()
+
+        async def receive() -> dict[str, Any]:
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            text.extend(message.get("body", b""))
+            if text and begun is not None:
+                begun.set()
+            if f"id: {last}\nevent".encode() in text:
+                gone.set()
+
+        path = f"/v1/{self.database}/message-flows/{flow}/results"
+        scope = {"type": "http", "method": "GET", "raw_path": path.encode(), "query_string": b""}
+        headers = [(b"accept", b"text/event-stream"), *more]
+        async with asyncio.timeout(WITHIN_S):
+            await self.api({**scope, "headers": headers}, receive, send)
+        blocks = [block for block in text.decode().split("\n\n") if "data: " in block]
+        return [orjson.loads(block.partition("data: ")[2]) for block in blocks]
+
 
 def orders(customers: Sequence[str] = CUSTOMERS, prefix: str = "m") -> list[dict[str, Any]]:
     return [{"number": f"{prefix}{i}", "name": name} for i, name in enumerate(customers, 1)]
@@ -104,4 +136,4 @@ async def shop_on(
         base = f"http://localhost/v1/{database}/"
         transport = httpx.ASGITransport(app=api)
         async with httpx.AsyncClient(transport=transport, base_url=base) as client:
-            yield Shop(started, database, client)
+            yield Shop(started, database, api, client)

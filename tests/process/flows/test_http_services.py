@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mediator.base.errors import Invalid, MediatorError, OutcomeUnknown, Unavailable
+from mediator.coordination import message_queue
 from mediator.flows import worker
 from mediator.flows.http_hosts import HttpHosts
 from mediator.flows.http_request import read_request
 from mediator.flows.http_services import LARGEST_RESPONSE, HttpServices
 from mediator.query.json_node import Node
 from tests.process.access.certificates import write_certificate
-from tests.process.flows.http_service import AnyLocalHost, HttpService, http_service
+from tests.process.flows.http_service import HttpService, http_service
+from tests.process.flows.remote import RECEIVE, TOTAL_S, get, messages, post
 from tests.process.flows.shop import Shop
 from tests.process.service import unique
-
-RECEIVE = {"op": "receive", "attributes": {"name": "string", "number": "string"}}
-TOTAL_S = 0.5
-
-
-@pytest.fixture
-async def remote() -> AsyncIterator[HttpService]:
-    async with http_service() as started:
-        yield started
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[HttpServices]:
-    services = HttpServices(AnyLocalHost(), TOTAL_S)
-    yield services
-    await services.close()
 
 
 async def send(client: HttpServices, url: str, method: str = "GET", **members: Any) -> Any:
@@ -156,29 +142,6 @@ async def test_no_proxy_is_taken_from_the_environment(
     assert await send(client, f"{remote.url}/customers/A")
 
 
-def get(url: str) -> dict[str, Any]:
-    return {"op": "invoke", "http": {"method": "GET", "url": url}, "to": "found"}
-
-
-def post(url: str) -> dict[str, Any]:
-    body = {"of": {"$": "/number"}}
-    return {"op": "invoke", "http": {"method": "POST", "url": url, "body": body}, "to": "answer"}
-
-
-def messages(names: Sequence[str]) -> list[dict[str, Any]]:
-    return [{"name": name, "number": f"m{i}"} for i, name in enumerate(names, 1)]
-
-
-@pytest.fixture
-def local(shop: Shop, client: HttpServices, monkeypatch: pytest.MonkeyPatch) -> Shop:
-    """The shop, whose flows may invoke this machine."""
-    flows = shop.service.mediator.flows
-    assert flows is not None
-    monkeypatch.setattr(flows, "_services", client)
-    monkeypatch.setattr(worker, "_RETRY_S", 0.001)
-    return shop
-
-
 @pytest.mark.parametrize("ordered", [True, False])
 async def test_a_get_is_sent_once_for_a_partition_and_a_post_for_each_message(
     local: Shop, remote: HttpService, ordered: bool
@@ -227,6 +190,19 @@ async def test_a_message_whose_request_fails_does_not_fail_others(
     assert [s["state"] for s in states] == ["done", "failed", "failed", "failed", "done"]
     assert [len(remote.to(f"/status/{code}")) for code in (404, 500, 302)] == [1, 5, 1]
     assert "404" in states[1]["error"]["detail"]
+
+
+async def test_a_request_that_takes_longer_than_a_lease_ends(
+    local: Shop, remote: HttpService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lease of who sends in order is renewed meanwhile, so nobody else sends the same."""
+    monkeypatch.setattr(message_queue, "_LEASE_MS", round(TOTAL_S * 500))
+    monkeypatch.setattr(worker, "LEASE_S", TOTAL_S / 2)
+    plan = [RECEIVE, post(f"{remote.url}/{{name}}/0/x")]
+    flow = await local.create(plan, ordered=True)
+    states = await local.ended(flow, await local.tickets(flow, messages(["hang", "fail"])))
+    assert [state["state"] for state in states] == ["failed", "done"]
+    assert len(remote.to("/hang")) == worker.MOST_ATTEMPTS
 
 
 async def test_an_operator_behind_a_write_is_executed_for_each_message(shop: Shop) -> None:

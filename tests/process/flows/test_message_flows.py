@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
+from mediator.base.observation import FlowCounted
 from tests.faults.conditions import eventually
 from tests.process.flows.shop import CLASSES, CREDITS, CUSTOMERS, Shop, orders
 from tests.process.service import unique
@@ -27,6 +29,12 @@ async def test_the_orders_of_the_paper_take_three_lookups_and_leave_in_order(sho
     assert report["partitioned_by"] == [{"attribute": "name", "by": "value"}]
     assert [step["op"] for step in report["rewritten_plan"]] == ["assign", "invoke", "join"]
     assert (report["queued"], report["held"], report["partitions"]) == (0, 0, 0)
+    events = [each for each in shop.service.observed if isinstance(each, FlowCounted)]
+    observed: Counter[str] = Counter()
+    for each in events:
+        observed.update(each.counts if each.flow == flow else {})
+    assert +observed == +Counter(counts)
+    assert {each.database for each in events} == {shop.database}
     for number, name in enumerate(CUSTOMERS, 1):
         written = await shop.client.get(f"orders/m{number}")
         assert written.json() == {"id": f"m{number}", "customer": name, "credit": CREDITS[name]}

@@ -16,6 +16,7 @@ from app.telemetry.metrics import MOST_WAITING, Metrics
 from app.telemetry.telemetry import JobRefresher
 from mediator.base.errors import Unavailable
 from mediator.base.observation import (
+    FlowCounted,
     PlacementDecided,
     RequestFinished,
     StoreCallFinished,
@@ -81,6 +82,20 @@ def test_decisions_are_counted_by_their_reason() -> None:
     for decision in ("answered", "stale", "unseen"):
         assert f'portolan_view_reads_total{{{of_class},decision="{decision}"}} 1.0' in text
     assert f"portolan_answer_staleness_seconds_count{{{of_class}}} 1.0" in text, "answers alone"
+
+
+def test_flows_are_counted_by_their_database() -> None:
+    metrics = Metrics()
+    counts = {"batches": 1, "messages": 3, "lookups": 1, "lookups_saved": 2}
+    metrics.observe(FlowCounted("news", "flow", counts, 0.2))
+    metrics.observe(FlowCounted("news", "other", {"done": 2, "failed": 1, "late": 1}))
+    text = scraped(metrics)
+    for name, number in (("batches", 1), ("lookups", 1), ("lookups_saved", 2), ("late", 1)):
+        assert f'portolan_flow_{name}_total{{database="news"}} {number}.0' in text
+    for outcome, number in (("done", 2), ("failed", 1)):
+        of = f'database="news",outcome="{outcome}"'
+        assert f"portolan_flow_messages_total{{{of}}} {number}.0" in text
+    assert 'portolan_flow_wait_seconds_count{database="news"} 1.0' in text
 
 
 def test_gauges_show_current_values() -> None:

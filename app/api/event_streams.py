@@ -1,0 +1,51 @@
+"""Streams of server-sent events (HTML, section 9.2) that go on until their client has gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from time import monotonic
+from typing import Final
+
+from app.http.message import Request, disconnected
+
+__all__ = ["POLL_S", "events_of", "position_event"]
+
+POLL_S: Final = 1.0
+"""How soon it is seen that a client has gone."""
+
+_HEARTBEAT_S: Final = 15.0
+
+
+async def events_of(
+    request: Request,
+    next_events: Callable[[], Awaitable[bytes]],
+    position: Callable[[], bytes],
+    goes_on: Callable[[], bool],
+) -> AsyncGenerator[bytes, None]:
+    """Yield events, and now and then the position, so that a client resumes from there.
+
+    Args:
+        next_events: Waits for events, `POLL_S` at most.
+        position: Where the stream is.
+        goes_on: Whether there may be more.
+    """
+    gone = asyncio.create_task(disconnected(request))
+    sent_s = monotonic()
+    try:
+        # So that a client that loses the connection before any event resumes from here.
+        yield position_event(position())
+        while goes_on() and not gone.done():
+            chunk = await next_events()
+            if not chunk and monotonic() - sent_s >= _HEARTBEAT_S:
+                chunk = b": heartbeat\n" + position_event(position())
+            if chunk:
+                yield chunk
+                sent_s = monotonic()
+    finally:
+        gone.cancel()
+
+
+def position_event(position: bytes) -> bytes:
+    """Return a position without an event (HTML, section 9.2.6: no data, no event)."""
+    return b"id: %b\n\n" % position

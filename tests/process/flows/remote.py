@@ -1,0 +1,23 @@
+"""The shop whose flows may invoke an HTTP service on this machine, and requests of plans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+RECEIVE: Final = {"op": "receive", "attributes": {"name": "string", "number": "string"}}
+TOTAL_S: Final = 0.5
+"""Seconds that a request may take in tests."""
+
+
+def get(url: str) -> dict[str, Any]:
+    return {"op": "invoke", "http": {"method": "GET", "url": url}, "to": "found"}
+
+
+def post(url: str) -> dict[str, Any]:
+    body = {"of": {"$": "/number"}}
+    return {"op": "invoke", "http": {"method": "POST", "url": url, "body": body}, "to": "answer"}
+
+
+def messages(names: Sequence[str]) -> list[dict[str, Any]]:
+    return [{"name": name, "number": f"m{i}"} for i, name in enumerate(names, 1)]

@@ -1,0 +1,143 @@
+"""Results of messages: sent to a webhook, and followed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mediator.coordination import message_queue
+from mediator.flows.queue import FlowKey
+from mediator.flows.worker import MOST_ATTEMPTS
+from tests.process.flows.http_service import HttpService
+from tests.process.flows.remote import RECEIVE, messages, post
+from tests.process.flows.shop import Shop
+
+ECHO = {"op": "translate", "value": {"of": {"$": "/number"}}}
+SWITCH = {
+    "op": "switch",
+    "on": {"$": "/name"},
+    # Fails the message: no text has such a member.
+    "cases": [{"equals": ["X"], "operators": [{**ECHO, "value": {"of": {"$": "/name/x"}}}]}],
+    "default": [ECHO],
+}
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_a_result_is_sent_to_the_webhook(
+    local: Shop, remote: HttpService, ordered: bool
+) -> None:
+    results = {"webhook": f"{remote.url}/fail/0/hook?token=1"}
+    flow = await local.create([RECEIVE, SWITCH], ordered=ordered, results=results)
+    tickets = await local.tickets(flow, messages("AXB"))
+    states = await local.ended(flow, tickets)
+    assert [state["state"] for state in states] == ["done", "failed", "done"]
+    received = [(each.method, each.target, each.body) for each in remote.received]
+    assert received == [
+        ("POST", "/fail/0/hook?token=1", {"flow": flow, "ticket": ticket, "result": {"of": number}})
+        for ticket, number in ((tickets[0], "m1"), (tickets[2], "m3"))
+    ]
+    assert len({each.key for each in remote.received}) == 2
+    outbound = (await local.report(flow))["outbound_plan"]
+    assert outbound == [{"op": "deliver", "operator": "/results/webhook", "cost": "linear"}]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_a_result_that_cannot_be_delivered_becomes_a_dead_letter(
+    local: Shop, remote: HttpService, ordered: bool
+) -> None:
+    results = {"webhook": f"{remote.url}/fail/{MOST_ATTEMPTS}/hook"}
+    plan = [RECEIVE, post(f"{remote.url}/fail/0/orders")]
+    flow = await local.create(plan, ordered=ordered, results=results)
+    tickets = await local.tickets(flow, messages("AB"))
+    states = await local.ended(flow, tickets)
+    assert [state["state"] for state in states] == ["failed", "done"]
+    assert "500" in states[0]["error"]["detail"]
+    replayed = await local.client.post(f"message-flows/{flow}/replay")
+    assert replayed.json() == {"replayed": 1}
+    await local.ended(flow, tickets)
+    hooks = remote.to(f"/fail/{MOST_ATTEMPTS}/hook")
+    keys = [each.key for each in hooks if each.body["ticket"] == tickets[0]]
+    assert (len(keys), len(set(keys))) == (MOST_ATTEMPTS + 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("results", "pointer"),
+    [
+        ({}, "/results/webhook"),
+        ({"webhook": "http://h/", "class": "orders"}, "/results/class"),
+        ({"webhook": "http://h/{name}"}, "/results/webhook"),
+        ({"webhook": "https://stock.example/"}, "/results/webhook"),
+        ("http://h/", "/results"),
+    ],
+)
+async def test_a_wrong_webhook_is_refused(shop: Shop, results: Any, pointer: str) -> None:
+    flow = {"plan": [RECEIVE, ECHO], "latency_s": 10, "results": results}
+    answer = await shop.client.post("message-flows", json=flow)
+    assert answer.status_code == 400
+    assert pointer in [error["pointer"] for error in answer.json()["errors"]]
+
+
+async def page(shop: Shop, flow: str, **parameters: int) -> dict[str, Any]:
+    answer = await shop.client.get(f"message-flows/{flow}/results", params=parameters)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def test_what_ended_is_read_in_pages(shop: Shop) -> None:
+    flow = await shop.create([RECEIVE, SWITCH], ordered=True)
+    assert await page(shop, flow) == {"items": [], "position": 0}
+    tickets = await shop.tickets(flow, messages("AXB"))
+    states = await shop.ended(flow, tickets)
+    assert await page(shop, flow) == {"items": states, "position": 3}
+    assert await page(shop, flow, limit=2) == {"items": states[:2], "position": 2}
+    assert await page(shop, flow, after=2) == {"items": states[2:], "position": 3}
+    assert await page(shop, flow, after=3) == {"items": [], "position": 3}
+
+
+async def test_results_that_are_not_known_any_more_are_gone(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = await shop.create([RECEIVE, ECHO])
+    await shop.ended(flow, await shop.tickets(flow, messages("ABC")))
+    mediator = shop.service.mediator
+    assert mediator.coordination is not None
+    key = FlowKey(mediator.data.model.databases[shop.database].id, flow)
+    redis = mediator.coordination.message_queue._redis  # noqa: SLF001 - as time would
+    await redis.xtrim(f"{message_queue._base(key)}results", maxlen=1, approximate=False)  # noqa: SLF001
+    assert (await page(shop, flow))["position"] == 3
+    for after in (0, 1, 4):
+        answer = await shop.client.get(f"message-flows/{flow}/results?after={after}")
+        assert (answer.status_code, answer.json()["type"]) == (410, "/problems/gone")
+    assert len((await page(shop, flow, after=2))["items"]) == 1
+
+
+async def test_results_are_followed_and_the_stream_is_resumed(shop: Shop) -> None:
+    flow = await shop.create([RECEIVE, SWITCH], ordered=True)
+    tickets = await shop.tickets(flow, messages("AX"))
+    await shop.ended(flow, tickets)
+    following = asyncio.create_task(shop.events(flow, 4))
+    tickets += await shop.tickets(flow, messages("BX"))
+    states = await shop.ended(flow, tickets)
+    assert await following == states
+    assert await shop.events(flow, 4, (b"last-event-id", b"1")) == states[1:]
+
+
+async def test_a_stream_ends_with_its_flow(shop: Shop) -> None:
+    flow = await shop.create([RECEIVE, ECHO])
+    await shop.ended(flow, await shop.tickets(flow, messages("A")))
+    begun = asyncio.Event()
+    following = asyncio.create_task(shop.events(flow, 2, begun=begun))
+    await begun.wait()
+    assert (await shop.client.delete(f"message-flows/{flow}")).status_code == 204
+    assert len(await following) == 1
+
+
+@pytest.mark.parametrize("last", ["x", "-1", "1" * 16])
+async def test_an_id_that_is_none_is_refused(shop: Shop, last: str) -> None:
+    flow = await shop.create([RECEIVE, ECHO])
+    headers = {"Last-Event-ID": last}
+    answer = await shop.client.get(f"message-flows/{flow}/results", headers=headers)
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, "Last-Event-ID")
