@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final
 
 from app.http.message import Request, disconnected
+from mediator.base.errors import Unavailable
 
-__all__ = ["POLL_S", "events_of", "position_event"]
+__all__ = ["MOST_FOLLOWERS", "POLL_S", "Followers", "events_of", "position_event"]
 
 POLL_S: Final = 1.0
 """How soon it is seen that a client has gone."""
+
+MOST_FOLLOWERS: Final = 200
+"""Clients that follow one kind of results at a time: each of them takes part of a Redis."""
 
 _HEARTBEAT_S: Final = 15.0
 
@@ -49,3 +55,33 @@ async def events_of(
 def position_event(position: bytes) -> bytes:
     """Return a position without an event (HTML, section 9.2.6: no data, no event)."""
     return b"id: %b\n\n" % position
+
+
+@dataclass(eq=False)
+class Followers:
+    """The clients that follow something, by what that is."""
+
+    _what: str
+    _present: int = field(default=0, init=False)
+
+    def check(self) -> None:
+        """Raises `Unavailable` if one more is too many."""
+        if self._present >= MOST_FOLLOWERS:
+            raise Unavailable(f"Too many clients follow {self._what}.", system="coordination")
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count one while it waits."""
+        self._present += 1
+        try:
+            yield
+        finally:
+            self._present -= 1
+
+    async def counting(self, events: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        """Yield events, and count one until they end."""
+        # In here: a generator that never starts would not reach its `finally`.
+        with self.counted():
+            async with aclosing(events):
+                async for chunk in events:
+                    yield chunk

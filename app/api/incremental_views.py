@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
 import orjson
 
+from app.api.event_streams import POLL_S, Followers
 from app.api.models.views import DeltasParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE, answer_events
 from app.api.routed_request import RoutedRequest
+from app.api.view_deltas import DeltaStream, parse_delta, shown
 from app.http.jsonbody import parse_json
-from app.http.message import Headers, Response, disconnected, forbid_body, read_body
+from app.http.message import Headers, Response, forbid_body, read_body
 from app.http.negotiation import EVENT_STREAM, JSON, accepts_by_name
 from app.http.paths import parse_query
 from app.http.validation import parse_parameters
-from mediator.base.errors import Conflict, Invalid, Location, NotFound, Unavailable
-from mediator.changes.feed import PositionGone
+from mediator.base.errors import Conflict, Unavailable
 from mediator.routing.model import DatabaseRoute
 from mediator.views.parser import parse_view
 from mediator.views.results import BUILDING, STOPPED, StoredDelta, StoredView, ViewState
@@ -32,12 +30,6 @@ __all__ = ["IncrementalViewRoutes"]
 _NO_PARAMETERS: Final = frozenset[str]()
 _LARGEST_VIEW: Final = 2**16
 """Bytes of a view: its holder keeps it in memory."""
-
-_DELTA: Final = re.compile(r"[0-9]{1,16}-[0-9]{1,16}", re.ASCII)
-_BLOCK_S: Final = 1.0
-_HEARTBEAT_S: Final = 15.0
-_MOST_FOLLOWERS: Final = 200
-"""Requests that wait for deltas at the same time: each of them occupies a connection to Redis."""
 
 
 @dataclass(eq=False)
@@ -50,7 +42,7 @@ class IncrementalViewRoutes:
     _directory: Directory
     _views: IncrementalViews | None
     _limit: int
-    _followers: int = field(default=0, init=False)
+    _followers: Followers = field(default_factory=lambda: Followers("views"), init=False)
 
     async def post(self, routed: RoutedRequest) -> Response:
         """Create a view."""
@@ -93,18 +85,18 @@ class IncrementalViewRoutes:
         _refuse_stopped(stored)
         after = parameters.after
         if last := routed.request.headers.get(b"last-event-id"):
-            after = _delta_id(last)
+            after = parse_delta(last)
         if after is None:
             after = await views.last_delta(database, routed.id)
         # A delta that is gone is noticed before a status is sent.
         found = await views.deltas(database, routed.id, after, parameters.limit, 0)
-        if self._followers >= _MOST_FOLLOWERS:
-            raise Unavailable("Too many clients follow views.", system="coordination")
+        self._followers.check()
         if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
-            return answer_events(self._events(views, database, routed, after))
+            stream = DeltaStream(views, database, routed, after)
+            return answer_events(self._followers.counting(stream.events()))
         if not found and parameters.wait:
             found = await self._wait(views, database, routed, after, parameters)
-        page = b",".join(map(_page_item, found))
+        page = b",".join(map(shown, found))
         last_id = (found[-1].id if found else after).encode()
         return Response(
             200, [JSON_TYPE, NO_STORE], b'{"deltas":[%b],"delta":"%b"}' % (page, last_id)
@@ -119,49 +111,13 @@ class IncrementalViewRoutes:
         parameters: DeltasParameters,
     ) -> list[StoredDelta]:
         until = monotonic() + parameters.wait
-        self._followers += 1
-        try:
+        with self._followers.counted():
             while (left_s := until - monotonic()) > 0 and not views.ended:
-                wait_s = min(left_s, _BLOCK_S)
+                wait_s = min(left_s, POLL_S)
                 found = await views.deltas(database, routed.id, after, parameters.limit, wait_s)
                 if found:
                     return found
-        finally:
-            self._followers -= 1
         return []
-
-    async def _events(
-        self, views: IncrementalViews, database: DatabaseRoute, routed: RoutedRequest, after: str
-    ) -> AsyncIterator[bytes]:
-        # Counted here: a generator that never starts would not reach its `finally`.
-        self._followers += 1
-        gone = asyncio.create_task(disconnected(routed.request))
-        sent_at = monotonic()
-        try:
-            # So that a client that loses the connection before any delta resumes from here.
-            yield _id_event(after)
-            while not (gone.done() or views.ended):
-                found = await views.deltas(database, routed.id, after, 100, _BLOCK_S)
-                stored = await views.find(database, routed.id)
-                if not _may_see(routed, stored):
-                    return
-                chunk = b"".join(map(_event, found))
-                after = found[-1].id if found else after
-                if not found and stored.state.name == STOPPED:
-                    yield b"event: stopped\ndata: %b\n\n" % orjson.dumps(
-                        {"detail": stored.state.detail}
-                    )
-                    return
-                if not chunk and monotonic() - sent_at >= _HEARTBEAT_S:
-                    chunk = b": heartbeat\n" + _id_event(after)
-                if chunk:
-                    yield chunk
-                    sent_at = monotonic()
-        except (PositionGone, NotFound, Unavailable):
-            return  # the client comes again, from what it has seen, and gets a problem
-        finally:
-            self._followers -= 1
-            gone.cancel()
 
     async def list(self, routed: RoutedRequest) -> Response:
         views, database = self._service(), await self._database(routed)
@@ -197,13 +153,6 @@ def _require(routed: RoutedRequest, stored: StoredView) -> None:
         routed.access.require_changes(routed.database, name)
 
 
-def _may_see(routed: RoutedRequest, stored: StoredView) -> bool:
-    return all(
-        routed.access.may_read_all(routed.database, name, by_anybody=False)
-        for name in stored.class_names
-    )
-
-
 def _refuse_stopped(stored: StoredView) -> None:
     if stored.state.name == STOPPED:
         raise Conflict(f"The view was stopped. {stored.state.detail}")
@@ -211,27 +160,6 @@ def _refuse_stopped(stored: StoredView) -> None:
 
 def _report(id_: str, stored: StoredView) -> dict[str, Any]:
     return {**view_document(id_, stored), "view": stored.document}
-
-
-def _delta_id(text: str) -> str:
-    if not _DELTA.fullmatch(text):
-        locations = [Location("Last-Event-ID", "must be the id of a delta")]
-        raise Invalid("This is no id of a delta.", locations=locations)
-    return text
-
-
-def _page_item(delta: StoredDelta) -> bytes:
-    parts = (delta.id.encode(), delta.position.encode(), delta.rows)
-    return b'{"id":"%b","position":"%b","rows":%b}' % parts
-
-
-def _event(delta: StoredDelta) -> bytes:
-    return b"id: %b\nevent: delta\ndata: %b\n\n" % (delta.id.encode(), _page_item(delta))
-
-
-def _id_event(delta: str) -> bytes:
-    """Send the id without an event (HTML, section 9.2.6: no data, no event)."""
-    return b"id: %b\n\n" % delta.encode()
 
 
 def _answer(status: int, document: Any, headers: Headers | None = None) -> Response:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -11,6 +9,7 @@ from uuid import uuid4
 
 import orjson
 
+from app.api.event_streams import Followers
 from app.api.flow_results import ResultStream, error_of, parse_position, state_of
 from app.api.models.flows import DeadLetterParameters, EndedParameters
 from app.api.resources import Directory
@@ -18,7 +17,7 @@ from app.api.responses import JSON_TYPE, NO_STORE, REPLAYED, answer_events
 from app.api.routed_request import RoutedRequest
 from app.http.idempotency import Identity, OperationIds
 from app.http.jsonbody import parse_json, require_object
-from app.http.message import Headers, Request, Response, forbid_body, read_body
+from app.http.message import Headers, Response, forbid_body, read_body
 from app.http.negotiation import EVENT_STREAM, JSON, accepts_by_name
 from app.http.paths import parse_query
 from app.http.validation import parse_parameters
@@ -35,9 +34,6 @@ _NO_PARAMETERS: Final = frozenset[str]()
 _LARGEST_FLOW: Final = 2**16
 """Bytes of a flow: every replica keeps all of them in memory."""
 
-_MOST_FOLLOWERS: Final = 200
-"""Clients that follow results at the same time: each of them asks Redis now and then."""
-
 
 @dataclass(eq=False)
 class MessageFlows:
@@ -51,7 +47,7 @@ class MessageFlows:
     _flows: FlowService | None
     _ids: OperationIds
     _limit: int
-    _followers: int = field(default=0, init=False)
+    _followers: Followers = field(default_factory=lambda: Followers("results"), init=False)
 
     async def post(self, routed: RoutedRequest) -> Response:
         """Create a flow."""
@@ -113,23 +109,12 @@ class MessageFlows:
         # That results are gone is noticed before a status is sent.
         ended = await flows.results(key, after, page.limit)
         if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
-            if self._followers >= _MOST_FOLLOWERS:
-                raise Unavailable("Too many clients follow results.", system="coordination")
+            self._followers.check()
             require = partial(_require_all, routed, flow.plan)
             stream = ResultStream(flows, key, require, ended)
-            return answer_events(self._followed(stream, routed.request))
+            return answer_events(self._followers.counting(stream.events(routed.request)))
         items = [state_of(each.ticket, each.end, each.document) for each in ended.items]
         return _answer(200, {"items": items, "position": ended.position})
-
-    async def _followed(self, stream: ResultStream, request: Request) -> AsyncIterator[bytes]:
-        # Counted here: a generator that never starts would not reach its `finally`.
-        self._followers += 1
-        try:
-            async with aclosing(stream.events(request)) as events:
-                async for chunk in events:
-                    yield chunk
-        finally:
-            self._followers -= 1
 
     async def dead_letters(self, routed: RoutedRequest) -> Response:
         flows, database, _ = await self._find(routed, with_parameters=True)

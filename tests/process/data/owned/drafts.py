@@ -253,6 +253,9 @@ ROUTES: Final[dict[str, list[tuple[int, str, dict[str, Any]]]]] = {
     "GET /v1/{database}/message-flows/{flow}/messages/{ticket}": [
         (404, f"message-flows/{RUN}/messages/{RUN}", {}),
     ],
+    "GET /v1/{database}/message-flows/{flow}/results": [
+        (404, f"message-flows/{RUN}/results", {}),
+    ],
     "GET /v1/{database}/message-flows/{flow}/dead-letters": [
         (404, f"message-flows/{RUN}/dead-letters", {}),
     ],
