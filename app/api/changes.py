@@ -11,6 +11,7 @@ from functools import partial
 from time import monotonic
 from typing import Final
 
+from app.api.coordinated import required
 from app.api.event_streams import POLL_S, events_of
 from app.api.models.reads import ChangesParameters
 from app.api.resources import Directory
@@ -111,10 +112,7 @@ class ChangesRoute:
         routed.access.require(Scope.READ, routed.database, parameters.class_name, by_anybody=False)
         for name in self._classes_of(routed, parameters.class_name):
             routed.access.require_changes(routed.database, name)
-        subscriptions = self._subscriptions
-        if subscriptions is None:
-            detail = "There is no change feed here: PORTOLAN_COORDINATION_URL is not set."
-            raise Unavailable(detail, system="coordination", retry_after_s=60)
+        subscriptions = required(self._subscriptions, "is no change feed")
         subscriber = await self._subscriber(routed, parameters, subscriptions)
         routed.request.phases.end("parse")
         # A position that is gone, or a feed without an answer, is noticed before a status is sent.

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import orjson
 
+from app.api.coordinated import refuse_content, required
 from app.api.event_streams import POLL_S, Followers
 from app.api.models.views import DeltasParameters
 from app.api.resources import Directory
@@ -15,11 +16,11 @@ from app.api.responses import JSON_TYPE, NO_STORE, answer_events
 from app.api.routed_request import RoutedRequest
 from app.api.view_deltas import DeltaStream, parse_delta, shown
 from app.http.jsonbody import parse_json
-from app.http.message import Headers, Response, forbid_body, read_body
+from app.http.message import Headers, Response, read_body
 from app.http.negotiation import EVENT_STREAM, JSON, accepts_by_name
 from app.http.paths import parse_query
 from app.http.validation import parse_parameters
-from mediator.base.errors import Conflict, Unavailable
+from mediator.base.errors import Conflict
 from mediator.routing.model import DatabaseRoute
 from mediator.views.parser import parse_view
 from mediator.views.results import BUILDING, STOPPED, StoredDelta, StoredView, ViewState
@@ -27,7 +28,6 @@ from mediator.views.service import IncrementalViews, view_document
 
 __all__ = ["IncrementalViewRoutes"]
 
-_NO_PARAMETERS: Final = frozenset[str]()
 _LARGEST_VIEW: Final = 2**16
 """Bytes of a view: its holder keeps it in memory."""
 
@@ -48,7 +48,7 @@ class IncrementalViewRoutes:
         """Create a view."""
         views = self._service()
         routed.media_type(JSON)
-        parse_query(routed.request.query, _NO_PARAMETERS)
+        parse_query(routed.request.query, frozenset())
         body = parse_json(await read_body(routed.request, min(_LARGEST_VIEW, self._limit)))
         database = await self._directory.database(routed.database)
         view = parse_view(body, database.schema)
@@ -125,23 +125,17 @@ class IncrementalViewRoutes:
         return _answer(200, {"items": [view_document(*each) for each in found.items()]})
 
     def _service(self) -> IncrementalViews:
-        if self._views is None:
-            detail = "There are no incremental views here: PORTOLAN_COORDINATION_URL is not set."
-            raise Unavailable(detail, system="coordination", retry_after_s=60)
-        return self._views
+        return required(self._views, "are no incremental views")
 
     async def _database(self, routed: RoutedRequest) -> DatabaseRoute:
-        forbid_body(routed.request)
-        parse_query(routed.request.query, _NO_PARAMETERS)
+        refuse_content(routed)
         return await self._directory.database(routed.database)
 
     async def _find(
         self, routed: RoutedRequest, *, with_parameters: bool = False
     ) -> tuple[IncrementalViews, DatabaseRoute, StoredView]:
         """Find the view of a request without a body, whose sender may see it."""
-        forbid_body(routed.request)
-        if not with_parameters:
-            parse_query(routed.request.query, _NO_PARAMETERS)
+        refuse_content(routed, with_parameters=with_parameters)
         views, database = self._service(), await self._directory.database(routed.database)
         stored = await views.find(database, routed.id)
         _require(routed, stored)

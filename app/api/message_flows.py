@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import orjson
 
+from app.api.coordinated import refuse_content, required
 from app.api.event_streams import Followers
 from app.api.flow_results import ResultStream, error_of, parse_position, state_of
 from app.api.models.flows import DeadLetterParameters, EndedParameters
@@ -17,11 +18,11 @@ from app.api.responses import JSON_TYPE, NO_STORE, REPLAYED, answer_events
 from app.api.routed_request import RoutedRequest
 from app.http.idempotency import Identity, OperationIds
 from app.http.jsonbody import parse_json, require_object
-from app.http.message import Headers, Response, forbid_body, read_body
+from app.http.message import Headers, Response, read_body
 from app.http.negotiation import EVENT_STREAM, JSON, accepts_by_name
 from app.http.paths import parse_query
 from app.http.validation import parse_parameters
-from mediator.base.errors import Invalid, Location, Unavailable
+from mediator.base.errors import Invalid, Location
 from mediator.flows.parser import Flow, parse_flow
 from mediator.flows.plan import Plan
 from mediator.flows.queue import FlowKey
@@ -30,7 +31,6 @@ from mediator.routing.model import DatabaseRoute
 
 __all__ = ["MessageFlows"]
 
-_NO_PARAMETERS: Final = frozenset[str]()
 _LARGEST_FLOW: Final = 2**16
 """Bytes of a flow: every replica keeps all of them in memory."""
 
@@ -138,30 +138,24 @@ class MessageFlows:
         return _answer(202, {"replayed": await flows.replay(FlowKey(database.id, routed.id), flow)})
 
     def _service(self) -> FlowService:
-        if self._flows is None:
-            detail = "There are no message flows here: PORTOLAN_COORDINATION_URL is not set."
-            raise Unavailable(detail, system="coordination", retry_after_s=60)
-        return self._flows
+        return required(self._flows, "are no message flows")
 
     async def _body(self, routed: RoutedRequest, limit: int) -> tuple[Any, bytes, DatabaseRoute]:
         routed.media_type(JSON)
-        parse_query(routed.request.query, _NO_PARAMETERS)
+        parse_query(routed.request.query, frozenset())
         raw = await read_body(routed.request, min(limit, self._limit))
         body = parse_json(raw)
         return body, raw, await self._directory.database(routed.database)
 
     async def _database(self, routed: RoutedRequest) -> DatabaseRoute:
-        forbid_body(routed.request)
-        parse_query(routed.request.query, _NO_PARAMETERS)
+        refuse_content(routed)
         return await self._directory.database(routed.database)
 
     async def _find(
         self, routed: RoutedRequest, *, with_parameters: bool = False
     ) -> tuple[FlowService, DatabaseRoute, Flow]:
         """Find the flow of a request without a body, whose sender may see it."""
-        forbid_body(routed.request)
-        if not with_parameters:
-            parse_query(routed.request.query, _NO_PARAMETERS)
+        refuse_content(routed, with_parameters=with_parameters)
         flows, database = self._service(), await self._directory.database(routed.database)
         flow = await flows.find(database, routed.id)
         _require_all(routed, flow.plan)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from itertools import product
-from math import isfinite
 from typing import Any, Final
 
 from mediator.allocation.estimate import MemoryEstimate, fitted
@@ -119,5 +118,4 @@ def _number(node: Node, default: float) -> float:
 
 
 def _is_number(value: Any) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and isfinite(value) and 0 <= value <= LARGEST
+    return type(value) in (int, float) and 0 <= value <= LARGEST

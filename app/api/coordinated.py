@@ -1,0 +1,33 @@
+"""What routes have in common whose resources are in the coordination Redis."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from app.api.routed_request import RoutedRequest
+from app.http.message import forbid_body
+from app.http.paths import parse_query
+from mediator.base.errors import Unavailable
+
+__all__ = ["refuse_content", "required"]
+
+_T = TypeVar("_T")
+
+
+def required(service: _T | None, there: str) -> _T:
+    """Return a service; raises `Unavailable` where there is no coordination Redis for it.
+
+    Args:
+        there: What is missing without, such as ``is no change feed``.
+    """
+    if service is None:
+        detail = f"There {there} here: PORTOLAN_COORDINATION_URL is not set."
+        raise Unavailable(detail, system="coordination", retry_after_s=60)
+    return service
+
+
+def refuse_content(routed: RoutedRequest, *, with_parameters: bool = False) -> None:
+    """Refuse a body, and parameters unless the route has some; raises `Invalid`."""
+    forbid_body(routed.request)
+    if not with_parameters:
+        parse_query(routed.request.query, frozenset())
