@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
-import orjson
 
 from app.api.options import DataOptions
 from app.api.router import DataApi
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import WITHIN_S, eventually
+from tests.process.event_streams import read_events
 from tests.process.service import Service, field_on, service
 from tests.unit.flows.plans import ORDERS
 
@@ -92,26 +92,9 @@ class Shop:
         Args:
             begun: Is set when the first bytes have come.
         """
-        gone, text = asyncio.Event(), bytearray()
-
-        async def receive() -> dict[str, Any]:
-            await gone.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: Any) -> None:
-            text.extend(message.get("body", b""))
-            if text and begun is not None:
-                begun.set()
-            if f"id: {last}\nevent".encode() in text:
-                gone.set()
-
         path = f"/v1/{self.database}/message-flows/{flow}/results"
-        scope = {"type": "http", "method": "GET", "raw_path": path.encode(), "query_string": b""}
-        headers = [(b"accept", b"text/event-stream"), *more]
         async with asyncio.timeout(WITHIN_S):
-            await self.api({**scope, "headers": headers}, receive, send)
-        blocks = [block for block in text.decode().split("\n\n") if "data: " in block]
-        return [orjson.loads(block.partition("data: ")[2]) for block in blocks]
+            return await read_events(self.api, path, f"id: {last}\nevent", *more, begun=begun)
 
 
 def orders(customers: Sequence[str] = CUSTOMERS, prefix: str = "m") -> list[dict[str, Any]]:

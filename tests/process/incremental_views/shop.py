@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -16,6 +15,7 @@ from app.api.options import DataOptions
 from app.api.router import DataApi
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
+from tests.process.event_streams import read_events
 from tests.process.service import Service, field_on, service
 
 CLASSES: dict[str, Any] = {
@@ -107,23 +107,8 @@ class Shop:
 
     async def events(self, view: str, after: str, last: str) -> list[dict[str, Any]]:
         """Read server-sent events after a delta, until one of such a type, or delta, has come."""
-        gone, text = asyncio.Event(), bytearray()
-
-        async def receive() -> dict[str, Any]:
-            await gone.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: Any) -> None:
-            text.extend(message.get("body", b""))
-            if last.encode() in text:
-                gone.set()
-
-        headers = [(b"accept", b"text/event-stream"), (b"last-event-id", after.encode())]
         path = f"/v1/{self.database}/incremental-views/{view}/deltas"
-        scope = {"type": "http", "method": "GET", "raw_path": path.encode(), "query_string": b""}
-        await self.api({**scope, "headers": headers}, receive, send)
-        blocks = [block for block in text.decode().split("\n\n") if "data: " in block]
-        return [orjson.loads(block.partition("data: ")[2]) for block in blocks]
+        return await read_events(self.api, path, last, (b"last-event-id", after.encode()))
 
     async def write(self, class_name: str, id_: str, **values: Any) -> None:
         answer = await self.client.put(f"{class_name}/{id_}", json=values)

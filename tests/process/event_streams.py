@@ -1,0 +1,44 @@
+"""Server-sent events, as a client reads them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+
+from app.api.router import DataApi
+
+__all__ = ["read_events"]
+
+
+async def read_events(
+    api: DataApi,
+    path: str,
+    last: str,
+    *headers: tuple[bytes, bytes],
+    begun: asyncio.Event | None = None,
+) -> list[Any]:
+    """Return the data of events until a text has come, and go then.
+
+    Args:
+        begun: Is set when the first bytes have come.
+    """
+    gone, text = asyncio.Event(), bytearray()
+
+    async def receive() -> dict[str, Any]:
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        text.extend(message.get("body", b""))
+        if text and begun is not None:
+            begun.set()
+        if last.encode() in text:
+            gone.set()
+
+    scope = {"type": "http", "method": "GET", "raw_path": path.encode(), "query_string": b""}
+    accepted = [(b"accept", b"text/event-stream"), *headers]
+    await api({**scope, "headers": accepted}, receive, send)
+    blocks = [block for block in text.decode().split("\n\n") if "data: " in block]
+    return [orjson.loads(block.partition("data: ")[2]) for block in blocks]
