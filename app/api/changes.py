@@ -12,11 +12,11 @@ from time import monotonic
 from typing import Final
 
 from app.api.coordinated import required
-from app.api.event_streams import POLL_S, events_of
 from app.api.models.reads import ChangesParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE, answer_events
 from app.api.routed_request import RoutedRequest
+from app.api.server_sent_events import POLL_S, events_of
 from app.http.message import Request, Response, forbid_body
 from app.http.negotiation import EVENT_STREAM, accepts_by_name
 from app.http.validation import parse_parameters

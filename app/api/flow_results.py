@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from app.api.event_streams import events_of
+from app.api.server_sent_events import events_of
 from app.http.message import Request
 from mediator.base.errors import Invalid, Location, MediatorError, Unavailable
 from mediator.flows.queue import EndedMessage, EndedMessages, FlowKey

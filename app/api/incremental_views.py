@@ -9,11 +9,11 @@ from typing import Any, Final
 import orjson
 
 from app.api.coordinated import refuse_content, required
-from app.api.event_streams import POLL_S, Followers
 from app.api.models.views import DeltasParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE, answer_events
 from app.api.routed_request import RoutedRequest
+from app.api.server_sent_events import POLL_S, Followers
 from app.api.view_deltas import DeltaStream, parse_delta, shown
 from app.http.jsonbody import parse_json
 from app.http.message import Headers, Response, read_body

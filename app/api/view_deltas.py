@@ -10,8 +10,8 @@ from typing import Final
 
 import orjson
 
-from app.api.event_streams import POLL_S, events_of
 from app.api.routed_request import RoutedRequest
+from app.api.server_sent_events import POLL_S, events_of
 from mediator.base.errors import Invalid, Location, NotFound, Unavailable
 from mediator.changes.feed import PositionGone
 from mediator.routing.model import DatabaseRoute

@@ -1,0 +1,1 @@
+"""Event streams: tuples that applications send, in the order of their arrival."""
