@@ -1,50 +1,35 @@
-"""What a stream has of tuples or changes, as offsets and ranges, and the rows of a range.
-
-An event stream has an offset of one number. A class has the position of its database's feed, of
-which each partition is read on its own.
-"""
+"""Ranges of streams, each of which a task reads on its own, and their rows."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final
 
 import orjson
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from mediator.base.errors import Invalid, NotFound
+from mediator.base.errors import NotFound
 from mediator.changes.document import change_from
-from mediator.changes.feed import PARTITIONS, Event, Feed, PositionGone
+from mediator.changes.feed import Event, Feed, PositionGone
 from mediator.changes.naming import named_as
-from mediator.changes.position import FeedPosition, order_of
-from mediator.changes.subscriptions import Subscriptions
+from mediator.changes.position import order_of
 from mediator.event_streams.port import EventStreams, StoredTuple, StreamKey
-from spark_jobs.runner.port import InputUnfit
 
 __all__ = [
     "CHANGES",
+    "PAGE",
     "TUPLES",
-    "ChangesOfClass",
     "ChangesRange",
-    "Offset",
     "StreamLost",
-    "StreamSide",
-    "TuplesOfStream",
     "TuplesRange",
     "changes_in",
     "tuples_in",
 ]
 
-Offset: TypeAlias = dict[str, Any]
-"""As Spark keeps it."""
-
 PAGE: Final = 2_000
-_NUMBER: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
-LEAST: Final = 1_000
-"""The least number of tuples for which a further partition is worth its cost."""
+"""Tuples, or changes of all classes, that are read at once."""
 
 TUPLES: Final = pa.schema(
     [
@@ -107,154 +92,9 @@ class ChangesRange(InputPartition):
     last: str
 
 
-class StreamSide(Protocol):
-    """The two kinds of streams, as the reader of a query sees them."""
-
-    async def earliest(self) -> Offset:
-        """Return the offset before everything that is kept."""
-
-    async def latest(self) -> Offset:
-        """Return the offset of what came last."""
-
-    def parse(self, text: str) -> Offset:
-        """Read an offset of a user; raises `InputUnfit`."""
-
-    async def bounded(self, start: Offset, most: int) -> Offset:
-        """Return the offset so many tuples or changes after one, or that of the last."""
-
-    async def ranges(
-        self, start: Offset, end: Offset, parts: int, *, fail_on_loss: bool
-    ) -> Sequence[InputPartition]:
-        """Divide what is between two offsets; raises `StreamLost`."""
-
-
-class TuplesOfStream:
-    """Implements `StreamSide` for an event stream."""
-
-    def __init__(self, streams: EventStreams, key: StreamKey) -> None:
-        self._streams = streams
-        self._key = key
-
-    async def earliest(self) -> Offset:
-        return {"number": (await self._streams.report(self._key)).first - 1}
-
-    async def latest(self) -> Offset:
-        return {"number": (await self._streams.report(self._key)).last}
-
-    def parse(self, text: str) -> Offset:
-        if not _NUMBER.fullmatch(text):
-            raise InputUnfit("startingAt must be earliest, latest or the number of a tuple.")
-        return {"number": int(text)}
-
-    async def bounded(self, start: Offset, most: int) -> Offset:
-        last = (await self.latest())["number"]
-        return {"number": max(start["number"], min(last, start["number"] + most))}
-
-    async def ranges(
-        self, start: Offset, end: Offset, parts: int, *, fail_on_loss: bool
-    ) -> Sequence[InputPartition]:
-        report = await self._streams.report(self._key)
-        after, last = start["number"], end["number"]
-        if after < report.first - 1 or last > report.last:
-            reason = (
-                f"tuples from {after + 1:,} to {last:,} are due, and those from {report.first:,} to"
-                f" {report.last:,} are kept."
-            )
-            if fail_on_loss:
-                raise StreamLost(self._key.stream, reason)
-            after, last = max(after, report.first - 1), min(last, report.last)
-        size = max(LEAST, -(-(last - after) // parts))
-        cuts = range(after, last, size)
-        return [TuplesRange(*self._key, cut, min(cut + size, last)) for cut in cuts]
-
-
-class ChangesOfClass:
-    """Implements `StreamSide` for the changes of a class.
-
-    Args:
-        names: The name of each field by its stored name; None: they are the same.
-    """
-
-    def __init__(
-        self,
-        feed: Feed,
-        subscriptions: Subscriptions,
-        database: str,
-        class_name: str,
-        names: Mapping[str, str] | None,
-    ) -> None:
-        self._feed = feed
-        self._subscriptions = subscriptions
-        self._database = database
-        self._class_name = class_name
-        self._names = names
-
-    async def earliest(self) -> Offset:
-        return {"position": (await self._subscriptions.beginning(self._database)).text}
-
-    async def latest(self) -> Offset:
-        return {"position": (await self._subscriptions.now(self._database)).text}
-
-    def parse(self, text: str) -> Offset:
-        try:
-            return {"position": FeedPosition.parse(text, "startingAt").text}
-        except Invalid as error:
-            detail = "startingAt must be earliest, latest or a position of the feed."
-            raise InputUnfit(detail) from error
-
-    async def bounded(self, start: Offset, most: int) -> Offset:
-        position = _position(start)
-        if position.generation != await self._feed.generation(self._database):
-            return await self.latest()
-        for partition, id_ in enumerate(position.ids):
-            oldest = await self._feed.oldest(self._database, partition)
-            after = max(id_, oldest, key=order_of)
-            last = await self._following(partition, after, max(1, most // PARTITIONS))
-            position = position.advanced(partition, last)
-        return {"position": position.text}
-
-    async def _following(self, partition: int, after: str, most: int) -> str:
-        """Return the stream id so many changes after one, or the last."""
-        while most > 0:
-            events = await self._feed.events(self._database, partition, after, min(most, PAGE))
-            if not events:
-                break
-            after, most = events[-1].id, most - len(events)
-        return after
-
-    async def ranges(
-        self,
-        start: Offset,
-        end: Offset,
-        parts: int,  # noqa: ARG002 - the feed has its own
-        *,
-        fail_on_loss: bool,
-    ) -> Sequence[InputPartition]:
-        first, last = _position(start), _position(end)
-        generation = await self._feed.generation(self._database)
-        after = [*first.ids]
-        for partition in range(PARTITIONS):
-            oldest = await self._feed.oldest(self._database, partition)
-            if first.generation != generation or order_of(after[partition]) < order_of(oldest):
-                if fail_on_loss:
-                    raise StreamLost(self._class_name, "changes that are due are not kept.")
-                after[partition] = oldest
-        if last.generation != generation:
-            return []
-        return [
-            ChangesRange(self._database, self._class_name, self._names, partition, *ids)
-            for partition, ids in enumerate(zip(after, last.ids, strict=True))
-            if order_of(ids[0]) < order_of(ids[1])
-        ]
-
-
-def _position(offset: Offset) -> FeedPosition:
-    return FeedPosition.parse(offset["position"], "offset")
-
-
 async def tuples_in(
     streams: EventStreams, range_: TuplesRange, *, fail_on_loss: bool
-) -> AsyncIterator[pa.RecordBatch]:
+) -> AsyncGenerator[pa.RecordBatch, None]:
     """Yield the rows of a range, page by page; raises `StreamLost`."""
     key, after = StreamKey(range_.database, range_.stream), range_.after
     while after < range_.last:
@@ -286,7 +126,7 @@ def _rows_of_tuples(stream: str, page: Sequence[StoredTuple]) -> pa.RecordBatch:
 
 async def changes_in(
     feed: Feed, range_: ChangesRange, *, fail_on_loss: bool
-) -> AsyncIterator[pa.RecordBatch]:
+) -> AsyncGenerator[pa.RecordBatch, None]:
     """Yield the changes of the class in a range, page by page; raises `StreamLost`."""
     after, last = range_.after, order_of(range_.last)
     while order_of(after) < last:

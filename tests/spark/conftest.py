@@ -18,7 +18,7 @@ from mediator.catalogue.connection import Catalogue
 from mediator.stores.port import SystemConfig
 from spark_jobs.session import SparkOptions, open_session
 from spark_jobs.sources.classes import CATALOGUE
-from spark_jobs.sources.streams import COORDINATION
+from spark_jobs.sources.stream_request import COORDINATION
 from tests.process.service import scratch_catalogue
 from tests.spark.office import Office
 

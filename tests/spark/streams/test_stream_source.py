@@ -16,12 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 from redis.asyncio import Redis
 
 from mediator.changes.feed import BEGINNING, PARTITIONS
+from mediator.changes.position import FeedPosition
 from mediator.control.port import ChangeOptions
 from mediator.event_streams.port import EventStream, EventStreams, NewTuple, StreamKey
 from mediator.model.operations import Update
 from mediator.stores.port import SystemConfig
 from spark_jobs.runner.port import InputUnfit
-from spark_jobs.sources.stream_ranges import ChangesRange, TuplesRange
+from spark_jobs.sources.stream_ranges import ChangesRange, StreamLost, TuplesRange
 from spark_jobs.sources.streams import StreamData
 from tests.faults.conditions import eventually
 from tests.process.service import Service, field_on, scratch_systems, service, unique
@@ -114,6 +115,10 @@ class Streams:
         """Run a query until it has read all that there is."""
         await asyncio.to_thread(self._drain, sink, options)
 
+    async def read(self, **options: str) -> list[dict[str, Any]]:
+        """Read a batch as Spark does it, but in this process."""
+        return await asyncio.to_thread(rows_of, {"database": self.database, **options})
+
     def _drain(self, sink: Sink, options: dict[str, Any]) -> None:
         for _ in range(STARTS):
             try:
@@ -125,6 +130,18 @@ class Streams:
                 if "failed to connect back" not in str(error):
                     raise
         pytest.fail("the machine is too busy to start a process in ten seconds")
+
+
+def rows_of(options: dict[str, str]) -> list[dict[str, Any]]:
+    source = StreamData(options)
+    reader = source.streamReader(source.schema())
+    try:
+        end = reader.latestOffset()
+        ranges = reader.partitions(reader.initialOffset(), end)
+        batches: list[Any] = [batch for each in ranges for batch in reader.read(each)]
+    finally:
+        reader.stop()
+    return [row for batch in batches for row in batch.to_pylist()]
 
 
 @pytest.fixture(scope="module")
@@ -154,52 +171,93 @@ def numbers(rows: list[dict[str, Any]]) -> list[int]:
 
 
 async def test_a_stream_is_read_in_partitions_as_it_was_sent(streams: Streams) -> None:
+    """Two batches, of which the first one is committed when the second one is planned."""
     key, sink = await streams.declare(), Sink()
     await streams.append(key, *range(1, 3_501))
-    await streams.drain(sink, stream=key.stream, partitions=3)
-    assert sink.partitions[0] == 3
+    options = {"stream": key.stream, "partitions": 2, "maxPerTrigger": 2_000, "consumer": "ledger"}
+    await streams.drain(sink, **options)
+    assert sink.partitions == {0: 2, 1: 2}
     rows = sorted(sink.rows, key=lambda row: row["number"])
     assert numbers(rows) == list(range(1, 3_501))
     assert rows[6] == {"stream": key.stream, "number": 7, "time_s": 1.0, "values": '{"n":7}'}
+    report = await streams.event_streams.report(key)
+    assert report.consumers == {"ledger": 2_000}
 
 
-@pytest.mark.parametrize("starting_at", ["earliest", "latest", "2"])
 async def test_a_batch_that_was_planned_has_the_same_rows_after_a_restart(
-    streams: Streams, starting_at: str
+    streams: Streams,
 ) -> None:
-    """The first batch, and those between others; meanwhile more arrives."""
-    key, sink = await streams.declare(), Sink()
-    options = {"stream": key.stream, "startingAt": starting_at, "maxPerTrigger": 3}
+    """The first batch, of a query that begins with what is new then, and one between others."""
+    key, sink = await streams.declare(), Sink(kill=0)
+    options = {"stream": key.stream, "startingAt": "latest", "maxPerTrigger": 3}
     await streams.append(key, 1, 2, 3, 4)
-    for kill, more in ((0, range(5, 8)), (1, range(8, 14)), (3, range(14, 17))):
-        sink.kill = kill
-        with pytest.raises(StreamingQueryException):
-            await streams.drain(sink, **options)
-        await streams.append(key, *more)
+    with pytest.raises(StreamingQueryException):
+        await streams.drain(sink, **options)
+    await streams.append(key, *range(5, 14))
+    sink.kill = 2
+    with pytest.raises(StreamingQueryException):
+        await streams.drain(sink, **options)
+    await streams.append(key, 14, 15)
     await streams.drain(sink, **options)
-    first = {"earliest": 1, "latest": 5, "2": 3}[starting_at]
-    assert numbers(sink.rows) == list(range(first, 17))
-    for batch in (0, 1, 3):
-        once, again = sink.seen[batch]
-        assert once == again
+    assert numbers(sink.rows) == list(range(5, 16))
+    for batch, expected in ((0, []), (2, [8, 9, 10])):
+        assert [numbers(rows) for rows in sink.seen[batch]] == [expected, expected]
     assert all(len(rows) <= 3 for tries in sink.seen.values() for rows in tries)
+
+
+@pytest.mark.parametrize(
+    ("starting_at", "expected"), [("earliest", [1, 2, 3]), ("1", [2, 3]), ("latest", [])]
+)
+async def test_a_query_begins_where_it_is_told_to(
+    streams: Streams, starting_at: str, expected: list[int]
+) -> None:
+    key = await streams.declare()
+    await streams.append(key, 1, 2, 3)
+    options = {"stream": key.stream, "startingAt": starting_at}
+    assert numbers(await streams.read(**options)) == expected
 
 
 async def test_tuples_that_are_not_kept_end_the_query_unless_it_may_lose_them(
     streams: Streams, redis_config: SystemConfig
 ) -> None:
-    key, sink = await streams.declare(), Sink()
-    await streams.append(key, 1, 2)
-    await streams.drain(sink, stream=key.stream)
-    await streams.append(key, 3, 4)
+    key = await streams.declare()
+    await streams.append(key, 1, 2, 3, 4)
     state = f"{{portolan:event-streams:{key.database}}}:state:{key.stream}"
     async with Redis.from_url(redis_config.url) as redis:
         await redis.hincrby(state, "clock", -7_200_000)  # two hours pass
     await streams.append(key, 5)
-    with pytest.raises(StreamingQueryException, match=r"tuples from 3 to 5 are due.*failOnLoss"):
-        await streams.drain(sink, stream=key.stream)
-    await streams.drain(sink, stream=key.stream, failOnLoss="false")
-    assert numbers(sink.rows) == [1, 2, 5]
+    options = {"stream": key.stream, "startingAt": "2"}
+    with pytest.raises(StreamLost, match=r"tuples from 3 to 5 are due.*failOnLoss"):
+        await streams.read(**options)
+    assert numbers(await streams.read(**options, failOnLoss="false")) == [5]
+
+
+async def test_changes_of_a_lost_feed_end_the_query_unless_it_may_lose_them(
+    streams: Streams,
+) -> None:
+    running, database = streams.running, streams.database
+    shared = running.mediator.coordination
+    assert shared is not None
+    id_ = running.mediator.data.model.databases[database].id
+    await running.create(database, "people", "p", name="n", hits=1)
+    await streams.relayed(2)
+    lost = FeedPosition("0" * 32).text
+    options = {"class": "people", "startingAt": lost, "maxPerTrigger": "100"}
+    with pytest.raises(StreamLost, match="failOnLoss"):
+        await streams.read(**options)
+    assert len(await streams.read(**options, failOnLoss="false")) == 2
+    now = await shared.feed.generation(id_)
+    end = FeedPosition(now, tuple([await shared.feed.last(id_, p) for p in range(PARTITIONS)]))
+    assert await streams.read(**{**options, "startingAt": end.text}) == []
+
+
+async def test_a_batch_of_changes_has_so_many_of_each_partition_at_most(streams: Streams) -> None:
+    running, database = streams.running, streams.database
+    for n in range(20):
+        await running.create(database, "others", f"o{n}", name="n")
+    await streams.relayed(20)
+    read = await streams.read(**{"class": "others", "maxPerTrigger": "4"})
+    assert sorted(row["partition"] for row in read) == [0, 1, 2, 3]
 
 
 async def test_changes_of_a_class_are_read_as_they_are_in_the_feed(streams: Streams) -> None:
@@ -234,19 +292,9 @@ async def test_changes_of_a_class_are_read_as_they_are_in_the_feed(streams: Stre
     renamed = {"people": {"fields": {"title": FIELDS["name"], "hits": FIELDS["hits"]}}, **OTHERS}
     options = ChangeOptions(rename={"people": {"name": "title"}})
     await running.mediator.control.set_schema(database, {"classes": renamed}, options=options)
-    read = await asyncio.to_thread(rows_of, {"database": database, "class": "people"})
+    read = await streams.read(**{"class": "people"})
     assert len(read) == 41
     assert '{"title":"later"}' in [row["after"] for row in read]
-
-
-async def test_a_consumer_with_a_name_is_seen_by_the_stream(streams: Streams) -> None:
-    key, sink = await streams.declare(), Sink()
-    options = {"stream": key.stream, "consumer": "ledger", "maxPerTrigger": 2}
-    await streams.append(key, 1, 2, 3)
-    await streams.drain(sink, **options)
-    report = await streams.event_streams.report(key)
-    # Spark commits a batch when it plans the next one.
-    assert report.consumers == {"ledger": 2}
 
 
 @pytest.mark.parametrize(
@@ -265,20 +313,7 @@ async def test_options_that_mean_nothing_are_refused(
     streams: Streams, options: dict[str, str], reason: str
 ) -> None:
     with pytest.raises(InputUnfit, match=reason):
-        await asyncio.to_thread(rows_of, {"database": streams.database, **options})
-
-
-def rows_of(options: dict[str, str]) -> list[dict[str, Any]]:
-    """Read all that there is, as Spark does it, in this process."""
-    source = StreamData(options)
-    reader = source.streamReader(source.schema())
-    try:
-        end = reader.latestOffset()
-        ranges = reader.partitions(reader.initialOffset(), end)
-        batches: list[Any] = [batch for each in ranges for batch in reader.read(each)]
-    finally:
-        reader.stop()
-    return [row for batch in batches for row in batch.to_pylist()]
+        await streams.read(**options)
 
 
 async def test_a_plan_holds_no_secret(streams: Streams, redis_config: SystemConfig) -> None:
