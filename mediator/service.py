@@ -60,6 +60,7 @@ from mediator.coordination.connecting import Coordination
 from mediator.coordination.feed import Retention
 from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.data_plane.executor import Executor
+from mediator.event_streams.port import EventStreams
 from mediator.flows.http_hosts import HttpHosts
 from mediator.flows.http_services import HttpServices
 from mediator.flows.service import FlowService
@@ -192,6 +193,7 @@ class Mediator:
         self.coordination = shared = Coordination(url, retention, naming) if url else None
         self._feed = shared.feed if shared else None
         self.leases = shared.leases if shared else None
+        self.event_streams: EventStreams | None = shared.event_streams if shared else None
 
     def _build_data_plane(self) -> None:
         calls, limits = self.calls, self._options.query_limits
@@ -305,7 +307,11 @@ class Mediator:
     def _build_schemas(self, follower: Follower) -> None:
         stored = self.stored_schemas
         shared = self.coordination
-        cleared = (shared.feed, shared.message_queue, shared.view_results) if shared else ()
+        cleared = (
+            (shared.feed, shared.message_queue, shared.view_results, shared.event_streams)
+            if shared
+            else ()
+        )
         self.clearing = Clearing(stored, self.systems, cleared)
         self.erasure = Erasure(
             stored, self.systems, self.data, follower, self.membership, self._clock
