@@ -195,6 +195,8 @@ def _progress(text: str | None) -> Progress:
     if text is None:
         return Progress()
     latest_s, offsets = orjson.loads(text)
+    # JSON has no infinity: it is written as null.
+    latest_s = float("-inf") if latest_s is None else latest_s
     return Progress(latest_s, {name: Offset(*each) for name, each in offsets.items()})
 
 

@@ -87,11 +87,11 @@ class Progress:
     """What is taken of the streams of a database.
 
     Attributes:
-        latest_s: The latest time of all tuples that were not late; None: there was none.
+        latest_s: The latest time of all tuples that were not late; minus infinity: there was none.
         offsets: By relation.
     """
 
-    latest_s: float | None = None
+    latest_s: float = float("-inf")
     offsets: Mapping[str, Offset] = field(default_factory=dict)
 
 

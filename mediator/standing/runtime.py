@@ -70,6 +70,11 @@ class Runtime:
         self._begin_epoch()
 
     @property
+    def latest_s(self) -> float:
+        """The latest time of all tuples that were not late; minus infinity: there was none."""
+        return self._latest_s
+
+    @property
     def watermark_s(self) -> float:
         """Tuples from before are late, and what only they could join is dropped."""
         return self._latest_s - self._lateness_s
