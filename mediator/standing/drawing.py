@@ -23,12 +23,17 @@ _STYLE: Final = (
 )
 
 
-def drawing(report: Mapping[str, Any]) -> str:
-    """Return the probe trees of plans as SVG; what several joins share is drawn thicker."""
+def drawing(report: Mapping[str, Any], names: Mapping[str, str] | None = None) -> str:
+    """Return the probe trees of plans as SVG; what several joins share is drawn thicker.
+
+    `names` are those of queries, by what they are in the report.
+    """
+    names = names or {}
     shapes: list[str] = []
     row = 0
     for plan in report["plans"]:
-        shapes.append(_heading(row, f"{', '.join(plan['queries'])}: {plan['cost']:,.6g} tuples/s"))
+        queries = ", ".join(names.get(each) or each for each in plan["queries"])
+        shapes.append(_heading(row, f"{queries}: {plan['cost']:,.6g} tuples/s"))
         row += 1
         for tree in _trees(plan["hops"]):
             drawn, row = _drawn(tree, row)
