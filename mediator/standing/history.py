@@ -79,8 +79,8 @@ async def _log_history(
     found = await _read_until(streams, key, source.relation, before)
     latest_s = max((each.time_s for each in found), default=float("-inf"))
     latest_s = max(latest_s, log.progress.latest_s)
-    reached_s = latest_s - needs.lateness_s - needs.window_s
-    found = [each for each in found if each.time_s >= reached_s]
+    watermark_s = latest_s - needs.lateness_s
+    found = [each for each in found if watermark_s - each.time_s <= needs.window_s]
     for end in range(len(found), 0, -_PAGE):
         chunk = found[max(0, end - _PAGE) : end]
         offsets = {**log.progress.offsets, source.relation: offset}

@@ -59,7 +59,8 @@ class BatchLog:
         tuples: Sequence[LoggedTuple] = (),
         *,
         progress: Progress | None = None,
-        reached_s: float = float("-inf"),
+        watermark_s: float = float("-inf"),
+        window_s: float = 0.0,
         states: Mapping[str, QueryState] | None = None,
         results: Mapping[str, Sequence[bytes]] | None = None,
     ) -> None:
@@ -68,7 +69,8 @@ class BatchLog:
         Args:
             tuples: Those that were not late.
             progress: With the batch; None: it stays.
-            reached_s: What was before is reached by no window any more.
+            watermark_s: Tuples from before will not come.
+            window_s: The longest one, in which tuples are reached from the watermark.
             states: The next states of queries.
             results: New results by query.
 
@@ -76,17 +78,17 @@ class BatchLog:
             LeaseLost: Another holder has published since.
         """
         progress = progress or self.progress
-        keep_from = self._keep_from(reached_s)
+        keep_from = self._keep_from(watermark_s, window_s)
         publication = Publication(tuples, progress, keep_from, states or {}, results or {})
         await self._results.publish(self._database, self._lease, self.sequence, publication)
         self.sequence, self.progress = self.sequence + 1, progress
         if tuples:
             self._note(LoggedBatch(self.sequence, tuples))
 
-    def _keep_from(self, reached_s: float) -> int:
+    def _keep_from(self, watermark_s: float, window_s: float) -> int:
         if self._newest is None:
             return 0
-        while self._newest and self._newest[0][1] < reached_s:
+        while self._newest and watermark_s - self._newest[0][1] > window_s:
             self._newest.popleft()
         return self._newest[0][0] if self._newest else self.sequence + 1
 

@@ -228,7 +228,8 @@ class Session:
         await self._log.publish(
             run.accepted,
             progress=Progress(runtime.latest_s, offsets),
-            reached_s=runtime.watermark_s - self._needs.window_s,
+            watermark_s=runtime.watermark_s,
+            window_s=self._needs.window_s,
             results=run.results,
         )
 

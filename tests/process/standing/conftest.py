@@ -15,9 +15,7 @@ from tests.process.standing.bench import Bench, bench_on
 async def started(
     system_configs: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
 ) -> AsyncIterator[Service]:
-    async with service(
-        system_configs, own_catalogue, coordination_url=redis_config.url
-    ) as running:
+    async with service(system_configs, own_catalogue, coordination_url=redis_config.url) as running:
         yield running
 
 

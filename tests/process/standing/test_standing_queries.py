@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
-from tests.faults.conditions import eventually
-from tests.process.standing.bench import Q1, Q2, Bench, pointers
+from tests.process.standing.bench import Q1, Q2, Bench
 
 
 async def test_two_overlapping_queries_share_the_store_of_what_they_have_in_common(
