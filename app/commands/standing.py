@@ -73,7 +73,8 @@ def plan(
     """Print what is stored, where tuples are sent, and how many that will be."""
     import orjson
 
-    from app.commands.standing_view import drawing, plan_text
+    from app.commands.standing_view import plan_text
+    from mediator.standing.drawing import drawing
     from mediator.standing.report import describe
 
     _, plans = _planned(file, mode, intermediates, replicas, limit_s)
