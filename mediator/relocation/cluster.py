@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from mediator.relocation.join_states import JoinStates
 from mediator.relocation.manager import Manager
@@ -13,8 +15,12 @@ from mediator.relocation.split import Layout, Split
 from mediator.relocation.worker import Worker
 from mediator.standing.co_partitioning import partition_attributes
 from mediator.standing.model import Workload
+from mediator.standing.parser import parse_workload
 
-__all__ = ["Cluster", "make_cluster", "worker_address"]
+__all__ = ["MOST_PARTITIONS", "MOST_WORKERS", "Cluster", "Declared", "make_cluster", "worker_address"]
+
+MOST_WORKERS: Final = 64
+MOST_PARTITIONS: Final = 1_024
 
 _HEARTBEATS: Final = 50
 """In so many steps a watermark advances by the shortest window."""
@@ -48,6 +54,38 @@ class Cluster:
 
     def manager(self) -> Manager:
         return Manager(self.layout)
+
+
+class Declared(BaseModel):
+    """A cluster as it is written down.
+
+    Attributes:
+        queries: Streams, queries and statistics: docs/standing-queries.md.
+        owners: The number of the worker of each partition, when all begins.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    queries: dict[str, Any]
+    workers: int = Field(ge=1, le=MOST_WORKERS)
+    owners: list[int] = Field(min_length=1, max_length=MOST_PARTITIONS)
+    lateness_s: float = Field(ge=0, le=86_400)
+    adaptive: bool
+
+    def cluster(self) -> Cluster:
+        """Return what it describes.
+
+        Raises:
+            Invalid: The queries have a mistake.
+            NotCoPartitioned: They cannot be divided by value.
+        """
+        return make_cluster(
+            parse_workload(self.queries),
+            self.owners,
+            self.workers,
+            lateness_s=self.lateness_s,
+            adaptive=self.adaptive,
+        )
 
 
 def make_cluster(

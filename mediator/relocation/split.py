@@ -209,9 +209,8 @@ class Split:
         self.late, self.unmatchable = counts
 
     @property
-    def needed_from(self) -> int | None:
-        """The number of the first entry that is needed once more; None: the buffer is empty."""
-        return min((each.number for each in self.buffered), default=None)
+    def is_buffering(self) -> bool:
+        return any(route.buffered_from is not None for route in self.routes.values())
 
     def _routed(self, entry: LogEntry) -> Routed | None:
         if entry.values is None:

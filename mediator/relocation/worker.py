@@ -135,9 +135,16 @@ class Worker:
         return {at: sum(self.states.rows(at).values()) for at in self.holdings}
 
     def record(self) -> dict[str, Any]:
-        """Return what has to survive this process: small, whatever the state is."""
+        """Return what has to survive this process: small, whatever the state is.
+
+        `horizon_s` is for the splits: what is older in the logs has left this worker's state. `rows`
+        are for people.
+        """
         holdings = {f"holding/{at}": asdict(each) for at, each in self.holdings.items()}
+        reached = [self.watermark_s(at) for at in self.holdings] or self.watermarks.values()
         return {
+            "horizon_s": min(reached) - self._window_s,
+            "rows": {str(at): count for at, count in self.rows().items()},
             "watermarks": dict(self.watermarks),
             "relocations": [self.closed, self.purged],
             "shape": {name: list(order) for name, order in self.states.shape.items()},
