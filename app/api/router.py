@@ -45,6 +45,7 @@ from mediator.changes.subscriptions import Subscriptions
 from mediator.control.former_schemas import HEADER, FormerSchemas
 from mediator.data_plane.port import DataPlane
 from mediator.flows.service import FlowService
+from mediator.standing.service import StandingQueries
 from mediator.views.service import IncrementalViews
 
 __all__ = ["DataApi"]
@@ -80,11 +81,20 @@ class DataApi:
         refusals: Refusals | None = None,
         flows: FlowService | None = None,
         views: IncrementalViews | None = None,
+        standing: StandingQueries | None = None,
     ) -> None:
         self._plane = plane
         self._directory = Directory(plane)
         self._table = RouteTable(
-            self._directory, options, subscriptions, caches, transact, job_backend, flows, views
+            self._directory,
+            options,
+            subscriptions,
+            caches,
+            transact,
+            job_backend,
+            flows,
+            views,
+            standing,
         )
         self._authoriser = authoriser
         self._former_schemas = former_schemas

@@ -273,14 +273,10 @@ async def _report(store: RedisClusterStore, agreed: Cluster) -> dict[str, Any]:
 
 
 def _batches(path: Path, agreed: Cluster) -> Iterator[dict[str, list[Any]]]:
-    """Read tuples, by stream: the order of each is kept.
-
-    Raises:
-        ValueError: A line is none, with its number.
-    """
+    """Read tuples, by stream: the order of each is kept; raises `ValueError`."""
     from app.commands.standing import read_tuples
 
-    for batch in read_tuples(path, agreed.workload.streams, heartbeats=True):
+    for batch in read_tuples(path, agreed.workload.streams):
         rows: dict[str, list[Any]] = {}
         for each in batch:
             # What no query reads is nobody's.

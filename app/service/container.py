@@ -206,6 +206,7 @@ def _data_api(
         mediator.admission.refusals,
         mediator.flows,
         mediator.incremental_views,
+        mediator.standing_queries,
     )
 
 

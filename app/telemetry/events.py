@@ -46,6 +46,7 @@ _OF_FLOWS: Final = {
     "lookups": "Queries and GETs that flows have sent.",
     "lookups_saved": "Those that single messages would have needed besides.",
     "repeated_requests": "Other requests that an HTTP service may have received before.",
+    "pauses": "Times that rules of admission control have paused flows.",
     "late": "Messages that ended beyond the latency bound of their flow.",
 }
 """Counters without further labels, by the names in a flow's report."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from mediator.base.clock import Clock
@@ -24,15 +25,17 @@ from mediator.flows.queue import (
     DeadLetter,
     EndedMessages,
     FlowKey,
+    FlowLoad,
     MessageQueue,
     NewMessage,
+    Pause,
     Ticket,
 )
 from mediator.flows.rewriting import describe, rewrite, steps_of_message
 from mediator.flows.worker import FlowWorker
 from mediator.routing.model import DatabaseRoute
 
-__all__ = ["MOST_FLOWS", "MOST_MESSAGES", "FlowService", "flow_document"]
+__all__ = ["MOST_FLOWS", "MOST_MESSAGES", "FlowService", "FlowState", "flow_document"]
 
 MOST_FLOWS: Final = 100
 """Flows of a database."""
@@ -41,6 +44,15 @@ MOST_MESSAGES: Final = 1_000
 """Messages of one request, and dead letters of one."""
 
 _FOLLOW_EVERY_S: Final = 1.0
+
+
+class FlowState(NamedTuple):
+    """A flow as admission control sees it; `database` is the name."""
+
+    id: str
+    database: str
+    name: str
+    load: FlowLoad
 
 
 @dataclass(eq=False)
@@ -107,7 +119,7 @@ class FlowService:
     async def report(self, database: DatabaseRoute, id_: str, flow: Flow) -> dict[str, Any]:
         """Return a flow with its plans, counts and measured numbers as JSON."""
         plan, sizes = flow.plan, await self._queue.report(FlowKey(database.id, id_))
-        level = plan.levels[sizes.pop("level")]
+        level, pause = plan.levels[sizes.pop("level")], sizes.pop("paused")
         outbound = describe(steps_of_message(plan.outbound_part))
         return {
             **flow_document(id_, flow),
@@ -115,8 +127,40 @@ class FlowService:
             "plan": flow.document["plan"],
             "rewritten_plan": describe(rewrite(plan, level)),
             "outbound_plan": outbound,
+            "paused": None if pause is None else _pause_document(pause),
             **_with_shares(sizes),
         }
+
+    async def states(self) -> list[FlowState]:
+        """Return the flows that are executed here, which are all but those just created."""
+        names = {route.id: name for name, route in self._plane.model.databases.items()}
+        known = [(key, flow) for key, flow in self._flows.items() if key.database in names]
+        loads = await self._queue.loads([key for key, _ in known])
+        return [
+            FlowState(key.flow, names[key.database], flow.name, load)
+            for (key, flow), load in zip(known, loads, strict=True)
+        ]
+
+    async def pause(self, database: str, flow: str, pause: Pause) -> bool:
+        """Let a flow execute no batch for some time; false if there is none."""
+        key = self._key(database, flow)
+        began = None if key is None else await self._queue.pause(key, pause)
+        if began:
+            self._observe(FlowCounted(database, flow, {"pauses": 1}))
+        return began is not None
+
+    async def resume(self, database: str, flow: str) -> bool:
+        """End a pause; false if there is none."""
+        key = self._key(database, flow)
+        return key is not None and await self._queue.resume(key)
+
+    async def end_pauses(self, before: int) -> None:
+        """End the pauses by rules of versions before this one."""
+        await self._queue.end_pauses(list(self._flows), before)
+
+    def _key(self, database: str, flow: str) -> FlowKey | None:
+        route = self._plane.model.databases.get(database)
+        return None if route is None else FlowKey(route.id, flow)
 
     async def drop(self, database: DatabaseRoute, flow: str) -> None:
         """Remove a flow with its messages; raises `NotFound`."""
@@ -208,6 +252,11 @@ def flow_document(id_: str, flow: Flow) -> dict[str, Any]:
         "ordered": flow.ordered,
         "objective": flow.objective,
     }
+
+
+def _pause_document(pause: Pause) -> dict[str, Any]:
+    until = datetime.now(UTC) + timedelta(seconds=pause.seconds)
+    return {**pause._asdict(), "until": until.isoformat()}
 
 
 def _new(flow: Flow, ticket: str, message: Any, pointer: str) -> NewMessage:

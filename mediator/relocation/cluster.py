@@ -17,7 +17,14 @@ from mediator.standing.co_partitioning import partition_attributes
 from mediator.standing.model import Workload
 from mediator.standing.parser import parse_workload
 
-__all__ = ["MOST_PARTITIONS", "MOST_WORKERS", "Cluster", "Declared", "make_cluster", "worker_address"]
+__all__ = [
+    "MOST_PARTITIONS",
+    "MOST_WORKERS",
+    "Cluster",
+    "Declared",
+    "make_cluster",
+    "worker_address",
+]
 
 MOST_WORKERS: Final = 64
 MOST_PARTITIONS: Final = 1_024

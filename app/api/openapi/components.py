@@ -34,6 +34,13 @@ from app.api.models.reads import (
     Listing,
     WriteSummary,
 )
+from app.api.models.standing import (
+    StandingPlan,
+    StandingQueries,
+    StandingQuery,
+    StandingQueryReport,
+    StandingResults,
+)
 from app.api.models.views import (
     IncrementalView,
     IncrementalViewReport,
@@ -48,6 +55,9 @@ from mediator.flows.parser import LONGEST_LATENCY_S, MOST_OPERATORS, OBJECTIVES,
 from mediator.flows.service import MOST_MESSAGES
 from mediator.model.query import CountMode
 from mediator.query.filter_parser import OPERATORS
+from mediator.standing.parser import LONGEST_WINDOW_S, MOST_RELATIONS
+from mediator.standing.query_parser import LONGEST_LATENESS_S
+from mediator.standing.query_parser import LONGEST_NAME as LONGEST_QUERY_NAME
 from mediator.views.parser import LONGEST_NAME, MOST_COLUMNS, MOST_JOINS, MOST_KEYS
 from spark_jobs.runner.job import JobDocument
 
@@ -104,6 +114,15 @@ _LEVEL: Final = {
         },
     ]
 }
+_RELATIONS: Final = {"minItems": 2, "maxItems": MOST_RELATIONS}
+_SOURCE: Final = {
+    "type": "object",
+    "properties": {"stream": {"type": "string"}, "class": {"type": "string"}},
+    "minProperties": 1,
+    "maxProperties": 1,
+    "additionalProperties": False,
+}
+
 _GRAMMAR: Final[dict[str, Any]] = {
     "Object": {
         "type": "object",
@@ -212,6 +231,37 @@ _GRAMMAR: Final[dict[str, Any]] = {
         },
         ["class"],
     ),
+    "NewStandingQuery": _closed(
+        {
+            "name": {"type": "string", "maxLength": LONGEST_QUERY_NAME},
+            "relations": {
+                "oneOf": [
+                    {**_RELATIONS, "type": "array", "items": {"type": "string"}},
+                    {
+                        "type": "object",
+                        "minProperties": 2,
+                        "maxProperties": MOST_RELATIONS,
+                        "additionalProperties": _SOURCE,
+                    },
+                ],
+                "description": "Names of event streams; or streams and classes, by alias.",
+            },
+            "predicates": {
+                "type": "array",
+                "minItems": 1,
+                "items": {
+                    "type": "array",
+                    "minItems": 2,
+                    "maxItems": 2,
+                    "items": {"type": "string"},
+                },
+                "description": "Pairs of attributes that are equal.",
+            },
+            "window_s": {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_WINDOW_S},
+            "lateness_s": {"type": "number", "minimum": 0, "maximum": LONGEST_LATENESS_S},
+        },
+        ["relations", "predicates", "window_s"],
+    ),
     "NewMessageFlow": _closed(
         {
             "name": {"type": "string", "maxLength": 100},
@@ -260,6 +310,7 @@ _MODELS: Final[dict[str, Any]] = {
             *(MessageFlow, MessageFlowReport, MessageFlows, Tickets, MessageState),
             *(EndedMessages, DeadLetters, Replayed),
             *(IncrementalView, IncrementalViewReport, IncrementalViews, ViewResult, ViewDeltas),
+            *(StandingQuery, StandingQueryReport, StandingQueries, StandingResults, StandingPlan),
         )
     },
 }
@@ -326,6 +377,7 @@ _PARAMETERS: Final[dict[str, Any]] = {
     ),
     "flow": _parameter("flow", "path", _HEXADECIMAL, "Id of the message flow."),
     "view": _parameter("view", "path", _HEXADECIMAL, "Id of the incremental view."),
+    "query": _parameter("query", "path", _HEXADECIMAL, "Id of the standing query."),
     "ticket": _parameter("ticket", "path", _HEXADECIMAL, "Ticket of the message."),
     "id": _parameter("id", "path", ID_SCHEMA, "Id of the object, percent-encoded once."),
     "fields": _parameter(
