@@ -65,6 +65,12 @@ class Bench:
         answer = await self.client.put(f"customers/{customer}", json=values)
         assert answer.status_code < 300, answer.text
 
+    async def has_changes(self, object_id: str, count: int) -> bool:
+        """Whether the feed has so many changes of an object."""
+        parameters = {"after": "beginning", "limit": 1000}
+        page = (await self.client.get("changes", params=parameters)).json()
+        return sum(each["object"] == object_id for each in page["changes"]) == count
+
     async def offsets(self) -> dict[str, int]:
         """Return the number of the last tuple of each relation that is in a published batch."""
         shared = self.service.mediator.coordination

@@ -39,6 +39,7 @@ async def test_a_class_is_a_stream_of_its_objects_as_they_were_written(bench: Be
         "lateness_s": 3600,
     }
     await bench.write("before", name="Zoe", city="Bonn")
+    await eventually(lambda: bench.has_changes("before", 2))
     query = await bench.ready(document)
     # In two systems, and so two changes; then one in one of them, and a deletion.
     await bench.write("ada", name="Ada", city="Oslo")
