@@ -85,6 +85,8 @@ class Container:
         self.job_backend.streams.end()
         if self.mediator.flows is not None:
             self.mediator.flows.is_ending = True
+        if self.mediator.event_stream_service is not None:
+            self.mediator.event_stream_service.is_ending = True
 
     async def stop(self) -> None:
         await self.scheduler.stop()
@@ -208,6 +210,7 @@ def _data_api(
         mediator.admission.refusals,
         mediator.flows,
         mediator.incremental_views,
+        mediator.event_stream_service,
         mediator.standing_queries,
     )
 

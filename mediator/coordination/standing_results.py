@@ -186,29 +186,25 @@ def _query(text: bytes, state: bytes | None) -> StoredQuery:
 
 
 def _text(progress: Progress) -> bytes:
-    return orjson.dumps(
-        [progress.latest_s, {name: list(at) for name, at in progress.offsets.items()}]
-    )
+    offsets = {name: list(offset) for name, offset in progress.offsets.items()}
+    return orjson.dumps([progress.latest_s, offsets, progress.feed])
 
 
 def _progress(text: str | None) -> Progress:
     if text is None:
         return Progress()
-    latest_s, offsets = orjson.loads(text)
+    latest_s, offsets, feed = orjson.loads(text)
     # JSON has no infinity: it is written as null.
     latest_s = float("-inf") if latest_s is None else latest_s
-    return Progress(latest_s, {name: Offset(*each) for name, each in offsets.items()})
+    return Progress(latest_s, {name: Offset(*each) for name, each in offsets.items()}, feed)
 
 
-def _row(each: LoggedTuple) -> tuple[str, float, int, Mapping[str, Any]]:
-    return (each.stream, each.time_s, each.number, dict(each.values))
+def _row(each: LoggedTuple) -> tuple[str, float, Mapping[str, Any], int, str]:
+    return (each.stream, each.time_s, dict(each.values), each.number, each.versions)
 
 
 def _tuples(text: bytes) -> list[LoggedTuple]:
-    return [
-        LoggedTuple(stream, time_s, values, number)
-        for stream, time_s, number, values in orjson.loads(text)
-    ]
+    return [LoggedTuple(*row) for row in orjson.loads(text)]
 
 
 def _number(id_: bytes) -> int:

@@ -63,9 +63,10 @@ class StoredQuery:
 
 @dataclass(frozen=True, slots=True)
 class LoggedTuple(StreamTuple):
-    """A tuple, with its number in its stream."""
+    """A tuple, with its number in its stream; `versions` are those of an object of a class."""
 
     number: int
+    versions: str = ""
 
 
 class Offset(NamedTuple):
@@ -89,10 +90,12 @@ class Progress:
     Attributes:
         latest_s: The latest time of all tuples that were not late; minus infinity: there was none.
         offsets: By relation.
+        feed: The position up to which the feed was taken for classes; empty: none is read.
     """
 
     latest_s: float = float("-inf")
     offsets: Mapping[str, Offset] = field(default_factory=dict)
+    feed: str = ""
 
 
 class Published(NamedTuple):
