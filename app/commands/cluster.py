@@ -1,4 +1,4 @@
-"""``portolan cluster``: standing queries that several workers execute, and that can be rebalanced."""
+"""``portolan cluster``: standing queries that several workers execute, and rebalancing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from app.commands.running import check_name, read_document, run
 if TYPE_CHECKING:
     from mediator.coordination.cluster_store import RedisClusterStore
     from mediator.relocation.cluster import Cluster
-    from mediator.relocation.participant import Participant
 
 __all__ = ["cluster"]
 
@@ -28,8 +27,6 @@ cluster = typer.Typer(
 
 _MOST_BYTES: Final = 2**22
 _BATCH: Final = 1_000
-_RETRY_S: Final = 1.0
-"""After Redis did not answer, or another process plays the same participant."""
 
 
 class MoveStrategy(StrEnum):
@@ -108,7 +105,7 @@ def work(
                 asyncio.get_running_loop().add_signal_handler(number, stopping.set)
             async with asyncio.TaskGroup() as tasks:
                 for each in addresses or known:
-                    tasks.create_task(_play(Participant(store, agreed, each), stopping))
+                    tasks.create_task(Participant(store, agreed, each).play(stopping))
 
     run(play(), ValueError)
 
@@ -122,7 +119,7 @@ def feed(
     *,
     url: Url = None,
 ) -> None:
-    """Append tuples to the logs; a line without values is a heartbeat of its stream."""
+    """Append tuples to the logs, and heartbeats for streams that have none for a while."""
 
     async def append() -> None:
         async with _store(name, url) as store:
@@ -215,8 +212,8 @@ def results(name: Name, *, url: Url = None) -> None:
 @asynccontextmanager
 async def _store(name: str, url: str | None) -> AsyncIterator[RedisClusterStore]:
     from app.settings.main import MediatorSettings
-    from mediator.coordination import connect
     from mediator.coordination.cluster_store import RedisClusterStore
+    from mediator.coordination.connecting import connect
 
     if url is None:
         configured = MediatorSettings().coordination_url
@@ -237,20 +234,6 @@ async def _cluster(store: RedisClusterStore, name: str) -> Cluster:
     if document is None:
         raise ValueError(f"There is no cluster {name}.")
     return Declared.model_validate(document).cluster()
-
-
-async def _play(participant: Participant, stopping: asyncio.Event) -> None:
-    from mediator.base.errors import Unavailable
-    from mediator.relocation.port import TakenOver
-
-    while not stopping.is_set():
-        try:
-            await participant.begin()
-            while not stopping.is_set():
-                await participant.step()
-        except (TakenOver, Unavailable):
-            # Whether the last step was committed is not known: the record says it.
-            await asyncio.sleep(_RETRY_S)
 
 
 async def _report(store: RedisClusterStore, agreed: Cluster) -> dict[str, Any]:
@@ -276,11 +259,15 @@ def _batches(path: Path, agreed: Cluster) -> Iterator[dict[str, list[Any]]]:
     """Read tuples, by stream: the order of each is kept; raises `ValueError`."""
     from app.commands.standing import read_tuples
 
+    latest_s = float("-inf")
     for batch in read_tuples(path, agreed.workload.streams):
-        rows: dict[str, list[Any]] = {}
+        rows: dict[str, list[Any]] = {name: [] for name in agreed.layout.attributes}
+        latest_s = max(latest_s, *(each.time_s for each in batch))
         for each in batch:
             # What no query reads is nobody's.
-            if each.stream in agreed.layout.attributes:
-                values = each.values or None
-                rows.setdefault(each.stream, []).append((each.time_s, values))
+            if each.stream in rows:
+                rows[each.stream].append((each.time_s, each.values))
+        for of_stream in rows.values():
+            # Time goes on for idle streams as well, or nothing would ever leave a window.
+            of_stream.append((latest_s, None))
         yield rows

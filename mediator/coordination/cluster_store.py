@@ -124,7 +124,7 @@ class RedisClusterStore:
         async with self._redis.pipeline(transaction=False) as pipeline:
             for receiver in receivers:
                 pipeline.xlen(f"{self._base}queue:{address}>{receiver}")
-            return max(await reply_of(pipeline.execute()))
+            return int(max(await reply_of(pipeline.execute())))
 
     async def commit(self, commit: Commit) -> None:
         frames = list(_framed(commit.outbox))

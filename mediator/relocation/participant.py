@@ -1,18 +1,20 @@
-"""A process's part in a cluster: takes messages, has a participant handle them, commits the step."""
+"""A process's part in a cluster: takes messages, has them handled, and commits the step."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
 
+from mediator.base.errors import Unavailable
 from mediator.relocation.cluster import Cluster
 from mediator.relocation.join_states import NumberedTuple
 from mediator.relocation.manager import Manager
-from mediator.relocation.messages import MANAGER, OPERATOR
-from mediator.relocation.port import ClusterStore, Commit
-from mediator.relocation.split import LogEntry, Split, split_address
+from mediator.relocation.messages import MANAGER, OPERATOR, split_address
+from mediator.relocation.port import ClusterStore, Commit, TakenOver
+from mediator.relocation.split import LogEntry, Split
 from mediator.relocation.worker import Worker
 from mediator.standing.runtime import Result
 
@@ -29,6 +31,9 @@ _MOST_WAITING: Final = 64
 
 _WAIT_S: Final = 1.0
 _RETRY_S: Final = 0.05
+_AGAIN_S: Final = 1.0
+"""After Redis did not answer, or another process was further with the same participant."""
+
 _TRIM_EVERY: Final = 1_000
 """Entries."""
 
@@ -51,6 +56,17 @@ class Participant:
         self._steps = 0
         self._written: dict[str, bytes] = {}
         self._trimmed = 0
+
+    async def play(self, stopping: asyncio.Event) -> None:
+        """Take step after step until the event is set."""
+        while not stopping.is_set():
+            try:
+                await self.begin()
+                while not stopping.is_set():
+                    await self.step()
+            except (TakenOver, Unavailable):
+                # Whether the last step was committed is not known: the record says it.
+                await asyncio.sleep(_AGAIN_S)
 
     async def begin(self) -> None:
         """Go on where the last commit was."""

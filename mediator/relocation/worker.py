@@ -137,8 +137,8 @@ class Worker:
     def record(self) -> dict[str, Any]:
         """Return what has to survive this process: small, whatever the state is.
 
-        `horizon_s` is for the splits: what is older in the logs has left this worker's state. `rows`
-        are for people.
+        `horizon_s` is for the splits: what is older in the logs is in no state of this worker.
+        `rows` are for people.
         """
         holdings = {f"holding/{at}": asdict(each) for at, each in self.holdings.items()}
         reached = [self.watermark_s(at) for at in self.holdings] or self.watermarks.values()
