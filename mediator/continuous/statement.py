@@ -1,9 +1,9 @@
 """The one statement that a fragment of operators is in PostgreSQL.
 
-A shipped relation is a table whose tuples say at which slides they are there: from `FROM` on, and no
-longer at `UNTIL`. The statement takes the first and the last slide of a micro-batch, and returns the
-result at each of them. Names are those that the parser has let pass, and are quoted all the same;
-values are parameters.
+A shipped relation is a table whose tuples say at which slides they are there: from `FROM` on, and
+no longer at `UNTIL`. The statement takes the first and the last slide of a micro-batch, and returns
+the result at each of them. Names are those that the parser has let pass, and are quoted all the
+same; values are parameters.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def statement_of(schema: str, task: str, fragment: Sequence[Operator]) -> Statem
     root = fragment[-1]
     columns = ", ".join(quoted("result", name) for name in root.fields)
     text = (
-        f"SELECT slides.slide AS {quoted(SLIDE)}, {columns}"
+        f"SELECT slides.slide AS {quoted(SLIDE)}, {columns}"  # noqa: S608 - quoted identifiers
         " FROM generate_series($1::bigint, $2::bigint) AS slides(slide),"
         f" LATERAL ({writer.relation(root)}) AS result"
     )
@@ -124,20 +124,20 @@ class _Writer:
             case Select(where=where):
                 source = below[0]
                 conditions = " AND ".join(self._comparison(each, operator) for each in where)
-                return f"SELECT {_list(operator.fields)} FROM {source} WHERE {conditions}"
+                return f"SELECT {_list(operator.fields)} FROM {source} WHERE {conditions}"  # noqa: S608 - quoted identifiers
             case Project(columns=columns):
                 renamed = ", ".join(f"{quoted(o)} AS {quoted(n)}" for n, o in columns.items())
-                return f"SELECT {renamed} FROM {below[0]}"
+                return f"SELECT {renamed} FROM {below[0]}"  # noqa: S608 - quoted identifiers
             case Join(shared=shared):
                 left, right = below
                 using = _list(shared)
-                return f"SELECT {_list(operator.fields)} FROM {left} JOIN {right} USING ({using})"
+                return f"SELECT {_list(operator.fields)} FROM {left} JOIN {right} USING ({using})"  # noqa: S608 - quoted identifiers
             case Aggregate(by=by, columns=aggregations):
                 computed = [f"{_computed(a)} AS {quoted(n)}" for n, a in aggregations.items()]
                 columns_ = ", ".join([*map(quoted, by), *computed])
                 # Without groups SQL aggregates nothing to one row; here, an empty group is none.
                 grouped = f" GROUP BY {_list(by)}" if by else " HAVING count(*) > 0"
-                return f"SELECT {columns_} FROM {below[0]}{grouped}"
+                return f"SELECT {columns_} FROM {below[0]}{grouped}"  # noqa: S608 - quoted identifiers
             case _:
                 raise AssertionError(operator)
 
@@ -145,7 +145,7 @@ class _Writer:
         table = f"{self._task}_{len(self.inputs)}"
         self.inputs[table] = operator
         return (
-            f"SELECT {_list(operator.fields)} FROM {quoted(self._schema, table)}"
+            f"SELECT {_list(operator.fields)} FROM {quoted(self._schema, table)}"  # noqa: S608 - quoted identifiers
             f" WHERE {quoted(FROM)} <= slides.slide AND {quoted(UNTIL)} > slides.slide"
         )
 

@@ -1,7 +1,7 @@
 """A physical plan as one streaming query, batch by batch.
 
-What a batch has kept, shipped and written bears its number. So one that is executed again, as after a
-crash, replaces all of that, and every result is there exactly once.
+What a batch has kept, shipped and written bears its number. So one that is executed again, as after
+a crash, replaces all of that, and every result is there exactly once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A log of tuples, cut into one file for each micro-batch.
 
-Slides are numbered from time 0 on: number k is at k times the length of a slide. A file is cut at the
-first tuple behind the end of its trigger, and says which slides it completes: all that are before
-the latest time seen. So what a batch is does not depend on when it is executed, or how often.
+Slides are numbered from time 0 on: number k is at k times the length of a slide. A file is cut at
+the first tuple behind the end of its trigger, and completes all slides up to there. So what a batch
+is does not depend on when it is executed, or how often.
 """
 
 from __future__ import annotations

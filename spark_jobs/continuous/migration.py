@@ -69,9 +69,15 @@ class Migrations:
         """
         self._runner.run(self._database.open())
 
-    def close(self, *, drop: bool) -> None:
-        if drop:
-            self._runner.run(self._database.drop())
+    def drop(self) -> None:
+        """Drop the tables.
+
+        Raises:
+            StoreError: The database refuses or does not answer.
+        """
+        self._runner.run(self._database.drop())
+
+    def close(self) -> None:
         self._runner.run(self._database.close())
         self._runner.close()
 

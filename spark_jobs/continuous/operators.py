@@ -1,4 +1,4 @@
-"""Operators on Spark: what a batch adds to their results, computed from what it adds to their inputs.
+"""Operators on Spark: what a batch adds to their results, by what it adds to their inputs.
 
 A row of a relation has the slides at which it is there: `FROM` is the first one, and `UNTIL` the
 first one at which it is not. So a window only adds rows, as they expire by themselves; a join finds

@@ -1,7 +1,7 @@
 """Tables that relations are shipped to batch by batch, and a statement over them.
 
-Each batch is one transaction, which ends with the number of the batch: one that is shipped again,
-as after a crash, replaces what it has shipped before. An advisory lock of the session keeps everyone
+Each batch is one transaction, which notes the number of the batch: one that is shipped again, as
+after a crash, replaces what it has shipped before. An advisory lock of the session keeps everyone
 else from the tables.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import asyncpg
 
-from mediator.stores.port import StoreRefused
+from mediator.stores.port import StoreError, StoreRefused
 from mediator.stores.postgres.connection import transaction
 from mediator.stores.postgres.errors import FAILURES, as_store_error
 from mediator.stores.postgres.sql import quoted
@@ -94,7 +94,7 @@ class ShippedRelations:
             if not await self._connection.fetchval(_LOCK, self._schema):
                 raise StoreRefused(f"{_NAME}: another process uses the schema {self._schema}")
             await self._create()
-        except FAILURES as error:
+        except (StoreError, *FAILURES) as error:
             await self.close()
             raise as_store_error(_NAME, error) from error
 
@@ -104,8 +104,15 @@ class ShippedRelations:
             await connection.close()
 
     async def drop(self) -> None:
-        """Drop the schema with all tables."""
-        await self._connection.execute(f"DROP SCHEMA {quoted(self._schema)} CASCADE")
+        """Drop the schema with all tables.
+
+        Raises:
+            StoreError: The database refuses or does not answer.
+        """
+        try:
+            await self._connection.execute(f"DROP SCHEMA {quoted(self._schema)} CASCADE")
+        except FAILURES as error:
+            raise as_store_error(_NAME, error) from error
 
     async def execute(self, task: str, batch: Batch) -> list[Any]:
         """Ship a batch, and return the rows of its statement; a `task` has batches of its own.
@@ -144,7 +151,8 @@ class ShippedRelations:
 
     async def _replace(self, table: str, rows: bytes, batch: Batch) -> None:
         name = quoted(self._schema, table)
-        await self._connection.execute(f"DELETE FROM {name} WHERE {batch.replaced}", *batch.bounds)
+        statement = f"DELETE FROM {name} WHERE {batch.replaced}"  # noqa: S608 - quoted identifiers
+        await self._connection.execute(statement, *batch.bounds)
         await self._connection.copy_to_table(
             table,
             schema_name=self._schema,

@@ -27,8 +27,7 @@ Tuple = tuple[str, float, Row]
 def results(query: Query, tuples: list[Tuple], trigger: int = 1) -> list[dict[str, Any]]:
     """Return the result at each slide that is before the latest time of the log.
 
-    Tuples are at whole microseconds. One is late if an earlier one was in a later trigger, and so has
-    completed its slide.
+    One is late if an earlier one was in a later trigger, and so has completed its slide.
     """
     slide = round(query.slide_s * 1e6)
     in_time: list[tuple[str, int, Row]] = []
@@ -47,8 +46,9 @@ def results(query: Query, tuples: list[Tuple], trigger: int = 1) -> list[dict[st
     last = max(-(-time // slide) for _, time, _ in in_time) - 1
     found = []
     for number in range(first, last + 1):
-        for row in _relation(query.root, in_time, number * slide):
-            found.append({"time_s": round(number * query.slide_s, 6), "values": dict(row)})
+        time_s = round(number * query.slide_s, 6)
+        rows = _relation(query.root, in_time, number * slide)
+        found += [{"time_s": time_s, "values": dict(row)} for row in rows]
     return found
 
 
