@@ -47,6 +47,7 @@ COMMANDS: Final = {
     "allocate": "app.commands.allocate:allocate",
     "standing": "app.commands.standing:standing",
     "cluster": "app.commands.cluster:cluster",
+    "continuous": "app.commands.continuous:continuous",
 }
 """The function of each command, or the commands below it."""
 
