@@ -50,6 +50,13 @@ FLOW = {
     }
 }
 VIEW: dict[str, Any] = {"json": {"class": "articles"}}
+STANDING_QUERY: dict[str, Any] = {
+    "json": {
+        "relations": {"a": {"class": "articles"}, "b": {"stream": "prices"}},
+        "predicates": [["a.id", "b.price"]],
+        "window_s": 1,
+    }
+}
 STREAM: dict[str, Any] = {"json": {"name": "prices", "attributes": ["price"]}}
 TUPLES: dict[str, Any] = {"json": {"tuples": [{"time_s": 0, "values": {}}]}}
 MESSAGES: dict[str, Any] = {"json": {"messages": [{}]}}
@@ -102,6 +109,12 @@ DATA: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "DELETE /v1/{database}/incremental-views/{view}": ("write", HIDDEN, NOTHING),
     "GET /v1/{database}/incremental-views/{view}/result": ("read", HIDDEN, NOTHING),
     "GET /v1/{database}/incremental-views/{view}/deltas": ("read", HIDDEN, NOTHING),
+    "GET /v1/{database}/standing-queries": ("read", HIDDEN, NOTHING),
+    "POST /v1/{database}/standing-queries": ("write", HIDDEN, STANDING_QUERY),
+    "GET /v1/{database}/standing-queries/plan": ("read", HIDDEN, NOTHING),
+    "GET /v1/{database}/standing-queries/{query}": ("read", HIDDEN, NOTHING),
+    "DELETE /v1/{database}/standing-queries/{query}": ("write", HIDDEN, NOTHING),
+    "GET /v1/{database}/standing-queries/{query}/results": ("read", HIDDEN, NOTHING),
     "GET /v1/{database}/event-streams": ("read", HIDDEN, NOTHING),
     "POST /v1/{database}/event-streams": ("write", HIDDEN, STREAM),
     "GET /v1/{database}/event-streams/{stream}": ("read", HIDDEN, NOTHING),
@@ -325,6 +338,7 @@ async def send(
         "{run}": RUN,
         "{flow}": RUN,
         "{view}": RUN,
+        "{query}": RUN,
         "{stream}": "prices",
         "{ticket}": RUN,
         "{name}": "nowhere",
@@ -418,6 +432,7 @@ async def test_an_anonymous_caller_may_only_read_a_public_class(
     method, template = route.split(" ")
     template = template.replace("{class}", "articles").replace("{id}", "there")
     path = template.replace("{database}", installation.database).replace("{view}", RUN)
+    path = path.replace("{query}", RUN)
     path = path.replace("{stream}", "articles")  # which does not make the stream public
     body: dict[str, Any] = {
         "json": {"operations": [{"op": "get", "class": "articles", "id": "there"}]}
@@ -428,6 +443,6 @@ async def test_an_anonymous_caller_may_only_read_a_public_class(
     if path.endswith("changes"):
         request = {"params": {"class": "articles"}}
     # What these show is also what was.
-    closed = ("changes", "incremental-views", "event-streams")
+    closed = ("changes", "incremental-views", "event-streams", "standing-queries")
     expected = "401" if any(name in path for name in closed) else "in"
     assert outcome(await installation.data.request(method, path, **request)) == expected
