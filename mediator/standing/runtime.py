@@ -150,7 +150,8 @@ class Runtime:
         tasks: dict[tuple[StoreLayout, int], list[Task]] = {}
         for epoch in self._epochs:
             layouts = epoch.tasks.get(target.join)
-            if layouts and epoch.newest_s >= item.last_s - window_s:
+            # A difference, as the window test takes it: a sum would be rounded otherwise.
+            if layouts and item.last_s - epoch.newest_s <= window_s:
                 # An epoch may lack the layout of the present plan, and have several others.
                 asked = {layout: self._receivers(rule, layout, item) for layout in layouts}
                 layout = min(asked, key=lambda each: (len(asked[each]), each != target))
@@ -216,9 +217,8 @@ class Runtime:
         """Begin an epoch from time to time, and drop those that no window reaches any more."""
         if watermark_s - self._epoch_from_s > self._retention_s / _EPOCHS:
             self._begin_epoch()
-        reached_s = watermark_s - self._retention_s
         self._epochs = [
             epoch
             for epoch in self._epochs
-            if epoch.newest_s >= reached_s or epoch is self._epochs[-1]
+            if watermark_s - epoch.newest_s <= self._retention_s or epoch is self._epochs[-1]
         ]

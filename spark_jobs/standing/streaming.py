@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -11,12 +11,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs.standing.chunks import REPORTS
+from spark_jobs.standing.commits import Commit
 from spark_jobs.standing.reports import Report
 from spark_jobs.standing.shared_joins import SharedJoins
 from spark_jobs.standing.tasks import execute, read, read_history
 from spark_jobs.standing.work import Work
 
-__all__ = ["TUPLES", "process_batch", "start"]
+__all__ = ["TUPLES", "start"]
 
 TUPLES: Final = "stream string, number long, time_s double, values string"
 """What is streamed: a tuple of a stream, with its feed position and its values as JSON."""
@@ -25,21 +26,24 @@ _CHUNKS: Final = "group int, level int, store int, hop int, route int, rows bina
 
 
 def start(
-    joins: SharedJoins, tuples: DataFrame, trigger: Mapping[str, Any] | None = None
+    joins: SharedJoins,
+    tuples: DataFrame,
+    on_commit: Callable[[Commit], None],
+    trigger: Mapping[str, Any] | None = None,
 ) -> StreamingQuery:
     """Start to execute queries over a streaming frame of `TUPLES`; its directory must be locked.
 
     Args:
+        on_commit: Called after each batch, and again for the last one when it is repeated.
         trigger: When batches begin, as `DataStreamWriter.trigger` takes it.
     """
-    writer = tuples.writeStream.foreachBatch(partial(process_batch, joins))
+
+    def process(batch: DataFrame, number: int) -> None:
+        on_commit(joins.process(number, partial(_execute, batch), partial(_execute_history, batch)))
+
+    writer = tuples.writeStream.foreachBatch(process)
     writer = writer.option("checkpointLocation", str(joins.directory.checkpoint))
     return (writer.trigger(**trigger) if trigger else writer).start()
-
-
-def process_batch(joins: SharedJoins, tuples: DataFrame, batch: int) -> None:
-    """Execute a batch, unless it is committed already."""
-    joins.process(batch, partial(_execute, tuples), partial(_execute_history, tuples))
 
 
 def _execute(tuples: DataFrame, work: Work) -> Report:

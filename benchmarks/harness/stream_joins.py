@@ -1,0 +1,96 @@
+"""Standing queries as Spark's own stream-stream joins: a query of Structured Streaming for each.
+
+What somebody would write: the relations one after the other, in the order of the predicates; the
+times of all tuples of a result within the window, which also bounds the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+
+from benchmarks.harness.tpch_streams import ATTRIBUTES, WINDOW_S
+
+__all__ = ["start_stream_join"]
+
+_MICROSECONDS = 1_000_000
+
+
+def start_stream_join(
+    tuples: DataFrame, predicates: Sequence[str], folder: Path, trigger: dict[str, Any]
+) -> StreamingQuery:
+    """Start a query that writes its results as Parquet files: `time_s`, `numbers` and `tuples`."""
+    pairs = [tuple(each.split("=")) for each in predicates]
+    relations = list(dict.fromkeys(side.split(".")[0] for pair in pairs for side in pair))
+    joined = _relation(tuples, relations[0])
+    known = {relations[0]}
+    pending = pairs
+    while pending:
+        (name,) = [
+            next(
+                side.split(".")[0]
+                for pair in pending
+                for side, other in (pair, pair[::-1])
+                if side.split(".")[0] not in known and other.split(".")[0] in known
+            )
+        ]
+        known.add(name)
+        now = [pair for pair in pending if all(side.split(".")[0] in known for side in pair)]
+        pending = [pair for pair in pending if pair not in now]
+        joined = joined.join(_relation(tuples, name), _condition(now, known, name))
+    names = sorted(known)
+    result = joined.select(
+        (f.greatest(*(_micros(each) for each in names)) / _MICROSECONDS).alias("time_s"),
+        f.array(*(f.col(f"{each}_number") for each in names)).alias("numbers"),
+        f.concat(*_object(names)).alias("tuples"),
+    )
+    writer = result.writeStream.format("parquet").option("path", str(folder / "results"))
+    return (
+        writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(**trigger).start()
+    )
+
+
+def _relation(tuples: DataFrame, name: str) -> DataFrame:
+    schema = ", ".join(f"{each} long" for each in ATTRIBUTES[name])
+    parsed = f.from_json("values", schema)
+    time = f.timestamp_micros((f.col("time_s") * _MICROSECONDS).cast("long"))
+    keys = [parsed[each].alias(f"{name}_{each}") for each in ATTRIBUTES[name]]
+    return (
+        tuples.where(f.col("stream") == name)
+        .select(
+            *keys,
+            f.col("number").alias(f"{name}_number"),
+            f.col("values").alias(f"{name}_values"),
+            time.alias(f"{name}_time"),
+        )
+        .withWatermark(f"{name}_time", "0 seconds")
+    )
+
+
+def _condition(pairs: Sequence[tuple[str, ...]], known: set[str], name: str) -> Column:
+    window = f.expr(f"INTERVAL {WINDOW_S:g} SECONDS")
+    condition = f.lit(col=True)
+    for one, other in pairs:
+        condition &= f.col(one.replace(".", "_")) == f.col(other.replace(".", "_"))
+    time = f.col(f"{name}_time")
+    for each in sorted(known - {name}):
+        other_time = f.col(f"{each}_time")
+        condition &= (time >= other_time - window) & (time <= other_time + window)
+    return condition
+
+
+def _micros(name: str) -> Column:
+    return f.unix_micros(f.col(f"{name}_time"))
+
+
+def _object(names: Sequence[str]) -> list[Column]:
+    pieces: list[Column] = []
+    for number, each in enumerate(names):
+        opening = "," if number else "{"
+        pieces += [f.lit(f'{opening}"{each}":'), f.col(f"{each}_values")]
+    return [*pieces, f.lit("}")]
