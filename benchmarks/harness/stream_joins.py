@@ -26,26 +26,20 @@ def start_stream_join(
 ) -> StreamingQuery:
     """Start a query that writes its results as Parquet files: `time_s`, `numbers` and `tuples`."""
     pairs = [tuple(each.split("=")) for each in predicates]
-    relations = list(dict.fromkeys(side.split(".")[0] for pair in pairs for side in pair))
-    joined = _relation(tuples, relations[0])
-    known = {relations[0]}
+    relations = list(dict.fromkeys(_relation_of(side) for pair in pairs for side in pair))
+    first, *rest = relations
+    joined, known = _relation(tuples, first), [first]
     pending = pairs
-    while pending:
-        (name,) = [
-            next(
-                side.split(".")[0]
-                for pair in pending
-                for side, other in (pair, pair[::-1])
-                if side.split(".")[0] not in known and other.split(".")[0] in known
-            )
-        ]
-        known.add(name)
-        now = [pair for pair in pending if all(side.split(".")[0] in known for side in pair)]
+    for name in rest:
+        known.append(name)
+        now = [pair for pair in pending if {_relation_of(side) for side in pair} <= set(known)]
         pending = [pair for pair in pending if pair not in now]
-        joined = joined.join(_relation(tuples, name), _condition(now, known, name))
+        joined = joined.join(_relation(tuples, name), _condition(now, known))
+        # A frame may have one event time only.
+        joined = joined.drop(f"{name}_time")
     names = sorted(known)
     result = joined.select(
-        (f.greatest(*(_micros(each) for each in names)) / _MICROSECONDS).alias("time_s"),
+        (f.greatest(*(f.col(f"{each}_micros") for each in names)) / _MICROSECONDS).alias("time_s"),
         f.array(*(f.col(f"{each}_number") for each in names)).alias("numbers"),
         f.concat(*_object(names)).alias("tuples"),
     )
@@ -58,7 +52,7 @@ def start_stream_join(
 def _relation(tuples: DataFrame, name: str) -> DataFrame:
     schema = ", ".join(f"{each} long" for each in ATTRIBUTES[name])
     parsed = f.from_json("values", schema)
-    time = f.timestamp_micros((f.col("time_s") * _MICROSECONDS).cast("long"))
+    micros = (f.col("time_s") * _MICROSECONDS).cast("long")
     keys = [parsed[each].alias(f"{name}_{each}") for each in ATTRIBUTES[name]]
     return (
         tuples.where(f.col("stream") == name)
@@ -66,26 +60,29 @@ def _relation(tuples: DataFrame, name: str) -> DataFrame:
             *keys,
             f.col("number").alias(f"{name}_number"),
             f.col("values").alias(f"{name}_values"),
-            time.alias(f"{name}_time"),
+            micros.alias(f"{name}_micros"),
+            f.timestamp_micros(micros).alias(f"{name}_time"),
         )
         .withWatermark(f"{name}_time", "0 seconds")
     )
 
 
-def _condition(pairs: Sequence[tuple[str, ...]], known: set[str], name: str) -> Column:
+def _condition(pairs: Sequence[tuple[str, ...]], known: Sequence[str]) -> Column:
+    """Join the last relation to the ones before; the first has the event time of them."""
+    first, *others, last = known
     window = f.expr(f"INTERVAL {WINDOW_S:g} SECONDS")
-    condition = f.lit(col=True)
+    time, first_time = f.col(f"{last}_time"), f.col(f"{first}_time")
+    condition = (time >= first_time - window) & (time <= first_time + window)
     for one, other in pairs:
         condition &= f.col(one.replace(".", "_")) == f.col(other.replace(".", "_"))
-    time = f.col(f"{name}_time")
-    for each in sorted(known - {name}):
-        other_time = f.col(f"{each}_time")
-        condition &= (time >= other_time - window) & (time <= other_time + window)
+    for each in others:
+        apart = f.abs(f.col(f"{last}_micros") - f.col(f"{each}_micros"))
+        condition &= apart <= int(WINDOW_S * _MICROSECONDS)
     return condition
 
 
-def _micros(name: str) -> Column:
-    return f.unix_micros(f.col(f"{name}_time"))
+def _relation_of(attribute: str) -> str:
+    return attribute.split(".")[0]
 
 
 def _object(names: Sequence[str]) -> list[Column]:

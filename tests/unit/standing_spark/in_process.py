@@ -77,7 +77,7 @@ class InProcess:
         table = pa.Table.from_batches(chunks, CHUNKS)
         order = list(range(len(table)))
         self._draw.shuffle(order)
-        table = table.take(order)
+        table = table.take(pa.array(order, pa.int64()))
         for group in range(work.parallelism):
             mine = table.filter(pc.equal(table.column("group"), group))
             yield from execute(work, level, mine.to_batches())
