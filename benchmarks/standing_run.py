@@ -1,10 +1,10 @@
 """Standing queries on Spark: one query that shares, against a stream-stream join for each.
 
-Five and ten overlapping queries over TPC-H as streams drain the same backlog: by the shared plan, by
-a plan for each query (what sharing alone saves), and by Spark's own stream-stream joins. All have
-the same batches, partitions, windows and session, and all queries of a side run at the same time.
-State is what was stored at most. A figure counts only if all three sides have the same results over
-the beginning of the backlog.
+Five and ten overlapping queries over TPC-H as streams drain the same backlog: by the shared plan,
+by a plan for each query (what sharing alone saves), and by Spark's own stream-stream joins. All
+have the same batches, partitions, windows and session, and all queries of a side run at the same
+time. State is what was stored at most. A figure counts only if all three sides have the same
+results over the beginning of the backlog.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def _condition(pairs: Sequence[tuple[str, ...]], known: Sequence[str]) -> Column
 
 
 def _relation_of(attribute: str) -> str:
-    return attribute.split(".")[0]
+    return attribute.split(".", maxsplit=1)[0]
 
 
 def _object(names: Sequence[str]) -> list[Column]:

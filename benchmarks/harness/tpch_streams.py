@@ -1,9 +1,9 @@
 """Relations of TPC-H as streams, and overlapping standing queries over them.
 
 Keys are those of TPC-H: a part has four suppliers, an order has some lines, each of a part and one
-of its suppliers. Tuples come in random order, and rows come again, as updates do: so often that each
-supplier, part, nation and region is in a window about once. Times are multiples of 1/64 s, which
-are exact as doubles and as microseconds.
+of its suppliers. Tuples come in random order, and rows come again, as updates do: so often that
+each supplier, part, nation and region is in a window about once. Times are multiples of 1/64 s,
+which are exact as doubles and as microseconds.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def read(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
     """Take tuples of the feed: `stream`, `number`, `time_s` and `values`, in any order.
 
     Raises:
-        TupleInvalid: One is none.
+        InputUnfit: One is none.
     """
     sender, report = _Sender(work), Report()
     for batch in batches:

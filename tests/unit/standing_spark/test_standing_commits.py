@@ -7,13 +7,16 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
+from mediator.standing.planning import Plan
 from mediator.standing.state import StreamTuple
+from spark_jobs.standing import tasks
 from spark_jobs.standing.commits import Commit, StateBusy, StateDirectory, StateMismatch
 from spark_jobs.standing.segments import FormatUnknown, read_segment
 from tests.unit.standing.papers_queries import EXAMPLE_1, document
@@ -89,24 +92,28 @@ def test_state_of_another_version_is_refused(tmp_path: Path) -> None:
 
 def test_a_plan_goes_on_in_the_next_process(tmp_path: Path) -> None:
     for number in range(6):
-        commit = InProcess(tmp_path, plan_of(EXAMPLE_1)).feed(number, batch_of(number, "RSTU"))
-    whole = InProcess(tmp_path / "whole", plan_of(EXAMPLE_1))
+        running = InProcess(tmp_path, plan(materialise=True))
+        commit = running.feed(number, batch_of(number, "RSTU"))
+    whole = InProcess(tmp_path / "whole", plan(materialise=True))
     for number in range(6):
         expected = whole.feed(number, batch_of(number, "RSTU"))
     assert rows(tmp_path) == rows(tmp_path / "whole")
     assert (commit.sent, commit.rows) == (expected.sent, expected.rows)
 
 
-def test_files_are_merged_and_dropped(tmp_path: Path) -> None:
+def test_files_are_merged_and_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "_FAN", 2)
     running = InProcess(tmp_path, plan_of(PAIR), retention_s=1)
     files = []
-    for number in range(300):
-        commit = running.feed(number, batch_of(number, step_s=0.01))
+    for number in range(60):
+        commit = running.feed(number, batch_of(number, step_s=1 / 16))
         there = {str(at.relative_to(tmp_path)) for at in tmp_path.glob("state/**/*.arrow")}
         assert there == commit.files
         files.append(len(there))
-    assert max(files[150:]) <= max(files[:150])
-    assert max(files) < 60
+    # Five epochs or six of five batches each, in two stores; not merged they were sixty.
+    assert max(files[30:]) <= max(files[:30]) <= 36
+    assert any(each.tier > 1 for epoch in commit.epochs for each in epoch.segments)
+    assert commit.results == sum(min(number, 16) * 2 + 1 for number in range(60))
     assert len(list((tmp_path / "commits").iterdir())) == 1
     assert not list((tmp_path / "staging").iterdir())
 
@@ -131,15 +138,19 @@ def test_a_disk_that_is_full_leaves_the_last_commit(tmp_path: Path) -> None:
 
 
 CHANGES = {"os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir"}
-PLANS: list[dict[str, Any]] = [{"materialise": False}, {"materialise": True}]
+
+
+@cache
+def plan(*, materialise: bool) -> Plan:
+    return plan_of(EXAMPLE_1, materialise=materialise)
 
 
 def execute(path: Path, batches: int) -> None:
     """Go on with what is left; the plan changes once."""
     first = StateDirectory(path).latest().batch + 1
     for number in range(first, batches):
-        plan = plan_of(EXAMPLE_1, **PLANS[number >= 2])
-        InProcess(path, plan, retention_s=1).feed(number, batch_of(number, "RSTU"))
+        running = InProcess(path, plan(materialise=number >= 2), retention_s=1)
+        running.feed(number, batch_of(number, "RSTU"))
 
 
 def killed_at(step: int, work: Callable[[], None]) -> bool:
@@ -169,9 +180,8 @@ def killed_at(step: int, work: Callable[[], None]) -> bool:
 def test_a_process_may_be_killed_before_any_change_of_a_file(tmp_path: Path) -> None:
     execute(tmp_path / "whole", 4)
     expected, commit = rows(tmp_path / "whole"), StateDirectory(tmp_path / "whole").latest()
-    step = 1
-    while killed_at(step, lambda: execute(tmp_path / str(step), 4)):
-        path = tmp_path / str(step)
+    step, path = 1, tmp_path / "1"
+    while killed_at(step, partial(execute, path, 4)):
         execute(path, 4)
         found = StateDirectory(path).latest()
         assert rows(path) == expected
@@ -182,5 +192,6 @@ def test_a_process_may_be_killed_before_any_change_of_a_file(tmp_path: Path) -> 
         )
         there = {str(at.relative_to(path)) for at in path.glob("state/**/*") if at.is_file()}
         assert there == found.files
-        step += 7
+        step += 9
+        path = tmp_path / str(step)
     assert step > 60

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from mediator.standing.state import StreamTuple
+from spark_jobs.runner.port import InputUnfit
 from spark_jobs.standing import probing
-from spark_jobs.standing.tuples import TupleInvalid, check_tuples, stream_rows
+from spark_jobs.standing.tuples import check_tuples, stream_rows
 from tests.unit.standing.papers_queries import document
 from tests.unit.standing_spark.in_process import Fed, InProcess, plan_of, results_in
 
@@ -57,9 +58,7 @@ def test_keys_of_one_hash_join_only_if_they_are_equal(
     assert len(results(tmp_path, fed)) == 3 * 2 * 2
 
 
-def test_candidates_are_compared_in_blocks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_candidates_are_compared_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probing, "_BLOCK", 7)
     stored = [(n, of("R", n % 3, a=n % 2)) for n in range(20)]
     found = results(tmp_path, stored, [(n, of("S", 1, a=n % 2)) for n in range(20, 26)])
@@ -123,5 +122,5 @@ def test_what_is_no_tuple_is_refused(name: str) -> None:
     columns = {at: pa.array([row[at]], of) for at, of in zip(row, types, strict=True)}
     (hop,) = (each for each in plan_of(PAIR).workload.joins)
     attributes = [at for each in hop.predicates for at in each if at.relation == "R"]
-    with pytest.raises(TupleInvalid, match=detail):
+    with pytest.raises(InputUnfit, match=detail):
         stream_rows("R", 0, check_tuples(pa.table(columns), {"R", "S"}), attributes)
