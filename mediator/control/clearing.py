@@ -1,10 +1,10 @@
 """Clearing what dropped databases have left in systems, and in what replicas share.
 
-The feed of a database, its message flows, its incremental views and what is known of its copies go
-by its id, and what systems hold of it by the generations of its classes. So no later database of
-its name ever meets any of that, and it can be removed at any time: when the database is dropped,
-and again for a while, as a replica that has not read of it yet may leave something once more, and a
-system may not have answered.
+The feed of a database, its message flows, incremental views, event streams and what is known of its
+copies go by its id, and what systems hold of it by the generations of its classes. So no later
+database of its name ever meets any of that, and it can be removed at any time: when the database is
+dropped, and again for a while, as a replica that has not read of it yet may leave something once
+more, and a system may not have answered.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What replicas share in the coordination Redis: the feed, leases, registrations, views."""
+"""What replicas share in the coordination Redis: feed, leases, registrations, views, streams."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from redis.backoff import NoBackoff
 
 from mediator.base.clock import ServerClock, SystemClock
 from mediator.changes.naming import Naming
+from mediator.coordination.event_streams import RedisEventStreams
 from mediator.coordination.feed import SCRIPTS, RedisFeed, Retention
 from mediator.coordination.leases import Leases
 from mediator.coordination.message_queue import RedisMessageQueue
+from mediator.coordination.standing_results import RedisStandingResults
 from mediator.coordination.view_results import RedisViewResults
 from mediator.coordination.view_state import RedisViewState
 from mediator.coordination.writers import RedisWriters
@@ -42,6 +44,8 @@ class Coordination:
         self.view_state = RedisViewState(self.redis)
         self.message_queue = RedisMessageQueue(self.redis)
         self.view_results = RedisViewResults(self.redis)
+        self.standing_results = RedisStandingResults(self.redis)
+        self.event_streams = RedisEventStreams(self.redis)
 
     async def skew_s(self) -> float:
         """Return by how much Redis's clock is ahead of ours at least (s); raises `StoreError`."""

@@ -1,16 +1,26 @@
 """The port of event streams: declared by an application, appended to, and read from a number on.
 
 Tuples of a stream are numbered 1, 2, 3, … without a gap, in the order in which they were appended.
-So a number is an exact offset, and a range of numbers can be divided among readers.
+So a number is an exact offset, and a range of numbers can be divided among readers. A stream whose
+name an earlier one had begins after the numbers of that one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
+from uuid import uuid4
 
-__all__ = ["EventStream", "EventStreams", "NewTuple", "StoredTuple", "StreamKey"]
+__all__ = [
+    "Appended",
+    "EventStream",
+    "EventStreams",
+    "NewTuple",
+    "StoredTuple",
+    "StreamKey",
+    "StreamReport",
+]
 
 
 class StreamKey(NamedTuple):
@@ -28,12 +38,16 @@ class EventStream:
         attributes: The names that tuples may have.
         retention_s: For how long tuples are kept.
         most_tuples: Tuples that are kept at most, and so how many may arrive within that time.
+        types: The types of those attributes that have one.
+        id: What no other stream has, also not an earlier one of this name.
     """
 
     name: str
     attributes: frozenset[str]
     retention_s: float
     most_tuples: int
+    types: Mapping[str, str] = field(default_factory=dict)
+    id: str = field(default_factory=lambda: uuid4().hex, compare=False)
 
 
 class NewTuple(NamedTuple):
@@ -54,6 +68,32 @@ class StoredTuple(NamedTuple):
     number: int
     time_s: float
     values: Mapping[str, Any]
+
+
+class Appended(NamedTuple):
+    """The number of the last tuple of a batch, and whether the batch was new."""
+
+    last: int
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReport:
+    """What there is of a stream.
+
+    Attributes:
+        first: The number of the oldest tuple that is kept; `last` + 1: none is.
+        last: The number of the last tuple; that before the first one, if there was none yet.
+        size: The bytes of the tuples that are kept, as JSON.
+        rate: Tuples appended in a second: an average that forgets within some minutes.
+        consumers: The number up to which each consumer has got, of those that count.
+    """
+
+    first: int
+    last: int
+    size: int
+    rate: float
+    consumers: Mapping[str, int]
 
 
 class EventStreams(Protocol):
@@ -78,23 +118,50 @@ class EventStreams(Protocol):
     async def clear(self, database: str) -> None:
         """Remove all streams of a database that was dropped."""
 
-    async def append(self, key: StreamKey, tuples: Sequence[NewTuple]) -> int:
+    async def append(
+        self, key: StreamKey, tuples: Sequence[NewTuple], declared: EventStream | None = None
+    ) -> int:
         """Append tuples, all or none; return the number of the last.
 
+        Args:
+            declared: The stream as the tuples were checked; None: whatever it is.
+
         Raises:
-            NotFound: There is no such stream.
+            NotFound: There is no such stream, or another one by now.
             TooManyRequests: It is full, or a consumer is too far behind; nothing was appended.
+        """
+
+    async def append_once(
+        self,
+        key: StreamKey,
+        tuples: Sequence[NewTuple],
+        id_: str,
+        fingerprint: str,
+        declared: EventStream | None = None,
+    ) -> Appended:
+        """Append a batch, unless it was appended under its id within the last hour.
+
+        Raises:
+            IdempotencyReused: What was appended under the id had another fingerprint.
+            NotFound: As `append`.
+            TooManyRequests: As `append`.
         """
 
     async def last(self, key: StreamKey) -> int:
         """Return the number of the last tuple; 0 if there was none yet."""
 
+    async def report(self, key: StreamKey) -> StreamReport:
+        """Return what there is of a stream; raises `NotFound`."""
+
     async def read(
-        self, key: StreamKey, after: int, limit: int, wait_s: float = 0.0
+        self, key: StreamKey, after: int | None, limit: int, wait_s: float = 0.0
     ) -> list[StoredTuple]:
         """Return tuples after a number, in their order, waiting for the first of them.
 
+        They may be fewer than the limit while there are more. None: from the oldest on.
+
         Raises:
+            NotFound: There is no such stream.
             PositionGone: The next one after that number is not kept any more.
         """
 

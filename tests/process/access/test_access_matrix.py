@@ -50,6 +50,8 @@ FLOW = {
     }
 }
 VIEW: dict[str, Any] = {"json": {"class": "articles"}}
+STREAM: dict[str, Any] = {"json": {"name": "prices", "attributes": ["price"]}}
+TUPLES: dict[str, Any] = {"json": {"tuples": [{"time_s": 0, "values": {}}]}}
 MESSAGES: dict[str, Any] = {"json": {"messages": [{}]}}
 KEY = {"json": {"subject": "new", "grants": ["read"]}}
 NOTHING: dict[str, Any] = {}
@@ -100,6 +102,12 @@ DATA: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "DELETE /v1/{database}/incremental-views/{view}": ("write", HIDDEN, NOTHING),
     "GET /v1/{database}/incremental-views/{view}/result": ("read", HIDDEN, NOTHING),
     "GET /v1/{database}/incremental-views/{view}/deltas": ("read", HIDDEN, NOTHING),
+    "GET /v1/{database}/event-streams": ("read", HIDDEN, NOTHING),
+    "POST /v1/{database}/event-streams": ("write", HIDDEN, STREAM),
+    "GET /v1/{database}/event-streams/{stream}": ("read", HIDDEN, NOTHING),
+    "DELETE /v1/{database}/event-streams/{stream}": ("write", HIDDEN, NOTHING),
+    "POST /v1/{database}/event-streams/{stream}/tuples": ("write", HIDDEN, TUPLES),
+    "GET /v1/{database}/event-streams/{stream}/tuples": ("read", HIDDEN, NOTHING),
     "GET /v1/{database}/jobs": ("jobs", HIDDEN, NOTHING),
     "POST /v1/{database}/jobs": ("jobs", HIDDEN, JOB),
     "GET /v1/{database}/jobs/{run}": ("jobs", HIDDEN, NOTHING),
@@ -266,7 +274,8 @@ def test_an_unlisted_route_requires_an_operator(method: str, path: str) -> None:
 def test_every_method_of_the_data_api_has_a_scope_or_authorises_itself() -> None:
     api = DataApi(MemoryPlane(routing_model(1)), DataOptions(b"k"), lambda _: None)
     names = ("batch", "transactions", "changes", "sketch", "openapi.json")
-    exempt = {f"/v1/{{database}}/{name}" for name in names}
+    streams = ("event-streams/{stream}", "event-streams/{stream}/tuples")
+    exempt = {f"/v1/{{database}}/{name}" for name in (*names, *streams)}
     for route in api.routes:
         assert (route.scopes is None) is (route.template in exempt)
         assert route.scopes is None or set(route.handlers) <= set(route.scopes)
@@ -316,6 +325,7 @@ async def send(
         "{run}": RUN,
         "{flow}": RUN,
         "{view}": RUN,
+        "{stream}": "prices",
         "{ticket}": RUN,
         "{name}": "nowhere",
         "{tenant}": running.owner,
@@ -408,6 +418,7 @@ async def test_an_anonymous_caller_may_only_read_a_public_class(
     method, template = route.split(" ")
     template = template.replace("{class}", "articles").replace("{id}", "there")
     path = template.replace("{database}", installation.database).replace("{view}", RUN)
+    path = path.replace("{stream}", "articles")  # which does not make the stream public
     body: dict[str, Any] = {
         "json": {"operations": [{"op": "get", "class": "articles", "id": "there"}]}
     }
@@ -417,5 +428,6 @@ async def test_an_anonymous_caller_may_only_read_a_public_class(
     if path.endswith("changes"):
         request = {"params": {"class": "articles"}}
     # What these show is also what was.
-    expected = "401" if path.endswith("changes") or "incremental-views" in path else "in"
+    closed = ("changes", "incremental-views", "event-streams")
+    expected = "401" if any(name in path for name in closed) else "in"
     assert outcome(await installation.data.request(method, path, **request)) == expected

@@ -1,0 +1,266 @@
+"""Event streams in the coordination Redis; `scripts/event_streams_common.lua` lists the keys.
+
+All keys of a database share one hash tag, so that one script sees them all. The number of a tuple
+is its id in a Redis stream. Retention goes by the clock of the Redis, of which only differences
+count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, exp
+from time import monotonic
+from typing import Any, Final
+from uuid import uuid4
+
+import orjson
+from redis.asyncio import Redis
+
+from mediator.base.errors import Conflict, IdempotencyReused, NotFound, TooManyRequests
+from mediator.changes.feed import PositionGone
+from mediator.coordination.errors import reply_of
+from mediator.event_streams.port import (
+    Appended,
+    EventStream,
+    NewTuple,
+    StoredTuple,
+    StreamKey,
+    StreamReport,
+)
+from redis_connection.scripts import lua_text
+
+__all__ = ["RedisEventStreams", "StreamBounds"]
+
+RETRIED_S: Final = 60
+"""Seconds within which a call may be sent again by the driver."""
+
+KEPT_S: Final = 3600
+"""Seconds for which the id of a batch is known."""
+
+RATE_S: Final = 60
+"""Seconds in which a rate falls to 37 % if nothing is appended."""
+
+_PAGE_BYTES: Final = 2**20
+"""Beyond these a page has no more tuples."""
+
+_BLOCK_S: Final = 1.0
+"""Longest wait in Redis: it has to be below the time within which it must reply."""
+
+_FULL, _BEHIND, _NO_STREAM, _REUSED = -1, -2, -3, -4
+_SCRIPTS: Final = "mediator.coordination.scripts"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamBounds:
+    """What a stream may need.
+
+    Attributes:
+        bytes: Of the tuples that are kept, as JSON.
+        behind: Tuples by which a consumer may be behind.
+        live_s: Seconds after which a consumer that has not said anything does not count.
+    """
+
+    bytes: int = 2**28
+    behind: int = 100_000
+    live_s: float = 60.0
+
+
+class RedisEventStreams:
+    """Implements `mediator.event_streams.port.EventStreams` in one Redis."""
+
+    def __init__(self, redis: Redis, bounds: StreamBounds | None = None) -> None:
+        self._redis = redis
+        self._bounds = bounds or StreamBounds()
+        constants = {
+            "MOST_BEHIND": self._bounds.behind,
+            "LIVE_MS": round(self._bounds.live_s * 1000),
+            "RATE_MS": RATE_S * 1000,
+            "RECORDS": 100,
+            "TUPLES_A_RECORD": 1000,
+            "CHUNK": 100,
+            "MOST_DROPPED": 1000,
+        }
+        head = "\n".join(f"local {name} = {number}" for name, number in constants.items())
+        common = lua_text(_SCRIPTS, "event_streams_common")
+        self._scripts = {
+            name: redis.register_script(
+                "\n".join((head, common, lua_text(_SCRIPTS, f"event_streams_{name}")))
+            )
+            for name in ("declare", "append", "read", "consumed", "drop")
+        }
+
+    async def declare(self, key: StreamKey, stream: EventStream, most: int) -> bool:
+        numbers = (round(stream.retention_s * 1000), stream.most_tuples)
+        reply = await self._call("declare", key, _document(stream), most, *numbers, stream.id)
+        if reply < 0:
+            raise Conflict(f"A database has {most:,} event streams at most.")
+        return bool(reply)
+
+    async def of_database(self, database: str) -> dict[str, EventStream]:
+        found = await reply_of(self._redis.hgetall(f"{_base(database)}streams"))
+        return {name.decode(): _stream(name.decode(), text) for name, text in found.items()}
+
+    async def find(self, key: StreamKey) -> EventStream | None:
+        text = await reply_of(self._redis.hget(f"{_base(key.database)}streams", key.stream))
+        return None if text is None else _stream(key.stream, text)
+
+    async def drop(self, key: StreamKey) -> bool:
+        return bool(await self._call("drop", key))
+
+    async def clear(self, database: str) -> None:
+        for name in await self.of_database(database):
+            await self.drop(StreamKey(database, name))
+        await reply_of(self._redis.unlink(f"{_base(database)}dropped", f"{_base(database)}highest"))
+
+    async def append(
+        self, key: StreamKey, tuples: Sequence[NewTuple], declared: EventStream | None = None
+    ) -> int:
+        # With an id, as the driver sends it again if a connection was lost.
+        batch = (uuid4().hex, "", RETRIED_S * 1000)
+        return (await self._append(key, tuples, batch, declared)).last
+
+    async def append_once(
+        self,
+        key: StreamKey,
+        tuples: Sequence[NewTuple],
+        id_: str,
+        fingerprint: str,
+        declared: EventStream | None = None,
+    ) -> Appended:
+        return await self._append(key, tuples, (id_, fingerprint, KEPT_S * 1000), declared)
+
+    async def _append(
+        self,
+        key: StreamKey,
+        tuples: Sequence[NewTuple],
+        batch: tuple[str, str, int],
+        declared: EventStream | None,
+    ) -> Appended:
+        head = (*batch, self._bounds.bytes, "" if declared is None else declared.id)
+        reply = await self._call("append", key, *head, *map(_row, tuples))
+        if reply[0] >= 0:
+            return Appended(int(reply[0]), bool(reply[1]))
+        if reply[0] == _NO_STREAM:
+            raise _not_found()
+        if reply[0] == _REUSED:
+            raise IdempotencyReused("The Idempotency-Key was used for other tuples.")
+        raise _full(reply[1].decode(), reply[2]) if reply[0] == _FULL else self._behind(*reply[1:])
+
+    def _behind(self, behind: int, consumer: bytes) -> TooManyRequests:
+        name = consumer.decode()
+        detail = (
+            f"The consumer {name} would be {behind:,} tuples behind; {self._bounds.behind:,} are"
+            " allowed. Send fewer tuples until it has caught up, or end it."
+        )
+        return TooManyRequests(detail, extra={"limit": "consumer", "consumer": name})
+
+    async def last(self, key: StreamKey) -> int:
+        state = f"{_base(key.database)}state:{key.stream}"
+        return int(await reply_of(self._redis.hget(state, "last")) or 0)
+
+    async def report(self, key: StreamKey) -> StreamReport:
+        base, name = _base(key.database), key.stream
+        names = ("last", "bytes", "rate", "rated", "clock", "elapsed")
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.time()
+            pipe.hmget(f"{base}state:{name}", names)
+            pipe.lindex(f"{base}records:{name}", 0)
+            pipe.zrange(f"{base}consumed:{name}", 0, -1, withscores=True)
+            pipe.zrange(f"{base}seen:{name}", 0, -1, withscores=True)
+            (seconds, _), state, oldest, consumed, seen = await reply_of(pipe.execute())
+        if state[0] is None:
+            raise _not_found()
+        last, total, rate, rated, clock, elapsed = (float(text or 0) for text in state)
+        first, before, *_ = map(int, oldest.split()) if oldest else (int(last) + 1, int(total))
+        now_s = elapsed / 1000 + max(0.0, seconds - clock / 1000 if clock else 0.0)
+        live = {each for each, at_ms in seen if now_s - at_ms / 1000 < self._bounds.live_s}
+        consumers = {each.decode(): int(number) for each, number in consumed if each in live}
+        lately = rate * exp((rated / 1000 - now_s) / RATE_S)
+        return StreamReport(first, int(last), int(total) - before, lately, consumers)
+
+    async def read(
+        self, key: StreamKey, after: int | None, limit: int, wait_s: float = 0.0
+    ) -> list[StoredTuple]:
+        until = monotonic() + wait_s
+        while True:
+            first, last, *rows = await self._read(key, after, limit)
+            if after is None:
+                after = first - 1
+            if not first - 1 <= after <= last:
+                raise _gone(first, last)
+            left_s = until - monotonic()
+            if rows or left_s <= 0:
+                return [_tuple(after + 1 + index, row) for index, row in enumerate(rows)]
+            # What it returns is read again, in pages.
+            name = f"{_base(key.database)}tuples:{key.stream}"
+            block = ceil(min(left_s, _BLOCK_S) * 1000)
+            await reply_of(self._redis.xread({name: f"{after}-0"}, 1, block))
+
+    async def _read(self, key: StreamKey, after: int | None, limit: int) -> list[Any]:
+        behind = "" if after is None else after
+        reply: list[Any] = await self._call("read", key, behind, limit, _PAGE_BYTES)
+        if not reply:
+            raise _not_found()
+        return reply
+
+    async def consumed(self, key: StreamKey, consumer: str, number: int) -> None:
+        await self._call("consumed", key, consumer, number)
+
+    async def _call(self, name: str, key: StreamKey, *arguments: Any) -> Any:
+        call = self._scripts[name](keys=[_base(key.database)], args=[key.stream, *arguments])
+        return await reply_of(call)
+
+
+def _base(database: str) -> str:
+    return f"{{portolan:event-streams:{database}}}:"
+
+
+def _document(stream: EventStream) -> bytes:
+    return orjson.dumps(
+        {
+            "attributes": sorted(stream.attributes),
+            "types": dict(stream.types),
+            "retention_s": stream.retention_s,
+            "most_tuples": stream.most_tuples,
+            "id": stream.id,
+        }
+    )
+
+
+def _stream(name: str, text: bytes) -> EventStream:
+    document: Mapping[str, Any] = orjson.loads(text)
+    attributes = frozenset(document["attributes"])
+    numbers = document["retention_s"], document["most_tuples"]
+    return EventStream(name, attributes, *numbers, document["types"], document["id"])
+
+
+def _row(tuple_: NewTuple) -> bytes:
+    """Return a tuple as its time and its values; text of a float is exact."""
+    return b"%b %b" % (repr(float(tuple_.time_s)).encode(), orjson.dumps(dict(tuple_.values)))
+
+
+def _tuple(number: int, row: bytes) -> StoredTuple:
+    time, _, values = row.partition(b" ")
+    return StoredTuple(number, float(time), orjson.loads(values))
+
+
+def _not_found() -> NotFound:
+    return NotFound("There is no such event stream.")
+
+
+def _full(limit: str, room_in_ms: int) -> TooManyRequests:
+    detail = (
+        f"The stream keeps as many {limit} as it may, and none of them is older than its retention."
+        " Send fewer tuples, or declare a stream that keeps more of them, or keeps them for less"
+        " time."
+    )
+    retry_after_s = max(1.0, room_in_ms / 1000)
+    return TooManyRequests(detail, retry_after_s=retry_after_s, extra={"limit": limit})
+
+
+def _gone(first: int, last: int) -> PositionGone:
+    return PositionGone(
+        "The tuple after this number is not kept."
+        + (f" Those from {first} to {last} are." if first <= last else "")
+    )

@@ -1,0 +1,70 @@
+-- Appends tuples, all or none, and removes some of those that are older than the retention.
+-- ARGV: name, id of the batch, its fingerprint, for how long they are known (ms), bytes at most, id of
+-- the stream ('' for any); then the tuples. Returns {last number, 1}; {last number, 0}: it was appended before;
+-- {-1, why, ms until there is room}: full; {-2, tuples behind, consumer}: it is too far behind;
+-- {-3}: no such stream; {-4}: another batch under this id.
+
+local records, tuples = base .. 'records:' .. name, base .. 'tuples:' .. name
+local batch, count = base .. 'append:' .. name .. ':' .. ARGV[2], #ARGV - 6
+local declared = redis.call('HMGET', state_key, 'retention', 'begin', 'id')
+if not declared[1] or (ARGV[6] ~= '' and ARGV[6] ~= declared[3]) then return {-3} end
+local retention = tonumber(declared[1])
+local known = redis.call('GET', batch)
+if known then
+  local fingerprint, number = string.match(known, '^(.*) (%d+)$')
+  -- Else it went to an earlier stream of this name.
+  if tonumber(number) > tonumber(declared[2]) then
+    return fingerprint == ARGV[3] and {tonumber(number), 0} or {-4}
+  end
+end
+
+local elapsed = elapse()
+local state = redis.call('HMGET', state_key, 'most', 'last', 'bytes', 'rate', 'rated')
+local most, last, bytes = tonumber(state[1]), tonumber(state[2]), tonumber(state[3])
+
+-- In proportion to what is appended, so that no batch pays for a long pause.
+local oldest, removed, room = record_at(0), 0, 2 * count + TUPLES_A_RECORD
+while oldest and removed < room and oldest.last + retention <= elapsed do
+  redis.call('LPOP', records)
+  local following = record_at(0)
+  removed = removed + (following and following.number or last + 1) - oldest.number
+  oldest = following
+end
+local first = oldest and oldest.number or last + 1
+if removed > 0 then redis.call('XTRIM', tuples, 'MINID', whole(first) .. '-0') end
+
+local size = 0
+for i = 7, #ARGV do size = size + #ARGV[i] end
+local kept = oldest and bytes - oldest.bytes or 0
+local full = last - first + 1 + count > most and 'tuples' or kept + size > tonumber(ARGV[5]) and 'bytes'
+if full then return {-1, full, oldest and oldest.last + retention - elapsed or 0} end
+
+-- Those that have gone are met here once, as they are the furthest behind.
+while true do
+  local slowest = redis.call('ZRANGE', base .. 'consumed:' .. name, 0, 0, 'WITHSCORES')
+  local behind = slowest[1] and last + count - tonumber(slowest[2]) or 0
+  if behind <= MOST_BEHIND then break end
+  local seen = redis.call('ZSCORE', base .. 'seen:' .. name, slowest[1])
+  if seen and elapsed - tonumber(seen) < LIVE_MS then return {-2, behind, slowest[1]} end
+  forget(slowest[1])
+end
+
+local newest = record_at(-1)
+local spacing = math.floor(retention / RECORDS)
+if newest and elapsed - newest.first < spacing and last - newest.number < TUPLES_A_RECORD then
+  newest.last = elapsed
+  redis.call('LSET', records, -1, text_of(newest))
+else
+  redis.call('RPUSH', records, text_of({number = last + 1, bytes = bytes, first = elapsed, last = elapsed}))
+end
+for i = 7, #ARGV do
+  redis.call('XADD', tuples, whole(last + i - 6) .. '-0', 't', ARGV[i])
+end
+-- Without further tuples all of them are too old at the same time.
+redis.call('PEXPIRE', tuples, retention)
+redis.call('PEXPIRE', records, retention)
+local rate = tonumber(state[4]) * math.exp((tonumber(state[5]) - elapsed) / RATE_MS)
+redis.call('HSET', state_key, 'last', whole(last + count), 'bytes', whole(bytes + size),
+  'rate', rate + count * 1000 / RATE_MS, 'rated', whole(elapsed))
+redis.call('SET', batch, ARGV[3] .. ' ' .. whole(last + count), 'PX', ARGV[4])
+return {last + count, 1}

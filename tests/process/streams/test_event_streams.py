@@ -1,0 +1,293 @@
+"""Event streams in Redis: numbers without gaps, batches as a whole, retention, back-pressure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from mediator.base.errors import Conflict, IdempotencyReused, NotFound, TooManyRequests
+from mediator.changes.feed import PositionGone
+from mediator.coordination.event_streams import RedisEventStreams, StreamBounds
+from mediator.event_streams.port import EventStream, NewTuple, StoredTuple, StreamKey
+from mediator.stores.port import SystemConfig
+from tests.faults.conditions import eventually
+from tests.process.service import unique
+
+DAY_MS = 86_400_000
+STREAM = EventStream("prices", frozenset({"n"}), 3600.0, 5_000, {"n": "integer"})
+
+
+class Declared:
+    """A declared stream, and the Redis that it is in."""
+
+    def __init__(self, redis: Redis) -> None:
+        self.redis = redis
+        self.streams = RedisEventStreams(redis)
+        self.key = StreamKey(unique(), STREAM.name)
+
+    def name(self, kind: str) -> str:
+        return f"{{portolan:event-streams:{self.key.database}}}:{kind}:{self.key.stream}"
+
+    async def declare(self, retention_s: float = 3600.0, most_tuples: int = 5_000) -> None:
+        await self.streams.drop(self.key)
+        stream = EventStream(STREAM.name, STREAM.attributes, retention_s, most_tuples, STREAM.types)
+        assert await self.streams.declare(self.key, stream, 2)
+
+    async def append(self, numbers: Sequence[int]) -> int:
+        return await self.streams.append(self.key, tuples(numbers))
+
+    async def numbers(self, after: int | None, limit: int = 10_000) -> list[int]:
+        return [each.number for each in await self.streams.read(self.key, after, limit)]
+
+    async def pass_by(self, ms: int) -> None:
+        """Let time pass for the stream: its Redis's clock was read so much earlier."""
+        await self.redis.hincrby(self.name("state"), "clock", -ms)
+
+
+def tuples(numbers: Sequence[int]) -> list[NewTuple]:
+    return [NewTuple(1e9 + number / 7, {"n": number}) for number in numbers]
+
+
+@pytest.fixture
+async def declared(redis_config: SystemConfig) -> AsyncIterator[Declared]:
+    async with Redis.from_url(redis_config.url) as redis:
+        made = Declared(redis)
+        await made.declare()
+        yield made
+        await made.streams.clear(made.key.database)
+        left = [k async for k in redis.scan_iter(match=f"*{made.key.database}*", count=10_000)]
+        assert all([await redis.pttl(name) > 0 for name in left])
+
+
+async def test_tuples_have_numbers_and_come_back_as_they_were_sent(declared: Declared) -> None:
+    assert await declared.streams.last(declared.key) == 0
+    assert await declared.append(range(1, 4)) == 3
+    assert await declared.append([4]) == 4
+    expected = [StoredTuple(n, 1e9 + n / 7, {"n": n}) for n in range(1, 5)]
+    assert await declared.streams.read(declared.key, 0, 10) == expected
+    assert await declared.streams.read(declared.key, None, 10) == expected
+    assert await declared.streams.read(declared.key, 1, 2) == expected[1:3]
+    assert await declared.streams.read(declared.key, 4, 10) == []
+    assert await declared.streams.last(declared.key) == 4
+
+
+async def test_batches_that_arrive_together_stay_together(declared: Declared) -> None:
+    """Each has 150 tuples, more than a chunk of a page, and names them all alike."""
+    lasts = await asyncio.gather(*(declared.append([sender] * 150) for sender in range(8)))
+    found = await declared.streams.read(declared.key, 0, 10_000)
+    assert [each.number for each in found] == list(range(1, 1201))
+    for sender, last in enumerate(lasts):
+        assert {each.values["n"] for each in found[last - 150 : last]} == {sender}
+
+
+async def test_a_stream_is_declared_once_and_listed(declared: Declared) -> None:
+    streams, database = declared.streams, declared.key.database
+    assert not await streams.declare(declared.key, STREAM, 2)
+    assert await streams.find(declared.key) == STREAM
+    assert await streams.declare(StreamKey(database, "other"), STREAM, 2)
+    with pytest.raises(Conflict):
+        await streams.declare(StreamKey(database, "third"), STREAM, 2)
+    assert set(await streams.of_database(database)) == {"prices", "other"}
+    assert await streams.find(StreamKey(database, "third")) is None
+
+
+@pytest.mark.parametrize("limit", ["tuples", "bytes"])
+async def test_a_batch_that_does_not_fit_is_refused_as_a_whole(
+    declared: Declared, limit: str
+) -> None:
+    bounds = StreamBounds(bytes=100 if limit == "bytes" else 10_000)
+    declared.streams = RedisEventStreams(declared.redis, bounds)
+    await declared.declare(most_tuples=4 if limit == "tuples" else 1_000)
+    await declared.append([1, 2, 3])
+    before = await declared.streams.report(declared.key)
+    with pytest.raises(TooManyRequests) as refused:
+        await declared.append([4, 5])
+    assert refused.value.extra == {"limit": limit}
+    assert 3500 < refused.value.retry_after_s <= 3600
+    after = await declared.streams.report(declared.key)
+    assert (after.first, after.last, after.size) == (before.first, before.last, before.size)
+    if limit == "tuples":
+        assert await declared.append([4]) == 4
+
+
+async def test_what_is_older_than_the_retention_makes_room(declared: Declared) -> None:
+    await declared.declare(retention_s=100.0, most_tuples=6)
+    await declared.append([1, 2, 3])
+    await declared.pass_by(60_000)
+    await declared.append([4, 5])
+    await declared.pass_by(60_000)
+    assert await declared.append([6]) == 6
+    assert await declared.numbers(None) == [4, 5, 6]
+    assert await declared.append([7, 8, 9]) == 9
+    with pytest.raises(PositionGone):
+        await declared.numbers(2)
+    assert await declared.numbers(3) == [4, 5, 6, 7, 8, 9]
+    assert (await declared.streams.report(declared.key)).size == await size(declared, 6)
+
+
+async def size(declared: Declared, count: int) -> int:
+    """Return the bytes of what is in Redis, of which there are so many."""
+    rows: Any = await declared.redis.xrange(declared.name("tuples"))
+    assert len(rows) == count
+    return sum(len(fields[b"t"]) for _, fields in rows)
+
+
+async def test_a_stream_that_is_sent_to_all_the_time_keeps_no_tuple_for_longer(
+    declared: Declared,
+) -> None:
+    """Ten batches a second and more, and each of 100 tuples of a second must go in its turn."""
+    await declared.declare(retention_s=10.0, most_tuples=5_000)
+    for _ in range(60):
+        await declared.append(range(100))
+        await declared.pass_by(500)
+    report = await declared.streams.report(declared.key)
+    assert report.last == 6_000
+    assert 1_900 <= report.last - report.first + 1 <= 2_200
+
+
+async def test_no_batch_pays_for_a_long_pause(declared: Declared) -> None:
+    for _ in range(5):
+        await declared.append(range(1000))
+    await declared.pass_by(DAY_MS)
+    await declared.append([1])
+    left = await declared.numbers(None)
+    assert (left[0], left[-1]) == (2001, 5001)
+
+
+async def test_tuples_go_and_numbers_stay_when_nothing_is_sent(declared: Declared) -> None:
+    await declared.declare(retention_s=0.05)
+    await declared.append([1, 2])
+
+    async def are_gone() -> bool:
+        return not await declared.numbers(None)
+
+    await eventually(are_gone)
+    assert await declared.streams.last(declared.key) == 2
+    with pytest.raises(PositionGone):
+        await declared.numbers(1)
+    assert await declared.numbers(2) == []
+    await declared.declare()
+    assert await declared.append([3]) == 3
+
+
+async def test_a_clock_of_redis_that_is_set_back_keeps_tuples_and_stops_nothing(
+    declared: Declared,
+) -> None:
+    await declared.declare(retention_s=100.0, most_tuples=4)
+    await declared.append([1, 2])
+    await declared.pass_by(90_000)
+    await declared.append([3])
+    await declared.pass_by(-DAY_MS)
+    await declared.append([4])
+    assert await declared.numbers(0) == [1, 2, 3, 4]
+    await declared.pass_by(20_000)
+    assert await declared.append([5, 6]) == 6
+    assert await declared.numbers(None) == [3, 4, 5, 6]
+
+
+async def test_a_live_consumer_stops_a_stream_that_runs_away_from_it(declared: Declared) -> None:
+    declared.streams = RedisEventStreams(declared.redis, StreamBounds(behind=3))
+    await declared.streams.consumed(declared.key, "slow", 0)
+    await declared.append([1, 2, 3])
+    await declared.streams.consumed(declared.key, "fast", 3)
+    with pytest.raises(TooManyRequests) as refused:
+        await declared.append([4])
+    assert refused.value.extra == {"limit": "consumer", "consumer": "slow"}
+    assert await declared.streams.last(declared.key) == 3
+    await declared.streams.consumed(declared.key, "slow", 1)
+    assert await declared.append([4]) == 4
+    report = await declared.streams.report(declared.key)
+    assert report.consumers == {"slow": 1, "fast": 3}
+
+
+async def test_consumers_that_have_gone_do_not_count(declared: Declared) -> None:
+    declared.streams = RedisEventStreams(declared.redis, StreamBounds(behind=3))
+    for number in range(3):
+        await declared.streams.consumed(declared.key, f"gone {number}", 0)
+    await declared.pass_by(59_000)
+    await declared.streams.consumed(declared.key, "live", 0)
+    await declared.append([1])
+    await declared.pass_by(2_000)
+    assert (await declared.streams.report(declared.key)).consumers == {"live": 0}
+    await declared.streams.consumed(declared.key, "live", 1)
+    assert await declared.append([2, 3, 4]) == 4
+    assert await declared.redis.zcard(declared.name("seen")) == 1
+
+
+async def test_a_batch_that_is_sent_again_is_appended_once(declared: Declared) -> None:
+    streams, key = declared.streams, declared.key
+    first = await streams.append_once(key, tuples([1, 2]), "id", "same")
+    assert first == (2, True)
+    await declared.append([3])
+    assert await streams.append_once(key, tuples([1, 2]), "id", "same") == (2, False)
+    with pytest.raises(IdempotencyReused):
+        await streams.append_once(key, tuples([1]), "id", "other")
+    assert await declared.numbers(0) == [1, 2, 3]
+    await declared.declare()
+    assert await streams.append_once(key, tuples([4]), "id", "other") == (4, True)
+
+
+async def test_a_stream_that_is_declared_again_continues_the_numbers(declared: Declared) -> None:
+    await declared.append([1, 2])
+    await declared.streams.consumed(declared.key, "reader", 2)
+    assert await declared.streams.drop(declared.key)
+    assert not await declared.streams.drop(declared.key)
+    for call in (declared.append([3]), declared.numbers(0), declared.streams.report(declared.key)):
+        with pytest.raises(NotFound):
+            await call
+    await declared.declare()
+    assert await declared.append([3]) == 3
+    with pytest.raises(PositionGone):
+        await declared.numbers(1)
+    assert await declared.numbers(2) == [3]
+    assert (await declared.streams.report(declared.key)).consumers == {}
+
+
+async def test_numbers_are_continued_however_many_streams_were_dropped(declared: Declared) -> None:
+    """One thousand names are remembered one by one."""
+    database = declared.key.database
+    await declared.append([1, 2, 3])
+    await declared.streams.drop(declared.key)
+    for number in range(1_001):
+        key = StreamKey(database, f"other{number}")
+        await declared.streams.declare(key, STREAM, 1)
+        await declared.streams.drop(key)
+    await declared.declare()
+    assert await declared.append([4]) == 4
+
+
+async def test_nothing_is_ahead_of_the_last_tuple(declared: Declared) -> None:
+    with pytest.raises(PositionGone):
+        await declared.numbers(1)
+
+
+async def test_a_reader_waits_for_the_next_tuple(declared: Declared) -> None:
+    read = asyncio.create_task(declared.streams.read(declared.key, 0, 10, wait_s=60.0))
+    await asyncio.sleep(0)
+    await declared.append([1, 2])
+    assert [each.number for each in await read] == [1, 2]
+    assert await declared.streams.read(declared.key, 2, 10, wait_s=0.01) == []
+
+
+async def test_a_page_is_bounded_by_its_bytes(declared: Declared) -> None:
+    large = [NewTuple(0.0, {"text": "x" * 10_000}) for _ in range(300)]
+    await declared.streams.append(declared.key, large)
+    page = await declared.numbers(0)
+    assert page == list(range(1, 201))
+    assert await declared.numbers(200) == list(range(201, 301))
+
+
+async def test_a_report_says_what_is_kept_and_how_much_arrives(declared: Declared) -> None:
+    empty = await declared.streams.report(declared.key)
+    assert (empty.first, empty.last, empty.size, empty.rate) == (1, 0, 0, 0.0)
+    await declared.append(range(60))
+    report = await declared.streams.report(declared.key)
+    assert (report.first, report.last) == (1, 60)
+    assert report.size == await size(declared, 60)
+    assert 0.5 < report.rate <= 1.0
+    await declared.pass_by(600_000)
+    assert (await declared.streams.report(declared.key)).rate < 0.001
