@@ -46,6 +46,8 @@ COMMANDS: Final = {
     "tail": "app.commands.tail:tail",
     "allocate": "app.commands.allocate:allocate",
     "standing": "app.commands.standing:standing",
+    "cluster": "app.commands.cluster:cluster",
+    "continuous": "app.commands.continuous:continuous",
 }
 """The function of each command, or the commands below it."""
 

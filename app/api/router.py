@@ -44,7 +44,9 @@ from mediator.base.observation import Observer, RequestFinished, RequestRefused
 from mediator.changes.subscriptions import Subscriptions
 from mediator.control.former_schemas import HEADER, FormerSchemas
 from mediator.data_plane.port import DataPlane
+from mediator.event_streams.service import EventStreamService
 from mediator.flows.service import FlowService
+from mediator.standing.service import StandingQueries
 from mediator.views.service import IncrementalViews
 
 __all__ = ["DataApi"]
@@ -80,11 +82,22 @@ class DataApi:
         refusals: Refusals | None = None,
         flows: FlowService | None = None,
         views: IncrementalViews | None = None,
+        event_streams: EventStreamService | None = None,
+        standing: StandingQueries | None = None,
     ) -> None:
         self._plane = plane
         self._directory = Directory(plane)
         self._table = RouteTable(
-            self._directory, options, subscriptions, caches, transact, job_backend, flows, views
+            self._directory,
+            options,
+            subscriptions,
+            caches,
+            transact,
+            job_backend,
+            flows,
+            views,
+            event_streams,
+            standing,
         )
         self._authoriser = authoriser
         self._former_schemas = former_schemas

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 from typing import Final
@@ -14,6 +14,7 @@ from app.api.changes import ChangesRoute
 from app.api.creation import Creation
 from app.api.cursors import Cursors
 from app.api.database_documents import DatabaseDocuments
+from app.api.event_streams import EventStreamRoutes
 from app.api.filtered_writes import FilteredWrites
 from app.api.incremental_views import IncrementalViewRoutes
 from app.api.jobs.results import RunResults
@@ -27,19 +28,22 @@ from app.api.queries import Queries
 from app.api.resources import Directory
 from app.api.routed_request import Address, Handler, Route
 from app.api.sketch import Sketches
+from app.api.standing_queries import StandingQueryRoutes
 from app.api.transactions import TransactionRoute
 from app.api.transfer import Exports, Imports
 from app.coherence.caches import Caches
 from app.http.idempotency import OperationIds
-from app.http.negotiation import EVENT_STREAM, FILES, JSON, NDJSON, SKETCH
+from app.http.negotiation import EVENT_STREAM, FILES, JSON, NDJSON, SKETCH, SVG
 from app.http.paths import decode_segment
 from app.http.problems import ROUTE_NOT_FOUND, HttpError
 from mediator.access.metered_plane import Transact
 from mediator.access.model import Scope
 from mediator.base.errors import NotFound
 from mediator.changes.subscriptions import Subscriptions
+from mediator.event_streams.service import EventStreamService
 from mediator.flows.service import FlowService
-from mediator.schema.ids import check_id
+from mediator.schema.ids import NAME, check_id
+from mediator.standing.service import StandingQueries
 from mediator.views.service import IncrementalViews
 
 __all__ = ["RouteTable"]
@@ -56,6 +60,9 @@ _FLOW_SEGMENTS: Final = 7
 _RUN: Final = re.compile(rb"[0-9a-f]{32}")
 """Ids of runs, of flows, of messages and of views."""
 
+_NAME: Final = re.compile(NAME.pattern.encode())
+"""Names of event streams."""
+
 _PLAIN_ID: Final = re.compile(rb"[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,511}")
 """Ids that need no decoding, and with which nothing can be wrong."""
 
@@ -67,12 +74,15 @@ _decode_name = lru_cache(maxsize=1024)(decode_segment)
 class _Numbered:
     """Routes of what a database has by ids: of all, and by what follows the id those of one.
 
-    `name` is what one of them is called.
+    `name` is what one of them is called, and `ids` are those that there may be.
+    `name` is what one of them is called; `of_all` are about all of them, by what stands for the id.
     """
 
     name: str
     whole: Route
     below: Mapping[bytes, Route]
+    ids: re.Pattern[bytes] = _RUN
+    of_all: Mapping[bytes, Route] = field(default_factory=dict)
 
 
 class RouteTable:
@@ -85,6 +95,8 @@ class RouteTable:
         job_backend: None: there are no jobs.
         flows: None: there are no message flows.
         views: None: there are no incremental views.
+        event_streams: None: there are no event streams.
+        standing: None: there are no standing queries.
     """
 
     def __init__(
@@ -97,6 +109,8 @@ class RouteTable:
         job_backend: JobBackend | None,
         flows: FlowService | None,
         views: IncrementalViews | None,
+        event_streams: EventStreamService | None,
+        standing: StandingQueries | None,
     ) -> None:
         ids, cursors, limit = OperationIds(), Cursors(options.cursor_key), options.max_body_bytes
         reads, sketch = (caches.reads, caches.sketch) if caches else (None, None)
@@ -119,6 +133,8 @@ class RouteTable:
         self._numbered = {
             b"message-flows": _flows(MessageFlows(directory, flows, ids, limit)),
             b"incremental-views": _views(IncrementalViewRoutes(directory, views, limit)),
+            b"event-streams": _streams(EventStreamRoutes(directory, event_streams, ids, limit)),
+            b"standing-queries": _standing(StandingQueryRoutes(directory, standing, limit)),
         }
         methods = {"GET": jobs.get, "DELETE": jobs.delete}
         self._run = Route(
@@ -136,6 +152,7 @@ class RouteTable:
             self._collection,
             self._run,
             *(each.whole for each in numbered),
+            *chain(*(each.of_all.values() for each in numbered)),
             *chain(*(routes.values() for routes in (*below, *(each.below for each in numbered)))),
         )
 
@@ -188,11 +205,13 @@ def _find_numbered(numbered: _Numbered, database: str, parts: list[bytes]) -> Ad
     if not parts:
         return Address(numbered.whole, database)
     id_, *rest = parts
+    if not rest and id_ in numbered.of_all:
+        return Address(numbered.of_all[id_], database)
     below, _, ticket = b"/".join(rest).partition(b"/")
     route = numbered.below.get(below + b"/" if ticket else below)
     if route is None:
         raise _not_found()
-    if not _RUN.fullmatch(id_) or (ticket and not _RUN.fullmatch(ticket)):
+    if not numbered.ids.fullmatch(id_) or (ticket and not _RUN.fullmatch(ticket)):
         raise NotFound(f"There is no such {numbered.name}.")
     return Address(route, database, id=id_.decode(), ticket=ticket.decode())
 
@@ -304,6 +323,36 @@ def _views(views: IncrementalViewRoutes) -> _Numbered:
         b"deltas": route(f"{one}/deltas", (EVENT_STREAM,), GET=views.deltas),
     }
     return _Numbered("incremental view", route("", POST=views.post, GET=views.list), below)
+
+
+def _streams(streams: EventStreamRoutes) -> _Numbered:
+    path = "/v1/{database}/event-streams"
+    every: dict[str, Handler] = {"POST": streams.post, "GET": streams.list}
+    whole = Route(path, every, {**_READS, **_WRITES}, is_pinnable=False)
+    one: dict[str, Handler] = {"GET": streams.get, "DELETE": streams.delete}
+    of_tuples: dict[str, Handler] = {"POST": streams.append, "GET": streams.tuples}
+    stream, tuples = f"{path}/{{stream}}", f"{path}/{{stream}}/tuples"
+    below = {
+        b"": Route(stream, one, None, is_pinnable=False),
+        b"tuples": Route(tuples, of_tuples, None, streams=(EVENT_STREAM,), is_pinnable=False),
+    }
+    return _Numbered("event stream", whole, below, _NAME)
+
+
+def _standing(queries: StandingQueryRoutes) -> _Numbered:
+    def route(path: str, streams: tuple[str, ...] = (), **handlers: Handler) -> Route:
+        scopes = {**_READS, **_WRITES}
+        template = f"/v1/{{database}}/standing-queries{path}"
+        return Route(template, handlers, scopes, streams=streams, is_pinnable=False)
+
+    one = "/{query}"
+    below = {
+        b"": route(one, GET=queries.get, DELETE=queries.delete),
+        b"results": route(f"{one}/results", (EVENT_STREAM,), GET=queries.results),
+    }
+    of_all = {b"plan": route("/plan", (SVG,), GET=queries.plan)}
+    whole = route("", POST=queries.post, GET=queries.list)
+    return _Numbered("standing query", whole, below, of_all=of_all)
 
 
 def _not_found() -> HttpError:

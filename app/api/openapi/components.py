@@ -9,6 +9,13 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
 
 from app.api.models.common import ID_SCHEMA, NAME_SCHEMA, Problem, StoredObject
+from app.api.models.event_streams import (
+    AppendedTuples,
+    EventStream,
+    EventStreamReport,
+    EventStreams,
+    EventStreamTuples,
+)
 from app.api.models.flows import (
     DeadLetters,
     EndedMessages,
@@ -34,6 +41,13 @@ from app.api.models.reads import (
     Listing,
     WriteSummary,
 )
+from app.api.models.standing import (
+    StandingPlan,
+    StandingQueries,
+    StandingQuery,
+    StandingQueryReport,
+    StandingResults,
+)
 from app.api.models.views import (
     IncrementalView,
     IncrementalViewReport,
@@ -44,10 +58,22 @@ from app.api.models.views import (
 from app.api.routed_request import LONGEST_AGE_S
 from app.http.problems import PROBLEM_JSON, PROBLEM_TYPES
 from app.http.validation import Parameters
+from mediator.event_streams.batch import MOST_AT_ONCE
+from mediator.event_streams.declaration import (
+    LONGEST_RETENTION_S,
+    MOST_ATTRIBUTES,
+    MOST_TUPLES,
+    SHORTEST_RETENTION_S,
+    TYPES,
+)
 from mediator.flows.parser import LONGEST_LATENCY_S, MOST_OPERATORS, OBJECTIVES, OPERATOR_NAMES
 from mediator.flows.service import MOST_MESSAGES
 from mediator.model.query import CountMode
 from mediator.query.filter_parser import OPERATORS
+from mediator.schema.ids import FIELD_NAME
+from mediator.standing.parser import LONGEST_WINDOW_S, MOST_RELATIONS
+from mediator.standing.query_parser import LONGEST_LATENESS_S
+from mediator.standing.query_parser import LONGEST_NAME as LONGEST_QUERY_NAME
 from mediator.views.parser import LONGEST_NAME, MOST_COLUMNS, MOST_JOINS, MOST_KEYS
 from spark_jobs.runner.job import JobDocument
 
@@ -104,6 +130,16 @@ _LEVEL: Final = {
         },
     ]
 }
+_ATTRIBUTE: Final = {"type": "string", "pattern": f"^{FIELD_NAME.pattern}$"}
+_RELATIONS: Final = {"minItems": 2, "maxItems": MOST_RELATIONS}
+_SOURCE: Final = {
+    "type": "object",
+    "properties": {"stream": {"type": "string"}, "class": {"type": "string"}},
+    "minProperties": 1,
+    "maxProperties": 1,
+    "additionalProperties": False,
+}
+
 _GRAMMAR: Final[dict[str, Any]] = {
     "Object": {
         "type": "object",
@@ -212,6 +248,89 @@ _GRAMMAR: Final[dict[str, Any]] = {
         },
         ["class"],
     ),
+    "NewEventStream": _closed(
+        {
+            "name": NAME_SCHEMA,
+            "attributes": {
+                "oneOf": [
+                    {
+                        "type": "array",
+                        "minItems": 1,
+                        "maxItems": MOST_ATTRIBUTES,
+                        "uniqueItems": True,
+                        "items": _ATTRIBUTE,
+                    },
+                    {
+                        "type": "object",
+                        "minProperties": 1,
+                        "maxProperties": MOST_ATTRIBUTES,
+                        "propertyNames": _ATTRIBUTE,
+                        "additionalProperties": {"enum": [*TYPES, None]},
+                    },
+                ]
+            },
+            "retention_s": {
+                "type": "number",
+                "minimum": SHORTEST_RETENTION_S,
+                "maximum": LONGEST_RETENTION_S,
+            },
+            "most_tuples": {"type": "integer", "minimum": 1, "maximum": MOST_TUPLES},
+        },
+        ["name", "attributes"],
+    ),
+    "NewTuple": _closed(
+        {
+            "time_s": {"type": "number", "minimum": 0},
+            "values": {
+                "type": "object",
+                "maxProperties": MOST_ATTRIBUTES,
+                "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
+            },
+        },
+        ["time_s", "values"],
+    ),
+    "NewTuples": _closed(
+        {
+            "tuples": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": MOST_AT_ONCE,
+                "items": ref("schemas", "NewTuple"),
+            }
+        },
+        ["tuples"],
+    ),
+    "NewStandingQuery": _closed(
+        {
+            "name": {"type": "string", "maxLength": LONGEST_QUERY_NAME},
+            "relations": {
+                "oneOf": [
+                    {**_RELATIONS, "type": "array", "items": {"type": "string"}},
+                    {
+                        "type": "object",
+                        "minProperties": 2,
+                        "maxProperties": MOST_RELATIONS,
+                        "additionalProperties": _SOURCE,
+                    },
+                ],
+                "description": "Names of event streams; or streams and classes, by alias.",
+            },
+            "predicates": {
+                "type": "array",
+                "minItems": 1,
+                "items": {
+                    "type": "array",
+                    "minItems": 2,
+                    "maxItems": 2,
+                    "items": {"type": "string"},
+                },
+                "description": "Pairs of attributes that are equal.",
+            },
+            "window_s": {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_WINDOW_S},
+            "lateness_s": {"type": "number", "minimum": 0, "maximum": LONGEST_LATENESS_S},
+        },
+        ["relations", "predicates", "window_s"],
+    ),
     "NewMessageFlow": _closed(
         {
             "name": {"type": "string", "maxLength": 100},
@@ -260,6 +379,8 @@ _MODELS: Final[dict[str, Any]] = {
             *(MessageFlow, MessageFlowReport, MessageFlows, Tickets, MessageState),
             *(EndedMessages, DeadLetters, Replayed),
             *(IncrementalView, IncrementalViewReport, IncrementalViews, ViewResult, ViewDeltas),
+            *(EventStream, EventStreams, EventStreamReport, EventStreamTuples, AppendedTuples),
+            *(StandingQuery, StandingQueryReport, StandingQueries, StandingResults, StandingPlan),
         )
     },
 }
@@ -326,6 +447,8 @@ _PARAMETERS: Final[dict[str, Any]] = {
     ),
     "flow": _parameter("flow", "path", _HEXADECIMAL, "Id of the message flow."),
     "view": _parameter("view", "path", _HEXADECIMAL, "Id of the incremental view."),
+    "stream": _parameter("stream", "path", NAME_SCHEMA, "Name of the event stream."),
+    "query": _parameter("query", "path", _HEXADECIMAL, "Id of the standing query."),
     "ticket": _parameter("ticket", "path", _HEXADECIMAL, "Ticket of the message."),
     "id": _parameter("id", "path", ID_SCHEMA, "Id of the object, percent-encoded once."),
     "fields": _parameter(

@@ -27,6 +27,8 @@ FLOW = {
     }
 }
 VIEW: dict[str, Any] = {"json": {"class": "articles"}}
+STREAM: dict[str, Any] = {"json": {"name": "prices", "attributes": ["price"]}}
+TUPLES: dict[str, Any] = {"json": {"tuples": [{"time_s": 0, "values": {}}]}}
 MESSAGES: dict[str, Any] = {"json": {"messages": [{}]}}
 KEY = {"json": {"subject": "new", "grants": ["read"]}}
 NOTHING: dict[str, Any] = {}
@@ -77,6 +79,12 @@ DATA: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "DELETE /v1/{database}/incremental-views/{view}": ("write", HIDDEN, NOTHING),
     "GET /v1/{database}/incremental-views/{view}/result": ("read", HIDDEN, NOTHING),
     "GET /v1/{database}/incremental-views/{view}/deltas": ("read", HIDDEN, NOTHING),
+    "GET /v1/{database}/event-streams": ("read", HIDDEN, NOTHING),
+    "POST /v1/{database}/event-streams": ("write", HIDDEN, STREAM),
+    "GET /v1/{database}/event-streams/{stream}": ("read", HIDDEN, NOTHING),
+    "DELETE /v1/{database}/event-streams/{stream}": ("write", HIDDEN, NOTHING),
+    "POST /v1/{database}/event-streams/{stream}/tuples": ("write", HIDDEN, TUPLES),
+    "GET /v1/{database}/event-streams/{stream}/tuples": ("read", HIDDEN, NOTHING),
     "GET /v1/{database}/jobs": ("jobs", HIDDEN, NOTHING),
     "POST /v1/{database}/jobs": ("jobs", HIDDEN, JOB),
     "GET /v1/{database}/jobs/{run}": ("jobs", HIDDEN, NOTHING),

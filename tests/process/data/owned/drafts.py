@@ -275,6 +275,16 @@ ROUTES: Final[dict[str, list[tuple[int, str, dict[str, Any]]]]] = {
     "GET /v1/{database}/incremental-views/{view}/deltas": [
         (404, f"incremental-views/{RUN}/deltas", {}),
     ],
+    "GET /v1/{database}/event-streams": [(200, "event-streams", {})],
+    "POST /v1/{database}/event-streams": [
+        (409, "event-streams", {"json": {"name": "drafts", "attributes": ["title"]}}),
+    ],
+    "GET /v1/{database}/event-streams/{stream}": [(404, "event-streams/drafts", {})],
+    "DELETE /v1/{database}/event-streams/{stream}": [(404, "event-streams/drafts", {})],
+    "POST /v1/{database}/event-streams/{stream}/tuples": [
+        (404, "event-streams/drafts/tuples", {"json": {"tuples": [{"time_s": 0, "values": {}}]}}),
+    ],
+    "GET /v1/{database}/event-streams/{stream}/tuples": [(404, "event-streams/drafts/tuples", {})],
     "POST /v1/{database}/jobs": [(403, "jobs", {"json": JOB})],
     "GET /v1/{database}/jobs": [(200, "jobs", {})],
     "GET /v1/{database}/jobs/{run}": [(404, f"jobs/{RUN}", {})],
