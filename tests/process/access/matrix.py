@@ -27,6 +27,13 @@ FLOW = {
     }
 }
 VIEW: dict[str, Any] = {"json": {"class": "articles"}}
+STANDING_QUERY: dict[str, Any] = {
+    "json": {
+        "relations": {"a": {"class": "articles"}, "b": {"stream": "prices"}},
+        "predicates": [["a.id", "b.price"]],
+        "window_s": 1,
+    }
+}
 STREAM: dict[str, Any] = {"json": {"name": "prices", "attributes": ["price"]}}
 TUPLES: dict[str, Any] = {"json": {"tuples": [{"time_s": 0, "values": {}}]}}
 MESSAGES: dict[str, Any] = {"json": {"messages": [{}]}}
@@ -79,6 +86,12 @@ DATA: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "DELETE /v1/{database}/incremental-views/{view}": ("write", HIDDEN, NOTHING),
     "GET /v1/{database}/incremental-views/{view}/result": ("read", HIDDEN, NOTHING),
     "GET /v1/{database}/incremental-views/{view}/deltas": ("read", HIDDEN, NOTHING),
+    "GET /v1/{database}/standing-queries": ("read", HIDDEN, NOTHING),
+    "POST /v1/{database}/standing-queries": ("write", HIDDEN, STANDING_QUERY),
+    "GET /v1/{database}/standing-queries/plan": ("read", HIDDEN, NOTHING),
+    "GET /v1/{database}/standing-queries/{query}": ("read", HIDDEN, NOTHING),
+    "DELETE /v1/{database}/standing-queries/{query}": ("write", HIDDEN, NOTHING),
+    "GET /v1/{database}/standing-queries/{query}/results": ("read", HIDDEN, NOTHING),
     "GET /v1/{database}/event-streams": ("read", HIDDEN, NOTHING),
     "POST /v1/{database}/event-streams": ("write", HIDDEN, STREAM),
     "GET /v1/{database}/event-streams/{stream}": ("read", HIDDEN, NOTHING),

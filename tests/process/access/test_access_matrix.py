@@ -106,6 +106,7 @@ async def send(
         "{run}": RUN,
         "{flow}": RUN,
         "{view}": RUN,
+        "{query}": RUN,
         "{stream}": "prices",
         "{ticket}": RUN,
         "{name}": "nowhere",
@@ -197,6 +198,7 @@ async def test_an_anonymous_caller_may_only_read_a_public_class(
     method, template = route.split(" ")
     template = template.replace("{class}", "articles").replace("{id}", "there")
     path = template.replace("{database}", running.database).replace("{view}", RUN)
+    path = path.replace("{query}", RUN)
     path = path.replace("{stream}", "articles")  # which does not make the stream public
     body: dict[str, Any] = {
         "json": {"operations": [{"op": "get", "class": "articles", "id": "there"}]}
@@ -207,6 +209,6 @@ async def test_an_anonymous_caller_may_only_read_a_public_class(
     if path.endswith("changes"):
         request = {"params": {"class": "articles"}}
     # What these show is also what was.
-    closed = ("changes", "incremental-views", "event-streams")
+    closed = ("changes", "incremental-views", "event-streams", "standing-queries")
     expected = "401" if any(name in path for name in closed) else "in"
     assert outcome(await running.data.request(method, path, **request)) == expected
