@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from mediator.base.errors import SchemaInvalid
 from mediator.schema.annotations import Capability, Metric
 from mediator.schema.limits import CLASSES_PER_DATABASE, MAX_ERRORS
-from mediator.schema.parse import RESERVED_CLASSES, parse_schema, schema_document
+from mediator.schema.parse import RESERVED_CLASSES, parse_schema
+from mediator.schema.render import schema_document
 from mediator.schema.types import FieldType
 from tests.unit.schema.documents import NEWSPAPER, REFERENCE, REFERENCES
 

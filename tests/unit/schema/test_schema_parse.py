@@ -20,7 +20,8 @@ from mediator.schema.annotations import (
 )
 from mediator.schema.differences import differences
 from mediator.schema.foreign_keys import ForeignKey, foreign_keys_of
-from mediator.schema.parse import parse_schema, schema_document
+from mediator.schema.parse import parse_schema
+from mediator.schema.render import schema_document
 from mediator.schema.tree import (
     MISSING,
     CachePolicy,
