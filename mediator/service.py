@@ -168,6 +168,7 @@ class Mediator:
         self.admission = AdmissionControl(
             CatalogueAdmission(self.catalogue),
             HeldRuns(self.catalogue),
+            self.flows,
             self.workers,
             self.replica,
             self._observe,
