@@ -23,7 +23,7 @@ QUERY = {
     "lateness_s": 600,
 }
 KEYS = 5
-KILLS = 3
+KILLS = 2
 
 
 class Sender:
