@@ -25,6 +25,7 @@ from tests.unit.standing.papers_queries import EXAMPLE_2
 LETTERS = {"R": "b", "S": "bc", "T": "cd", "U": "d"}
 DOCUMENT = {**EXAMPLE_2, "parallelism": 3}
 COUNT = 120
+RATE = 100
 
 
 def drawn(first: int, draw: Random) -> list[tuple[int, StreamTuple]]:
@@ -32,7 +33,7 @@ def drawn(first: int, draw: Random) -> list[tuple[int, StreamTuple]]:
     for number in range(first, first + COUNT):
         stream = draw.choice("RSTU")
         values = {name: draw.choice([1, 2.0, 3, "3", None]) for name in LETTERS[stream]}
-        tuples.append((number, StreamTuple(stream, number / 100, values)))
+        tuples.append((number, StreamTuple(stream, number / RATE, values)))
     return tuples
 
 
@@ -70,7 +71,6 @@ def numbered(results: list[Any]) -> Counter[Any]:
 
 
 def reference_results(runtime: Runtime, tuples: list[tuple[int, StreamTuple]]) -> Iterator[Any]:
-    number = {id(each): position for position, each in tuples}
     for result in runtime.feed([each for _, each in tuples]):
-        members = (number[id(each)] for _, each in sorted(result.tuples.items()))
-        yield result.query, tuple(members)
+        members = (each for _, each in sorted(result.tuples.items()))
+        yield result.query, tuple(round(each.time_s * RATE) for each in members)
