@@ -63,8 +63,11 @@ def stream(
 
     _, (plan,) = planned(file, PlanMode.SHARED, intermediates, replicas, limit_s)
     longest_s = max(query.window_s for query in plan.workload.joins)
+    options = JobSettings().spark_options()
+    if options.remote:  # batches would be driven by its server, which has no lock on the state
+        raise typer.BadParameter("Standing queries do not run on Spark Connect.")
     with readable_errors(NOT_DONE, SparkUnavailable):
-        session = open_session(JobSettings().spark_options())
+        session = open_session(options)
     from spark_jobs.standing.commits import StateBusy, StateDirectory
     from spark_jobs.standing.segments import FormatUnknown
     from spark_jobs.standing.shared_joins import SharedJoins
