@@ -61,6 +61,7 @@ from mediator.coordination.feed import Retention
 from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.data_plane.executor import Executor
 from mediator.event_streams.port import EventStreams
+from mediator.event_streams.service import EventStreamService
 from mediator.flows.http_hosts import HttpHosts
 from mediator.flows.http_services import HttpServices
 from mediator.flows.service import FlowService
@@ -197,6 +198,9 @@ class Mediator:
         self._feed = shared.feed if shared else None
         self.leases = shared.leases if shared else None
         self.event_streams: EventStreams | None = shared.event_streams if shared else None
+        self.event_stream_service = (
+            EventStreamService(shared.event_streams, self._clock) if shared else None
+        )
 
     def _build_data_plane(self) -> None:
         calls, limits = self.calls, self._options.query_limits

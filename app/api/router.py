@@ -44,6 +44,7 @@ from mediator.base.observation import Observer, RequestFinished, RequestRefused
 from mediator.changes.subscriptions import Subscriptions
 from mediator.control.former_schemas import HEADER, FormerSchemas
 from mediator.data_plane.port import DataPlane
+from mediator.event_streams.service import EventStreamService
 from mediator.flows.service import FlowService
 from mediator.standing.service import StandingQueries
 from mediator.views.service import IncrementalViews
@@ -81,6 +82,7 @@ class DataApi:
         refusals: Refusals | None = None,
         flows: FlowService | None = None,
         views: IncrementalViews | None = None,
+        event_streams: EventStreamService | None = None,
         standing: StandingQueries | None = None,
     ) -> None:
         self._plane = plane
@@ -94,6 +96,7 @@ class DataApi:
             job_backend,
             flows,
             views,
+            event_streams,
             standing,
         )
         self._authoriser = authoriser

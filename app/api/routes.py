@@ -14,6 +14,7 @@ from app.api.changes import ChangesRoute
 from app.api.creation import Creation
 from app.api.cursors import Cursors
 from app.api.database_documents import DatabaseDocuments
+from app.api.event_streams import EventStreamRoutes
 from app.api.filtered_writes import FilteredWrites
 from app.api.incremental_views import IncrementalViewRoutes
 from app.api.jobs.results import RunResults
@@ -39,8 +40,9 @@ from mediator.access.metered_plane import Transact
 from mediator.access.model import Scope
 from mediator.base.errors import NotFound
 from mediator.changes.subscriptions import Subscriptions
+from mediator.event_streams.service import EventStreamService
 from mediator.flows.service import FlowService
-from mediator.schema.ids import check_id
+from mediator.schema.ids import NAME, check_id
 from mediator.standing.service import StandingQueries
 from mediator.views.service import IncrementalViews
 
@@ -58,6 +60,9 @@ _FLOW_SEGMENTS: Final = 7
 _RUN: Final = re.compile(rb"[0-9a-f]{32}")
 """Ids of runs, of flows, of messages and of views."""
 
+_NAME: Final = re.compile(NAME.pattern.encode())
+"""Names of event streams."""
+
 _PLAIN_ID: Final = re.compile(rb"[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,511}")
 """Ids that need no decoding, and with which nothing can be wrong."""
 
@@ -69,12 +74,14 @@ _decode_name = lru_cache(maxsize=1024)(decode_segment)
 class _Numbered:
     """Routes of what a database has by ids: of all, and by what follows the id those of one.
 
+    `name` is what one of them is called, and `ids` are those that there may be.
     `name` is what one of them is called; `of_all` are about all of them, by what stands for the id.
     """
 
     name: str
     whole: Route
     below: Mapping[bytes, Route]
+    ids: re.Pattern[bytes] = _RUN
     of_all: Mapping[bytes, Route] = field(default_factory=dict)
 
 
@@ -88,6 +95,7 @@ class RouteTable:
         job_backend: None: there are no jobs.
         flows: None: there are no message flows.
         views: None: there are no incremental views.
+        event_streams: None: there are no event streams.
         standing: None: there are no standing queries.
     """
 
@@ -101,6 +109,7 @@ class RouteTable:
         job_backend: JobBackend | None,
         flows: FlowService | None,
         views: IncrementalViews | None,
+        event_streams: EventStreamService | None,
         standing: StandingQueries | None,
     ) -> None:
         ids, cursors, limit = OperationIds(), Cursors(options.cursor_key), options.max_body_bytes
@@ -124,6 +133,7 @@ class RouteTable:
         self._numbered = {
             b"message-flows": _flows(MessageFlows(directory, flows, ids, limit)),
             b"incremental-views": _views(IncrementalViewRoutes(directory, views, limit)),
+            b"event-streams": _streams(EventStreamRoutes(directory, event_streams, ids, limit)),
             b"standing-queries": _standing(StandingQueryRoutes(directory, standing, limit)),
         }
         methods = {"GET": jobs.get, "DELETE": jobs.delete}
@@ -201,7 +211,7 @@ def _find_numbered(numbered: _Numbered, database: str, parts: list[bytes]) -> Ad
     route = numbered.below.get(below + b"/" if ticket else below)
     if route is None:
         raise _not_found()
-    if not _RUN.fullmatch(id_) or (ticket and not _RUN.fullmatch(ticket)):
+    if not numbered.ids.fullmatch(id_) or (ticket and not _RUN.fullmatch(ticket)):
         raise NotFound(f"There is no such {numbered.name}.")
     return Address(route, database, id=id_.decode(), ticket=ticket.decode())
 
@@ -315,6 +325,20 @@ def _views(views: IncrementalViewRoutes) -> _Numbered:
     return _Numbered("incremental view", route("", POST=views.post, GET=views.list), below)
 
 
+def _streams(streams: EventStreamRoutes) -> _Numbered:
+    path = "/v1/{database}/event-streams"
+    every: dict[str, Handler] = {"POST": streams.post, "GET": streams.list}
+    whole = Route(path, every, {**_READS, **_WRITES}, is_pinnable=False)
+    one: dict[str, Handler] = {"GET": streams.get, "DELETE": streams.delete}
+    of_tuples: dict[str, Handler] = {"POST": streams.append, "GET": streams.tuples}
+    stream, tuples = f"{path}/{{stream}}", f"{path}/{{stream}}/tuples"
+    below = {
+        b"": Route(stream, one, None, is_pinnable=False),
+        b"tuples": Route(tuples, of_tuples, None, streams=(EVENT_STREAM,), is_pinnable=False),
+    }
+    return _Numbered("event stream", whole, below, _NAME)
+
+
 def _standing(queries: StandingQueryRoutes) -> _Numbered:
     def route(path: str, streams: tuple[str, ...] = (), **handlers: Handler) -> Route:
         scopes = {**_READS, **_WRITES}
@@ -328,7 +352,7 @@ def _standing(queries: StandingQueryRoutes) -> _Numbered:
     }
     of_all = {b"plan": route("/plan", (SVG,), GET=queries.plan)}
     whole = route("", POST=queries.post, GET=queries.list)
-    return _Numbered("standing query", whole, below, of_all)
+    return _Numbered("standing query", whole, below, of_all=of_all)
 
 
 def _not_found() -> HttpError:

@@ -85,6 +85,8 @@ class Container:
         self.job_backend.streams.end()
         if self.mediator.flows is not None:
             self.mediator.flows.is_ending = True
+        if self.mediator.event_stream_service is not None:
+            self.mediator.event_stream_service.is_ending = True
 
     async def stop(self) -> None:
         await self.scheduler.stop()
@@ -152,6 +154,8 @@ async def build(
     authoriser = (
         security.authoriser(lambda: mediator.data.model, limiter) if security and limiter else None
     )
+    if security and limiter and mediator.flows:
+        mediator.flows.admitted = security.metered_flows(limiter).admitted
     data_options = await _options_of_data(http, caching, mediator)
     data = _data_api(mediator, data_options, observe, caches, job_backend, authoriser)
     _connect_metrics(telemetry.metrics, mediator, data, security, caches)
@@ -206,6 +210,7 @@ def _data_api(
         mediator.admission.refusals,
         mediator.flows,
         mediator.incremental_views,
+        mediator.event_stream_service,
         mediator.standing_queries,
     )
 

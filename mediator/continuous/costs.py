@@ -7,7 +7,7 @@ transfers: its cost is not the sum of what its operators would cost alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ from mediator.continuous.rates import Rates, rates_of, rates_over
 from mediator.query.json_node import Node
 from mediator.schema.errors import invalid
 
-__all__ = ["CalibratedCosts", "Constants", "Costs", "parse_constants"]
+__all__ = ["CalibratedCosts", "Constants", "Costs", "Workload", "parse_constants"]
 
 _LARGEST_S = 3_600.0
 
@@ -106,62 +106,74 @@ Counts = dict[str, float]
 """How often in a second what a constant is for happens."""
 
 
-@dataclass(frozen=True, slots=True)
 class Workload:
     """Counts of a query, which are what constants are multiplied by and fitted to.
 
-    Attributes:
+    Args:
         trigger_s: Seconds of arrivals in a micro-batch.
     """
 
-    query: Query
-    trigger_s: float
+    def __init__(self, query: Query, trigger_s: float) -> None:
+        self._query = query
+        self._triggers, self._slides = 1 / trigger_s, 1 / query.slide_s
+        self._rates = dict(rates_of(query))
 
-    def on_spark(self, operator: Operator, rates: Rates, below: Sequence[Rates]) -> Counts:
-        triggers, slides = 1 / self.trigger_s, 1 / self.query.slide_s
+    def on_spark(self, operator: Operator) -> Counts:
+        below = [self._of(each) for each in inputs_of(operator)]
+        # A join of the same inputs in another order produces as much, but receives something else.
+        rates = rates_over(self._query, operator, below)
         received = sum(rates.received)
         match operator:
             case Window():
-                return {"window_trigger": triggers, "window_tuple": received}
+                return {"window_trigger": self._triggers, "window_tuple": received}
             case Join():
                 return {
-                    "join_trigger": triggers,
+                    "join_trigger": self._triggers,
                     "join_tuple": received,
                     "join_result": rates.produced,
-                    "join_kept": triggers * sum(each.size for each in below),
+                    "join_kept": self._triggers * sum(each.size for each in below),
                 }
             case Aggregate():
+                kept = _partials(self._query, rates, below[0])
                 return {
-                    "aggregate_trigger": triggers,
+                    "aggregate_trigger": self._triggers,
                     "aggregate_tuple": received,
-                    "aggregate_kept": slides * _partials(self.query, rates, below[0]),
+                    "aggregate_kept": self._slides * kept,
                     "aggregate_result": rates.produced,
                 }
             case _:
                 return {"stateless_tuple": received}
 
-    def in_database(self, operators: Sequence[Operator], rates: Mapping[str, Rates]) -> Counts:
-        slides = 1 / self.query.slide_s
+    def in_database(self, operators: Sequence[Operator]) -> Counts:
+        """Return those of a statement; its root is the last of its operators."""
+        slides = self._slides
         inside = {each.name for each in operators}
         counts = {
-            "statement": 1 / self.trigger_s,
-            "returned_tuple": slides * rates[operators[-1].name].size,
+            "statement": self._triggers,
+            "returned_tuple": slides * self._of(operators[-1]).size,
         }
         for operator in operators:
             below = inputs_of(operator)
             for each in below:
                 if each.name not in inside:
-                    _add(counts, "shipped_tuple", rates[each.name].produced)
-                    _add(counts, "scanned_tuple", slides * rates[each.name].size)
-            read = sum(rates[each.name].size for each in below)
+                    _add(counts, "shipped_tuple", self._of(each).produced)
+                    _add(counts, "scanned_tuple", slides * self._of(each).size)
+            read = sum(self._of(each).size for each in below)
             match operator:
                 case Select() | Project():
                     _add(counts, "database_select", slides * read)
                 case Join():
-                    _add(counts, "database_join", slides * (read + rates[operator.name].size))
+                    _add(counts, "database_join", slides * (read + self._of(operator).size))
                 case _:
                     _add(counts, "database_aggregate", slides * read)
         return counts
+
+    def _of(self, operator: Operator) -> Rates:
+        """Return the rates of an operator, also of one that a reordering has made."""
+        if operator.name not in self._rates:
+            below = [self._of(each) for each in inputs_of(operator)]
+            self._rates[operator.name] = rates_over(self._query, operator, below)
+        return self._rates[operator.name]
 
 
 class CalibratedCosts:
@@ -169,24 +181,13 @@ class CalibratedCosts:
 
     def __init__(self, query: Query, constants: Constants, trigger_s: float) -> None:
         self._workload = Workload(query, trigger_s)
-        self._rates = dict(rates_of(query))
         self._constants = constants.to_json()
 
     def on_spark(self, operator: Operator) -> float:
-        below = [self._of(each) for each in inputs_of(operator)]
-        # A join of the same inputs in another order produces as much, but receives something else.
-        rates = rates_over(self._workload.query, operator, below)
-        return self._seconds(self._workload.on_spark(operator, rates, below))
+        return self._seconds(self._workload.on_spark(operator))
 
     def in_database(self, operators: Sequence[Operator]) -> float:
-        return self._seconds(self._workload.in_database(operators, self._rates))
-
-    def _of(self, operator: Operator) -> Rates:
-        """Return the rates of an operator, also of one that a reordering has made."""
-        if operator.name not in self._rates:
-            below = [self._of(each) for each in inputs_of(operator)]
-            self._rates[operator.name] = rates_over(self._workload.query, operator, below)
-        return self._rates[operator.name]
+        return self._seconds(self._workload.in_database(operators))
 
     def _seconds(self, counts: Counts) -> float:
         return sum(self._constants[name] * count for name, count in counts.items())

@@ -43,7 +43,7 @@ MOST_SLIDES: Final = 100_000
 HIGHEST_RATE: Final = 1e9
 LARGEST: Final = 1e15
 LONGEST_STRING: Final = 10_000
-EARLIEST_S, LATEST_S = -1e10, 1e10
+EARLIEST_S, LATEST_S = -4e9, 4e9
 _BITS: Final = 63
 
 _COMPARATORS: Final = ("eq", "ne", "lt", "le", "gt", "ge")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from mediator.continuous.model import Operator, Query, inputs_of, post_order, relational
@@ -30,7 +30,7 @@ def describe_sweep(query: Query, factors: Sequence[float], options: PlanOptions)
     rates = [_at_rate(query.at_rate(factor), factor, options) for factor in factors]
     switches = [
         {"factor": after["factor"], "from": before["in_database"], "to": after["in_database"]}
-        for before, after in itertools.pairwise(rates)
+        for before, after in pairwise(rates)
         if before["in_database"] != after["in_database"]
     ]
     return {"rates": rates, "switches": switches}

@@ -79,6 +79,7 @@ class RedisEventStreams:
             "RECORDS": 100,
             "TUPLES_A_RECORD": 1000,
             "CHUNK": 100,
+            "MOST_DROPPED": 1000,
         }
         head = "\n".join(f"local {name} = {number}" for name, number in constants.items())
         common = lua_text(_SCRIPTS, "event_streams_common")
@@ -91,7 +92,7 @@ class RedisEventStreams:
 
     async def declare(self, key: StreamKey, stream: EventStream, most: int) -> bool:
         numbers = (round(stream.retention_s * 1000), stream.most_tuples)
-        reply = await self._call("declare", key, _document(stream), most, *numbers)
+        reply = await self._call("declare", key, _document(stream), most, *numbers, stream.id)
         if reply < 0:
             raise Conflict(f"A database has {most:,} event streams at most.")
         return bool(reply)
@@ -110,21 +111,33 @@ class RedisEventStreams:
     async def clear(self, database: str) -> None:
         for name in await self.of_database(database):
             await self.drop(StreamKey(database, name))
-        await reply_of(self._redis.unlink(f"{_base(database)}highest"))
+        await reply_of(self._redis.unlink(f"{_base(database)}dropped", f"{_base(database)}highest"))
 
-    async def append(self, key: StreamKey, tuples: Sequence[NewTuple]) -> int:
+    async def append(
+        self, key: StreamKey, tuples: Sequence[NewTuple], declared: EventStream | None = None
+    ) -> int:
         # With an id, as the driver sends it again if a connection was lost.
-        return (await self._append(key, tuples, uuid4().hex, "", RETRIED_S)).last
+        batch = (uuid4().hex, "", RETRIED_S * 1000)
+        return (await self._append(key, tuples, batch, declared)).last
 
     async def append_once(
-        self, key: StreamKey, tuples: Sequence[NewTuple], id_: str, fingerprint: str
+        self,
+        key: StreamKey,
+        tuples: Sequence[NewTuple],
+        id_: str,
+        fingerprint: str,
+        declared: EventStream | None = None,
     ) -> Appended:
-        return await self._append(key, tuples, id_, fingerprint, KEPT_S)
+        return await self._append(key, tuples, (id_, fingerprint, KEPT_S * 1000), declared)
 
     async def _append(
-        self, key: StreamKey, tuples: Sequence[NewTuple], id_: str, fingerprint: str, kept_s: int
+        self,
+        key: StreamKey,
+        tuples: Sequence[NewTuple],
+        batch: tuple[str, str, int],
+        declared: EventStream | None,
     ) -> Appended:
-        head = (id_, fingerprint, kept_s * 1000, self._bounds.bytes)
+        head = (*batch, self._bounds.bytes, "" if declared is None else declared.id)
         reply = await self._call("append", key, *head, *map(_row, tuples))
         if reply[0] >= 0:
             return Appended(int(reply[0]), bool(reply[1]))
@@ -210,6 +223,7 @@ def _document(stream: EventStream) -> bytes:
             "types": dict(stream.types),
             "retention_s": stream.retention_s,
             "most_tuples": stream.most_tuples,
+            "id": stream.id,
         }
     )
 
@@ -218,7 +232,7 @@ def _stream(name: str, text: bytes) -> EventStream:
     document: Mapping[str, Any] = orjson.loads(text)
     attributes = frozenset(document["attributes"])
     numbers = document["retention_s"], document["most_tuples"]
-    return EventStream(name, attributes, *numbers, types=document["types"])
+    return EventStream(name, attributes, *numbers, document["types"], document["id"])
 
 
 def _row(tuple_: NewTuple) -> bytes:

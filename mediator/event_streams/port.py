@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
+from uuid import uuid4
 
 __all__ = [
     "Appended",
@@ -38,6 +39,7 @@ class EventStream:
         retention_s: For how long tuples are kept.
         most_tuples: Tuples that are kept at most, and so how many may arrive within that time.
         types: The types of those attributes that have one.
+        id: What no other stream has, also not an earlier one of this name.
     """
 
     name: str
@@ -45,6 +47,7 @@ class EventStream:
     retention_s: float
     most_tuples: int
     types: Mapping[str, str] = field(default_factory=dict)
+    id: str = field(default_factory=lambda: uuid4().hex, compare=False)
 
 
 class NewTuple(NamedTuple):
@@ -115,23 +118,33 @@ class EventStreams(Protocol):
     async def clear(self, database: str) -> None:
         """Remove all streams of a database that was dropped."""
 
-    async def append(self, key: StreamKey, tuples: Sequence[NewTuple]) -> int:
+    async def append(
+        self, key: StreamKey, tuples: Sequence[NewTuple], declared: EventStream | None = None
+    ) -> int:
         """Append tuples, all or none; return the number of the last.
 
+        Args:
+            declared: The stream as the tuples were checked; None: whatever it is.
+
         Raises:
-            NotFound: There is no such stream.
+            NotFound: There is no such stream, or another one by now.
             TooManyRequests: It is full, or a consumer is too far behind; nothing was appended.
         """
 
     async def append_once(
-        self, key: StreamKey, tuples: Sequence[NewTuple], id_: str, fingerprint: str
+        self,
+        key: StreamKey,
+        tuples: Sequence[NewTuple],
+        id_: str,
+        fingerprint: str,
+        declared: EventStream | None = None,
     ) -> Appended:
         """Append a batch, unless it was appended under its id within the last hour.
 
         Raises:
             IdempotencyReused: What was appended under the id had another fingerprint.
-            NotFound: There is no such stream.
-            TooManyRequests: It is full, or a consumer is too far behind; nothing was appended.
+            NotFound: As `append`.
+            TooManyRequests: As `append`.
         """
 
     async def last(self, key: StreamKey) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
@@ -17,7 +18,7 @@ from mediator.base.observation import FlowCounted, Observer, ignore
 from mediator.base.periodic_tasks import PeriodicTask
 from mediator.data_plane.port import DataPlane
 from mediator.flows.http_services import HttpServices
-from mediator.flows.invocations import PlanInvoker
+from mediator.flows.invocations import Admitted, PlanInvoker, at_once
 from mediator.flows.parser import Flow, check_message, parse_flow
 from mediator.flows.partitioning import canonical, describe_grain
 from mediator.flows.queue import (
@@ -60,6 +61,7 @@ class FlowService:
     """Serves flows by a queue that all replicas share; each has one worker for every flow.
 
     Attributes:
+        admitted: Lets in what flows read and write; the composition root sets it.
         is_ending: Whether the process is about to end: streams of results are to end, too.
     """
 
@@ -69,6 +71,8 @@ class FlowService:
     _clock: Clock
     _services: HttpServices = field(default_factory=HttpServices)
     _observe: Observer = ignore
+    # By a factory: a function that is an attribute of the class would be bound as a method.
+    admitted: Admitted = field(default_factory=lambda: at_once, init=False)
     is_ending: bool = field(default=False, init=False)
     _flows: dict[FlowKey, Flow] = field(default_factory=dict, init=False)
     """Those that are executed here: a flow never changes, so no request parses it again."""
@@ -227,7 +231,7 @@ class FlowService:
         await self._services.close()
 
     def _start(self, key: FlowKey, flow: Flow, database: str) -> None:
-        invoker = PlanInvoker(self._plane, database, self._services)
+        invoker = PlanInvoker(self._plane, database, self._services, self._admit)
         # A token for each worker: one that was stopped must not hold what the next one takes.
         token = f"{self._replica}:{uuid4().hex}"
 
@@ -237,6 +241,10 @@ class FlowService:
         worker = FlowWorker(key, flow, self._queue, invoker, token, self._clock, count)
         self._flows[key] = flow
         self._workers[key] = asyncio.create_task(worker.run())
+
+    def _admit(self, plane: DataPlane, database: str) -> AbstractAsyncContextManager[DataPlane]:
+        # `admitted` may be set after the first workers were started.
+        return self.admitted(plane, database)
 
     async def _stop(self, keys: Sequence[FlowKey]) -> None:
         for key in keys:

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from mediator.changes.subscriptions import Subscriptions
 from mediator.event_streams.port import EventStreams, StreamKey
 from mediator.standing.log import BatchLog
 from mediator.standing.needs import Needs
 from mediator.standing.query import Source
-from mediator.standing.results import LoggedTuple, Offset, Progress
+from mediator.standing.results import LoggedTuple, Offset
 
 __all__ = ["complete_history", "is_present"]
 
@@ -23,11 +24,16 @@ _PAGE: Final = 1_000
 
 
 async def complete_history(
-    log: BatchLog, needs: Needs, database: str, streams: EventStreams
+    log: BatchLog,
+    needs: Needs,
+    database: str,
+    streams: EventStreams,
+    subscriptions: Subscriptions,
 ) -> None:
     """Log what windows reach and the log does not have; streams that nobody reads are left out.
 
-    A class has no history: what its objects were is not kept.
+    A class has no history, as what its objects were is not kept: it begins at the present position
+    of the feed.
     """
     if not needs.queries:
         if log.progress.offsets:
@@ -39,7 +45,10 @@ async def complete_history(
     for source in sorted(needs.sources):
         relation, offset = source.relation, present[source.relation]
         if source.kind == "class":
-            offset = offset or Offset(0, log.sequence + 1, needs.window_s)
+            if not log.progress.feed:
+                feed = (await subscriptions.now(database)).text
+                await log.publish(progress=replace(log.progress, feed=feed))
+            offset = offset or Offset(0, log.sequence + 1, 0.0)
             await _log_offset(log, relation, offset)
         elif offset is None or offset.reach_s < needs.window_s:
             key = StreamKey(database, source.name)
@@ -49,7 +58,8 @@ async def complete_history(
             await _log_history(log, needs, streams, key, source, offset, before)
     if known.keys() - present.keys():
         left = {name: at for name, at in log.progress.offsets.items() if name in present}
-        await log.publish(progress=replace(log.progress, offsets=left))
+        feed = log.progress.feed if any(each.kind == "class" for each in needs.sources) else ""
+        await log.publish(progress=replace(log.progress, offsets=left, feed=feed))
 
 
 async def _first_numbers(log: BatchLog, offsets: Mapping[str, Offset | None]) -> dict[str, int]:
@@ -84,7 +94,7 @@ async def _log_history(
     for end in range(len(found), 0, -_PAGE):
         chunk = found[max(0, end - _PAGE) : end]
         offsets = {**log.progress.offsets, source.relation: offset}
-        await log.publish(chunk, progress=Progress(latest_s, offsets))
+        await log.publish(chunk, progress=replace(log.progress, latest_s=latest_s, offsets=offsets))
     await _log_offset(log, source.relation, offset._replace(reach_s=needs.window_s))
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "MOST_RESULTS",
     "READY",
     "STOPPED",
+    "Delivery",
     "LoggedBatch",
     "LoggedTuple",
     "Offset",
@@ -63,9 +64,10 @@ class StoredQuery:
 
 @dataclass(frozen=True, slots=True)
 class LoggedTuple(StreamTuple):
-    """A tuple, with its number in its stream."""
+    """A tuple, with its number in its stream; `versions` are those of an object of a class."""
 
     number: int
+    versions: str = ""
 
 
 class Offset(NamedTuple):
@@ -89,10 +91,12 @@ class Progress:
     Attributes:
         latest_s: The latest time of all tuples that were not late; minus infinity: there was none.
         offsets: By relation.
+        feed: The position up to which the feed was taken for classes; empty: none is read.
     """
 
     latest_s: float = float("-inf")
     offsets: Mapping[str, Offset] = field(default_factory=dict)
+    feed: str = ""
 
 
 class Published(NamedTuple):
@@ -101,6 +105,18 @@ class Published(NamedTuple):
     sequence: int
     revision: int
     progress: Progress
+
+
+class Delivery(NamedTuple):
+    """How far results were appended to the stream that they go to.
+
+    Attributes:
+        done: The number of the last result that was.
+        until: That of the last one of those that are being appended; `done` if there are none.
+    """
+
+    done: int = 0
+    until: int = 0
 
 
 class LoggedBatch(NamedTuple):
@@ -186,6 +202,12 @@ class StandingResults(Protocol):
         Raises:
             PositionGone: The next one is not kept any more, or there never was that number.
         """
+
+    async def deliveries(self, database: str) -> dict[str, Delivery]:
+        """Return how far results were delivered, by the id of their query."""
+
+    async def put_delivery(self, key: QueryKey, lease: Lease, delivery: Delivery) -> None:
+        """Write down how far results were delivered; raises `LeaseLost`."""
 
     async def put_report(self, database: str, lease: Lease, report: bytes) -> None:
         """Write down what is executed, as JSON, if the lease is held."""

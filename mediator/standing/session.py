@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn
 
 import orjson
@@ -21,7 +21,9 @@ from mediator.changes.feed import PositionGone
 from mediator.event_streams.port import EventStream, StreamKey
 from mediator.routing.model import DatabaseRoute
 from mediator.standing.batch_run import MOST_PAIRS, BatchRun, TooMuch
+from mediator.standing.class_intake import ClassIntake
 from mediator.standing.context import HolderContext
+from mediator.standing.delivery import Deliveries, Undeliverable
 from mediator.standing.history import complete_history, is_present
 from mediator.standing.log import BatchLog
 from mediator.standing.needs import Needs, needs_of, stopped
@@ -42,8 +44,8 @@ POLL_S: Final = 0.1
 _LOOK_S: Final = 0.25
 """How soon a new query, and another schema or stream, is seen."""
 
-_CONSUMED_S: Final = 5.0
-"""How often streams are told how far they were taken."""
+_NOTED_S: Final = 5.0
+"""How often it is noted how far streams and the feed were taken, though nothing is new in them."""
 
 _TAKEN: Final = 500
 """Tuples of each stream that a batch has at most."""
@@ -71,10 +73,12 @@ class Session:
     _needs: Needs = field(default_factory=lambda: Needs({}), init=False)
     _streams: Mapping[str, EventStream] = field(default_factory=dict, init=False)
     _runtime: Runtime = field(init=False)
+    _classes: ClassIntake = field(init=False)
+    _deliveries: Deliveries = field(init=False)
     _plan: Plan | None = field(default=None, init=False)
     _sampling: Sampling = field(default_factory=Sampling, init=False)
     _looked_at: float = field(default=0.0, init=False)
-    _told_at: float = field(default=float("-inf"), init=False)
+    _noted_at: float = field(default=float("-inf"), init=False)
 
     def __post_init__(self) -> None:
         self._log = BatchLog(self._context.results, self._route.id, self._lease)
@@ -87,14 +91,36 @@ class Session:
         """
         await self._log.open()
         await self._read_needs()
-        await complete_history(self._log, self._needs, self._route.id, self._context.streams)
-        if self._needs.queries:
-            await self._load()
-            await self._replan(self._needs.new)
-        while not self._context.has_ended:
-            await self._look()
-            if not await self._take_batch():
-                await asyncio.sleep(POLL_S)
+        context = self._context
+        await complete_history(
+            self._log, self._needs, self._route.id, context.streams, context.subscriptions
+        )
+        self._classes = self._class_intake()
+        self._deliveries = Deliveries(context.streams, context.results, self._route.id, self._lease)
+        await self._deliveries.open()
+        try:
+            if self._needs.queries:
+                await self._load()
+                await self._replan(self._needs.new)
+            while not context.has_ended:
+                await self._look()
+                has_taken = await self._take_batch()
+                await self._deliver()
+                if not has_taken:
+                    await asyncio.sleep(POLL_S)
+        finally:
+            self._classes.close()
+
+    def _class_intake(self) -> ClassIntake:
+        context, offsets = self._context, self._log.progress.offsets
+        classes = [each for each in self._needs.sources if each.kind == "class"]
+        return ClassIntake(
+            context.plane,
+            context.subscriptions,
+            self._route,
+            frozenset(each.name for each in classes),
+            {each.relation: offsets[each.relation].number for each in classes},
+        )
 
     async def _read_needs(self) -> None:
         """Read the queries; those that are not possible any more are stopped."""
@@ -117,9 +143,15 @@ class Session:
             present = [each for each, at in offsets if is_present(batch.sequence, at)]
             for _ in self._runtime.restore(present, progress.latest_s):
                 await slices.checkpoint()
+            self._classes.restore(present)
             count += len(present)
             if count > MOST_TUPLES:
                 await self._check_size()
+        if progress.feed:
+            try:
+                await self._classes.open(progress.feed)
+            except PositionGone:
+                await self._stop_classes()
 
     async def _read_report(self) -> None:
         report = await self._context.results.report(self._route.id)
@@ -132,14 +164,10 @@ class Session:
         if now - self._looked_at < _LOOK_S:
             return
         self._looked_at = now
-        route = context.plane.model.by_id.get(id_)
-        if route is None or _used(await context.streams.of_database(id_), self._needs) != _used(
-            self._streams, self._needs
-        ):
+        streams = await context.streams.of_database(id_)
+        has_changed = _used(streams, self._needs) != _used(self._streams, self._needs)
+        if has_changed or context.plane.model.by_id.get(id_) is not self._route:
             raise OutOfDate
-        if route is not self._route:
-            self._route = route
-            await self._change_queries()
         revision = (await context.results.published(id_)).revision
         if revision != self._log.revision:
             self._log.revision = revision
@@ -178,7 +206,7 @@ class Session:
 
     async def _take_batch(self) -> bool:
         """Execute and publish a batch; return whether there was anything new."""
-        tuples = await self._read_streams()
+        tuples = await self._read_sources()
         if tuples:
             run = BatchRun(self._runtime, self._needs.queries)
             slices = Slices(self._context.clock)
@@ -190,18 +218,25 @@ class Session:
             await self._publish(run)
             await self._check_size()
             await self._sample(run.accepted)
-        await self._tell_streams()
+        await self._note_progress()
         return bool(tuples)
 
-    async def _read_streams(self) -> list[LoggedTuple]:
+    async def _deliver(self) -> None:
+        try:
+            await self._deliveries.deliver(self._needs.queries)
+        except Undeliverable as error:
+            await self._stop([error.query], error.detail)
+
+    async def _read_sources(self) -> list[LoggedTuple]:
         """Read what is new; another stream comes first each time, as a batch may end early."""
         sources = sorted(each for each in self._needs.sources if each.kind == "stream")
-        turn = self._log.sequence % len(sources) if sources else 0
-        return [
-            each
-            for source in sources[turn:] + sources[:turn]
-            for each in await self._read_stream(source)
-        ]
+        try:
+            inputs: list[Sequence[LoggedTuple]] = [await self._classes.read()]
+        except PositionGone:
+            await self._stop_classes()
+        inputs += [await self._read_stream(source) for source in sources]
+        turn = self._log.sequence % len(inputs)
+        return [each for some in inputs[turn:] + inputs[:turn] for each in some]
 
     async def _read_stream(self, source: Source) -> Sequence[LoggedTuple]:
         relation, key = source.relation, StreamKey(self._route.id, source.name)
@@ -218,6 +253,11 @@ class Session:
             await self._stop(self._readers(relation), detail)
         return [LoggedTuple(relation, each.time_s, each.values, each.number) for each in page]
 
+    async def _stop_classes(self) -> NoReturn:
+        relations = {each.relation for each in self._needs.sources if each.kind == "class"}
+        reading = {id_ for each in relations for id_ in self._readers(each)}
+        await self._stop(reading, "The change feed has lost changes that were not taken yet.")
+
     def _readers(self, relation: str) -> list[str]:
         return [id_ for id_, join in self._needs.joins.items() if relation in join.relations]
 
@@ -225,9 +265,10 @@ class Session:
         runtime, offsets = self._runtime, dict(self._log.progress.offsets)
         for relation, number in run.taken.items():
             offsets[relation] = Offset(number, *offsets[relation][1:])
+        self._classes.take(run.taken)
         await self._log.publish(
             run.accepted,
-            progress=Progress(runtime.latest_s, offsets),
+            progress=Progress(runtime.latest_s, offsets, self._classes.position),
             watermark_s=runtime.watermark_s,
             window_s=self._needs.window_s,
             results=run.results,
@@ -266,17 +307,20 @@ class Session:
                 self._route.id, self._lease, orjson.dumps(report)
             )
 
-    async def _tell_streams(self) -> None:
+    async def _note_progress(self) -> None:
         """Say how far streams were taken, which keeps them from running away."""
         now = self._context.clock.monotonic()
-        if now - self._told_at < _CONSUMED_S:
+        if now - self._noted_at < _NOTED_S:
             return
-        self._told_at = now
+        self._noted_at = now
         for source in self._needs.sources:
             if source.kind == "stream":
                 key = StreamKey(self._route.id, source.name)
                 number = self._log.progress.offsets[source.relation].number
                 await self._context.streams.consumed(key, "standing-queries", number)
+        if self._classes.position not in ("", self._log.progress.feed):
+            progress = replace(self._log.progress, feed=self._classes.position)
+            await self._log.publish(progress=progress)
 
     async def _stop(self, queries: Iterable[str], detail: str) -> NoReturn:
         """Stop queries; the others are loaded anew without them."""

@@ -9,6 +9,13 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
 
 from app.api.models.common import ID_SCHEMA, NAME_SCHEMA, Problem, StoredObject
+from app.api.models.event_streams import (
+    AppendedTuples,
+    EventStream,
+    EventStreamReport,
+    EventStreams,
+    EventStreamTuples,
+)
 from app.api.models.flows import (
     DeadLetters,
     EndedMessages,
@@ -51,10 +58,19 @@ from app.api.models.views import (
 from app.api.routed_request import LONGEST_AGE_S
 from app.http.problems import PROBLEM_JSON, PROBLEM_TYPES
 from app.http.validation import Parameters
+from mediator.event_streams.batch import MOST_AT_ONCE
+from mediator.event_streams.declaration import (
+    LONGEST_RETENTION_S,
+    MOST_ATTRIBUTES,
+    MOST_TUPLES,
+    SHORTEST_RETENTION_S,
+    TYPES,
+)
 from mediator.flows.parser import LONGEST_LATENCY_S, MOST_OPERATORS, OBJECTIVES, OPERATOR_NAMES
 from mediator.flows.service import MOST_MESSAGES
 from mediator.model.query import CountMode
 from mediator.query.filter_parser import OPERATORS
+from mediator.schema.ids import FIELD_NAME
 from mediator.standing.parser import LONGEST_WINDOW_S, MOST_RELATIONS
 from mediator.standing.query_parser import LONGEST_LATENESS_S
 from mediator.standing.query_parser import LONGEST_NAME as LONGEST_QUERY_NAME
@@ -114,6 +130,7 @@ _LEVEL: Final = {
         },
     ]
 }
+_ATTRIBUTE: Final = {"type": "string", "pattern": f"^{FIELD_NAME.pattern}$"}
 _RELATIONS: Final = {"minItems": 2, "maxItems": MOST_RELATIONS}
 _SOURCE: Final = {
     "type": "object",
@@ -231,6 +248,58 @@ _GRAMMAR: Final[dict[str, Any]] = {
         },
         ["class"],
     ),
+    "NewEventStream": _closed(
+        {
+            "name": NAME_SCHEMA,
+            "attributes": {
+                "oneOf": [
+                    {
+                        "type": "array",
+                        "minItems": 1,
+                        "maxItems": MOST_ATTRIBUTES,
+                        "uniqueItems": True,
+                        "items": _ATTRIBUTE,
+                    },
+                    {
+                        "type": "object",
+                        "minProperties": 1,
+                        "maxProperties": MOST_ATTRIBUTES,
+                        "propertyNames": _ATTRIBUTE,
+                        "additionalProperties": {"enum": [*TYPES, None]},
+                    },
+                ]
+            },
+            "retention_s": {
+                "type": "number",
+                "minimum": SHORTEST_RETENTION_S,
+                "maximum": LONGEST_RETENTION_S,
+            },
+            "most_tuples": {"type": "integer", "minimum": 1, "maximum": MOST_TUPLES},
+        },
+        ["name", "attributes"],
+    ),
+    "NewTuple": _closed(
+        {
+            "time_s": {"type": "number", "minimum": 0},
+            "values": {
+                "type": "object",
+                "maxProperties": MOST_ATTRIBUTES,
+                "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
+            },
+        },
+        ["time_s", "values"],
+    ),
+    "NewTuples": _closed(
+        {
+            "tuples": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": MOST_AT_ONCE,
+                "items": ref("schemas", "NewTuple"),
+            }
+        },
+        ["tuples"],
+    ),
     "NewStandingQuery": _closed(
         {
             "name": {"type": "string", "maxLength": LONGEST_QUERY_NAME},
@@ -259,6 +328,19 @@ _GRAMMAR: Final[dict[str, Any]] = {
             },
             "window_s": {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_WINDOW_S},
             "lateness_s": {"type": "number", "minimum": 0, "maximum": LONGEST_LATENESS_S},
+            "into": _closed(
+                {
+                    "stream": NAME_SCHEMA,
+                    "values": {
+                        "type": "object",
+                        "minProperties": 1,
+                        "propertyNames": _ATTRIBUTE,
+                        "additionalProperties": {"type": "string"},
+                        "description": "Attributes of the stream, by what they are taken from.",
+                    },
+                },
+                ["stream", "values"],
+            ),
         },
         ["relations", "predicates", "window_s"],
     ),
@@ -310,6 +392,7 @@ _MODELS: Final[dict[str, Any]] = {
             *(MessageFlow, MessageFlowReport, MessageFlows, Tickets, MessageState),
             *(EndedMessages, DeadLetters, Replayed),
             *(IncrementalView, IncrementalViewReport, IncrementalViews, ViewResult, ViewDeltas),
+            *(EventStream, EventStreams, EventStreamReport, EventStreamTuples, AppendedTuples),
             *(StandingQuery, StandingQueryReport, StandingQueries, StandingResults, StandingPlan),
         )
     },
@@ -377,6 +460,7 @@ _PARAMETERS: Final[dict[str, Any]] = {
     ),
     "flow": _parameter("flow", "path", _HEXADECIMAL, "Id of the message flow."),
     "view": _parameter("view", "path", _HEXADECIMAL, "Id of the incremental view."),
+    "stream": _parameter("stream", "path", NAME_SCHEMA, "Name of the event stream."),
     "query": _parameter("query", "path", _HEXADECIMAL, "Id of the standing query."),
     "ticket": _parameter("ticket", "path", _HEXADECIMAL, "Ticket of the message."),
     "id": _parameter("id", "path", ID_SCHEMA, "Id of the object, percent-encoded once."),

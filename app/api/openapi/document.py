@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+from app.api.models.event_streams import TuplesParameters
 from app.api.models.flows import DeadLetterParameters, EndedParameters
 from app.api.models.jobs import ResultParameters, RunListParameters, SubmissionParameters
 from app.api.models.reads import (
@@ -106,6 +107,9 @@ def data_paths() -> dict[str, Any]:
         "/v1/{database}/message-flows/{flow}/results": {"get": _ended()},
         "/v1/{database}/message-flows/{flow}/dead-letters": {"get": _dead_letters()},
         "/v1/{database}/message-flows/{flow}/replay": {"post": _replay()},
+        "/v1/{database}/event-streams": _streams(),
+        "/v1/{database}/event-streams/{stream}": _stream(),
+        "/v1/{database}/event-streams/{stream}/tuples": _tuples(),
         "/v1/{database}/incremental-views": _views(),
         "/v1/{database}/incremental-views/{view}": _view(),
         "/v1/{database}/incremental-views/{view}/result": {"get": _result()},
@@ -344,6 +348,42 @@ def _dead_letters() -> dict[str, Any]:
 def _replay() -> dict[str, Any]:
     summary = "Queue messages that failed again, under their tickets"
     return _operation("replayDeadLetters", summary, {202: _json("Replayed")})
+
+
+def _streams() -> dict[str, Any]:
+    created = {**_json("EventStream", "Location"), "description": "Created"}
+    problems, body = (*_ALWAYS, *_WITH_BODY), {JSON: "NewEventStream"}
+    summary = "Declare an event stream"
+    listed = {200: _json("EventStreams")}
+    return {
+        "post": _operation("declareStream", summary, {201: created}, (), problems, body=body),
+        "get": _operation("listStreams", "List event streams", listed),
+    }
+
+
+def _stream() -> dict[str, Any]:
+    shown = {200: _json("EventStreamReport")}
+    summary = "Show an event stream: what is kept of it, its rate, and its consumers"
+    drop = "Remove an event stream with its tuples"
+    return {
+        "get": _operation("getStream", summary, shown),
+        "delete": _operation("dropStream", drop, {204: _empty()}),
+    }
+
+
+def _tuples() -> dict[str, Any]:
+    appended = {200: _json("AppendedTuples", "Idempotency-Replayed")}
+    problems, keyed = (*_ALWAYS, *_WITH_BODY, 422), ("idempotencyKey",)
+    append = "Append tuples to an event stream, all or none"
+    follow = "Follow an event stream: a page of tuples, or server-sent events without end"
+    page = {200: _json("EventStreamTuples", texts=(EVENT_STREAM,))}
+    resumed, failing = ("lastEventId",), (*_ALWAYS, 410)
+    post = _operation("appendTuples", append, appended, keyed, problems, body={JSON: "NewTuples"})
+    post["requestBody"]["content"][NDJSON] = _TEXT
+    return {
+        "post": post,
+        "get": _operation("followStream", follow, page, resumed, failing, TuplesParameters),
+    }
 
 
 def _views() -> dict[str, Any]:

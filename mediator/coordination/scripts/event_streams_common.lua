@@ -2,11 +2,13 @@
 -- ARGV[1] the name of the stream.
 --
 -- streams            hash: the document of each stream
--- highest            number of the last tuple of all streams that were dropped
--- state:<name>       hash: retention (ms) and most (tuples), as declared; begin, the number before its first
---                    tuple; last, that of its last one; bytes of all tuples there ever were; clock, the
---                    server's time when it was read last, and elapsed, by how much it has gone on (ms);
---                    rate (tuples in a second, lately), and the time elapsed that it is of
+-- dropped            hash: number of the last tuple of streams that were dropped lately
+-- highest            the highest one of all that were dropped before
+-- state:<name>       hash: retention (ms) and most (tuples), as declared; id, which no other stream has;
+--                    begin, the number before its first tuple; last, that of its last one; bytes of all
+--                    tuples there ever were; clock, the server's time when it was read last, and elapsed,
+--                    by how much it has gone on (ms); rate (tuples in a second, lately), and rated, the
+--                    time elapsed that it is of
 -- tuples:<name>      stream: tuples, by their number
 -- records:<name>     list: of some tuples, oldest first, their number, the bytes before them, and the
 --                    time elapsed when they arrived, and when the last one before the next of the list did

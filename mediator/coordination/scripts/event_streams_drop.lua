@@ -2,8 +2,14 @@
 
 if redis.call('HDEL', base .. 'streams', name) == 0 then return 0 end
 local last = tonumber(redis.call('HGET', state_key, 'last'))
-if last > tonumber(redis.call('GET', base .. 'highest') or 0) then
-  redis.call('SET', base .. 'highest', whole(last))
+redis.call('HSET', base .. 'dropped', name, whole(last))
+if redis.call('HLEN', base .. 'dropped') > MOST_DROPPED then
+  local highest = 0
+  for _, number in ipairs(redis.call('HVALS', base .. 'dropped')) do
+    highest = math.max(highest, tonumber(number))
+  end
+  redis.call('SET', base .. 'highest', whole(highest))
+  redis.call('UNLINK', base .. 'dropped')
 end
 for _, kind in ipairs({'state', 'tuples', 'records', 'consumed', 'seen'}) do
   redis.call('UNLINK', base .. kind .. ':' .. name)

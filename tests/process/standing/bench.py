@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,7 +52,7 @@ class Bench:
         assert self.service.mediator.event_streams is not None
         return self.service.mediator.event_streams
 
-    async def declare(self, name: str, attributes: str, **members: Any) -> None:
+    async def declare(self, name: str, attributes: Iterable[str], **members: Any) -> None:
         numbers = {"retention_s": 3600.0, "most_tuples": 100_000, **members}
         stream = EventStream(name, frozenset(attributes), **numbers)
         assert await self.streams.declare(StreamKey(self.id, name), stream, 100)
@@ -60,6 +60,32 @@ class Bench:
     async def send(self, name: str, *tuples: tuple[float, dict[str, Any]]) -> None:
         new = [NewTuple(*each) for each in tuples]
         self.numbers[name] = await self.streams.append(StreamKey(self.id, name), new)
+
+    async def write(self, customer: str, **values: Any) -> None:
+        answer = await self.client.put(f"customers/{customer}", json=values)
+        assert answer.status_code < 300, answer.text
+
+    async def has_changes(self, object_id: str, count: int) -> bool:
+        """Whether the feed has so many changes of an object."""
+        parameters = {"after": "beginning", "limit": 1000}
+        page = (await self.client.get("changes", params=parameters)).json()
+        return sum(each["object"] == object_id for each in page["changes"]) == count
+
+    async def offsets(self) -> dict[str, int]:
+        """Return the number of the last tuple of each relation that is in a published batch."""
+        shared = self.service.mediator.coordination
+        assert shared is not None
+        progress = (await shared.standing_results.published(self.id)).progress
+        return {name: offset.number for name, offset in progress.offsets.items()}
+
+    async def has_seen(self, class_name: str, objects: int) -> None:
+        """Wait until so many tuples of a class are in a published batch, and no more."""
+
+        async def is_so() -> bool:
+            return (await self.offsets())[f"class:{class_name}"] >= objects
+
+        await eventually(is_so)
+        assert (await self.offsets())[f"class:{class_name}"] == objects
 
     async def create(self, document: dict[str, Any]) -> str:
         answer = await self.client.post("standing-queries", json=document)
@@ -102,12 +128,9 @@ class Bench:
 
     async def has_taken_all(self) -> None:
         """Wait until every tuple that was sent is in a published batch."""
-        shared = self.service.mediator.coordination
-        assert shared is not None
 
         async def is_so() -> bool:
-            offsets = (await shared.standing_results.published(self.id)).progress.offsets
-            taken = {name: offset.number for name, offset in offsets.items()}
+            taken = await self.offsets()
             return all(taken.get(name, number) == number for name, number in self.numbers.items())
 
         await eventually(is_so)

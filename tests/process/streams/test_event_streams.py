@@ -247,6 +247,19 @@ async def test_a_stream_that_is_declared_again_continues_the_numbers(declared: D
     assert (await declared.streams.report(declared.key)).consumers == {}
 
 
+async def test_numbers_are_continued_however_many_streams_were_dropped(declared: Declared) -> None:
+    """One thousand names are remembered one by one."""
+    database = declared.key.database
+    await declared.append([1, 2, 3])
+    await declared.streams.drop(declared.key)
+    for number in range(1_001):
+        key = StreamKey(database, f"other{number}")
+        await declared.streams.declare(key, STREAM, 1)
+        await declared.streams.drop(key)
+    await declared.declare()
+    assert await declared.append([4]) == 4
+
+
 async def test_nothing_is_ahead_of_the_last_tuple(declared: Declared) -> None:
     with pytest.raises(PositionGone):
         await declared.numbers(1)

@@ -136,6 +136,11 @@ SUM: Final = {"aggregate": {"compute": {"n": {"count": "*"}, "sum": {"sum": "hit
 
 # What Ada requests to get at Bob's object, by route; and the status that she is answered with.
 JOINED: Final = {"class": "notes", "join": {"as": "d", "class": "drafts", "on": {"id": "id"}}}
+STANDING_QUERY: Final = {
+    "relations": {"n": {"class": "notes"}, "d": {"class": "drafts"}},
+    "predicates": [["n.id", "d.id"]],
+    "window_s": 1,
+}
 FLOW: Final = {
     "latency_s": 1,
     "plan": [
@@ -275,6 +280,26 @@ ROUTES: Final[dict[str, list[tuple[int, str, dict[str, Any]]]]] = {
     "GET /v1/{database}/incremental-views/{view}/deltas": [
         (404, f"incremental-views/{RUN}/deltas", {}),
     ],
+    "GET /v1/{database}/standing-queries": [(200, "standing-queries", {})],
+    "POST /v1/{database}/standing-queries": [
+        (403, "standing-queries", {"json": STANDING_QUERY}),
+    ],
+    "GET /v1/{database}/standing-queries/plan": [(404, "standing-queries/plan", {})],
+    "GET /v1/{database}/standing-queries/{query}": [(404, f"standing-queries/{RUN}", {})],
+    "DELETE /v1/{database}/standing-queries/{query}": [(404, f"standing-queries/{RUN}", {})],
+    "GET /v1/{database}/standing-queries/{query}/results": [
+        (404, f"standing-queries/{RUN}/results", {}),
+    ],
+    "GET /v1/{database}/event-streams": [(200, "event-streams", {})],
+    "POST /v1/{database}/event-streams": [
+        (409, "event-streams", {"json": {"name": "drafts", "attributes": ["title"]}}),
+    ],
+    "GET /v1/{database}/event-streams/{stream}": [(404, "event-streams/drafts", {})],
+    "DELETE /v1/{database}/event-streams/{stream}": [(404, "event-streams/drafts", {})],
+    "POST /v1/{database}/event-streams/{stream}/tuples": [
+        (404, "event-streams/drafts/tuples", {"json": {"tuples": [{"time_s": 0, "values": {}}]}}),
+    ],
+    "GET /v1/{database}/event-streams/{stream}/tuples": [(404, "event-streams/drafts/tuples", {})],
     "POST /v1/{database}/jobs": [(403, "jobs", {"json": JOB})],
     "GET /v1/{database}/jobs": [(200, "jobs", {})],
     "GET /v1/{database}/jobs/{run}": [(404, f"jobs/{RUN}", {})],

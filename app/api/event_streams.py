@@ -1,0 +1,238 @@
+"""``/v1/{database}/event-streams``: streams, and their tuples."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
+from time import monotonic
+from typing import Any, Final
+
+import orjson
+
+from app.api.coordinated import refuse_content, required
+from app.api.flow_results import parse_position
+from app.api.models.event_streams import TuplesParameters
+from app.api.resources import Directory
+from app.api.responses import JSON_TYPE, NO_STORE, REPLAYED, answer_events
+from app.api.routed_request import RoutedRequest
+from app.api.server_sent_events import POLL_S, Followers, events_of
+from app.http.idempotency import OperationIds
+from app.http.jsonbody import LARGE_BODY, parse_json, require_object
+from app.http.message import Headers, Response, read_body
+from app.http.negotiation import EVENT_STREAM, JSON, NDJSON, accepts_by_name
+from app.http.paths import parse_query
+from app.http.problems import HttpError
+from app.http.validation import parse_parameters
+from mediator.access.model import Scope
+from mediator.base.errors import Invalid, Location, MediatorError
+from mediator.base.offload import offload, throttled
+from mediator.event_streams.batch import MOST_AT_ONCE
+from mediator.event_streams.declaration import parse_stream, stream_document
+from mediator.event_streams.port import StoredTuple, StreamKey
+from mediator.event_streams.service import EventStreamService, Page
+from mediator.routing.model import DatabaseRoute
+
+__all__ = ["EventStreamRoutes"]
+
+_LARGEST_DECLARATION: Final = 2**14
+_LINES: Final = "application/ndjson"
+_TUPLES_AT_ONCE: Final = 100
+
+
+@dataclass(eq=False)
+class EventStreamRoutes:
+    """The routes of event streams.
+
+    Streams are declared, listed and dropped by who may do that with the whole database. Grants name
+    a stream, which is sent to and read, as they name a class.
+    """
+
+    _directory: Directory
+    _streams: EventStreamService | None
+    _ids: OperationIds
+    _limit: int
+    _followers: Followers = field(default_factory=lambda: Followers("event streams"), init=False)
+
+    async def post(self, routed: RoutedRequest) -> Response:
+        """Declare a stream."""
+        streams = self._service()
+        routed.media_type(JSON)
+        parse_query(routed.request.query, frozenset())
+        body = await read_body(routed.request, min(_LARGEST_DECLARATION, self._limit))
+        stream = parse_stream(parse_json(body))
+        await streams.declare(await self._directory.database(routed.database), stream)
+        location = f"/v1/{routed.database}/event-streams/{stream.name}".encode()
+        return _answer(201, stream_document(stream), [(b"location", location)])
+
+    async def list(self, routed: RoutedRequest) -> Response:
+        refuse_content(routed)
+        database = await self._directory.database(routed.database)
+        found = await self._service().of_database(database)
+        return _answer(200, {"items": list(map(stream_document, found))})
+
+    async def get(self, routed: RoutedRequest) -> Response:
+        refuse_content(routed)
+        _, key = await self._enter(routed, Scope.READ)
+        return _answer(200, await self._service().report(key))
+
+    async def delete(self, routed: RoutedRequest) -> Response:
+        refuse_content(routed)
+        routed.access.require(Scope.WRITE, routed.database)
+        database = await self._directory.database(routed.database)
+        await self._service().drop(StreamKey(database.id, routed.id))
+        return Response(204, [NO_STORE])
+
+    async def append(self, routed: RoutedRequest) -> Response:
+        """Append tuples: JSON, or one on each line."""
+        streams, type_ = self._service(), routed.media_type(JSON, NDJSON, _LINES)
+        _, key = await self._enter(routed, Scope.WRITE)
+        parse_query(routed.request.query, frozenset())
+        raw = await read_body(routed.request, self._limit)
+        read = _read_batch if type_ == JSON else _read_lines
+        documents = await offload(len(raw) > LARGE_BODY, read, raw)
+        identity, retry = routed.identity(self._ids, raw), None
+        if identity.key is not None:
+            assert identity.fingerprint is not None
+            retry = identity.derive("tuples", routed.id), identity.fingerprint
+        last, is_new = await streams.append(key, documents, retry)
+        numbers = {"first": last - len(documents) + 1, "last": last}
+        return _answer(200, numbers, [] if is_new else [REPLAYED])
+
+    async def tuples(self, routed: RoutedRequest) -> Response:
+        """Answer tuples: as server-sent events, or by long polling."""
+        refuse_content(routed, with_parameters=True)
+        parameters = parse_parameters(TuplesParameters, routed.request.query)
+        streams = self._service()
+        database, key = await self._enter(routed, Scope.READ)
+        after = parameters.after
+        if last := routed.request.headers.get(b"last-event-id"):
+            after = parse_position(last)
+        # That tuples are gone is noticed before a status is sent.
+        page = await streams.read(key, after, parameters.limit)
+        self._followers.check()
+        if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
+            require = partial(_require, routed, database, Scope.READ)
+            stream = _TupleEvents(streams, key, require, page)
+            return answer_events(self._followers.counting(stream.events(routed)))
+        if not page.tuples and parameters.wait:
+            page = await self._wait(streams, key, page, parameters)
+        items = b",".join(map(_shown, page.tuples))
+        body = b'{"tuples":[%b],"position":%d}' % (items, page.position)
+        return Response(200, [JSON_TYPE, NO_STORE], body)
+
+    async def _wait(
+        self, streams: EventStreamService, key: StreamKey, page: Page, parameters: TuplesParameters
+    ) -> Page:
+        until = monotonic() + parameters.wait
+        with self._followers.counted():
+            while not page.tuples and (left_s := until - monotonic()) > 0 and not streams.is_ending:
+                wait_s = min(left_s, POLL_S)
+                page = await streams.read(key, page.position, parameters.limit, wait_s)
+        return page
+
+    def _service(self) -> EventStreamService:
+        return required(self._streams, "are no event streams")
+
+    async def _enter(self, routed: RoutedRequest, scope: Scope) -> tuple[DatabaseRoute, StreamKey]:
+        """Return the stream of a request that may do that with it."""
+        # A sender without the permission must not make us look for a newer routing model.
+        routed.access.require(scope, routed.database, routed.id, by_anybody=False)
+        database = await self._directory.database(routed.database)
+        _require(routed, database, scope)
+        return database, StreamKey(database.id, routed.id)
+
+
+@dataclass(eq=False)
+class _TupleEvents:
+    """The tuples of a stream from a page on, until it may not be seen any more.
+
+    Args:
+        _require: Raises an error then.
+        _page: What is sent first.
+    """
+
+    _streams: EventStreamService
+    _key: StreamKey
+    _require: Any
+    _page: Page
+
+    async def events(self, routed: RoutedRequest) -> AsyncGenerator[bytes, None]:
+        """Yield events until the client has gone, the stream is dropped, or the process ends."""
+        chunks = events_of(
+            routed.request,
+            self._next_events,
+            lambda: b"%d" % self._page.position,
+            lambda: not self._streams.is_ending,
+        )
+        try:
+            yield _events(self._page)
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    yield chunk
+        except MediatorError:
+            return  # the client comes again, from what it has seen, and gets a problem
+
+    async def _next_events(self) -> bytes:
+        self._page = await self._streams.read(
+            self._key, self._page.position, _TUPLES_AT_ONCE, POLL_S
+        )
+        self._require()
+        return _events(self._page)
+
+
+def _require(routed: RoutedRequest, database: DatabaseRoute, scope: Scope) -> None:
+    """Return if the request may do that with a stream; raises as `Access.require`."""
+    # What a grant says of a class that was created under the name later, it does not say of the
+    # stream: then only those of the whole database do.
+    name = None if routed.id in database.classes else routed.id
+    routed.access.require(scope, routed.database, name, by_anybody=False)
+
+
+def _read_batch(raw: bytes) -> list[Any]:
+    body = require_object(parse_json(raw))
+    locations = [Location(f"/{name}", "is not known here") for name in body if name != "tuples"]
+    tuples = body.get("tuples")
+    if not isinstance(tuples, list) or not 1 <= len(tuples) <= MOST_AT_ONCE:
+        locations = [Location("/tuples", _HOW_MANY)]
+    if locations:
+        raise Invalid("The body has no tuples that can be appended.", locations=locations)
+    assert isinstance(tuples, list)
+    return tuples
+
+
+def _read_lines(raw: bytes) -> list[Any]:
+    lines = [line for line in raw.split(b"\n") if not line.isspace() and line]
+    if not 1 <= len(lines) <= MOST_AT_ONCE:
+        locations = [Location("/tuples", _HOW_MANY)]
+        raise Invalid("The body has no tuples that can be appended.", locations=locations)
+    return [_read_line(index, line) for index, line in enumerate(throttled(lines))]
+
+
+def _read_line(index: int, line: bytes) -> Any:
+    try:
+        return parse_json(line)
+    except HttpError as error:
+        error.locations = tuple(
+            Location(f"/tuples/{index}{each.pointer}", each.detail) for each in error.locations
+        )
+        raise
+
+
+_HOW_MANY: Final = f"1 to {MOST_AT_ONCE:,} tuples are expected"
+
+
+def _shown(tuple_: StoredTuple) -> bytes:
+    """Return a tuple as JSON."""
+    return orjson.dumps(tuple_._asdict())
+
+
+def _events(page: Page) -> bytes:
+    return b"".join(
+        b"id: %d\nevent: tuple\ndata: %b\n\n" % (each.number, _shown(each)) for each in page.tuples
+    )
+
+
+def _answer(status: int, document: Any, headers: Headers | None = None) -> Response:
+    return Response(status, [JSON_TYPE, NO_STORE, *(headers or ())], orjson.dumps(document))

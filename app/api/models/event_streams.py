@@ -1,0 +1,89 @@
+"""Event streams: parameters and answers. `mediator.event_streams` has what is sent."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from app.api.models.common import Count, Name
+from app.http.validation import Parameters, ResponseModel, WholeNumber
+
+__all__ = [
+    "AppendedTuples",
+    "EventStream",
+    "EventStreamReport",
+    "EventStreamTuples",
+    "EventStreams",
+    "TuplesParameters",
+]
+
+_Type = Literal["string", "integer", "float", "boolean"]
+_Scalar = str | int | float | bool | None
+_Number = Annotated[int, Field(ge=1)]
+
+
+class TuplesParameters(Parameters):
+    """Which tuples of a stream are requested."""
+
+    after: WholeNumber | None = Field(
+        None, ge=0, description="The number of a tuple; all that are kept unless given."
+    )
+    limit: WholeNumber = Field(100, ge=1, le=1_000, description="Tuples in a page at most.")
+    wait: WholeNumber = Field(0, ge=0, le=30, description="Seconds to wait for the first tuple.")
+
+
+class EventStream(ResponseModel):
+    """An event stream as it was declared."""
+
+    name: Name
+    attributes: dict[str, _Type | None]
+    retention_s: Annotated[float, Field(gt=0)]
+    most_tuples: _Number
+
+
+class EventStreams(ResponseModel):
+    """The event streams of a database."""
+
+    items: list[EventStream]
+
+
+class StreamConsumer(ResponseModel):
+    """How far a consumer has got."""
+
+    name: str
+    number: Count
+    behind: Count
+
+
+class EventStreamReport(EventStream):
+    """An event stream, and what there is of it."""
+
+    first: _Number = Field(description="Of the oldest tuple kept; `last` + 1 if none is.")
+    last: Count = Field(description="The number of the last tuple; 0 before the first one.")
+    tuples: Count = Field(description="How many are kept.")
+    bytes: Count = Field(description="Of the tuples that are kept, as JSON.")
+    rate: Annotated[float, Field(ge=0)] = Field(description="Tuples in a second, lately.")
+    consumers: list[StreamConsumer]
+
+
+class AppendedTuples(ResponseModel):
+    """The numbers of the tuples of a batch."""
+
+    first: _Number
+    last: _Number
+
+
+class EventStreamTuple(ResponseModel):
+    """A tuple with its number, and its time in seconds since 1970."""
+
+    number: _Number
+    time_s: float
+    values: dict[str, _Scalar]
+
+
+class EventStreamTuples(ResponseModel):
+    """A page of tuples."""
+
+    tuples: list[EventStreamTuple]
+    position: Count = Field(description="`after` of the next page.")

@@ -1,0 +1,18 @@
+"""A database whose event streams are used over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from mediator.stores.port import SystemConfig
+from tests.process.streams.market import Market, market_on
+
+
+@pytest.fixture(scope="module")
+async def market(
+    system_configs: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
+) -> AsyncIterator[Market]:
+    async with market_on(system_configs, own_catalogue, redis_config.url) as opened:
+        yield opened
