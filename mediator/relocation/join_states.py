@@ -280,9 +280,7 @@ class JoinStates:
             known |= {name}
         return found
 
-    def _recent(
-        self, partition: int, watermark_s: float, share: int
-    ) -> Iterator[tuple[str, int]]:
+    def _recent(self, partition: int, watermark_s: float, share: int) -> Iterator[tuple[str, int]]:
         """Count the tuples of each relation in the last one of so many shares of its window."""
         for join, kept_s in self._retention_s.items():
             if len(join.relations) == 1:

@@ -18,7 +18,7 @@ from mediator.relocation.participant import Participant, addresses
 from mediator.relocation.port import TakenOver
 from mediator.relocation.split import LogEntry
 from mediator.stores.port import SystemConfig
-from tests.process.relocation.played import PlayedCluster
+from tests.process.relocation.processes import ProcessCluster
 from tests.properties.relocation.scenario import WINDOW_S, batch_join, workload_of
 
 
@@ -45,7 +45,7 @@ def cluster() -> Cluster:
     return make_cluster(workload_of("AB"), [0, 1, 0, 1], 2, lateness_s=2.0)
 
 
-class Played:
+class InProcess:
     """All participants of a cluster, step by step, in this process."""
 
     def __init__(self, store: RedisClusterStore) -> None:
@@ -67,7 +67,7 @@ class Played:
 
 
 async def test_logs_keep_what_windows_reach_and_no_more(store: RedisClusterStore) -> None:
-    played, draw = Played(store), Random(3)
+    running, draw = InProcess(store), Random(3)
     history: dict[str, list[LogEntry]] = {"A": [], "B": []}
     for batch in range(60):
         for relation, entries in history.items():
@@ -77,29 +77,29 @@ async def test_logs_keep_what_windows_reach_and_no_more(store: RedisClusterStore
                 rows.append((time_s, {"k": draw.randrange(500)}))
                 entries.append(LogEntry(len(entries) + 1, *rows[-1], time_s))
             await store.append(relation, rows)
-        await played.run()
+        await running.run()
         # Each of them makes its state anew, from logs that have just lost their beginning too.
-        for address in addresses(played.cluster):
-            await played.begin(address)
+        for address in addresses(running.cluster):
+            await running.begin(address)
     window = 20 * WINDOW_S
     for relation in "AB":
         kept = await store.log(relation, 0, 10_000)
         assert window < len(kept) < 3_000 - window
-    found = await PlayedCluster(store, "", "").found()
-    assert found == batch_join(played.cluster.workload, history, keys=500)
+    found = await ProcessCluster(store, "", "").found()
+    assert found == batch_join(running.cluster.workload, history, keys=500)
 
 
 async def test_a_split_waits_for_workers_that_are_behind(store: RedisClusterStore) -> None:
-    played = Played(store)
+    running = InProcess(store)
     for address in ("split:A", "worker:0", "worker:1"):
-        await played.begin(address)
-    split = played.participants["split:A"]
+        await running.begin(address)
+    split = running.participants["split:A"]
     for second in range(100):
         await store.append("A", [(float(second), {"k": 1})])
         await split.step(0)
     (position,) = await store.field(["split:A"], "position")
     assert position < 100
-    await played.run()
+    await running.run()
     (position,) = await store.field(["split:A"], "position")
     assert position == 100
 
@@ -118,9 +118,9 @@ async def test_a_full_log_refuses_more(
 
 
 async def test_a_step_is_committed_by_one_process(store: RedisClusterStore) -> None:
-    played = Played(store)
-    one = Participant(store, played.cluster, "split:A")
-    other = Participant(store, played.cluster, "split:A")
+    running = InProcess(store)
+    one = Participant(store, running.cluster, "split:A")
+    other = Participant(store, running.cluster, "split:A")
     await one.begin()
     await other.begin()
     await store.append("A", [(1.0, {"k": 1})])
