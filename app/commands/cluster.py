@@ -70,9 +70,9 @@ def declare(
         lateness_s=lateness_s,
         adaptive=adaptive,
     )
-    declared.cluster()  # or a mistake is reported
 
     async def write() -> None:
+        declared.cluster()  # or a mistake is reported
         async with _store(name, url) as store:
             if not await store.declare(declared.model_dump()):
                 raise ValueError(f"There is a cluster {name} already.")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mediator.standing.planning import Plan
     from mediator.standing.state import StreamTuple
 
-__all__ = ["read_tuples", "standing"]
+__all__ = ["planned", "read_tuples", "standing"]
 
 standing = typer.Typer(
     no_args_is_help=True,
@@ -77,7 +77,7 @@ def plan(
     from mediator.standing.drawing import drawing
     from mediator.standing.report import describe
 
-    _, plans = _planned(file, mode, intermediates, replicas, limit_s)
+    _, plans = planned(file, mode, intermediates, replicas, limit_s)
     report = describe(plans, mode.value)
     if format_ is PlanFormat.JSON:
         typer.echo(orjson.dumps(report, option=orjson.OPT_INDENT_2))
@@ -108,7 +108,7 @@ def execute(
     from mediator.standing.report import describe_measured
     from mediator.standing.runtime import Runtime
 
-    workload, plans = _planned(file, mode, intermediates, replicas, limit_s)
+    workload, plans = planned(file, mode, intermediates, replicas, limit_s)
     running = [(each, _runtime(each, lateness_s, Runtime)) for each in plans]
     first_s, last_s = float("inf"), float("-inf")
     with readable_errors(NOT_DONE, Invalid, OSError, ValueError):
@@ -124,7 +124,7 @@ def execute(
     errors.print(measured_text(report), markup=False, highlight=False, soft_wrap=True)
 
 
-def _planned(
+def planned(
     file: Path, mode: PlanMode, intermediates: bool, replicas: bool, limit_s: float
 ) -> tuple[Workload, list[Plan]]:
     from mediator.base.errors import Invalid

@@ -23,6 +23,7 @@ from mediator.routing.model import DatabaseRoute
 from mediator.standing.batch_run import MOST_PAIRS, BatchRun, TooMuch
 from mediator.standing.class_intake import ClassIntake
 from mediator.standing.context import HolderContext
+from mediator.standing.delivery import Deliveries, Undeliverable
 from mediator.standing.history import complete_history, is_present
 from mediator.standing.log import BatchLog
 from mediator.standing.needs import Needs, needs_of, stopped
@@ -73,6 +74,7 @@ class Session:
     _streams: Mapping[str, EventStream] = field(default_factory=dict, init=False)
     _runtime: Runtime = field(init=False)
     _classes: ClassIntake = field(init=False)
+    _deliveries: Deliveries = field(init=False)
     _plan: Plan | None = field(default=None, init=False)
     _sampling: Sampling = field(default_factory=Sampling, init=False)
     _looked_at: float = field(default=0.0, init=False)
@@ -94,13 +96,17 @@ class Session:
             self._log, self._needs, self._route.id, context.streams, context.subscriptions
         )
         self._classes = self._class_intake()
+        self._deliveries = Deliveries(context.streams, context.results, self._route.id, self._lease)
+        await self._deliveries.open()
         try:
             if self._needs.queries:
                 await self._load()
                 await self._replan(self._needs.new)
             while not context.has_ended:
                 await self._look()
-                if not await self._take_batch():
+                has_taken = await self._take_batch()
+                await self._deliver()
+                if not has_taken:
                     await asyncio.sleep(POLL_S)
         finally:
             self._classes.close()
@@ -214,6 +220,12 @@ class Session:
             await self._sample(run.accepted)
         await self._note_progress()
         return bool(tuples)
+
+    async def _deliver(self) -> None:
+        try:
+            await self._deliveries.deliver(self._needs.queries)
+        except Undeliverable as error:
+            await self._stop([error.query], error.detail)
 
     async def _read_sources(self) -> list[LoggedTuple]:
         """Read what is new; another stream comes first each time, as a batch may end early."""

@@ -130,9 +130,8 @@ class SharedJoins:
         watermark_s = self.watermark_s(commit)
         if watermark_s - commit.epoch_from_s > self._retention_s / _EPOCHS:
             commit = self._begin_epoch(commit)
-        reached_s = watermark_s - self._retention_s
         *past, present = commit.epochs
-        kept = [each for each in past if each.newest_s >= reached_s]
+        kept = [each for each in past if watermark_s - each.newest_s <= self._retention_s]
         return replace(commit, epochs=(*kept, present))
 
     def _layouts(self) -> tuple[StoreLayout, ...]:

@@ -50,7 +50,7 @@ def read(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
     """Take tuples of the feed: `stream`, `number`, `time_s` and `values`, in any order.
 
     Raises:
-        TupleInvalid: One is none.
+        InputUnfit: One is none.
     """
     sender, report = _Sender(work), Report()
     for batch in batches:
@@ -210,7 +210,7 @@ class _Sender:
         carried = self._selected(rows, of.known, of.carried)
         window_s = of.order.join.window_s
         for number, route in enumerate(work.routes[hop]):
-            reaching = pc.less_equal(pc.subtract(carried.column(LAST_S), window_s), route.reach_s)
+            reaching = pc.less_equal(pc.subtract(carried.column(LAST_S), route.reach_s), window_s)
             those = carried.filter(reaching)
             groups = route.groups(work.parallelism)
             self.sent[hop] += len(those) * groups

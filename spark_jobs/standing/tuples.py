@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mediator.standing.model import Attribute
+from spark_jobs.runner.port import InputUnfit
 
 __all__ = [
     "FIRST_S",
@@ -25,7 +26,6 @@ __all__ = [
     "LAST_S",
     "LAST_STREAM",
     "TIMES",
-    "TupleInvalid",
     "check_tuples",
     "code_column",
     "column_of",
@@ -54,10 +54,6 @@ _SHOWN: Final = 100
 
 _EXACT: Final = 2.0**64
 """JSON integers are below; a larger number is a double whatever its notation."""
-
-
-class TupleInvalid(ValueError):
-    """A tuple that is none: the feed has to be mended before anything goes on."""
 
 
 def number_column(relation: str) -> str:
@@ -91,17 +87,17 @@ def check_tuples(rows: pa.Table, streams: Collection[str]) -> pa.Table:
     """Return the columns that tuples have.
 
     Raises:
-        TupleInvalid: Something is missing, or of a stream that is not declared.
+        InputUnfit: Something is missing, or of a stream that is not declared.
     """
     rows = rows.select(_INPUT)
     for name in _INPUT:
         if rows.column(name).null_count:
-            raise TupleInvalid(f"a tuple has no {name}")
+            raise InputUnfit(f"a tuple has no {name}")
     if not pc.all(pc.is_finite(rows.column("time_s"))).as_py() and len(rows):
-        raise TupleInvalid("a tuple has a time that is no number")
+        raise InputUnfit("a tuple has a time that is no number")
     unknown = sorted(set(pc.unique(rows.column("stream")).to_pylist()) - set(streams))
     if unknown:
-        raise TupleInvalid(f"there is no stream {unknown[0][:_SHOWN]}")
+        raise InputUnfit(f"there is no stream {unknown[0][:_SHOWN]}")
     return rows
 
 
@@ -109,7 +105,7 @@ def _parse_values(stream: str, values: pa.ChunkedArray, numbers: pa.ChunkedArray
     """Parse values.
 
     Raises:
-        TupleInvalid: One is no JSON object.
+        InputUnfit: One is no JSON object.
     """
     texts = values.to_pylist()
     try:
@@ -119,7 +115,7 @@ def _parse_values(stream: str, values: pa.ChunkedArray, numbers: pa.ChunkedArray
     except (orjson.JSONDecodeError, TypeError):
         pass
     number = next(n for n, text in enumerate(texts) if not _is_object(text))
-    raise TupleInvalid(f"tuple {numbers[number]} of {stream} has values that are no JSON object")
+    raise InputUnfit(f"tuple {numbers[number]} of {stream} has values that are no JSON object")
 
 
 def stream_rows(
@@ -151,7 +147,7 @@ def _keys_of(stream: str, name: str, parsed: Sequence[Mapping[str, Any]]) -> pa.
     if kinds == {int} and max(filter(None, column), default=0) < 2**63:
         return _prefixed("n", pa.array(column, pa.int64()).cast(pa.large_string()))
     if not kinds <= {str, int, float, bool}:
-        raise TupleInvalid(f"attribute {name} of {stream} has a value that is no scalar")
+        raise InputUnfit(f"attribute {name} of {stream} has a value that is no scalar")
     return pa.array([_key(each) for each in column], pa.large_string())
 
 

@@ -79,6 +79,10 @@ async def test_a_class_is_a_stream_of_its_objects_as_they_were_written(bench: Be
         ({"lateness_s": -1}, "/lateness_s"),
         ({"name": "x" * 101}, "/name"),
         ({"order": []}, "/order"),
+        ({"into": {"stream": "nowhere", "values": {"a": "r.a"}}}, "/into/stream"),
+        ({"into": {"stream": "u", "values": {"z": "r.a"}}}, "/into/values/z"),
+        ({"into": {"stream": "u", "values": {"c": "r.c"}}}, "/into/values/c"),
+        ({"into": {"stream": "r", "values": {"a": "s.b"}}}, "/into/stream"),
     ],
 )
 async def test_what_is_wrong_with_a_query_is_refused_with_its_location(

@@ -38,13 +38,17 @@ STREAMS = {
 
 
 def drawn_tuples(draw: Random, count: int, late: float = 0.1) -> list[Tuple]:
-    time_s, found = draw.uniform(-5, 5), []
+    time_s, found = draw.uniform(-5, 5), list[Tuple]()
     for _ in range(count):
         time_s += draw.choice((0, 0.1, 0.25, 0.5, 1.0))
         at_s = round(time_s - (draw.uniform(0, 3) if draw.random() < late else 0), 2)
         plug = draw.randrange(3)
         if draw.random() < 0.6:
-            values = {"plug": plug, "house": draw.choice(HOUSES), "load": draw.randrange(-8, 9) / 4}
+            values: dict[str, float | str] = {
+                "plug": plug,
+                "house": draw.choice(HOUSES),
+                "load": draw.randrange(-8, 9) / 4,
+            }
             found.append(("loads", at_s, values))
         else:
             found.append(("works", at_s, {"plug": plug, "work": draw.randrange(5)}))
@@ -101,26 +105,31 @@ def drawn_query(draw: Random) -> Query:
 
     left = window("first", "loads")
     if draw.random() < 0.7:
-        what = [{draw.choice(("gt", "le", "ne")): ["load", draw.randrange(-4, 5) / 4]}]
-        left = above("select", left, what=what)
+        less = {draw.choice(("gt", "le", "ne")): ["load", draw.randrange(-4, 5) / 4]}
+        left = above("select", left, what=[less])
     right = window("second", draw.choice(("loads", "works")))
     field = "load" if operators[right]["window"] == "loads" else "work"
     if draw.random() < 0.6:
         functions = draw.sample(("sum", "average", "minimum", "maximum"), 2)
-        what = {f"{each}_of": {each: field} for each in functions}
-        right = above("aggregate", right, what={**what, "n": {"count": "*"}}, by=["plug"])
+        columns = {f"{each}_of": {each: field} for each in functions}
+        right = above("aggregate", right, what={**columns, "n": {"count": "*"}}, by=["plug"])
         value = f"{functions[0]}_of"
     else:
         right, value = above("project", right, what={"plug": "plug", "value": field}), "value"
     operators["both"] = {"join": draw.sample([left, right], 2)}
     root = "both"
+    if draw.random() < 0.5:
+        third = window("third", "works")
+        sums = above("aggregate", third, what={"works": {"sum": "work"}}, by=["plug"])
+        operators["all"] = {"join": draw.sample([root, sums], 2)}
+        root = "all"
     if draw.random() < 0.6:
-        what = [{"ge": ["load", {"field": value, "times": draw.choice((0.5, -2))}]}]
-        root = above("select", root, what=what)
+        above_it = {"ge": ["load", {"field": value, "times": draw.choice((0.5, -2))}]}
+        root = above("select", root, what=[above_it])
     if draw.random() < 0.7:
         by = draw.choice(([], ["house"], ["plug", "house"]))
-        what = {"total": {"sum": value}, "most": {"maximum": "load"}, "count": {"count": "*"}}
-        root = above("aggregate", root, what=what, by=by)
+        totals = {"total": {"sum": value}, "most": {"maximum": "load"}, "count": {"count": "*"}}
+        root = above("aggregate", root, what=totals, by=by)
     document = {**PEAKS, "slide_s": draw.choice((0.5, 1)), "operators": operators, "root": root}
     return parse_query(document)
 

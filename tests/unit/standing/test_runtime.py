@@ -126,6 +126,16 @@ def test_an_epoch_that_the_window_does_not_reach_gets_no_tuples() -> None:
     assert running.sent.total() == 1 + 2
 
 
+def test_the_edge_of_a_window_reaches_an_earlier_epoch() -> None:
+    joined = document({"R": "a", "S": "a"})
+    joined["queries"]["q1"]["window_s"] = 2
+    running = runtime(plan_of(joined), lateness_s=10)
+    running.feed([tuple_of("S", 1.7, a=1)])
+    running.activate(plan_of(joined))
+    # 3.7 - 2 is rounded to more than 1.7, and 3.7 - 1.7 to no more than 2.
+    assert len(running.feed([tuple_of("R", 3.7, a=1)])) == 1
+
+
 def test_a_query_with_a_longer_window_than_tuples_are_kept_is_refused() -> None:
     with pytest.raises(ValueError, match="longer window"):
         runtime(plan_of(with_window(6)), retention_s=5)

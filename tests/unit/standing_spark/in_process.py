@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from mediator.standing.planning import Plan, PlanOptions, make_plans
 from mediator.standing.state import StreamTuple
-from spark_jobs.standing.chunks import REPORTS
+from spark_jobs.standing.chunks import CHUNKS, REPORTS
 from spark_jobs.standing.commits import Commit, StateDirectory
 from spark_jobs.standing.reports import Report
 from spark_jobs.standing.shared_joins import SharedJoins
@@ -67,17 +67,17 @@ class InProcess:
     def _levels(self, work: Work, chunks: Iterable[pa.RecordBatch]) -> Report:
         for level in range(1, work.hops.levels + 1):
             chunks = self._exchanged(work, level, list(chunks))
-        whole = pa.Table.from_batches(list(chunks))
+        whole = pa.Table.from_batches(list(chunks), CHUNKS)
         assert set(whole.column("level").to_pylist()) <= {REPORTS}
         return Report.total(whole.column("rows").to_pylist())
 
     def _exchanged(
         self, work: Work, level: int, chunks: list[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        table = pa.Table.from_batches(chunks)
+        table = pa.Table.from_batches(chunks, CHUNKS)
         order = list(range(len(table)))
         self._draw.shuffle(order)
-        table = table.take(order)
+        table = table.take(pa.array(order, pa.int64()))
         for group in range(work.parallelism):
             mine = table.filter(pc.equal(table.column("group"), group))
             yield from execute(work, level, mine.to_batches())
