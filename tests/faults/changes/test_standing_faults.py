@@ -80,7 +80,7 @@ async def test_a_killed_holder_loses_no_result_and_doubles_none(replicas: list[S
         assert max(expected.values()) == 1
 
         async def are_there() -> bool:
-            return (await _page(client, path))["after"] >= len(sent)
+            return bool((await _page(client, path))["after"] >= len(sent))
 
         await eventually(are_there)
         found = await _all(client, path, "results", "after")
