@@ -79,6 +79,27 @@ def test_of_two_executions_of_a_batch_one_is_committed(tmp_path: Path) -> None:
         assert directory.latest().attempt == "one"
 
 
+def test_results_that_a_commit_has_are_published_by_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = InProcess(tmp_path, plan_of(PAIR))
+    published = StateDirectory._publish
+
+    def killed(directory: StateDirectory, commit: Commit) -> None:
+        if commit.batch == 1:
+            raise KeyboardInterrupt
+        published(directory, commit)
+
+    running.feed(0, batch_of(0))
+    with monkeypatch.context() as patched:
+        patched.setattr(StateDirectory, "_publish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            running.feed(1, batch_of(1))
+    assert len(rows(tmp_path)) == 1
+    assert len(rows(tmp_path)) < InProcess(tmp_path, plan_of(PAIR)).feed(1, batch_of(1)).results
+    assert len(rows(tmp_path)) == running.joins.directory.latest().results
+
+
 def test_state_of_another_version_is_refused(tmp_path: Path) -> None:
     commit = InProcess(tmp_path, plan_of(PAIR)).feed(0, batch_of(0))
     (file,) = (tmp_path / "commits").glob("*.json")

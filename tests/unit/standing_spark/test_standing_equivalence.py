@@ -78,7 +78,7 @@ class Compared:
         return found
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(24))
 def test_results_and_what_is_sent_are_those_of_the_reference(tmp_path: Path, seed: int) -> None:
     draw = Random(seed)
     compared = Compared(tmp_path, draw)
