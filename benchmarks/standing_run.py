@@ -60,7 +60,7 @@ async def run(options: Options) -> Measured:
 
 
 def _results(options: Options) -> Iterator[Result]:
-    rows, batch = (20_000, 5_000) if options.quick else (1_000_000, 50_000)
+    rows, batch = (10_000, 5_000) if options.quick else (1_000_000, 50_000)
     checked = min(rows, 2 * batch)
     scratch = TemporaryDirectory(prefix="portolan-bench-")
     with scratch as folder, opened_session(_CONF) as session:

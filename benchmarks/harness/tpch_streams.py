@@ -113,7 +113,7 @@ def write_backlog(folder: Path, rows: int, rows_of_file: int, seed: int) -> None
     for first in range(0, rows, rows_of_file):
         numbers = np.arange(first, min(first + rows_of_file, rows))
         values = [
-            _values(names[stream], keys, number)
+            _values(names[stream], keys, int(number))
             for stream, number in zip(streams[numbers], numbers, strict=True)
         ]
         table = pa.table(

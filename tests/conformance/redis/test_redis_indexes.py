@@ -160,5 +160,6 @@ async def test_the_share_of_an_index_that_is_filled_is_known(
     assert await store.built(fragment) is None
     await store.prepare(fragment)
     count = len(shares)
+    assert count
     assert shares == [number / count for number in range(count)]
     assert await store.built(fragment) is None

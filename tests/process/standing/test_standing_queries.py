@@ -154,7 +154,11 @@ async def test_results_are_followed_from_the_last_one_that_was_seen(bench: Bench
     assert await bench.page(query) == {"results": [], "after": 3}
     answer = await bench.client.get(f"standing-queries/{query}/results", params={"after": 4})
     assert (answer.status_code, answer.json()["type"]) == (410, "/problems/gone")
-    for options in ({"params": {"after": "x"}}, {"headers": {"last-event-id": "1-1"}}):
+    wrong: list[dict[str, Any]] = [
+        {"params": {"after": "x"}},
+        {"headers": {"last-event-id": "1-1"}},
+    ]
+    for options in wrong:
         answer = await bench.client.get(f"standing-queries/{query}/results", **options)
         assert answer.status_code == 400
 

@@ -21,7 +21,7 @@ from tests.spark.standing.feeds import (
     numbered,
     reference_results,
     run,
-    write,
+    write_json,
 )
 from tests.unit.standing_spark.in_process import plan_of, results_in
 
@@ -42,11 +42,11 @@ async def test_results_are_exact_after_an_executor_and_the_driver_are_killed(
     expected: Counter[Any] = Counter()
     for number in range(BATCHES):
         batch = drawn(COUNT * number, draw)
-        write(tmp_path / "tuples", batch, draw)
+        write_json(tmp_path / "tuples", batch, draw)
         expected += Counter(reference_results(reference, batch))
     queries, state = tmp_path / "queries.json", tmp_path / "state"
     queries.write_bytes(orjson.dumps(DOCUMENT))
-    command = ("standing", "stream", queries, tmp_path / "tuples", state, "--format", "parquet")
+    command = ("standing", "stream", queries, tmp_path / "tuples", state)
     log = tmp_path / "log"
 
     async with command_on_cluster(command, tmp_path, {}) as driver:
@@ -59,6 +59,6 @@ async def test_results_are_exact_after_an_executor_and_the_driver_are_killed(
         await committed(0)
         executors(driver.pid)[0].kill()
         await committed(2)
-    commit = await asyncio.to_thread(run, spark, tmp_path, plan)
+    commit = await asyncio.to_thread(run, spark, tmp_path, plan, "json")
     assert commit.batch == BATCHES - 1
     assert numbered(results_in(state)) == expected

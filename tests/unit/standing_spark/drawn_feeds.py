@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, Final
 
 from mediator.standing.model import Workload
-from mediator.standing.planning import Plan, PlanOptions, make_plans
+from mediator.standing.planning import Mode, Plan, PlanOptions, make_plans
 from mediator.standing.state import StreamTuple
 from tests.unit.standing.papers_queries import document, query, workload
 from tests.unit.standing_spark.in_process import Fed
@@ -41,7 +41,7 @@ def workload_of(names: list[str], draw: Random, parallelism: int) -> Workload:
 def drawn_plan(draw: Random, parallelism: int) -> Plan:
     names = draw.sample(sorted(QUERIES), draw.randrange(1, 4))
     options = PlanOptions(draw.random() < 0.6, draw.random() < 0.4)
-    mode = draw.choice(["shared", "shared", "greedy"])
+    mode: Mode = "greedy" if draw.random() < 0.3 else "shared"
     (plan,) = make_plans(workload_of(names, draw, parallelism), mode, options)
     return plan
 
