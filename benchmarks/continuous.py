@@ -3,8 +3,8 @@
 Queries over smart plugs at several rates, each executed by the plan that is chosen, by Spark
 alone, and with all but the windows in the database. A figure is how many tuples a plan takes in a
 second: those of a batch over the time of one. Spark's own operators are incremental. Costs are
-calibrated in the same run. Then the plans that are examined for joins of two, five and eight
-averages, undivided and divided into subplans.
+calibrated in the same run, unless it is quick. Then the plans that are examined for joins of two,
+five and eight averages, undivided and divided into subplans.
 """
 
 from __future__ import annotations
@@ -86,10 +86,11 @@ def _examined(options: Options) -> Iterator[Result]:
 
 def _executed(options: Options, url: str, scratch: Path) -> Iterator[Result]:
     with opened_session(_CONF) as session:
-        calibration = scratch / "calibration"
-        samples = measure(session, url, calibration, options.say, quick=True)
-        constants, error = fit(samples)
-        yield Result("calibration, median error", "1", error, small_is_good=True)
+        constants = reference_constants()
+        if not options.quick:
+            samples = measure(session, url, scratch / "calibration", options.say, quick=True)
+            constants, error = fit(samples)
+            yield Result("calibration, median error", "1", error, small_is_good=True)
         names = list(QUERIES)[:1] if options.quick else list(QUERIES)
         good = 0
         cases = [(name, rate) for name in names for rate in _RATES[: 1 if options.quick else None]]

@@ -61,6 +61,8 @@ class StandingQueryRoutes:
         streams = await queries.streams(database)
         query = parse_standing_query(body, database.schema, streams)
         _require(routed, database, query.join.relations)
+        if query.into is not None:
+            _require_stream(routed, database, Scope.WRITE, query.into.stream)
         id_, stored = await queries.create(database, query)
         location = f"/v1/{routed.database}/standing-queries/{id_}".encode()
         return _answer(201, _report(id_, stored), [(b"location", location)])
@@ -151,9 +153,15 @@ def _require(routed: RoutedRequest, database: DatabaseRoute, relations: Iterable
         if source.kind == "class":
             routed.access.require_changes(routed.database, source.name)
         else:
-            # What a grant says of a class of this name it does not say of the stream.
-            name = None if source.name in database.classes else source.name
-            routed.access.require(Scope.READ, routed.database, name, by_anybody=False)
+            _require_stream(routed, database, Scope.READ, source.name)
+
+
+def _require_stream(
+    routed: RoutedRequest, database: DatabaseRoute, scope: Scope, stream: str
+) -> None:
+    # What a grant says of a class of this name it does not say of the stream.
+    name = None if stream in database.classes else stream
+    routed.access.require(scope, routed.database, name, by_anybody=False)
 
 
 def _require_query(routed: RoutedRequest, database: DatabaseRoute, stored: StoredQuery) -> None:

@@ -70,9 +70,9 @@ def declare(
         lateness_s=lateness_s,
         adaptive=adaptive,
     )
-    declared.cluster()  # or a mistake is reported
 
     async def write() -> None:
+        declared.cluster()  # or a mistake is reported
         async with _store(name, url) as store:
             if not await store.declare(declared.model_dump()):
                 raise ValueError(f"There is a cluster {name} already.")
@@ -89,9 +89,9 @@ def work(
     *,
     url: Url = None,
 ) -> None:
-    """Play participants until SIGTERM or SIGINT; any of them may be killed and started again."""
+    """Run participants until SIGTERM or SIGINT; any of them may be killed and started again."""
 
-    async def play() -> None:
+    async def participate() -> None:
         from mediator.relocation.participant import Participant
         from mediator.relocation.participant import addresses as all_addresses
 
@@ -105,9 +105,9 @@ def work(
                 asyncio.get_running_loop().add_signal_handler(number, stopping.set)
             async with asyncio.TaskGroup() as tasks:
                 for each in addresses or known:
-                    tasks.create_task(Participant(store, agreed, each).play(stopping))
+                    tasks.create_task(Participant(store, agreed, each).run(stopping))
 
-    run(play(), ValueError)
+    run(participate(), ValueError)
 
 
 @cluster.command()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from app.settings.main import JobSettings
 from mediator.continuous.costs import Constants
@@ -16,13 +16,11 @@ from spark_jobs.continuous.calibration import fit, measure
 from spark_jobs.continuous.execution import results_in
 from spark_jobs.continuous.log import Tuple
 from spark_jobs.continuous.running import NoDatabase, run_plan
-from spark_jobs.session import SparkUnavailable, open_session
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from spark_jobs.session import SparkOptions, driven_session
 
 __all__ = ["calibrated", "executed"]
 
+_NAME: Final = "continuous queries"
 _CONF: Final = {
     # A batch is small: what is divided less is done sooner.
     "spark.sql.shuffle.partitions": "2",
@@ -38,7 +36,7 @@ def executed(
     """Execute a plan; go through its results."""
     if plan.physical.fragments and _url() is None:
         raise NoDatabase
-    with _session() as session, _directory(directory) as chosen:
+    with driven_session(_options(), _NAME) as session, _directory(directory) as chosen:
         run_plan(session, plan, tuples, trigger_s, chosen, _url())
         yield from results_in(chosen)
 
@@ -48,7 +46,7 @@ def calibrated(say: Callable[[str], None], *, quick: bool) -> tuple[Constants, f
     url = _url()
     if url is None:
         raise NoDatabase
-    with _session() as session, _directory(None) as directory:
+    with driven_session(_options(), _NAME) as session, _directory(None) as directory:
         return fit(measure(session, url, directory, say, quick=quick))
 
 
@@ -57,17 +55,9 @@ def _url() -> str | None:
     return None if url is None else url.get_secret_value()
 
 
-@contextmanager
-def _session() -> Iterator[SparkSession]:
+def _options() -> SparkOptions:
     options = JobSettings().spark_options()
-    if options.remote:
-        remedy = "set PORTOLAN_SPARK to local[*,4], or to the master of a cluster"
-        raise SparkUnavailable("continuous queries need a driver of this process", remedy)
-    session = open_session(replace(options, conf={**_CONF, **options.conf}))
-    try:
-        yield session
-    finally:
-        session.stop()
+    return replace(options, conf={**_CONF, **options.conf})
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -59,27 +58,26 @@ def stream(
     the state: docs/standing-spark.md. PORTOLAN_SPARK says where Spark runs.
     """
     from app.settings.main import JobSettings
-    from spark_jobs.session import SparkUnavailable, open_session
+    from spark_jobs.session import SparkUnavailable, check_spark, driven_session
 
     _, (plan,) = planned(file, PlanMode.SHARED, intermediates, replicas, limit_s)
     longest_s = max(query.window_s for query in plan.workload.joins)
     options = JobSettings().spark_options()
-    if options.remote:  # batches would be driven by its server, which has no lock on the state
-        raise typer.BadParameter("Standing queries do not run on Spark Connect.")
     with readable_errors(NOT_DONE, SparkUnavailable):
-        session = open_session(options)
+        check_spark(options)
     from spark_jobs.standing.commits import StateBusy, StateDirectory
     from spark_jobs.standing.segments import FormatUnknown
     from spark_jobs.standing.shared_joins import SharedJoins
     from spark_jobs.standing.streaming import Failed, end, file_tuples, start
 
+    directory = StateDirectory(state)
+    failures = (SparkUnavailable, Failed, FormatUnknown, StateBusy, OSError, ValueError)
     with (
-        readable_errors(NOT_DONE, Failed, FormatUnknown, StateBusy, OSError, ValueError),
-        ExitStack() as stack,
+        readable_errors(NOT_DONE, *failures),
+        # Batches of Spark Connect would be driven by its server, which has no lock on the state.
+        driven_session(options, "standing queries") as session,
+        directory.locked(),
     ):
-        stack.callback(session.stop)
-        directory = StateDirectory(state)
-        stack.enter_context(directory.locked())
         joins = SharedJoins(directory, plan, retention_s or longest_s, lateness_s)
         frame = file_tuples(session, tuples, format_.value, files)
         query = start(joins, frame, _print_progress, None if follow else {"availableNow": True})

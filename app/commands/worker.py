@@ -89,6 +89,9 @@ async def _work(*, embedded: bool, data_dir: Path | None) -> None:
             assert settings.catalogue_url is not None  # without it there is no mediator
             # Tasks of Spark inherit the environment of this process.
             os.environ["PORTOLAN_CATALOGUE_URL"] = settings.catalogue_url.get_secret_value()
+            if settings.coordination_url is not None:
+                url = settings.coordination_url.get_secret_value()
+                os.environ["PORTOLAN_COORDINATION_URL"] = url
             await _execute_runs(mediator, settings, JobSettings(), resources)
     except (SessionDied, NotClosed) as error:
         if isinstance(error, SessionDied) or isinstance(error.__cause__, SessionDied):

@@ -25,7 +25,7 @@ __all__ = ["SUBPLAN", "PhysicalPlan", "TooManyPlans", "place", "placed_as"]
 SUBPLAN: Final = 15
 """Operators of a subplan, which the paper found to take about a second."""
 
-_MOST_PLANS: Final = 200_000
+_MOST_PLANS: Final = 20_000
 
 
 class TooManyPlans(Exception):

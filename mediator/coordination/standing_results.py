@@ -8,6 +8,7 @@ All keys of a database share one hash tag, so that one script sees them all:
 | `{portolan:standing:<database>}:queries` | hash: the document of each query |
 | `…:states` | hash: the state of each query that is no longer building |
 | `…:counts` | hash: the number of the last result of each query |
+| `…:deliveries` | hash: how far the results of each query were appended to a stream |
 | `…:published` | hash: `sequence` of the last batch, `progress`, `revision` of the queries |
 | `…:batches` | stream: `tuples` of each batch, by its sequence |
 | `…:results:<query>` | stream: results, by their number |
@@ -27,6 +28,7 @@ from mediator.changes.feed import PositionGone
 from mediator.coordination.errors import entries_of, reply_of, texts_of
 from mediator.standing.results import (
     MOST_RESULTS,
+    Delivery,
     LoggedBatch,
     LoggedTuple,
     Offset,
@@ -51,6 +53,15 @@ redis.call('SET', KEYS[1], ARGV[2])
 """
 
 
+_DELIVERY: Final = """
+if redis.call('GET', KEYS[2]) ~= ARGV[1] then return -1 end
+if redis.call('HEXISTS', KEYS[1] .. 'queries', ARGV[2]) == 1 then
+  redis.call('HSET', KEYS[1] .. 'deliveries', ARGV[2], ARGV[3])
+end
+return 1
+"""
+
+
 class RedisStandingResults:
     """Implements `mediator.standing.results.StandingResults` in one Redis."""
 
@@ -60,6 +71,7 @@ class RedisStandingResults:
             lua_text("mediator.coordination.scripts", "standing_publish")
         )
         self._report = redis.register_script(_REPORT)
+        self._delivery = redis.register_script(_DELIVERY)
 
     async def put_query(self, key: QueryKey, query: StoredQuery, most: int) -> bool:
         base = _base(key.database)
@@ -95,7 +107,7 @@ class RedisStandingResults:
     async def drop_query(self, key: QueryKey) -> bool:
         base = _base(key.database)
         async with self._redis.pipeline(transaction=True) as pipe:
-            for name in ("queries", "states", "counts"):
+            for name in ("queries", "states", "counts", "deliveries"):
                 pipe.hdel(f"{base}{name}", key.query)
             pipe.unlink(f"{base}results:{key.query}")
             pipe.hincrby(f"{base}published", "revision", 1)
@@ -165,6 +177,16 @@ class RedisStandingResults:
             reply = await reply_of(self._redis.xread({name: f"{after}-0"}, limit, block))
             found = entries_of(reply)
         return [StoredResult(_number(id_), fields[b"r"]) for id_, fields in found]
+
+    async def deliveries(self, database: str) -> dict[str, Delivery]:
+        found = texts_of(await reply_of(self._redis.hgetall(f"{_base(database)}deliveries")))
+        return {id_: Delivery(*map(int, text.split())) for id_, text in found.items()}
+
+    async def put_delivery(self, key: QueryKey, lease: Lease, delivery: Delivery) -> None:
+        args = [lease.token, key.query, f"{delivery.done} {delivery.until}"]
+        keys = [_base(key.database), lease.key]
+        if await reply_of(self._delivery(keys=keys, args=args)) == _LEASE_LOST:
+            raise LeaseLost
 
     async def put_report(self, database: str, lease: Lease, report: bytes) -> None:
         keys = [f"{_base(database)}report", lease.key]

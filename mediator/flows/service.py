@@ -71,7 +71,8 @@ class FlowService:
     _clock: Clock
     _services: HttpServices = field(default_factory=HttpServices)
     _observe: Observer = ignore
-    admitted: Admitted = field(default=at_once, init=False)
+    # By a factory: a function that is an attribute of the class would be bound as a method.
+    admitted: Admitted = field(default_factory=lambda: at_once, init=False)
     is_ending: bool = field(default=False, init=False)
     _flows: dict[FlowKey, Flow] = field(default_factory=dict, init=False)
     """Those that are executed here: a flow never changes, so no request parses it again."""

@@ -98,9 +98,10 @@ class JoinStates:
                     self.recompute(partition, state)
 
     def cheaper_shape(self, watermark_s: float) -> JoinOrders | None:
+        # One more of each than there are: what is idle is no reason for any order.
         rates = dict.fromkeys(self._workload.statistics.rates, 1.0)
         for partition in self._partitions:
-            for name, count in self._recent(partition, watermark_s):
+            for name, count in self._recent(partition, watermark_s, 1):
                 rates[name] += count
         statistics = Statistics(rates, self._workload.statistics.selectivities)
         shape, differs = {}, False
@@ -180,7 +181,7 @@ class JoinStates:
         }
 
     def arriving(self, partition: int, watermark_s: float) -> int:
-        return _RECENT * sum(count for _, count in self._recent(partition, watermark_s))
+        return _RECENT * sum(count for _, count in self._recent(partition, watermark_s, _RECENT))
 
     def purge(self, partition: int, watermark_s: float) -> None:
         for join, state in self._partitions.get(partition, {}).items():
@@ -279,11 +280,11 @@ class JoinStates:
             known |= {name}
         return found
 
-    def _recent(self, partition: int, watermark_s: float) -> Iterator[tuple[str, int]]:
-        """Count the tuples of each relation in the last part of its window."""
+    def _recent(self, partition: int, watermark_s: float, share: int) -> Iterator[tuple[str, int]]:
+        """Count the tuples of each relation in the last one of so many shares of its window."""
         for join, kept_s in self._retention_s.items():
             if len(join.relations) == 1:
-                since_s = watermark_s - kept_s / _RECENT
+                since_s = watermark_s - kept_s / share
                 (name,) = join.relations
                 yield name, sum(item.first_s >= since_s for item in self._items(partition, join))
 

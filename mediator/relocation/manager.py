@@ -168,13 +168,13 @@ class Manager:
         refused = busy or not known or named_twice or len(self._workers) == 1
         # The last id stays that of the relocation that goes on, which a refusal must not hide.
         number = max(self.relocations, default=0) + 1
-        asked = (message.strategy, message.sender, message.receiver, message.amount)
+        requested = (message.strategy, message.sender, message.receiver, message.amount)
         if refused:
-            self._note(Relocation(number, asked[0], "refused", *asked[1:]))
+            self._note(Relocation(number, requested[0], "refused", *requested[1:]))
             self._last = self._last if busy else number
             return
         self._last = number
-        self._note(Relocation(number, asked[0], "reporting", *asked[1:]))
+        self._note(Relocation(number, requested[0], "reporting", *requested[1:]))
         self._enter(self.relocations[number], "reporting", self._workers)
         self._send(self._workers, Report(number))
 
@@ -271,7 +271,9 @@ class Manager:
     def _note(self, relocation: Relocation) -> None:
         self.relocations[relocation.id] = relocation
         for number in sorted(self.relocations)[:-_KEPT]:
-            del self.relocations[number]
+            # Requests that were refused do not make the present one forgotten.
+            if number != self._last:
+                del self.relocations[number]
 
     def _send(self, receivers: Sequence[str], message: Message) -> None:
         self.outbox += [(receiver, message) for receiver in receivers]

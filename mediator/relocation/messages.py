@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 from pydantic import Field, TypeAdapter
 
@@ -16,6 +16,7 @@ __all__ = [
     "MANAGER",
     "MESSAGE",
     "OPERATOR",
+    "STRATEGIES",
     "AllOldPurged",
     "BeginDuplication",
     "Cancel",
@@ -50,6 +51,7 @@ __all__ = [
 ]
 
 Strategy: TypeAlias = Literal["ptlb", "mslb", "auto"]
+STRATEGIES: Final[tuple[Strategy, ...]] = get_args(Strategy)
 Role: TypeAlias = Literal["sender", "receiver"]
 
 MANAGER: Final = "manager"

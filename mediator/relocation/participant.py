@@ -39,7 +39,7 @@ _TRIM_EVERY: Final = 1_000
 
 
 def addresses(cluster: Cluster) -> list[str]:
-    """Return who takes part, and has to be played by some process."""
+    """Return who takes part, and has to be run by some process."""
     splits = [split_address(name) for name in cluster.layout.attributes]
     return [MANAGER, *splits, *cluster.layout.workers]
 
@@ -57,7 +57,7 @@ class Participant:
         self._written: dict[str, bytes] = {}
         self._trimmed = 0
 
-    async def play(self, stopping: asyncio.Event) -> None:
+    async def run(self, stopping: asyncio.Event) -> None:
         """Take step after step until the event is set."""
         while not stopping.is_set():
             try:
@@ -87,7 +87,7 @@ class Participant:
         """Handle what there is, waiting for some of it; say whether there was anything.
 
         Raises:
-            TakenOver: Another process plays this participant, and is further.
+            TakenOver: Another process runs this participant, and is further.
         """
         machine = self._machine
         log = None

@@ -2,7 +2,7 @@
 
 A participant takes messages, changes, and sends messages. All of it is committed at once or not at
 all, under the number of the step, so whoever dies is continued where its last commit was, and of
-two processes that play one participant one is refused.
+two processes that run one participant one is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["ClusterStore", "Commit", "Frame", "Recorded", "TakenOver"]
 
 
 class TakenOver(Exception):
-    """Another process plays this participant."""
+    """Another process runs this participant."""
 
 
 class Frame(NamedTuple):

@@ -27,8 +27,8 @@ from mediator.routing.model import DatabaseRoute
 from mediator.schema.tree import ClassSchema
 from mediator.schema.values import encoder
 from mediator.standing.query import Source
-from mediator.standing.query_parser import attributes_of_class
 from mediator.standing.results import LoggedTuple
+from mediator.standing.source_types import attributes_of_class
 
 __all__ = ["ClassIntake"]
 
@@ -138,7 +138,7 @@ class ClassIntake:
 def _encoded(class_: ClassSchema, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes of an object in their JSON form."""
     shown = {}
-    for name in attributes_of_class(class_) & values.keys():
+    for name in attributes_of_class(class_).keys() & values.keys():
         encode, value = encoder(class_.fields[name]), values[name]
         shown[name] = value if encode is None or value is None else encode(value)
     return shown

@@ -9,8 +9,8 @@ from mediator.event_streams.port import EventStream
 from mediator.query.json_node import Node
 from mediator.schema.errors import invalid
 from mediator.schema.ids import FIELD_NAME
-from mediator.schema.tree import ClassSchema, Schema
-from mediator.schema.types import SCALARS
+from mediator.schema.tree import Schema
+from mediator.standing.destination_parser import parse_destination
 from mediator.standing.model import Attribute, Join, Predicate, Stream
 from mediator.standing.parser import (
     LONGEST_WINDOW_S,
@@ -20,8 +20,9 @@ from mediator.standing.parser import (
     parse_predicates,
 )
 from mediator.standing.query import Source, StandingQuery
+from mediator.standing.source_types import attributes_of
 
-__all__ = ["LONGEST_LATENESS_S", "LONGEST_NAME", "attributes_of_class", "parse_query"]
+__all__ = ["LONGEST_LATENESS_S", "LONGEST_NAME", "parse_query"]
 
 LONGEST_NAME: Final = 100
 LONGEST_LATENESS_S: Final = 86_400.0
@@ -34,24 +35,22 @@ _KINDS: Final = ("stream", "class")
 def parse_query(document: Any, schema: Schema, streams: Mapping[str, EventStream]) -> StandingQuery:
     """Read a query; raises `Invalid` with the location of every mistake."""
     node = Node(document, "", [])
-    node.shape("name", "lateness_s", required=("relations", "predicates", "window_s"))
+    node.shape("name", "lateness_s", "into", required=("relations", "predicates", "window_s"))
     node["name"].read("", _is_name, f"a string of {LONGEST_NAME} characters at most")
     sources = _sources(node["relations"], schema, streams)
     window_s = parse_number(node["window_s"], LONGEST_WINDOW_S, "seconds")
-    lateness_s = parse_lateness(node["lateness_s"])
+    lateness_s = _lateness(node["lateness_s"])
     join = _join(node["predicates"], sources, schema, streams, window_s)
     _check_retention(node["window_s"], window_s, sources.values(), streams)
+    into = None
+    if node["into"].given:
+        into = parse_destination(node["into"], sources, schema, streams)
     if node.errors:
         raise invalid(node.errors)
-    return StandingQuery(sources, join, lateness_s, node.value)
+    return StandingQuery(sources, join, lateness_s, into, node.value)
 
 
-def attributes_of_class(class_: ClassSchema) -> frozenset[str]:
-    """Return the attributes of tuples of a class: its scalar fields, and the id."""
-    return frozenset({"id", *(n for n, each in class_.fields.items() if each.type in SCALARS)})
-
-
-def parse_lateness(node: Node) -> float:
+def _lateness(node: Node) -> float:
     if not node.given:
         return _LATENESS_S
     return parse_number(node, LONGEST_LATENESS_S, "seconds", zero=True)
@@ -112,7 +111,8 @@ def _join(
     window_s: float,
 ) -> Join:
     known = {
-        alias: Stream(_attributes(each, schema, streams), 1.0) for alias, each in sources.items()
+        alias: Stream(frozenset(attributes_of(each, schema, streams)), 1.0)
+        for alias, each in sources.items()
     }
     aliases = Join(frozenset(known), parse_predicates(node, known, frozenset(known)), window_s)
     if not node.errors:
@@ -120,14 +120,6 @@ def _join(
     relations = frozenset(each.relation for each in sources.values())
     predicates = frozenset(_of_relations(each, sources) for each in aliases.predicates)
     return Join(relations, predicates, window_s)
-
-
-def _attributes(
-    source: Source, schema: Schema, streams: Mapping[str, EventStream]
-) -> frozenset[str]:
-    if source.kind == "stream":
-        return streams[source.name].attributes
-    return attributes_of_class(schema.classes[source.name])
 
 
 def _of_relations(predicate: Predicate, sources: Mapping[str, Source]) -> Predicate:

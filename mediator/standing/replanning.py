@@ -27,18 +27,18 @@ def workload_of(queries: Mapping[str, Join], statistics: Statistics) -> Workload
     return Workload(streams, queries, statistics)
 
 
-def choose_plan(workload: Workload, *, materialise: bool) -> Plan:
-    """Return the best plan, or the greedy one where there is no solver.
+def choose_plan(workload: Workload, mode: Mode, *, materialise: bool) -> Plan:
+    """Return one plan of all queries, if need be without intermediate results.
 
     Raises:
         Invalid: There are too many candidate probe orders, even without intermediate results.
     """
     try:
-        [plan] = plans_of(workload, "shared", materialise=materialise)
+        [plan] = plans_of(workload, mode, materialise=materialise)
     except Invalid:
         if not materialise:
             raise
-        return choose_plan(workload, materialise=False)
+        return choose_plan(workload, mode, materialise=False)
     return plan
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "MOST_RESULTS",
     "READY",
     "STOPPED",
+    "Delivery",
     "LoggedBatch",
     "LoggedTuple",
     "Offset",
@@ -106,6 +107,18 @@ class Published(NamedTuple):
     progress: Progress
 
 
+class Delivery(NamedTuple):
+    """How far results were appended to the stream that they go to.
+
+    Attributes:
+        done: The number of the last result that was.
+        until: That of the last one of those that are being appended; `done` if there are none.
+    """
+
+    done: int = 0
+    until: int = 0
+
+
 class LoggedBatch(NamedTuple):
     """The tuples of a batch that were not late; `sequence` counts from 1."""
 
@@ -189,6 +202,12 @@ class StandingResults(Protocol):
         Raises:
             PositionGone: The next one is not kept any more, or there never was that number.
         """
+
+    async def deliveries(self, database: str) -> dict[str, Delivery]:
+        """Return how far results were delivered, by the id of their query."""
+
+    async def put_delivery(self, key: QueryKey, lease: Lease, delivery: Delivery) -> None:
+        """Write down how far results were delivered; raises `LeaseLost`."""
 
     async def put_report(self, database: str, lease: Lease, report: bytes) -> None:
         """Write down what is executed, as JSON, if the lease is held."""

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import orjson
 
-from mediator.base.errors import Conflict, NotFound
+from mediator.base.errors import Conflict, Invalid, Location, NotFound
 from mediator.base.holding import Holders
 from mediator.base.offload import offload
 from mediator.base.periodic_tasks import PeriodicTask
@@ -19,7 +19,7 @@ from mediator.standing.context import HolderContext
 from mediator.standing.holder import StandingHolder
 from mediator.standing.needs import needs_of
 from mediator.standing.planning import Mode
-from mediator.standing.query import StandingQuery
+from mediator.standing.query import StandingQuery, feeds_itself
 from mediator.standing.replanning import plans_of, workload_of
 from mediator.standing.report import describe, with_measured
 from mediator.standing.results import (
@@ -73,7 +73,14 @@ class StandingQueries:
 
         Raises:
             Conflict: The database has too many queries.
+            Invalid: Its results would come back to it.
         """
+        needs = needs_of(
+            await self.of_database(database), database.schema, await self.streams(database)
+        )
+        if feeds_itself(query, needs.queries.values()):
+            locations = [Location("/into/stream", "leads back to a stream that the query reads")]
+            raise Invalid("Results of a query must not come back to it.", locations=locations)
         key = QueryKey(database.id, uuid4().hex)
         relations = sorted(query.join.relations)
         stored = StoredQuery(query.document, tuple(relations), QueryState())

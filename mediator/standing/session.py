@@ -13,6 +13,7 @@ from typing import Final, NoReturn
 
 import orjson
 
+from mediator.base.concurrency import end
 from mediator.base.errors import Invalid, NotFound
 from mediator.base.lease import Lease
 from mediator.base.offload import offload
@@ -23,10 +24,11 @@ from mediator.routing.model import DatabaseRoute
 from mediator.standing.batch_run import MOST_PAIRS, BatchRun, TooMuch
 from mediator.standing.class_intake import ClassIntake
 from mediator.standing.context import HolderContext
+from mediator.standing.delivery import Deliveries, Undeliverable
 from mediator.standing.history import complete_history, is_present
 from mediator.standing.log import BatchLog
 from mediator.standing.needs import Needs, needs_of, stopped
-from mediator.standing.planning import Plan
+from mediator.standing.planning import Mode, Plan
 from mediator.standing.query import Source
 from mediator.standing.replanning import choose_plan, is_cheaper, workload_of
 from mediator.standing.report import describe_running
@@ -73,7 +75,9 @@ class Session:
     _streams: Mapping[str, EventStream] = field(default_factory=dict, init=False)
     _runtime: Runtime = field(init=False)
     _classes: ClassIntake = field(init=False)
+    _deliveries: Deliveries = field(init=False)
     _plan: Plan | None = field(default=None, init=False)
+    _planning: asyncio.Task[Plan] | None = field(default=None, init=False)
     _sampling: Sampling = field(default_factory=Sampling, init=False)
     _looked_at: float = field(default=0.0, init=False)
     _noted_at: float = field(default=float("-inf"), init=False)
@@ -94,16 +98,22 @@ class Session:
             self._log, self._needs, self._route.id, context.streams, context.subscriptions
         )
         self._classes = self._class_intake()
+        self._deliveries = Deliveries(context.streams, context.results, self._route.id, self._lease)
+        await self._deliveries.open()
         try:
             if self._needs.queries:
                 await self._load()
                 await self._replan(self._needs.new)
             while not context.has_ended:
                 await self._look()
-                if not await self._take_batch():
+                await self._take_plan()
+                has_taken = await self._take_batch()
+                await self._deliver()
+                if not has_taken:
                     await asyncio.sleep(POLL_S)
         finally:
             self._classes.close()
+            await end([self._planning] if self._planning is not None else [])
 
     def _class_intake(self) -> ClassIntake:
         context, offsets = self._context, self._log.progress.offsets
@@ -177,16 +187,38 @@ class Session:
             await self._replan(self._needs.new)
 
     async def _replan(self, new: Iterable[str]) -> None:
-        """Activate a plan for the present queries; new ones are ready then."""
-        needs = self._needs
-        workload = workload_of(needs.joins, self._sampling.statistics(needs.joins.values()))
+        """Activate a plan for the present queries; new ones are ready then.
+
+        It is greedy, which takes no time: queries must not wait for a solver. A better one follows.
+        """
         try:
-            plan = await offload(True, choose_plan, workload, materialise=self._materialise)
+            plan = await self._choose("greedy")
         except Invalid as error:
-            await self._stop(_widest(needs), error.detail)
+            await self._stop(_widest(self._needs), error.detail)
         await self._activate(plan)
         if states := dict.fromkeys(new, QueryState(READY)):
             await self._log.publish(states=states)
+        self._begin_planning()
+
+    async def _choose(self, mode: Mode) -> Plan:
+        joins = self._needs.joins
+        workload = workload_of(joins, self._sampling.statistics(joins.values()))
+        return await offload(True, choose_plan, workload, mode, materialise=self._materialise)
+
+    def _begin_planning(self) -> None:
+        """Look for a better plan while batches go on."""
+        if self._planning is None:
+            self._planning = asyncio.create_task(self._choose("shared"))
+
+    async def _take_plan(self) -> None:
+        """Activate the plan that was found, if it is of these queries and saves enough."""
+        if self._planning is None or not self._planning.done():
+            return
+        plan, self._planning = self._planning.result(), None
+        if plan.workload.queries != self._needs.joins:
+            self._begin_planning()
+        elif self._plan is not None and is_cheaper(plan, self._plan):
+            await self._activate(plan)
 
     async def _activate(self, plan: Plan) -> None:
         slices = Slices(self._context.clock)
@@ -214,6 +246,12 @@ class Session:
             await self._sample(run.accepted)
         await self._note_progress()
         return bool(tuples)
+
+    async def _deliver(self) -> None:
+        try:
+            await self._deliveries.deliver(self._needs.queries)
+        except Undeliverable as error:
+            await self._stop([error.query], error.detail)
 
     async def _read_sources(self) -> list[LoggedTuple]:
         """Read what is new; another stream comes first each time, as a batch may end early."""
@@ -275,18 +313,14 @@ class Session:
             await self._stop([id_ for id_, j in joins if largest.relations <= j.relations], detail)
 
     async def _sample(self, tuples: Sequence[LoggedTuple]) -> None:
-        """Measure, and take another plan if that saves enough."""
+        """Measure now and then, and look for a better plan by that."""
         needs = self._needs
         self._sampling.count(tuples)
         relations = [each.relation for each in needs.sources]
         if self._plan is None or not self._sampling.take(self._runtime, relations, needs.window_s):
             return
-        workload = workload_of(needs.joins, self._sampling.statistics(needs.joins.values()))
-        plan = await offload(True, choose_plan, workload, materialise=self._materialise)
-        if is_cheaper(plan, self._plan):
-            await self._activate(plan)
-        else:
-            await self._put_report()
+        self._begin_planning()
+        await self._put_report()
 
     async def _put_report(self) -> None:
         if self._plan is not None:

@@ -28,8 +28,8 @@ from spark_jobs.continuous.running import run_plan
 __all__ = ["Sample", "fit", "measure"]
 
 _TRIGGER_S: Final = 1.0
-_RIDGE: Final = 0.01
-"""Divides what measurements cannot tell apart evenly; a hundredth of their weight."""
+_PRIOR: Final = 0.2
+"""Weight of the reference constants: what measurements cannot tell apart stays near to them."""
 
 _FIELDS: Final = {"plug": "integer", "load": "number"}
 
@@ -88,10 +88,11 @@ def fit(samples: list[Sample]) -> tuple[Constants, float]:
     counts = np.array([[each.counts.get(name, 0.0) for name in names] for each in samples])
     scales = np.maximum(counts.max(axis=0), 1e-12)
     matrix = counts / scales / seconds[:, None]
-    ridge = _RIDGE * np.eye(len(names))
-    solution, _ = nnls(
-        np.vstack([matrix, ridge]), np.hstack([np.ones(len(samples)), np.zeros(len(names))])
-    )
+    reference = reference_constants().to_json()
+    prior = np.array([reference[name] for name in names]) * scales
+    matrix = np.vstack([matrix, np.diag(_PRIOR / np.maximum(prior, 1e-12))])
+    target = np.hstack([np.ones(len(samples)), np.full(len(names), _PRIOR)])
+    solution, _ = nnls(matrix, target)
     constants = solution / scales
     errors = np.abs(counts @ constants / seconds - 1)
     values = {name: float(f"{value:.3g}") for name, value in zip(names, constants, strict=True)}

@@ -82,7 +82,8 @@ class SparkOperators:
                 renamed = [f.col(old).alias(new) for new, old in columns.items()]
                 return Changes(below[0].rows.select(*renamed, *SPAN), below[0].is_kept)
             case Join():
-                return self._join(operator, *below, batch)
+                left, right = below
+                return self._join(operator, left, right, batch)
             case Aggregate():
                 return Changes(self._aggregate(operator, below[0], batch), is_kept=False)
 

@@ -18,6 +18,7 @@ from mediator.catalogue.connection import Catalogue
 from mediator.stores.port import SystemConfig
 from spark_jobs.session import SparkOptions, open_session
 from spark_jobs.sources.classes import CATALOGUE
+from spark_jobs.sources.streams import COORDINATION
 from tests.process.service import scratch_catalogue
 from tests.spark.office import Office
 
@@ -42,14 +43,15 @@ async def job_catalogue(postgresql_config: SystemConfig) -> AsyncIterator[str]:
 
 
 @pytest.fixture(scope="session")
-def spark(job_catalogue: str) -> Iterator[SparkSession]:
+def spark(job_catalogue: str, redis_config: SystemConfig) -> Iterator[SparkSession]:
     """The session, on two cores; a task is tried four times."""
     os.environ[CATALOGUE] = job_catalogue
+    os.environ[COORDINATION] = redis_config.url
     master = os.environ.get("PORTOLAN_TEST_SPARK", "local[2,4]")
     session = open_session(SparkOptions(master, SMALL))
     yield session
     session.stop()
-    del os.environ[CATALOGUE]
+    del os.environ[CATALOGUE], os.environ[COORDINATION]
 
 
 @pytest.fixture

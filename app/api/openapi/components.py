@@ -328,6 +328,19 @@ _GRAMMAR: Final[dict[str, Any]] = {
             },
             "window_s": {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_WINDOW_S},
             "lateness_s": {"type": "number", "minimum": 0, "maximum": LONGEST_LATENESS_S},
+            "into": _closed(
+                {
+                    "stream": NAME_SCHEMA,
+                    "values": {
+                        "type": "object",
+                        "minProperties": 1,
+                        "propertyNames": _ATTRIBUTE,
+                        "additionalProperties": {"type": "string"},
+                        "description": "Attributes of the stream, by what they are taken from.",
+                    },
+                },
+                ["stream", "values"],
+            ),
         },
         ["relations", "predicates", "window_s"],
     ),

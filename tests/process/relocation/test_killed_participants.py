@@ -16,7 +16,7 @@ from mediator.relocation.cluster import Declared
 from mediator.relocation.messages import Cancel, Relocate
 from mediator.relocation.split import LogEntry
 from mediator.stores.port import SystemConfig
-from tests.process.relocation.played import PlayedCluster, until
+from tests.process.relocation.processes import ProcessCluster, until
 from tests.properties.relocation.scenario import WINDOW_S, batch_join, workload_of
 from tests.unit.standing.papers_queries import document, query
 
@@ -28,11 +28,11 @@ ALL = 1_000_000
 
 
 @pytest.fixture
-async def played(redis_config: SystemConfig) -> AsyncIterator[PlayedCluster]:
-    """A cluster whose participants nobody plays yet."""
+async def running(redis_config: SystemConfig) -> AsyncIterator[ProcessCluster]:
+    """A cluster whose participants do not run yet."""
     name = f"c{uuid4().hex[:12]}"
     redis = connect(redis_config.url)
-    cluster = PlayedCluster(RedisClusterStore(redis, name), name, redis_config.url)
+    cluster = ProcessCluster(RedisClusterStore(redis, name), name, redis_config.url)
     of = document(dict.fromkeys(RELATIONS, "k"))
     of["queries"] = {"all": query(dict.fromkeys(RELATIONS, "k"), WINDOW_S)}
     await cluster.declare(
@@ -48,7 +48,7 @@ async def played(redis_config: SystemConfig) -> AsyncIterator[PlayedCluster]:
 class Source:
     """Appends tuples of all relations, and remembers them."""
 
-    def __init__(self, cluster: PlayedCluster) -> None:
+    def __init__(self, cluster: ProcessCluster) -> None:
         self.cluster = cluster
         self.draw = Random(7)
         self.history: defaultdict[str, list[LogEntry]] = defaultdict(list)
@@ -81,7 +81,7 @@ class Source:
         return all(positions[name] == len(self.history[name]) for name in RELATIONS)
 
 
-async def processed(cluster: PlayedCluster, source: Source) -> None:
+async def processed(cluster: ProcessCluster, source: Source) -> None:
     """Wait until every worker has seen the latest watermark of every relation."""
 
     async def is_done() -> bool:
@@ -94,7 +94,7 @@ async def processed(cluster: PlayedCluster, source: Source) -> None:
     await until(is_done)
 
 
-async def reached(cluster: PlayedCluster, phase: str) -> None:
+async def reached(cluster: ProcessCluster, phase: str) -> None:
     async def is_reached() -> bool:
         relocations = await cluster.relocations()
         return bool(relocations) and relocations[-1]["phase"] == phase
@@ -102,130 +102,130 @@ async def reached(cluster: PlayedCluster, phase: str) -> None:
     await until(is_reached)
 
 
-async def restart(cluster: PlayedCluster, address: str) -> None:
+async def restart(cluster: ProcessCluster, address: str) -> None:
     cluster.kill(address)
     cluster.start(address)
 
 
-async def check(cluster: PlayedCluster, source: Source) -> None:
+async def check(cluster: ProcessCluster, source: Source) -> None:
     await processed(cluster, source)
     expected = batch_join(workload_of(RELATIONS), source.history)
     assert expected.total() > 100
     assert await cluster.found() == expected
 
 
-async def started(played: PlayedCluster) -> Source:
+async def started(running: ProcessCluster) -> Source:
     for each in (*SPLITS, SENDER, RECEIVER, "manager"):
-        played.start(each)
-    source = Source(played)
+        running.start(each)
+    source = Source(running)
     await source.append(120)
-    await processed(played, source)
+    await processed(running, source)
     return source
 
 
-async def test_a_parallel_track_survives_whoever_is_killed(played: PlayedCluster) -> None:
-    source = await started(played)
-    played.kill("split:C")
-    await played.store.request(Relocate("ptlb", SENDER, RECEIVER, ALL))
-    await reached(played, "duplicating")
+async def test_a_parallel_track_survives_whoever_is_killed(running: ProcessCluster) -> None:
+    source = await started(running)
+    running.kill("split:C")
+    await running.store.request(Relocate("ptlb", SENDER, RECEIVER, ALL))
+    await reached(running, "duplicating")
     # Two splits have switched, or will soon; the third one still sends old tuples.
     await source.append(30)
-    await restart(played, SENDER)
+    await restart(running, SENDER)
     await source.append(30)
-    played.start("split:C")
+    running.start("split:C")
     await source.append(30)
-    await restart(played, RECEIVER)
-    await processed(played, source)
-    played.kill("manager")
+    await restart(running, RECEIVER)
+    await processed(running, source)
+    running.kill("manager")
     await source.pass_by(1.5)
 
     async def purged() -> bool:
-        (relocations,) = await played.store.field([SENDER], "relocations")
+        (relocations,) = await running.store.field([SENDER], "relocations")
         return bool(relocations == [0, 1])
 
     await until(purged)
-    played.kill(SENDER)
-    played.start("manager")
-    await reached(played, "deleting")
+    running.kill(SENDER)
+    running.start("manager")
+    await reached(running, "deleting")
     await source.append(30)
-    played.start(SENDER)
-    await reached(played, "done")
+    running.start(SENDER)
+    await reached(running, "done")
     await source.append(30)
-    await restart(played, RECEIVER)
+    await restart(running, RECEIVER)
     await source.append(30)
-    await check(played, source)
+    await check(running, source)
 
 
-async def test_moving_state_survives_whoever_is_killed(played: PlayedCluster) -> None:
-    source = await started(played)
-    played.kill("split:C")
-    await played.store.request(Relocate("mslb", SENDER, RECEIVER, ALL))
-    await reached(played, "deactivating")
+async def test_moving_state_survives_whoever_is_killed(running: ProcessCluster) -> None:
+    source = await started(running)
+    running.kill("split:C")
+    await running.store.request(Relocate("mslb", SENDER, RECEIVER, ALL))
+    await reached(running, "deactivating")
     await source.append(30)
-    await restart(played, SENDER)
+    await restart(running, SENDER)
     # The receiver is not there when it is sent the groups, and tuples are buffered meanwhile.
-    played.kill(RECEIVER)
-    played.start("split:C")
-    await reached(played, "moving")
-    await restart(played, SENDER)
+    running.kill(RECEIVER)
+    running.start("split:C")
+    await reached(running, "moving")
+    await restart(running, SENDER)
     await source.append(30)
     # What is buffered becomes old, and still has its partners.
     await source.pass_by(2)
-    played.kill("split:C")
-    played.start(RECEIVER)
-    await reached(played, "reactivating")
+    running.kill("split:C")
+    running.start(RECEIVER)
+    await reached(running, "reactivating")
     # It has the groups from a message that is gone, and makes them anew from the logs.
-    await restart(played, RECEIVER)
-    await restart(played, "manager")
-    await restart(played, "split:A")
+    await restart(running, RECEIVER)
+    await restart(running, "manager")
+    await restart(running, "split:A")
     await source.append(30)
-    played.start("split:C")
-    await reached(played, "done")
+    running.start("split:C")
+    await reached(running, "done")
     await source.append(30)
-    await restart(played, RECEIVER)
+    await restart(running, RECEIVER)
     await source.append(30)
-    await check(played, source)
-    (relocation,) = await played.relocations()
+    await check(running, source)
+    (relocation,) = await running.relocations()
     assert relocation["partitions"] == [0, 1, 2]
     assert relocation["moved"] > 0
 
 
-async def test_a_parallel_track_can_be_given_up(played: PlayedCluster) -> None:
-    source = await started(played)
-    await played.store.request(Relocate("ptlb", SENDER, RECEIVER, ALL))
-    await reached(played, "duplicating")
+async def test_a_parallel_track_can_be_given_up(running: ProcessCluster) -> None:
+    source = await started(running)
+    await running.store.request(Relocate("ptlb", SENDER, RECEIVER, ALL))
+    await reached(running, "duplicating")
     await source.append(60)
-    played.kill(RECEIVER)
-    await played.store.request(Cancel(1))
+    running.kill(RECEIVER)
+    await running.store.request(Cancel(1))
     # What the receiver alone could emit it still has to.
-    await reached(played, "stopping")
+    await reached(running, "stopping")
     await source.append(30)
-    played.start(RECEIVER)
-    await reached(played, "cancelled")
+    running.start(RECEIVER)
+    await reached(running, "cancelled")
     await source.append(30)
-    await check(played, source)
+    await check(running, source)
 
 
-async def test_moving_state_can_be_given_up_until_it_is_shipped(played: PlayedCluster) -> None:
-    source = await started(played)
-    played.kill("split:C")
-    await played.store.request(Relocate("mslb", SENDER, RECEIVER, ALL))
-    await reached(played, "deactivating")
+async def test_moving_state_can_be_given_up_until_it_is_shipped(running: ProcessCluster) -> None:
+    source = await started(running)
+    running.kill("split:C")
+    await running.store.request(Relocate("mslb", SENDER, RECEIVER, ALL))
+    await reached(running, "deactivating")
     await source.append(30)
-    await played.store.request(Cancel(1))
-    await reached(played, "resuming")
-    played.start("split:C")
-    await reached(played, "cancelled")
-    await restart(played, SENDER)
+    await running.store.request(Cancel(1))
+    await reached(running, "resuming")
+    running.start("split:C")
+    await reached(running, "cancelled")
+    await restart(running, SENDER)
     await source.append(30)
-    await check(played, source)
+    await check(running, source)
 
 
-async def test_of_two_processes_that_play_one_worker_one_commits(played: PlayedCluster) -> None:
-    source = Source(played)
-    played.start("manager", "split:A", "split:B", "split:C", RECEIVER, key="others")
-    played.start(SENDER, key="one")
-    played.start(SENDER, key="other")
+async def test_of_two_processes_that_run_one_worker_one_commits(running: ProcessCluster) -> None:
+    source = Source(running)
+    running.start("manager", "split:A", "split:B", "split:C", RECEIVER, key="others")
+    running.start(SENDER, key="one")
+    running.start(SENDER, key="other")
     for _ in range(10):
         await source.append(30)
-    await check(played, source)
+    await check(running, source)

@@ -67,9 +67,9 @@ class Bench:
 
     async def has_changes(self, object_id: str, count: int) -> bool:
         """Whether the feed has so many changes of an object."""
-        parameters = {"after": "beginning", "limit": 1000}
+        parameters = {"after": "beginning", "limit": "1000"}
         page = (await self.client.get("changes", params=parameters)).json()
-        return sum(each["object"] == object_id for each in page["changes"]) == count
+        return bool([each["object"] for each in page["changes"]].count(object_id) == count)
 
     async def offsets(self) -> dict[str, int]:
         """Return the number of the last tuple of each relation that is in a published batch."""

@@ -16,6 +16,7 @@ async def started(
     system_configs: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
 ) -> AsyncIterator[Service]:
     async with service(system_configs, own_catalogue, coordination_url=redis_config.url) as running:
+        await running.favour()
         yield running
 
 

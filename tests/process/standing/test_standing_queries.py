@@ -79,6 +79,10 @@ async def test_a_class_is_a_stream_of_its_objects_as_they_were_written(bench: Be
         ({"lateness_s": -1}, "/lateness_s"),
         ({"name": "x" * 101}, "/name"),
         ({"order": []}, "/order"),
+        ({"into": {"stream": "nowhere", "values": {"a": "r.a"}}}, "/into/stream"),
+        ({"into": {"stream": "u", "values": {"z": "r.a"}}}, "/into/values/z"),
+        ({"into": {"stream": "u", "values": {"c": "r.c"}}}, "/into/values/c"),
+        ({"into": {"stream": "r", "values": {"a": "s.b"}}}, "/into/stream"),
     ],
 )
 async def test_what_is_wrong_with_a_query_is_refused_with_its_location(
@@ -150,7 +154,11 @@ async def test_results_are_followed_from_the_last_one_that_was_seen(bench: Bench
     assert await bench.page(query) == {"results": [], "after": 3}
     answer = await bench.client.get(f"standing-queries/{query}/results", params={"after": 4})
     assert (answer.status_code, answer.json()["type"]) == (410, "/problems/gone")
-    for options in ({"params": {"after": "x"}}, {"headers": {"last-event-id": "1-1"}}):
+    wrong: list[dict[str, Any]] = [
+        {"params": {"after": "x"}},
+        {"headers": {"last-event-id": "1-1"}},
+    ]
+    for options in wrong:
         answer = await bench.client.get(f"standing-queries/{query}/results", **options)
         assert answer.status_code == 400
 

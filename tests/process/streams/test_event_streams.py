@@ -129,6 +129,32 @@ async def test_what_is_older_than_the_retention_makes_room(declared: Declared) -
     assert (await declared.streams.report(declared.key)).size == await size(declared, 6)
 
 
+async def test_what_was_removed_makes_room_for_other_bytes(declared: Declared) -> None:
+    row = len(b'1000000000.0 {"n":0}')
+    declared.streams = RedisEventStreams(declared.redis, StreamBounds(bytes=3 * row))
+    for _ in range(3):
+        await declared.append([0, 0, 0])
+        with pytest.raises(TooManyRequests):
+            await declared.append([0])
+        await declared.pass_by(DAY_MS)
+
+
+async def test_tuples_that_arrived_soon_after_others_are_not_removed_with_them(
+    declared: Declared,
+) -> None:
+    """Within a hundredth of the retention, which is as exact as it is kept."""
+    await declared.declare(retention_s=1_000.0)
+    await declared.append([1])
+    await declared.pass_by(9_000)
+    await declared.append([2])
+    await declared.pass_by(996_000)
+    await declared.append([3])
+    assert await declared.numbers(None) == [1, 2, 3]
+    await declared.pass_by(5_000)
+    await declared.append([4])
+    assert await declared.numbers(None) == [3, 4]
+
+
 async def size(declared: Declared, count: int) -> int:
     """Return the bytes of what is in Redis, of which there are so many."""
     rows: Any = await declared.redis.xrange(declared.name("tuples"))
@@ -216,6 +242,9 @@ async def test_consumers_that_have_gone_do_not_count(declared: Declared) -> None
     await declared.streams.consumed(declared.key, "live", 1)
     assert await declared.append([2, 3, 4]) == 4
     assert await declared.redis.zcard(declared.name("seen")) == 1
+    await declared.pass_by(61_000)
+    assert await declared.append([5, 6, 7, 8]) == 8
+    assert await declared.redis.zcard(declared.name("seen")) == 0
 
 
 async def test_a_batch_that_is_sent_again_is_appended_once(declared: Declared) -> None:

@@ -239,7 +239,7 @@ def found(results: list[Any]) -> Found:
     )
 
 
-def batch_join(of: Workload, history: Mapping[str, list[LogEntry]]) -> Found:
+def batch_join(of: Workload, history: Mapping[str, list[LogEntry]], keys: int = KEYS) -> Found:
     """Join all that was logged and not late, without regard to any order."""
     by_key: dict[str, defaultdict[Any, list[LogEntry]]] = {}
     for relation, entries in history.items():
@@ -254,7 +254,7 @@ def batch_join(of: Workload, history: Mapping[str, list[LogEntry]]) -> Found:
     empty: defaultdict[Any, list[LogEntry]] = defaultdict(list)
     for name, each in of.queries.items():
         relations = sorted(each.relations)
-        for key in range(KEYS):
+        for key in range(keys):
             for some in product(*(by_key.get(at, empty)[key] for at in relations)):
                 times = [entry.time_s for entry in some]
                 if max(times) - min(times) <= each.window_s:

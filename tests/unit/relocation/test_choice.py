@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mediator.relocation.choice import Pair, choose_pair, choose_partitions, choose_strategy
+from mediator.relocation.cluster import make_cluster
+from mediator.relocation.messages import Relocate
 from mediator.relocation.plans import cheapest_order, left_deep_plan
 from mediator.standing.model import Statistics
 from mediator.standing.planning import PlanOptions, make_plans
@@ -69,3 +71,16 @@ def test_the_slow_ones_are_joined_first() -> None:
     statistics = Statistics({"A": 100, "B": 5, "C": 5})
     assert cheapest_order(query, statistics) == ("B", "C", "A")
     assert cheapest_order(query, Statistics({"A": 5, "B": 100, "C": 5})) == ("A", "C", "B")
+
+
+def test_refusals_do_not_make_the_present_relocation_forgotten() -> None:
+    manager = make_cluster(_ABC, [0, 1], 2).manager()
+    manager.handle(Relocate("mslb"))
+    for _ in range(150):
+        manager.handle(Relocate("ptlb"))
+    assert manager.present is not None
+    assert manager.present.id == 1
+    restored = make_cluster(_ABC, [0, 1], 2).manager()
+    restored.restore(manager.record())
+    assert restored.present == manager.present
+    assert len(restored.relocations) <= 101

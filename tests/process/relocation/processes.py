@@ -15,14 +15,14 @@ from mediator.relocation.messages import MANAGER
 from mediator.relocation.participant import Participant
 from tests.properties.relocation.scenario import Found
 
-__all__ = ["PlayedCluster", "until"]
+__all__ = ["ProcessCluster", "until"]
 
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload([__name__])
 """What they need is imported once, and not for each of them."""
 
 
-class PlayedCluster:
+class ProcessCluster:
     """Participants in processes of their own, by address."""
 
     def __init__(self, store: RedisClusterStore, name: str, url: str) -> None:
@@ -35,8 +35,8 @@ class PlayedCluster:
         assert await self.store.declare(declared.model_dump())
 
     def start(self, *addresses: str, key: str | None = None) -> None:
-        """Play participants in one process."""
-        made = _PROCESSES.Process(target=_play, args=(self.url, self.name, addresses), daemon=True)
+        """Run participants in one process."""
+        made = _PROCESSES.Process(target=_run, args=(self.url, self.name, addresses), daemon=True)
         made.start()
         self.processes[key or addresses[0]] = made
 
@@ -74,18 +74,18 @@ class PlayedCluster:
         return {name: at or 0 for name, at in zip(relations, positions, strict=True)}
 
 
-def _play(url: str, name: str, addresses: Sequence[str]) -> None:
-    asyncio.run(_play_all(url, name, addresses))
+def _run(url: str, name: str, addresses: Sequence[str]) -> None:
+    asyncio.run(_run_all(url, name, addresses))
 
 
-async def _play_all(url: str, name: str, addresses: Sequence[str]) -> None:
+async def _run_all(url: str, name: str, addresses: Sequence[str]) -> None:
     redis = connect(url)
     store = RedisClusterStore(redis, name)
     cluster = Declared.model_validate(await store.layout()).cluster()
     stopping = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         for each in addresses:
-            tasks.create_task(Participant(store, cluster, each).play(stopping))
+            tasks.create_task(Participant(store, cluster, each).run(stopping))
 
 
 async def until(condition: Callable[[], Awaitable[bool]], within_s: float = 90.0) -> None:

@@ -1,0 +1,290 @@
+"""Streams as inputs of Structured Streaming: exactly the rows, over restarts and in partitions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql import DataFrame, SparkSession
+from redis.asyncio import Redis
+
+from mediator.changes.feed import BEGINNING, PARTITIONS
+from mediator.control.port import ChangeOptions
+from mediator.event_streams.port import EventStream, EventStreams, NewTuple, StreamKey
+from mediator.model.operations import Update
+from mediator.stores.port import SystemConfig
+from spark_jobs.runner.port import InputUnfit
+from spark_jobs.sources.stream_ranges import ChangesRange, TuplesRange
+from spark_jobs.sources.streams import StreamData
+from tests.faults.conditions import eventually
+from tests.process.service import Service, field_on, scratch_systems, service, unique
+
+OTHERS = {"others": {"fields": {"name": field_on("postgres")}}}
+FIELDS = {"name": field_on("postgres"), "hits": field_on("redis", "integer", group="h")}
+
+
+STARTS = 10
+
+
+class Killed(Exception):
+    """Ends a query after a batch was planned, and before it is committed."""
+
+
+@dataclass
+class Sink:
+    """What a query has seen of each batch, as often as it was tried.
+
+    Attributes:
+        kill: The batch whose first try ends the query.
+    """
+
+    kill: int | None = None
+    seen: dict[int, list[list[dict[str, Any]]]] = field(default_factory=dict)
+    partitions: dict[int, int] = field(default_factory=dict)
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        rows = [row.asDict() for row in frame.collect()]
+        self.seen.setdefault(batch, []).append(rows)
+        self.partitions[batch] = frame.rdd.getNumPartitions()
+        if batch == self.kill and len(self.seen[batch]) == 1:
+            raise Killed
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of the last try of each batch."""
+        return [row for batch in sorted(self.seen) for row in self.seen[batch][-1]]
+
+
+@dataclass
+class Streams:
+    """A database with event streams and a class, whose changes go to the feed."""
+
+    running: Service
+    database: str
+    spark: SparkSession
+    checkpoint: Path
+
+    @property
+    def event_streams(self) -> EventStreams:
+        found = self.running.mediator.event_streams
+        assert found is not None
+        return found
+
+    async def declare(self) -> StreamKey:
+        id_ = self.running.mediator.data.model.databases[self.database].id
+        key = StreamKey(id_, unique("prices"))
+        stream = EventStream(key.stream, frozenset({"n"}), 3600.0, 100_000)
+        assert await self.event_streams.declare(key, stream, 1_000)
+        return key
+
+    async def relayed(self, count: int) -> None:
+        """Wait until so many changes are in the feed."""
+        shared = self.running.mediator.coordination
+        assert shared is not None
+        id_ = self.running.mediator.data.model.databases[self.database].id
+
+        async def are_there() -> bool:
+            pages = [await shared.feed.events(id_, p, BEGINNING, 1_000) for p in range(PARTITIONS)]
+            return sum(map(len, pages)) == count
+
+        await eventually(are_there)
+
+    async def append(self, key: StreamKey, *numbers: int) -> None:
+        tuples = [NewTuple(number / 7, {"n": number}) for number in numbers]
+        await self.event_streams.append(key, tuples)
+
+    @contextmanager
+    def query(self, sink: Callable[[DataFrame, int], None], **options: Any) -> Iterator[Any]:
+        reader = self.spark.readStream.format(StreamData.name()).option("database", self.database)
+        writer = reader.options(**options).load().writeStream.foreachBatch(sink)
+        query = writer.option("checkpointLocation", str(self.checkpoint)).start()
+        try:
+            yield query
+        finally:
+            query.stop()
+
+    async def drain(self, sink: Sink, **options: Any) -> None:
+        """Run a query until it has read all that there is."""
+        await asyncio.to_thread(self._drain, sink, options)
+
+    def _drain(self, sink: Sink, options: dict[str, Any]) -> None:
+        for _ in range(STARTS):
+            try:
+                with self.query(sink, **options) as query:
+                    query.processAllAvailable()
+                    return
+            except StreamingQueryException as error:
+                # Spark waits for a process of its own for ten seconds, which a busy machine needs.
+                if "failed to connect back" not in str(error):
+                    raise
+        pytest.fail("the machine is too busy to start a process in ten seconds")
+
+
+@pytest.fixture(scope="module")
+async def running(
+    redis_config: SystemConfig,
+    postgresql_config: SystemConfig,
+    mongodb_config: SystemConfig,
+    job_catalogue: str,
+) -> AsyncIterator[Service]:
+    async with (
+        scratch_systems(redis_config, postgresql_config, mongodb_config) as configs,
+        service(configs, job_catalogue, coordination_url=redis_config.url) as started,
+    ):
+        await started.favour()
+        yield started
+
+
+@pytest.fixture
+async def streams(running: Service, spark: SparkSession, tmp_path: Path) -> Streams:
+    spark.dataSource.register(StreamData)
+    database = await running.put_schema({"people": {"fields": FIELDS}, **OTHERS})
+    return Streams(running, database, spark, tmp_path / "checkpoint")
+
+
+def numbers(rows: list[dict[str, Any]]) -> list[int]:
+    return [row["number"] for row in rows]
+
+
+async def test_a_stream_is_read_in_partitions_as_it_was_sent(streams: Streams) -> None:
+    key, sink = await streams.declare(), Sink()
+    await streams.append(key, *range(1, 3_501))
+    await streams.drain(sink, stream=key.stream, partitions=3)
+    assert sink.partitions[0] == 3
+    rows = sorted(sink.rows, key=lambda row: row["number"])
+    assert numbers(rows) == list(range(1, 3_501))
+    assert rows[6] == {"stream": key.stream, "number": 7, "time_s": 1.0, "values": '{"n":7}'}
+
+
+@pytest.mark.parametrize("starting_at", ["earliest", "latest", "2"])
+async def test_a_batch_that_was_planned_has_the_same_rows_after_a_restart(
+    streams: Streams, starting_at: str
+) -> None:
+    """The first batch, and those between others; meanwhile more arrives."""
+    key, sink = await streams.declare(), Sink()
+    options = {"stream": key.stream, "startingAt": starting_at, "maxPerTrigger": 3}
+    await streams.append(key, 1, 2, 3, 4)
+    for kill, more in ((0, range(5, 8)), (1, range(8, 14)), (3, range(14, 17))):
+        sink.kill = kill
+        with pytest.raises(StreamingQueryException):
+            await streams.drain(sink, **options)
+        await streams.append(key, *more)
+    await streams.drain(sink, **options)
+    first = {"earliest": 1, "latest": 5, "2": 3}[starting_at]
+    assert numbers(sink.rows) == list(range(first, 17))
+    for batch in (0, 1, 3):
+        once, again = sink.seen[batch]
+        assert once == again
+    assert all(len(rows) <= 3 for tries in sink.seen.values() for rows in tries)
+
+
+async def test_tuples_that_are_not_kept_end_the_query_unless_it_may_lose_them(
+    streams: Streams, redis_config: SystemConfig
+) -> None:
+    key, sink = await streams.declare(), Sink()
+    await streams.append(key, 1, 2)
+    await streams.drain(sink, stream=key.stream)
+    await streams.append(key, 3, 4)
+    state = f"{{portolan:event-streams:{key.database}}}:state:{key.stream}"
+    async with Redis.from_url(redis_config.url) as redis:
+        await redis.hincrby(state, "clock", -7_200_000)  # two hours pass
+    await streams.append(key, 5)
+    with pytest.raises(StreamingQueryException, match=r"tuples from 3 to 5 are due.*failOnLoss"):
+        await streams.drain(sink, stream=key.stream)
+    await streams.drain(sink, stream=key.stream, failOnLoss="false")
+    assert numbers(sink.rows) == [1, 2, 5]
+
+
+async def test_changes_of_a_class_are_read_as_they_are_in_the_feed(streams: Streams) -> None:
+    """From all partitions, and the same in a batch that is read again; others are left out."""
+    sink, running, database = Sink(kill=0), streams.running, streams.database
+    for n in range(20):
+        await running.create(database, "people", f"p{n}", name=f"n{n}", hits=n)
+        await running.create(database, "others", f"o{n}", name="n")
+    await streams.relayed(60)
+    with pytest.raises(StreamingQueryException):
+        await streams.drain(sink, **{"class": "people"})
+    update = Update(database, "people", "p1", unique("op"), values={"name": "later"})
+    await running.mediator.data.write(update)
+    await streams.relayed(61)
+    await streams.drain(sink, **{"class": "people"})
+    once, again = sink.seen[0]
+    assert once == again
+    assert (len(once), sink.partitions[0]) == (40, 4)
+    assert {row["partition"] for row in once} == set(range(4))
+    assert sorted(row["id"] for row in once if row["group"] == "h") == sorted(
+        f"p{n}" for n in range(20)
+    )
+    [last] = sink.rows[40:]
+    assert (last["stream"], last["id"], last["version"], last["kind"]) == (
+        "people",
+        "p1",
+        2,
+        "update",
+    )
+    assert (last["before"], last["after"]) == ('{"name":"n1"}', '{"name":"later"}')
+    assert last["time_s"] > 1.7e9
+    renamed = {"people": {"fields": {"title": FIELDS["name"], "hits": FIELDS["hits"]}}, **OTHERS}
+    options = ChangeOptions(rename={"people": {"name": "title"}})
+    await running.mediator.control.set_schema(database, {"classes": renamed}, options=options)
+    read = await asyncio.to_thread(rows_of, {"database": database, "class": "people"})
+    assert len(read) == 41
+    assert '{"title":"later"}' in [row["after"] for row in read]
+
+
+async def test_a_consumer_with_a_name_is_seen_by_the_stream(streams: Streams) -> None:
+    key, sink = await streams.declare(), Sink()
+    options = {"stream": key.stream, "consumer": "ledger", "maxPerTrigger": 2}
+    await streams.append(key, 1, 2, 3)
+    await streams.drain(sink, **options)
+    report = await streams.event_streams.report(key)
+    # Spark commits a batch when it plans the next one.
+    assert report.consumers == {"ledger": 2}
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({}, "stream and class"),
+        ({"stream": "a", "class": "b"}, "stream and class"),
+        ({"stream": "absent"}, "no such event stream"),
+        ({"class": "absent"}, "no class absent"),
+        ({"stream": "absent", "maxPerTrigger": "0"}, "maxpertrigger"),
+        ({"class": "people", "startingAt": "1"}, "startingAt"),
+        ({"stream": "absent", "startingAt": "soon"}, "startingAt"),
+    ],
+)
+async def test_options_that_mean_nothing_are_refused(
+    streams: Streams, options: dict[str, str], reason: str
+) -> None:
+    with pytest.raises(InputUnfit, match=reason):
+        await asyncio.to_thread(rows_of, {"database": streams.database, **options})
+
+
+def rows_of(options: dict[str, str]) -> list[dict[str, Any]]:
+    """Read all that there is, as Spark does it, in this process."""
+    source = StreamData(options)
+    reader = source.streamReader(source.schema())
+    try:
+        end = reader.latestOffset()
+        ranges = reader.partitions(reader.initialOffset(), end)
+        batches: list[Any] = [batch for each in ranges for batch in reader.read(each)]
+    finally:
+        reader.stop()
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+async def test_a_plan_holds_no_secret(streams: Streams, redis_config: SystemConfig) -> None:
+    key = await streams.declare()
+    source = StreamData({"database": streams.database, "stream": key.stream})
+    reader = source.streamReader(source.schema())
+    partitions = [TuplesRange(*key, 0, 1), ChangesRange(key.database, "c", None, 0, "0-0", "1-0")]
+    serializer: Any = CloudPickleSerializer()  # type: ignore[no-untyped-call]
+    assert redis_config.url.encode() not in serializer.dumps((source, reader, partitions))
