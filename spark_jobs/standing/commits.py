@@ -217,12 +217,12 @@ class StateDirectory:
         finally:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
-        self._publish(commit)
+        self.publish(commit)
         self._remove(before.files - commit.files)
         if before.batch >= 0:
             self._commit_path(before.batch).unlink(missing_ok=True)
 
-    def _publish(self, commit: Commit) -> None:
+    def publish(self, commit: Commit) -> None:
         """Give the results of a commit their name, if they have another one still."""
         staged = self.staging(commit.batch, commit.attempt)
         if commit.has_results and staged.exists():
@@ -231,7 +231,7 @@ class StateDirectory:
     def _recover(self) -> None:
         """Finish the last commit, and remove what executions that were not committed have left."""
         last = self.latest()
-        self._publish(last)
+        self.publish(last)
         shutil.rmtree(self._staging, ignore_errors=True)
         for number in self._committed() - {last.batch}:
             self._commit_path(number).unlink(missing_ok=True)

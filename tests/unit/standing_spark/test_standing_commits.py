@@ -83,7 +83,7 @@ def test_results_that_a_commit_has_are_published_by_the_next_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running = InProcess(tmp_path, plan_of(PAIR))
-    published = StateDirectory._publish
+    published = StateDirectory.publish
 
     def killed(directory: StateDirectory, commit: Commit) -> None:
         if commit.batch == 1:
@@ -92,7 +92,7 @@ def test_results_that_a_commit_has_are_published_by_the_next_process(
 
     running.feed(0, batch_of(0))
     with monkeypatch.context() as patched:
-        patched.setattr(StateDirectory, "_publish", killed)
+        patched.setattr(StateDirectory, "publish", killed)
         with pytest.raises(KeyboardInterrupt):
             running.feed(1, batch_of(1))
     assert len(rows(tmp_path)) == 1
