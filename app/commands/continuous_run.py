@@ -7,19 +7,15 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from app.settings.main import JobSettings
 from mediator.continuous.costs import Constants
 from mediator.continuous.planning import Plan
-from spark_jobs.continuous.calibration import fit, measure
 from spark_jobs.continuous.execution import results_in
 from spark_jobs.continuous.log import Tuple
 from spark_jobs.continuous.running import NoDatabase, run_plan
 from spark_jobs.session import SparkUnavailable, open_session
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["calibrated", "executed"]
 
@@ -44,7 +40,13 @@ def executed(
 
 
 def calibrated(say: Callable[[str], None], *, quick: bool) -> tuple[Constants, float]:
-    """Measure; return the constants, and by how much they miss in the median."""
+    """Measure; return the constants, and by how much they miss in the median.
+
+    Raises:
+        ImportError: SciPy is missing.
+    """
+    from spark_jobs.continuous.calibration import fit, measure
+
     url = _url()
     if url is None:
         raise NoDatabase
@@ -58,7 +60,7 @@ def _url() -> str | None:
 
 
 @contextmanager
-def _session() -> Iterator[SparkSession]:
+def _session() -> Iterator[Any]:
     options = JobSettings().spark_options()
     if options.remote:
         remedy = "set PORTOLAN_SPARK to local[*,4], or to the master of a cluster"
