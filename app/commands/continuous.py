@@ -13,6 +13,7 @@ import typer
 
 from app.commands.consoles import errors
 from app.commands.running import NOT_DONE, read_document, readable_errors
+from mediator.embedded.directories import DataDirectoryBusy
 
 if TYPE_CHECKING:
     from mediator.continuous.model import Query
@@ -136,9 +137,9 @@ def execute(
     PORTOLAN_CONTINUOUS_URL is the address of the PostgreSQL database.
     """
     from app.commands.continuous_run import executed
-    from mediator.base.errors import MediatorError
     from mediator.continuous.order import Engine
     from mediator.continuous.planning import everything_on, make_plan
+    from mediator.stores.port import StoreError
     from spark_jobs.session import SparkUnavailable
 
     query = _query(file)
@@ -147,7 +148,8 @@ def execute(
     if on is not Placed.BEST:
         chosen = everything_on(Engine(on.value), query, options)
     _print_plan(chosen, options)
-    with readable_errors(NOT_DONE, MediatorError, SparkUnavailable, OSError, ValueError):
+    failures = (StoreError, SparkUnavailable, DataDirectoryBusy, OSError, ValueError)
+    with readable_errors(NOT_DONE, *failures):
         log = _tuples(tuples, query.streams)
         for line in executed(chosen, log, trigger_s or query.slide_s, directory):
             typer.echo(line.decode(), nl=False)
@@ -166,10 +168,11 @@ def calibrate(
     import orjson
 
     from app.commands.continuous_run import calibrated
-    from mediator.base.errors import MediatorError
+    from mediator.stores.port import StoreError
     from spark_jobs.session import SparkUnavailable
 
-    with readable_errors(NOT_DONE, MediatorError, SparkUnavailable, OSError, ValueError):
+    failures = (StoreError, SparkUnavailable, ImportError, OSError, ValueError)
+    with readable_errors(NOT_DONE, *failures):
         constants, error = calibrated(errors.print, quick=quick)
         output.write_bytes(orjson.dumps(constants.to_json(), option=orjson.OPT_INDENT_2) + b"\n")
     errors.print(f"Predicted and measured times differ by {error:.0%} in the median.")

@@ -12,7 +12,6 @@ from typing import Final
 from app.settings.main import JobSettings
 from mediator.continuous.costs import Constants
 from mediator.continuous.planning import Plan
-from spark_jobs.continuous.calibration import fit, measure
 from spark_jobs.continuous.execution import results_in
 from spark_jobs.continuous.log import Tuple
 from spark_jobs.continuous.running import NoDatabase, run_plan
@@ -42,7 +41,13 @@ def executed(
 
 
 def calibrated(say: Callable[[str], None], *, quick: bool) -> tuple[Constants, float]:
-    """Measure; return the constants, and by how much they miss in the median."""
+    """Measure; return the constants, and by how much they miss in the median.
+
+    Raises:
+        ImportError: SciPy is missing.
+    """
+    from spark_jobs.continuous.calibration import fit, measure
+
     url = _url()
     if url is None:
         raise NoDatabase

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 from pyspark.sql import SparkSession
+from scipy.optimize import nnls
 
 from mediator.continuous.costs import Constants, Workload
 from mediator.continuous.model import post_order, relational
@@ -76,13 +77,7 @@ def measure(
 
 
 def fit(samples: list[Sample]) -> tuple[Constants, float]:
-    """Return constants, and by how much predicted times differ from measured ones in the median.
-
-    Raises:
-        ImportError: SciPy is missing.
-    """
-    from scipy.optimize import nnls  # noqa: PLC0415 - of an extra
-
+    """Return constants, and by how much predicted times differ from measured ones in the median."""
     names = [each.name for each in fields(Constants)]
     seconds = np.array([each.seconds for each in samples])
     counts = np.array([[each.counts.get(name, 0.0) for name in names] for each in samples])

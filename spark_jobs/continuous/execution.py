@@ -19,11 +19,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from mediator.base.errors import MediatorError
 from mediator.continuous.model import Operator, inputs_of
 from mediator.continuous.order import Engine
 from mediator.continuous.planning import Plan
 from mediator.continuous.statement import SLIDE
+from mediator.stores.port import StoreError
 from spark_jobs.atomic_file import atomic_file
 from spark_jobs.continuous.log import BATCH, TupleLog
 from spark_jobs.continuous.migration import Migrations, as_changes
@@ -69,7 +69,7 @@ class Execution:
         """Execute all batches that are left.
 
         Raises:
-            MediatorError: The database refuses or does not answer.
+            StoreError: The database refuses or does not answer.
         """
         (self._directory / _RESULTS).mkdir(parents=True, exist_ok=True)
         files = self._session.readStream.schema(from_arrow_schema(self._log.schema))
@@ -91,7 +91,7 @@ class Execution:
         """Execute a batch; Spark reports a failure as text, so the exception is kept."""
         try:
             self._execute(tuples, number)
-        except MediatorError as error:
+        except StoreError as error:
             self._failure = error
             raise
         now = perf_counter()
