@@ -5,6 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CLIENTS := clients/python
 
+# Images of containers often forbid Python to keep what it has compiled: then each process that a test
+# starts compiles the whole product anew, for a second.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: install run test test-large check audit js docs reference chart chart-reference format lock sbom \
   competitors peers screenshots clean
 

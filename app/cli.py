@@ -45,7 +45,9 @@ COMMANDS: Final = {
     "export": "app.commands.transfer:export",
     "tail": "app.commands.tail:tail",
     "allocate": "app.commands.allocate:allocate",
-    "standing": "app.commands.standing:standing",
+    "standing": "app.commands.standing_spark:standing",
+    "cluster": "app.commands.cluster:cluster",
+    "continuous": "app.commands.continuous:continuous",
 }
 """The function of each command, or the commands below it."""
 

@@ -262,7 +262,7 @@ def _computation() -> Result:
     measurement = Measurement(flow, clock)
     for number in range(1_000):
         clock.seconds += 1.0
-        measurement.taken(Batch(number, 1, 10, number * 10, 0, ()))
+        measurement.taken(Batch(number, 1, 10, number * 10, 0, False, ()))
         started = perf_counter()
         measurement.executed(0.01, 0.005, 10)
         times.append(perf_counter() - started)

@@ -79,6 +79,8 @@ from mediator.query.budget import Limits
 from mediator.routing.model import RoutingModel
 from mediator.scaling.advisor import SAMPLED_EVERY_S, Advisor
 from mediator.scaling.energy import Energy
+from mediator.standing.context import HolderContext as StandingContext
+from mediator.standing.service import StandingQueries
 from mediator.stores.port import Reapable, StoreError
 from mediator.stores.systems import EarliestTime, StoreFactory, Systems
 from mediator.transactions.coordinator import Transactions
@@ -166,6 +168,7 @@ class Mediator:
         self.admission = AdmissionControl(
             CatalogueAdmission(self.catalogue),
             HeldRuns(self.catalogue),
+            self.flows,
             self.workers,
             self.replica,
             self._observe,
@@ -257,6 +260,7 @@ class Mediator:
         )
         self.views = ViewService(self._model, materialised, events, self._observe)
         self.incremental_views = self._incremental_views()
+        self.standing_queries = self._standing_queries()
 
     def _incremental_views(self) -> IncrementalViews | None:
         shared, subscriptions = self.coordination, self.changes.subscriptions
@@ -272,6 +276,21 @@ class Mediator:
             self._clock,
         )
         return IncrementalViews(context)
+
+    def _standing_queries(self) -> StandingQueries | None:
+        shared, subscriptions = self.coordination, self.changes.subscriptions
+        if shared is None or subscriptions is None:
+            return None
+        context = StandingContext(
+            self.data,
+            subscriptions,
+            shared.event_streams,
+            shared.standing_results,
+            shared.leases,
+            self.replica,
+            self._clock,
+        )
+        return StandingQueries(context)
 
     def _build_control_plane(self, events: CatalogueEvents) -> None:
         options, calls = self._options, self.calls
@@ -312,7 +331,13 @@ class Mediator:
         stored = self.stored_schemas
         shared = self.coordination
         cleared = (
-            (shared.feed, shared.message_queue, shared.view_results, shared.event_streams)
+            (
+                shared.feed,
+                shared.message_queue,
+                shared.view_results,
+                shared.event_streams,
+                shared.standing_results,
+            )
             if shared
             else ()
         )
@@ -370,6 +395,8 @@ class Mediator:
             periodic_tasks += [*self.changes.relaying_tasks(), *self.views.relaying_tasks()]
             if self.incremental_views is not None:
                 periodic_tasks += self.incremental_views.relaying_tasks()
+            if self.standing_queries is not None:
+                periodic_tasks += self.standing_queries.relaying_tasks()
         if self._options.relaying != "only":
             periodic_tasks += self._serving_tasks()
         return periodic_tasks
@@ -426,6 +453,8 @@ class Mediator:
             await self.flows.close()
         if self.incremental_views is not None:
             await self.incremental_views.close()
+        if self.standing_queries is not None:
+            await self.standing_queries.close()
         await self.index_builds.close()
         await self.transactions.resolver.close()
         await self.views.close()

@@ -31,6 +31,7 @@ __all__ = [
     "SparkOptions",
     "SparkUnavailable",
     "check_spark",
+    "driven_session",
     "look_for_spark",
     "open_session",
 ]
@@ -191,6 +192,26 @@ def open_session(options: SparkOptions) -> SparkSession:
     except (PySparkException, PySparkRuntimeError, OSError) as error:
         remedy = "look at PORTOLAN_SPARK, and at the log of Spark"
         raise SparkUnavailable("it does not start, or does not answer", remedy) from error
+
+
+@contextmanager
+def driven_session(options: SparkOptions, of: str) -> Iterator[SparkSession]:
+    """Open a session whose driver is this process, and stop it afterwards.
+
+    Args:
+        of: What needs that, for the error.
+
+    Raises:
+        SparkUnavailable: It cannot be opened, or is one of Spark Connect.
+    """
+    if options.remote:
+        remedy = "set PORTOLAN_SPARK to local[*,4], or to the master of a cluster"
+        raise SparkUnavailable(f"{of} need a driver of this process", remedy)
+    session = open_session(options)
+    try:
+        yield session
+    finally:
+        session.stop()
 
 
 def _settings(options: SparkOptions) -> dict[str, str]:

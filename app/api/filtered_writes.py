@@ -48,12 +48,12 @@ from mediator.query.parser import MOST_LIMIT
 from mediator.routing.freshness import STRONG
 from mediator.schema.ids import check_id
 
-__all__ = ["FilteredWrites"]
+__all__ = ["CHUNK", "FilteredWrites"]
 
 WORK_S: Final = 10.0
 """Seconds after which a request answers; less than what proxies wait for."""
 
-_CHUNK: Final = 200
+CHUNK: Final = 200
 _ATTEMPTS: Final = 5
 _SAMPLE: Final = 5
 _FLAGS: Final = frozenset({"all", "dry_run"})
@@ -207,10 +207,10 @@ class _Run:
             found = [item.outcome for item in page.items]
             if self._wanted.allow_scan:
                 found = await self._matching(found)
-            for start in range(0, len(found), _CHUNK):
+            for start in range(0, len(found), CHUNK):
                 if start and perf_counter() >= until_s:
                     return
-                chunk = found[start : start + _CHUNK]
+                chunk = found[start : start + CHUNK]
                 await self._chunk(chunk)
                 self._progress.next = chunk[-1].id
             if page.next is None:
@@ -234,7 +234,7 @@ class _Run:
 
     async def _write(self, found: Outcomes, *, repeats: bool) -> list[str]:
         """Write objects; return the ids of those that others wrote meanwhile, if it `repeats`."""
-        items = await offload(len(found) >= _CHUNK, self._items, found)
+        items = await offload(len(found) >= CHUNK, self._items, found)
         answers = await submit_all(self._routed.plane, items)
         overtaken = []
         for outcome, answer in zip(found, answers, strict=True):
@@ -271,7 +271,7 @@ class _Run:
     async def _matching(self, outcomes: Outcomes) -> list[Outcome]:
         if self._test is None:
             return [*outcomes]
-        return await offload(len(outcomes) > _CHUNK, _select, self._test, outcomes)
+        return await offload(len(outcomes) > CHUNK, _select, self._test, outcomes)
 
 
 def _select(test: Callable[[Any], bool], outcomes: Outcomes) -> list[Outcome]:

@@ -46,6 +46,7 @@ from mediator.control.former_schemas import HEADER, FormerSchemas
 from mediator.data_plane.port import DataPlane
 from mediator.event_streams.service import EventStreamService
 from mediator.flows.service import FlowService
+from mediator.standing.service import StandingQueries
 from mediator.views.service import IncrementalViews
 
 __all__ = ["DataApi"]
@@ -82,6 +83,7 @@ class DataApi:
         flows: FlowService | None = None,
         views: IncrementalViews | None = None,
         event_streams: EventStreamService | None = None,
+        standing: StandingQueries | None = None,
     ) -> None:
         self._plane = plane
         self._directory = Directory(plane)
@@ -95,6 +97,7 @@ class DataApi:
             flows,
             views,
             event_streams,
+            standing,
         )
         self._authoriser = authoriser
         self._former_schemas = former_schemas

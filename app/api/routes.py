@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 from typing import Final
@@ -28,11 +28,12 @@ from app.api.queries import Queries
 from app.api.resources import Directory
 from app.api.routed_request import Address, Handler, Route
 from app.api.sketch import Sketches
+from app.api.standing_queries import StandingQueryRoutes
 from app.api.transactions import TransactionRoute
 from app.api.transfer import Exports, Imports
 from app.coherence.caches import Caches
 from app.http.idempotency import OperationIds
-from app.http.negotiation import EVENT_STREAM, FILES, JSON, NDJSON, SKETCH
+from app.http.negotiation import EVENT_STREAM, FILES, JSON, NDJSON, SKETCH, SVG
 from app.http.paths import decode_segment
 from app.http.problems import ROUTE_NOT_FOUND, HttpError
 from mediator.access.metered_plane import Transact
@@ -42,6 +43,7 @@ from mediator.changes.subscriptions import Subscriptions
 from mediator.event_streams.service import EventStreamService
 from mediator.flows.service import FlowService
 from mediator.schema.ids import NAME, check_id
+from mediator.standing.service import StandingQueries
 from mediator.views.service import IncrementalViews
 
 __all__ = ["RouteTable"]
@@ -73,12 +75,14 @@ class _Numbered:
     """Routes of what a database has by ids: of all, and by what follows the id those of one.
 
     `name` is what one of them is called, and `ids` are those that there may be.
+    `name` is what one of them is called; `of_all` are about all of them, by what stands for the id.
     """
 
     name: str
     whole: Route
     below: Mapping[bytes, Route]
     ids: re.Pattern[bytes] = _RUN
+    of_all: Mapping[bytes, Route] = field(default_factory=dict)
 
 
 class RouteTable:
@@ -92,6 +96,7 @@ class RouteTable:
         flows: None: there are no message flows.
         views: None: there are no incremental views.
         event_streams: None: there are no event streams.
+        standing: None: there are no standing queries.
     """
 
     def __init__(
@@ -105,6 +110,7 @@ class RouteTable:
         flows: FlowService | None,
         views: IncrementalViews | None,
         event_streams: EventStreamService | None,
+        standing: StandingQueries | None,
     ) -> None:
         ids, cursors, limit = OperationIds(), Cursors(options.cursor_key), options.max_body_bytes
         reads, sketch = (caches.reads, caches.sketch) if caches else (None, None)
@@ -128,6 +134,7 @@ class RouteTable:
             b"message-flows": _flows(MessageFlows(directory, flows, ids, limit)),
             b"incremental-views": _views(IncrementalViewRoutes(directory, views, limit)),
             b"event-streams": _streams(EventStreamRoutes(directory, event_streams, ids, limit)),
+            b"standing-queries": _standing(StandingQueryRoutes(directory, standing, limit)),
         }
         methods = {"GET": jobs.get, "DELETE": jobs.delete}
         self._run = Route(
@@ -145,6 +152,7 @@ class RouteTable:
             self._collection,
             self._run,
             *(each.whole for each in numbered),
+            *chain(*(each.of_all.values() for each in numbered)),
             *chain(*(routes.values() for routes in (*below, *(each.below for each in numbered)))),
         )
 
@@ -197,6 +205,8 @@ def _find_numbered(numbered: _Numbered, database: str, parts: list[bytes]) -> Ad
     if not parts:
         return Address(numbered.whole, database)
     id_, *rest = parts
+    if not rest and id_ in numbered.of_all:
+        return Address(numbered.of_all[id_], database)
     below, _, ticket = b"/".join(rest).partition(b"/")
     route = numbered.below.get(below + b"/" if ticket else below)
     if route is None:
@@ -327,6 +337,22 @@ def _streams(streams: EventStreamRoutes) -> _Numbered:
         b"tuples": Route(tuples, of_tuples, None, streams=(EVENT_STREAM,), is_pinnable=False),
     }
     return _Numbered("event stream", whole, below, _NAME)
+
+
+def _standing(queries: StandingQueryRoutes) -> _Numbered:
+    def route(path: str, streams: tuple[str, ...] = (), **handlers: Handler) -> Route:
+        scopes = {**_READS, **_WRITES}
+        template = f"/v1/{{database}}/standing-queries{path}"
+        return Route(template, handlers, scopes, streams=streams, is_pinnable=False)
+
+    one = "/{query}"
+    below = {
+        b"": route(one, GET=queries.get, DELETE=queries.delete),
+        b"results": route(f"{one}/results", (EVENT_STREAM,), GET=queries.results),
+    }
+    of_all = {b"plan": route("/plan", (SVG,), GET=queries.plan)}
+    whole = route("", POST=queries.post, GET=queries.list)
+    return _Numbered("standing query", whole, below, of_all=of_all)
 
 
 def _not_found() -> HttpError:

@@ -114,8 +114,8 @@ def _print(items: Iterable[Mapping[str, Any]], *, json: bool) -> None:
 
 def _line(item: Mapping[str, Any]) -> str:
     """Return a decision in one line, beginning with its time if it is of the log."""
-    event, run = item["event"]["event"], item["event"].get("run")
-    concerned = f"{event} {run['id']}" if run else event
+    event, *subjects = item["event"].values()
+    concerned = " ".join([event, *(subject["id"] for subject in subjects)])
     actions = ", ".join(map(_action, item["actions"]))
     values = ", ".join(f"{each['text']}: {_value(each['value'])}" for each in item["values"])
     fired = actions if item["fires"] else "does not fire"

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import Progress as Bars
-from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from app.commands.consoles import console, errors
+from app.commands.consoles import console, shown_progress
 from app.commands.running import overridden, run
 
 if TYPE_CHECKING:
@@ -98,14 +96,11 @@ def _outcome(done: Restored, *, dry_run: bool) -> Iterator[str]:
 
 @contextmanager
 def _shown() -> Iterator[OnProgress]:
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Bars(*columns, console=errors, transient=True) as bars:
-        bar = bars.add_task("")
+    with shown_progress() as show:
 
         def notify(progress: ArchiveProgress) -> None:
             of_class = f"{progress.database}/{progress.class_name}"
-            done = f"{progress.done:,} objects {progress.what}"
-            bars.update(bar, description=f"{of_class}: {done}")
+            show(f"{of_class}: {progress.done:,} objects {progress.what}")
 
         yield notify
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import typer
 from rich.console import Console
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
 __all__ = [
     "confirm",
@@ -69,11 +66,12 @@ def json_text(value: Any) -> str:
 
 
 @contextmanager
-def shown_progress() -> Iterator[Progress]:
-    """Show the progress of long work, if anybody looks."""
+def shown_progress() -> Iterator[Callable[[str], None]]:
+    """Show how far long work is, in the words that are passed, if anybody looks."""
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     shown = errors.is_terminal
     with Progress(*columns, console=errors, transient=True, disable=not shown) as progress:
-        yield progress
+        bar = progress.add_task("", total=None)
+        yield lambda text: progress.update(bar, description=text)

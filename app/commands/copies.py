@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.commands.consoles import confirm, errors, json_text, printable, shown_progress
+from app.commands.consoles import confirm, errors, json_text, printable
 from app.commands.running import (
     NOT_DONE,
     AdminUrl,
@@ -115,14 +115,7 @@ class _Copy:
             sent = {"params": {**parameters, **begin}, "timeout": _TIMEOUT_S}
             return self._service.request("POST", path, **sent)
 
-        with shown_progress() as progress:
-            bar = progress.add_task("", total=None)
-
-            def count(answer: dict[str, Any]) -> None:
-                self._count(answer)
-                progress.update(bar, description=f"{self.counts['objects']:,} objects")
-
-            page_by_page(send, count, after)
+        page_by_page(send, self._count, after)
         return self
 
     def _parameters(self) -> dict[str, str]:
@@ -130,7 +123,7 @@ class _Copy:
         flags = {n: str(v).lower() for n, v in {**rules, "dry_run": self.is_dry}.items()}
         return {"copy": self._what, **flags}
 
-    def _count(self, answer: dict[str, Any]) -> None:
+    def _count(self, answer: dict[str, Any]) -> str:
         """Add what became of some objects, and report those that were not written."""
         for name in self.counts:
             self.counts[name] += answer.get(name, 0)
@@ -140,6 +133,7 @@ class _Copy:
         for problem in answer.get("problems", ()):
             reason = printable(f"{problem['id']}: {problem['detail']}")
             errors.print(reason, markup=False, soft_wrap=True)
+        return f"{self.counts['objects']:,} objects"
 
     @property
     def changes(self) -> bool:

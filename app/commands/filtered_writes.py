@@ -9,7 +9,7 @@ from uuid import uuid4
 import typer
 
 from app.commands.conditions import AllowScan, FilterText, Pairs, Where, parameters_of
-from app.commands.consoles import errors, json_text, printable, shown_progress
+from app.commands.consoles import errors, json_text, printable
 from app.commands.running import ClassName, Database, DataUrl, Json, KeyFile, data_service
 
 if TYPE_CHECKING:
@@ -108,14 +108,7 @@ class _Run:
             given = [*parameters, *begin.items()]
             return self._service.request(self._method, self._path, params=given, **how)
 
-        with shown_progress() as progress:
-            bar = progress.add_task("", total=None)
-
-            def count(answer: dict[str, Any]) -> None:
-                self._count(answer)
-                progress.update(bar, description=f"{self._counts['matched']:,} objects")
-
-            page_by_page(send, count, after)
+        page_by_page(send, self._count, after)
 
     def report(self, done: str, *, is_dry: bool, json: bool) -> None:
         """Print what became of the objects; ends the command."""
@@ -129,7 +122,7 @@ class _Run:
             typer.echo(f"Objects {done}: {counts['written']:,}; refused: {counts['failed']:,}.")
         raise typer.Exit(1 if counts["failed"] else 0)
 
-    def _count(self, answer: dict[str, Any]) -> None:
+    def _count(self, answer: dict[str, Any]) -> str:
         """Add what became of some objects, and report those that were refused."""
         from app.commands.service_client import reason_of
 
@@ -139,3 +132,4 @@ class _Run:
         for problem in answer.get("problems", ()):
             reason = printable(f"{problem['id']}: {reason_of(problem)}")
             errors.print(reason, markup=False, soft_wrap=True)
+        return f"{self._counts['matched']:,} objects"

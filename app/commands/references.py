@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.commands.consoles import errors, json_text, printable, shown_progress
+from app.commands.consoles import errors, json_text, printable
 from app.commands.running import AdminUrl, Database, Json, KeyFile, admin_service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from rich.progress import Progress
 
     from app.commands.service_client import ServiceClient
 
@@ -55,9 +53,9 @@ def verify_references(
     """
     if after is not None and field is None:
         raise typer.BadParameter("--after goes on in one field: name CLASS.FIELD.")
-    with admin_service(url, key_file) as service, shown_progress() as progress:
+    with admin_service(url, key_file) as service:
         found = [
-            _Check(name, service, database, repair).run(progress, after)
+            _Check(name, service, database, repair).run(after)
             for name in ([field] if field is not None else _references_of(service, database))
         ]
     if json:
@@ -92,26 +90,21 @@ class _Check:
     def is_left(self) -> bool:
         return self._counts["dangling"] > self._counts["repaired"]
 
-    def run(self, progress: Progress, after: str | None) -> _Check:
+    def run(self, after: str | None) -> _Check:
         from app.commands.service_client import page_by_page, path_of
 
         class_name, _, name = self._field.partition(".")
         path = path_of("integrity", self._database, class_name, name)
         repair = {} if self._repair is None else {"repair": self._repair.value}
-        bar = progress.add_task(self._field, total=None)
 
         def send(begin: dict[str, str]) -> dict[str, Any]:
             sent = {"params": {**repair, **begin}, "timeout": _TIMEOUT_S}
             return self._service.request("POST", path, **sent)
 
-        def count(answer: dict[str, Any]) -> None:
-            self._count(answer)
-            progress.update(bar, description=f"{self._field}: {self._counts['objects']:,} objects")
-
-        page_by_page(send, count, after, f"{self._field} ")
+        page_by_page(send, self._count, after, f"{self._field} ")
         return self
 
-    def _count(self, answer: Mapping[str, Any]) -> None:
+    def _count(self, answer: Mapping[str, Any]) -> str:
         """Add what was found, and report what could not be repaired."""
         for name in _COUNTED:
             self._counts[name] += answer.get(name, 0)
@@ -119,6 +112,7 @@ class _Check:
         for problem in answer.get("problems", ()):
             text = printable(f"{self._field} of {problem['id']}: {problem['detail']}")
             errors.print(text, markup=False, soft_wrap=True)
+        return f"{self._field}: {self._counts['objects']:,} objects"
 
     def to_json(self) -> dict[str, Any]:
         return {"field": self._field, **self._counts, "sample": self._sample}

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, wait
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from threading import Thread
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
-from app.commands.consoles import (
-    confirm,
-    confirm_name,
-    errors,
-    print_document,
-    printable,
-    shown_progress,
-)
+from app.commands.consoles import confirm, confirm_name, errors, print_document, printable
 from app.commands.contracts import openapi, typescript
 from app.commands.copies import copy
+from app.commands.new_schema import ApplyOptions, NewSchema, schema_path
 from app.commands.proposed_indexes import ProposedIndex, proposal, proposals
 from app.commands.running import (
     NOT_DONE,
@@ -33,13 +24,13 @@ from app.commands.running import (
     Yes,
     admin_service,
 )
+from app.commands.schema_change import ProposedChange, objections
 from app.commands.schema_files import read_schema, read_schemas
-from app.commands.schema_text import build_line, difference_line, revision_line
+from app.commands.schema_text import difference_line, revision_line
 from app.commands.schema_versions import pinned, retire
 
 if TYPE_CHECKING:
     from app.commands.service_client import ServiceClient
-    from mediator.schema.differences import Difference
 
 __all__ = ["schema"]
 
@@ -51,9 +42,6 @@ schema.command("pinned")(pinned)
 schema.command("retire")(retire)
 
 _PAUSE_S: Final = 1.0
-_TIMEOUT_S: Final = 300.0
-"""Checking and backfilling objects, and waiting for indexes, take a minute each, at most; the check
-comes twice."""
 
 Unchecked = Annotated[
     bool, typer.Option("--unchecked", help="Do not check objects by constraints that are added.")
@@ -87,30 +75,6 @@ Files = Annotated[list[Path], _FILES]
 Revision = Annotated[int | None, typer.Option(min=1, help="A former version; see `history`.")]
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """What a schema would change, by a dry run of the service.
-
-    Attributes:
-        version: Of the schema in force; 0 if there is none.
-        placements: Of the nodes that would get another system than they have, or are new.
-        moves: What forbids the change: data that it would move, or read as something else.
-        violations: What else does: objects that break constraints which it adds.
-    """
-
-    database: str
-    version: int
-    differences: list[Difference]
-    placements: dict[str, Any]
-    moves: list[dict[str, Any]]
-    violations: list[dict[str, Any]]
-    notes: list[str]
-
-    @property
-    def is_refused(self) -> bool:
-        return bool(self.moves or self.violations)
-
-
 @schema.command("list")
 def list_(*, url: AdminUrl = None, key_file: KeyFile = None, json: Json = False) -> None:
     """List the databases, each with the version of its schema, its mode and its classes."""
@@ -138,7 +102,7 @@ def show(
     from app.commands.yaml_text import yaml_text
 
     with admin_service(url, key_file) as service:
-        document = service.request("GET", _path(database, revision))["schema"]
+        document = service.request("GET", schema_path(database, revision))["schema"]
     if yaml:
         typer.echo(yaml_text(document), nl=False)
     else:
@@ -190,11 +154,11 @@ def diff(
         return
     document = read_schema(files or [])
     with admin_service(url, key_file) as service:
-        options = _Options(unchecked, backfill, drop or [], rename or [], move or [])
-        _show(_Schema(service, database, document, options), json=json)
+        options = ApplyOptions(unchecked, backfill, drop or [], rename or [], move or [])
+        _show(NewSchema(service, database, document, options), json=json)
 
 
-def _show(new: _Schema, *, json: bool) -> NoReturn:
+def _show(new: NewSchema, *, json: bool) -> NoReturn:
     """Print what a schema would change, and end with 1 if that would be refused."""
     change = new.change()
     _print_change(change, json=json)
@@ -235,8 +199,8 @@ def apply(
         )
     document = read_schema(files)
     with admin_service(url, key_file) as service:
-        options = _Options(unchecked, backfill, drop or [], rename or [], move or [])
-        new = _Schema(service, database, document, options)
+        options = ApplyOptions(unchecked, backfill, drop or [], rename or [], move or [])
+        new = NewSchema(service, database, document, options)
         _put_in_force(new, json=json, yes=yes)
 
 
@@ -265,7 +229,7 @@ def deploy(
     with admin_service(url, key_file) as service:
         _await(service, wait)
         for database, document in schemas.items():
-            new = _Schema(service, database, document, _Options())
+            new = NewSchema(service, database, document, ApplyOptions())
             _put_in_force(new, json=False, yes=yes)
 
 
@@ -290,13 +254,13 @@ def index(
     `apply` does.
     """
     with admin_service(url, key_file) as service:
-        present = service.request("GET", _path(database))["schema"]
+        present = service.request("GET", schema_path(database))["schema"]
         proposed = proposals(service, database)
         if index is None:
             _print_proposals(database, proposed, json=json)
             return
         document = proposal(proposed, index).added_to(present)
-        new = _Schema(service, database, document, _Options())
+        new = NewSchema(service, database, document, ApplyOptions())
         if dry_run:
             _show(new, json=json)
         _put_in_force(new, json=json, yes=yes)
@@ -329,7 +293,7 @@ def _await(service: ServiceClient, seconds: int) -> None:
             return
 
 
-def _put_in_force(new: _Schema, *, json: bool, yes: bool) -> None:
+def _put_in_force(new: NewSchema, *, json: bool, yes: bool) -> None:
     change = new.change()
     _print_change(change, json=json)
     if change.is_refused:
@@ -342,7 +306,7 @@ def _put_in_force(new: _Schema, *, json: bool, yes: bool) -> None:
     confirm("Put it in force?", yes=yes)
     done = new.put_in_force(change.version)
     version = done["version"]
-    for line in _objections(done):
+    for line in objections(done["violations"], done["notes"]):
         errors.print(printable(line), markup=False, soft_wrap=True)
     errors.print(f"{new.database} has version {version} of its schema now.", markup=False)
 
@@ -356,131 +320,22 @@ def drop_(
     It is refused if the schema has been changed since they were counted.
     """
     with admin_service(url, key_file) as service:
-        version = service.request("GET", _path(database))["version"]
+        version = service.request("GET", schema_path(database))["version"]
         dry_run = {"dry_run": "true"}
-        objects = service.request("DELETE", _path(database), params=dry_run)["objects"]
+        objects = service.request("DELETE", schema_path(database), params=dry_run)["objects"]
         for name, count in objects.items():
             typer.echo(f"- {name}, objects: {count:,}")
         question = f"Type {database} to drop it with all of that"
         confirm_name(question, database, yes=yes)
-        service.request("DELETE", _path(database), headers={"If-Match": f'"{version}"'})
+        service.request("DELETE", schema_path(database), headers={"If-Match": f'"{version}"'})
     errors.print(f"{database} is dropped.", markup=False)
-
-
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """The options of a request that puts a schema in force, by their names there."""
-
-    unchecked: bool = False
-    backfill: bool = False
-    drop: list[str] = field(default_factory=list)
-    rename: list[str] = field(default_factory=list)
-    move: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class _Schema:
-    """A schema that may be put in force."""
-
-    service: ServiceClient
-    database: str
-    document: dict[str, Any]
-    options: _Options
-
-    def change(self) -> _Change:
-        from mediator.schema.differences import differences, renames_as_differences
-        from mediator.schema.renames import parse_renames, renamed_document
-
-        present = _present(self.service, self.database)
-        new = self.put(present["version"], dry_run=True)
-        renames = parse_renames(self.options.rename)
-        former = renamed_document(present["schema"], renames) if renames else present["schema"]
-        return _Change(
-            self.database,
-            present["version"],
-            [*renames_as_differences(renames), *differences(former, new["schema"])],
-            {
-                node: {**placed, "before": before}
-                for node, placed in new["placements"].items()
-                if (before := present["placements"].get(node, {}).get("system")) != placed["system"]
-            },
-            new["moves"],
-            new["violations"],
-            new["notes"],
-        )
-
-    def put(self, version: int, *, dry_run: bool = False) -> dict[str, Any]:
-        """Put it in force, if the version in force is the one given."""
-        options = {**asdict(self.options), "dry_run": dry_run}
-        flags = {n: str(v).lower() for n, v in options.items() if isinstance(v, bool)}
-        return self.service.request(
-            "PUT",
-            _path(self.database),
-            json=self.document,
-            params=options | flags,
-            headers={"If-Match": f'"{version}"'},
-            timeout=_TIMEOUT_S,
-        )
-
-    def put_in_force(self, version: int) -> dict[str, Any]:
-        """Put it in force, however long its indexes take; shows how far they are."""
-        from app.commands.service_client import ServiceRefused
-
-        with shown_progress() as progress:
-            bar = progress.add_task("", total=None)
-            while True:
-                pending = _in_background(lambda: self.put(version))
-                while not wait([pending], _PAUSE_S).done:
-                    progress.update(bar, description=self._building())
-                try:
-                    return pending.result()
-                except ServiceRefused as refused:
-                    if "builds" not in refused.problem:
-                        raise
-
-    def _building(self) -> str:
-        from app.commands.service_client import ServiceRefused
-
-        with suppress(ServiceRefused):  # then it is seen the next time
-            builds = self.service.request("GET", f"{_path(self.database)}/index-builds")["items"]
-            return "; ".join(map(build_line, builds))
-        return ""
-
-
-def _in_background(call: Callable[[], dict[str, Any]]) -> Future[dict[str, Any]]:
-    """Call something in a thread that an interrupted command does not wait for."""
-    future = Future[dict[str, Any]]()
-
-    def run() -> None:
-        try:
-            future.set_result(call())
-        except Exception as error:  # noqa: BLE001 - it is raised where the result is waited for
-            future.set_exception(error)
-
-    Thread(target=run, daemon=True).start()
-    return future
-
-
-def _present(service: ServiceClient, database: str) -> dict[str, Any]:
-    from app.commands.service_client import ServiceRefused
-
-    try:
-        return service.request("GET", _path(database))
-    except ServiceRefused as refused:
-        if refused.problem.get("type") != "/problems/not-found":
-            raise
-        return {"version": 0, "schema": {}, "placements": {}}
-
-
-def _path(database: str, revision: int | None = None) -> str:
-    return f"/schemas/{database}" + ("" if revision is None else f"/revisions/{revision}")
 
 
 def _revisions(service: ServiceClient, database: str) -> Iterator[dict[str, Any]]:
     before: int | None = None
     while True:
         given = {} if before is None else {"before": before}
-        page = service.request("GET", f"{_path(database)}/revisions", params=given)
+        page = service.request("GET", f"{schema_path(database)}/revisions", params=given)
         yield from page["items"]
         before = page["next"]
         if before is None:
@@ -493,8 +348,8 @@ def _print_since(
     from mediator.schema.differences import differences
 
     with admin_service(url, key_file) as service:
-        former = service.request("GET", _path(database, revision))
-        present = service.request("GET", _path(database))
+        former = service.request("GET", schema_path(database, revision))
+        present = service.request("GET", schema_path(database))
     found = differences(former["schema"], present["schema"])
     if json:
         versions = {"database": database, "revision": revision, "version": present["version"]}
@@ -506,44 +361,9 @@ def _print_since(
         typer.echo(printable(difference_line(database, each)))
 
 
-def _print_change(change: _Change, *, json: bool) -> None:
+def _print_change(change: ProposedChange, *, json: bool) -> None:
     if json:
         print_document(asdict(change))
         return
-    for line in _lines(change):
+    for line in change.lines():
         typer.echo(printable(line))
-
-
-def _lines(change: _Change) -> Iterator[str]:
-    if not change.differences:
-        yield f"{change.database} has this schema already, in version {change.version}."
-    for each in change.differences:
-        yield difference_line(change.database, each)
-    for node, placed in change.placements.items():
-        if not _follows(node, change.placements):
-            name = change.database if node == "*" else node
-            moved = f" instead of {placed['before']}" if placed["before"] else ""
-            yield f"{name} is placed on {placed['system']}{moved}: {placed['why']}"
-    for move in change.moves:
-        yield f"{move['node']} holds data that the change would move: {move['reason']}"
-    yield from _objections({"violations": change.violations, "notes": change.notes})
-
-
-def _follows(node: str, placements: Mapping[str, Any]) -> bool:
-    """Whether a node is placed with the one it belongs to, which is shown or follows itself."""
-    parent = placements.get(node.rpartition(".")[0] or "*") if node != "*" else None
-    placed = placements[node]
-    return (
-        parent is not None
-        and placed["kind"] != "own"
-        and (placed["system"], placed["before"]) == (parent["system"], parent["before"])
-    )
-
-
-def _objections(answer: Mapping[str, Any]) -> Iterator[str]:
-    for each in answer["violations"]:
-        named = f", such as {', '.join(each['sample'])}" if each["sample"] else ""
-        broken = f"{each['location']}/{each['constraint']}"
-        yield f"Objects that break {broken}: {each['count']:,} of {each['checked']:,}{named}"
-    for note in answer["notes"]:
-        yield f"Note: {note}"

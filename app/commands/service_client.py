@@ -12,10 +12,11 @@ from urllib.parse import quote
 import httpx
 from pydantic import SecretStr
 
-from app.commands.consoles import printable
+from app.commands.consoles import printable, shown_progress
 from app.settings.access import bearer
 
 __all__ = [
+    "PAUSE_S",
     "Reconnection",
     "ServiceClient",
     "ServiceRefused",
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 _TIMEOUT_S: Final = 30.0
-_PAUSE_S: Final = 0.5
+PAUSE_S: Final = 0.5
 _SILENCE_S: Final = 60.0
 
 
@@ -104,12 +105,12 @@ class Reconnection:
         since = self._answered_at
         if since is None or not refused.transient or monotonic() - since > _SILENCE_S:
             raise refused
-        sleep(_PAUSE_S)
+        sleep(PAUSE_S)
 
 
 def page_by_page(
     send: Callable[[dict[str, str]], dict[str, Any]],
-    count: Callable[[dict[str, Any]], None],
+    count: Callable[[dict[str, Any]], str],
     after: str | None,
     what: str = "",
 ) -> None:
@@ -119,7 +120,8 @@ def page_by_page(
 
     Args:
         send: Sends one, by the parameters of where it begins.
-        count: Takes each answer, and each problem, which has the same members or lacks them.
+        count: Takes each answer, and each problem, which has the same members or lacks them; says
+            how far the work is, to be shown.
         after: The id after which the first one begins; None: at the beginning.
         what: What comes before `--after` in a command that goes on.
 
@@ -127,23 +129,24 @@ def page_by_page(
         ServiceRefused: A refusal that is final, or lasts too long; it says how to go on.
     """
     reconnection = Reconnection()
-    while True:
-        try:
-            answer = send({} if after is None else {"after": after})
-        except ServiceRefused as refused:
-            count(refused.problem)
-            after = refused.problem.get("next") or after
+    with shown_progress() as show:
+        while True:
             try:
-                reconnection.wait(refused)
-            except ServiceRefused:
-                goes_on = "" if after is None else f" To go on: {what}--after {after}"
-                raise ServiceRefused(f"{refused}{goes_on}") from None
-            continue
-        reconnection.answered()
-        count(answer)
-        after = answer["next"]
-        if after is None:
-            return
+                answer = send({} if after is None else {"after": after})
+            except ServiceRefused as refused:
+                show(count(refused.problem))
+                after = refused.problem.get("next") or after
+                try:
+                    reconnection.wait(refused)
+                except ServiceRefused:
+                    goes_on = "" if after is None else f" To go on: {what}--after {after}"
+                    raise ServiceRefused(f"{refused}{goes_on}") from None
+                continue
+            reconnection.answered()
+            show(count(answer))
+            after = answer["next"]
+            if after is None:
+                return
 
 
 def lines_of(answer: httpx.Response) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mediator.standing.planning import Plan
     from mediator.standing.state import StreamTuple
 
-__all__ = ["standing"]
+__all__ = ["planned", "read_tuples", "standing"]
 
 standing = typer.Typer(
     no_args_is_help=True,
@@ -73,10 +73,11 @@ def plan(
     """Print what is stored, where tuples are sent, and how many that will be."""
     import orjson
 
-    from app.commands.standing_view import drawing, plan_text
+    from app.commands.standing_view import plan_text
+    from mediator.standing.drawing import drawing
     from mediator.standing.report import describe
 
-    _, plans = _planned(file, mode, intermediates, replicas, limit_s)
+    _, plans = planned(file, mode, intermediates, replicas, limit_s)
     report = describe(plans, mode.value)
     if format_ is PlanFormat.JSON:
         typer.echo(orjson.dumps(report, option=orjson.OPT_INDENT_2))
@@ -107,11 +108,11 @@ def execute(
     from mediator.standing.report import describe_measured
     from mediator.standing.runtime import Runtime
 
-    workload, plans = _planned(file, mode, intermediates, replicas, limit_s)
+    workload, plans = planned(file, mode, intermediates, replicas, limit_s)
     running = [(each, _runtime(each, lateness_s, Runtime)) for each in plans]
     first_s, last_s = float("inf"), float("-inf")
     with readable_errors(NOT_DONE, Invalid, OSError, ValueError):
-        for batch in _batches(tuples, workload.streams):
+        for batch in read_tuples(tuples, workload.streams):
             first_s = min(first_s, *(each.time_s for each in batch))
             last_s = max(last_s, *(each.time_s for each in batch))
             for _, runtime in running:
@@ -123,7 +124,7 @@ def execute(
     errors.print(measured_text(report), markup=False, highlight=False, soft_wrap=True)
 
 
-def _planned(
+def planned(
     file: Path, mode: PlanMode, intermediates: bool, replicas: bool, limit_s: float
 ) -> tuple[Workload, list[Plan]]:
     from mediator.base.errors import Invalid
@@ -153,8 +154,12 @@ def _runtime(plan: Plan, lateness_s: float, kind: Any) -> Any:
     return runtime
 
 
-def _batches(path: Path, streams: Mapping[str, Stream]) -> Iterator[list[StreamTuple]]:
-    """Read tuples; raises `Invalid` or `ValueError` with the number of a line that is none."""
+def read_tuples(path: Path, streams: Mapping[str, Stream]) -> Iterator[list[StreamTuple]]:
+    """Read tuples in batches.
+
+    Raises:
+        ValueError: A line is none; with its number.
+    """
     import orjson
 
     from mediator.base.errors import Invalid

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
@@ -23,8 +23,6 @@ from app.commands.running import (
 )
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from app.commands.service_client import ServiceClient
 
 __all__ = ["export", "import_"]
@@ -57,8 +55,8 @@ def import_(
         stack.enter_context(readable_errors(NOT_DONE, OSError))
         source = sys.stdin.buffer if str(file) == "-" else stack.enter_context(file.open("rb"))
         service = stack.enter_context(data_service(url, key_file))
-        progress = stack.enter_context(shown_progress())
-        _import(service, f"/{database}/{class_name}/import", source, done, progress)
+        show = stack.enter_context(shown_progress())
+        _import(service, f"/{database}/{class_name}/import", source, done, show)
     if json:
         import orjson
 
@@ -73,12 +71,11 @@ def _import(
     path: str,
     source: BinaryIO,
     done: dict[str, int],
-    progress: Progress,
+    show: Callable[[str], None],
 ) -> None:
     from app.commands.service_client import ServiceRefused
     from app.http.negotiation import NDJSON
 
-    bar = progress.add_task("", total=None)
     for start, lines in _blocks(source, done["next"]):
         try:
             answer = service.request(
@@ -94,7 +91,7 @@ def _import(
             _count(done, start, refused.problem)
             raise ServiceRefused(f"{refused} To go on: --skip {done['next']}") from None
         _count(done, start, {**answer, "next": len(lines)})
-        progress.update(bar, description=f"{done['next']:,} lines")
+        show(f"{done['next']:,} lines")
 
 
 def _count(done: dict[str, int], start: int, answer: dict[str, Any]) -> None:
@@ -154,14 +151,13 @@ def export(
         target: BinaryIO = sys.stdout.buffer
         if output is not None:
             target = stack.enter_context(atomic_file(output))
-        progress = stack.enter_context(shown_progress())
-        bar = progress.add_task("", total=None)
+        show = stack.enter_context(shown_progress())
         count = 0
         for line in _exported(service, f"/{database}/{class_name}/export", parameters):
             target.write(line)
             count += 1
             if count % _LINES == 0:
-                progress.update(bar, description=f"{count:,} objects")
+                show(f"{count:,} objects")
         target.flush()
     errors.print(f"Objects exported: {count:,}.")
 

@@ -23,6 +23,8 @@ from mediator.embedded.port import ServerUnavailable
 if TYPE_CHECKING:
     from app.settings.main import JobSettings, MediatorSettings
     from mediator.service import Mediator
+    from spark_jobs.runner.worker import Worker
+    from spark_jobs.session import LazySession, SparkOptions
 
 __all__ = ["worker"]
 
@@ -100,53 +102,15 @@ async def _work(*, embedded: bool, data_dir: Path | None) -> None:
 async def _execute_runs(
     mediator: Mediator, settings: MediatorSettings, jobs: JobSettings, resources: AsyncExitStack
 ) -> None:
-    from spark_jobs.session import (
-        LazySession,
-        SessionDied,
-        SparkUnavailable,
-        check_spark,
-        open_session,
-    )
+    from spark_jobs.session import SessionDied, SparkUnavailable
 
     name = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    spark = jobs.spark_options()
-    session = LazySession(lambda: open_session(spark))
+    stopping = _stopping()
     try:
-        check_spark(spark)
-        if spark.remote:  # whether it answers is known only then, and no JVM starts here
-            await asyncio.to_thread(session.get)
-    except SparkUnavailable as error:
-        await mediator.workers.heartbeat(name, str(error))
-        raise
-
-    async def stop() -> None:
-        with suppress(Exception):  # of a session that has died already, whatever Py4J says
-            await asyncio.to_thread(session.stop)
-
-    resources.push_async_callback(stop)
-    # Kinds and readers need Spark, which is known to be there only now.
-    from spark_jobs.runner.worker import Worker, WorkerOptions
-    from spark_jobs.sinks.classes import ClassSink
-    from spark_jobs.sources.reading import read_input
-    from spark_jobs.sources.tables import read_table
-
-    worker_options = WorkerOptions(
-        name,
-        jobs.directory(settings.data_dir),
-        jobs.worker_lease_s,
-        jobs.worker_drain_s,
-        jobs.jobs_keep_hours * 3600,
-    )
-    await mediator.workers.heartbeat(name, None)
-    console.print(f"Worker {name}: waiting for runs; Spark is {jobs.spark}")
-    sink = ClassSink(mediator.data, asyncio.get_running_loop())
-    instance = Worker(
-        mediator.queue, mediator.workers, session, read_input, sink, worker_options, read_table
-    )
-    try:
+        session = await _session(jobs.spark_options(), resources)
+        instance = _worker(name, mediator, session, settings, jobs)
+        await mediator.workers.heartbeat(name, None)
+        console.print(f"Worker {name}: waiting for runs; Spark is {jobs.spark}")
         await instance.work(stopping)
     except SessionDied:
         if not stopping.is_set():
@@ -154,3 +118,52 @@ async def _execute_runs(
     except SparkUnavailable as error:
         await mediator.workers.heartbeat(name, str(error))
         raise
+
+
+def _stopping() -> asyncio.Event:
+    """Return an event that SIGTERM and SIGINT set."""
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    return stopping
+
+
+async def _session(spark: SparkOptions, resources: AsyncExitStack) -> LazySession:
+    """Return a session that can be opened, and is stopped with the resources."""
+    from spark_jobs.session import LazySession, check_spark, open_session
+
+    session = LazySession(lambda: open_session(spark))
+    check_spark(spark)
+    if spark.remote:  # whether it answers is known only then, and no JVM starts here
+        await asyncio.to_thread(session.get)
+
+    async def stop() -> None:
+        with suppress(Exception):  # of a session that has died already, whatever Py4J says
+            await asyncio.to_thread(session.stop)
+
+    resources.push_async_callback(stop)
+    return session
+
+
+def _worker(
+    name: str,
+    mediator: Mediator,
+    session: LazySession,
+    settings: MediatorSettings,
+    jobs: JobSettings,
+) -> Worker:
+    # Kinds and readers need Spark, which is known to be there only now.
+    from spark_jobs.runner.worker import Worker, WorkerOptions
+    from spark_jobs.sinks.classes import ClassSink
+    from spark_jobs.sources.reading import read_input
+    from spark_jobs.sources.tables import read_table
+
+    options = WorkerOptions(
+        name,
+        jobs.directory(settings.data_dir),
+        jobs.worker_lease_s,
+        jobs.worker_drain_s,
+        jobs.jobs_keep_hours * 3600,
+    )
+    sink = ClassSink(mediator.data, asyncio.get_running_loop())
+    return Worker(mediator.queue, mediator.workers, session, read_input, sink, options, read_table)

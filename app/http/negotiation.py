@@ -20,6 +20,7 @@ __all__ = [
     "NDJSON",
     "PARQUET",
     "SKETCH",
+    "SVG",
     "UPDATE",
     "accepts_by_name",
     "accepts_gzip",
@@ -35,6 +36,7 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 UPDATE: Final = "application/vnd.portolan.update+json"
 SKETCH: Final = "application/vnd.portolan.sketch"
+SVG: Final = "image/svg+xml"
 CSV: Final = "text/csv"
 PARQUET: Final = "application/vnd.apache.parquet"
 ARROW: Final = "application/vnd.apache.arrow.stream"

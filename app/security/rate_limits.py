@@ -43,19 +43,24 @@ class TenantLimiter:
             TooManyRequests: There are too many.
             Unavailable: Admission control refuses requests of its priority.
         """
+        meter = self.account(tenant)
+        try:
+            if self._refusals is not None and self._refusals.active:
+                self._refusals.check_tenant(tenant, meter.limits.priority)
+            meter.enter()
+        except (TooManyRequests, Unavailable) as error:
+            self._observe(RequestRefused(tenant, error.extra["limit"]))
+            raise
+        return meter
+
+    def account(self, tenant: str) -> Meter:
+        """Return the account of a tenant, with its present limits."""
         limits = self._limits(tenant)
         meter = self._meters.get(tenant)
         if meter is None:
             meter = self._meters[tenant] = Meter(tenant, limits, self._clock, self._stored)
         elif meter.limits is not limits:
             meter.adopt(limits)
-        try:
-            if self._refusals is not None and self._refusals.active:
-                self._refusals.check_tenant(tenant, limits.priority)
-            meter.enter()
-        except (TooManyRequests, Unavailable) as error:
-            self._observe(RequestRefused(tenant, error.extra["limit"]))
-            raise
         return meter
 
     @property

@@ -154,6 +154,8 @@ async def build(
     authoriser = (
         security.authoriser(lambda: mediator.data.model, limiter) if security and limiter else None
     )
+    if security and limiter and mediator.flows:
+        mediator.flows.admitted = security.metered_flows(limiter).admitted
     data_options = await _options_of_data(http, caching, mediator)
     data = _data_api(mediator, data_options, observe, caches, job_backend, authoriser)
     _connect_metrics(telemetry.metrics, mediator, data, security, caches)
@@ -209,6 +211,7 @@ def _data_api(
         mediator.flows,
         mediator.incremental_views,
         mediator.event_stream_service,
+        mediator.standing_queries,
     )
 
 

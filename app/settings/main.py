@@ -407,6 +407,12 @@ class JobSettings(BaseSettings):
         " given back, for another worker to go on with.",
     )
 
+    continuous_url: SecretStr | None = Field(
+        None,
+        description="The PostgreSQL database that executes fragments of continuous queries, for"
+        " `portolan continuous`.",
+    )
+
     def directory(self, data_dir: Path) -> Path:
         return (self.jobs_dir or data_dir / "jobs").resolve()
 

@@ -15,6 +15,7 @@ from mediator.base.observation import (
     FlowCounted,
     PlacementDecided,
     ProposalRecorded,
+    RequestDelayed,
     RequestFinished,
     RequestRefused,
     RuleFired,
@@ -46,6 +47,7 @@ _OF_FLOWS: Final = {
     "lookups": "Queries and GETs that flows have sent.",
     "lookups_saved": "Those that single messages would have needed besides.",
     "repeated_requests": "Other requests that an HTTP service may have received before.",
+    "pauses": "Times that rules of admission control have paused flows.",
     "late": "Messages that ended beyond the latency bound of their flow.",
 }
 """Counters without further labels, by the names in a flow's report."""
@@ -140,7 +142,12 @@ def purge_handlers(registry: CollectorRegistry) -> Handlers:
 def tenant_handlers(registry: CollectorRegistry) -> Handlers:
     about = "Requests beyond a limit of their tenant."
     refused = counter(registry, "portolan_tenant_refusals", about, "tenant", "limit")
-    return {RequestRefused: lambda e: refused.labels(e.tenant, e.limit).inc()}
+    about = "Requests of flows that waited for a limit of their tenant."
+    delayed = counter(registry, "portolan_tenant_delays", about, "tenant", "limit")
+    return {
+        RequestRefused: lambda e: refused.labels(e.tenant, e.limit).inc(),
+        RequestDelayed: lambda e: delayed.labels(e.tenant, e.limit).inc(),
+    }
 
 
 def flow_handlers(registry: CollectorRegistry) -> Handlers:

@@ -23,6 +23,7 @@ from mediator.base.observation import (
     FeedRollbackFound,
     FlowCounted,
     Observation,
+    RequestDelayed,
     RequestFinished,
     StoreCallFinished,
     ViewReadFinished,
@@ -37,6 +38,7 @@ _LONGEST: Final = 8_192
 
 _UNLOGGED: Final = frozenset(
     {
+        RequestDelayed,
         RequestFinished,
         StoreCallFinished,
         ViewReadFinished,

@@ -12,13 +12,15 @@ from mediator.access.stored_objects import StoredObjects
 from mediator.base.clock import Clock, SystemClock
 from mediator.base.errors import StorageFull, TooManyRequests
 
-__all__ = ["UNLIMITED", "Meter", "RunBound", "TenantLimits", "refusal"]
+__all__ = ["UNLIMITED", "Delay", "Meter", "RunBound", "TenantLimits", "refusal"]
 
 _SAVED_S: Final = 10.0
 """Seconds for which unused records accumulate."""
 
 _LONGEST_RETRY_S: Final = 86_400.0
 _RUN_RETRY_S: Final = 10.0
+_LEAVES_S: Final = 0.05
+"""Seconds after which a request may have left, for one that waits for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,14 @@ class TenantLimits:
     runs: int | None = None
     objects: int | None = None
     priority: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """A limit that is reached, and the seconds after which it may not be any more."""
+
+    limit: str
+    seconds: float
 
 
 class Meter:
@@ -106,14 +116,30 @@ class Meter:
         self.in_flight += 1
 
     def _take_token(self, rate: float, burst: int) -> None:
-        now_s = self._clock.monotonic()
-        tokens = min(burst, self._tokens + (now_s - self._tokens_at_s) * rate)
-        self._tokens_at_s = now_s
-        self._tokens = tokens
+        tokens = self._earned(rate, burst)
         if tokens < 1:
             why = f"{rate:g} requests in a second are allowed."
             raise refusal("rate", why, (1 - tokens) / rate)
         self._tokens = tokens - 1
+
+    def _earned(self, rate: float, burst: int) -> float:
+        """Return the tokens that there are now."""
+        now_s = self._clock.monotonic()
+        self._tokens = min(burst, self._tokens + (now_s - self._tokens_at_s) * rate)
+        self._tokens_at_s = now_s
+        return self._tokens
+
+    @property
+    def delay(self) -> Delay | None:
+        """What keeps the next request from being let in and executed at once; None: nothing."""
+        limits = self.limits
+        if limits.in_flight is not None and self.in_flight >= limits.in_flight:
+            return Delay("in_flight", _LEAVES_S)
+        if limits.rate is not None:
+            missing = 1 - self._earned(limits.rate, limits.burst)
+            if missing > 0:
+                return Delay("rate", missing / limits.rate)
+        return Delay("rows_rate", self.debt_s) if self.debt_s > 0 else None
 
     def spend(self, rows: float) -> None:
         rate = self.limits.rows_rate

@@ -40,7 +40,7 @@ def described(rules: RuleSet) -> dict[str, Any]:
                 "event": rule.event,
                 "condition": rule.condition.text,
                 "actions": [action.text for action in rule.actions],
-                "acts_on": "runs" if rules.extent(rule) == "installation" else "requests",
+                "acts_on": " and ".join(rules.acted_on(rule)),
             }
             for rule in rules.rules
         ],

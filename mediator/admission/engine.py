@@ -58,6 +58,13 @@ class RuleSet:
         """Return on what a rule acts; all of its actions agree."""
         return self.vocabulary.actions[rule.actions[0].name].extent
 
+    def acted_on(self, rule: Rule) -> list[str]:
+        """Name what a rule acts on."""
+        if self.extent(rule) == "replica":
+            return ["requests"]
+        actions = [self.vocabulary.actions[action.name] for action in rule.actions]
+        return sorted({f"{action.parameters[0]}s" for action in actions})
+
     def of(self, extent: Extent) -> RuleSet:
         """Return the rules that act there."""
         rules = tuple(rule for rule in self.rules if self.extent(rule) == extent)

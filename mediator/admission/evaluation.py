@@ -34,7 +34,10 @@ _COMPUTED: Final[Mapping[str, Callable[[float, float], float]]] = {
 
 
 class UnknownFigure(Exception):
-    """A figure is not known now, or a division is by zero; the condition does not hold."""
+    """A figure or a kind of subjects is not known now, or a division is by zero.
+
+    The condition does not hold then.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class Snapshot:
 
     Attributes:
         figures: Measured values by the names of their functions; one that is missing is unknown.
-        subjects: All that there are, by kind.
+        subjects: All that there are, by kind; a kind that is missing is unknown.
     """
 
     figures: Mapping[str, float] = field(default_factory=dict)
@@ -164,9 +167,11 @@ class Evaluation:
 
     def _meeting(self, subject: str, predicate: Expression) -> list[Subject]:
         """Return the subjects that meet a predicate."""
+        if subject not in self.snapshot.subjects:
+            raise UnknownFigure
         found = []
         try:
-            for each in throttled(self.snapshot.subjects.get(subject, ())):
+            for each in throttled(self.snapshot.subjects[subject]):
                 self._subject = each
                 if self.value(predicate):
                     found.append(each)

@@ -1,4 +1,4 @@
-"""The vocabulary of rules here: runs of jobs, requests of tenants, and measured figures."""
+"""The vocabulary of rules here: runs of jobs, message flows, tenants, and measured figures."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ TIMER: Final = "Timer"
 _STATE: Final = "state of a run"
 _OF_RUN: Final = EventType({"run": "run"}, "installation")
 _ON_RUN: Final = ("run",)
+_OF_FLOW: Final = EventType({"flow": "flow"}, "installation")
 
 _SECONDS: Final = Restricted(
     NUMBER, lambda seconds: 1 <= seconds <= LONGEST_S, f"a time of 1 to {LONGEST_S:g} seconds"
@@ -50,6 +51,7 @@ INSTALLATION: Final = Vocabulary(
         "RunSubmitted": _OF_RUN,
         "RunStarted": _OF_RUN,
         "RunEnded": _OF_RUN,
+        "FlowLate": _OF_FLOW,
         TIMER: EventType({}, None),
     },
     subjects={
@@ -60,6 +62,14 @@ INSTALLATION: Final = Vocabulary(
             "prio": NUMBER,
             "state": _STATE,
             "age_s": NUMBER,
+        },
+        "flow": {
+            "id": TEXT,
+            "database": TEXT,
+            "name": TEXT,
+            "queued": NUMBER,
+            "late": NUMBER,
+            "paused_s": NUMBER,
         },
         "tenant": {"name": TEXT, "prio": NUMBER, "rate": NUMBER, "in_flight": NUMBER},
     },
@@ -76,17 +86,24 @@ INSTALLATION: Final = Vocabulary(
         "requestLatency": "the 99th percentile of their durations, in milliseconds",
         "failureShare": "those answered with 5xx, in percent",
     },
-    existence={"existsRun": "run", "existsTenant": "tenant"},
-    selection={"selectRandomRun": "run", "selectRandomTenant": "tenant"},
+    existence={"existsRun": "run", "existsFlow": "flow", "existsTenant": "tenant"},
+    selection={
+        "selectRandomRun": "run",
+        "selectRandomFlow": "flow",
+        "selectRandomTenant": "tenant",
+    },
     actions={
         "stopRun": ActionType(_ON_RUN, "installation", undone_by="startRun"),
         "startRun": ActionType(_ON_RUN, "installation"),
+        "pauseFlow": ActionType(("flow", _SECONDS), "installation"),
+        "resumeFlow": ActionType(("flow",), "installation"),
         "refuseTenant": ActionType(("tenant", _SECONDS), "replica"),
         "refuseBelow": ActionType((NUMBER, _SECONDS), "replica"),
         "refuseClass": ActionType((_CLASS, _SECONDS), "replica"),
     },
     extents={
         "run": "installation",
+        "flow": "installation",
         "tenant": "replica",
         "workerCpuLoad": "installation",
         "workerMemoryLoad": "installation",

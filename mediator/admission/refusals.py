@@ -13,7 +13,7 @@ from typing import Final
 from mediator.base.clock import Clock
 from mediator.base.errors import MediatorError, TooManyRequests, Unavailable
 
-__all__ = ["LIMIT", "LONGEST_S", "Refusals"]
+__all__ = ["LIMIT", "LONGEST_S", "Refusals", "bounded"]
 
 LIMIT: Final = "admission"
 """What metrics and problems name as the limit."""
@@ -87,7 +87,12 @@ class Refusals:
 
     def _end(self, seconds: float) -> float:
         self.active = True
-        return self._clock.monotonic() + min(max(seconds, 1.0), LONGEST_S)
+        return self._clock.monotonic() + bounded(seconds)
+
+
+def bounded(seconds: float) -> float:
+    """Return for how long an action may last that was computed to last so long; 1 if undefined."""
+    return min(max(1.0, seconds), LONGEST_S)
 
 
 def _unavailable(what: str, left_s: float) -> MediatorError:

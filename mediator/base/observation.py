@@ -228,6 +228,14 @@ class RequestRefused:
     limit: str
 
 
+@immutable
+class RequestDelayed:
+    """A request of a message flow waits, as a limit of its tenant is reached."""
+
+    tenant: str
+    limit: str
+
+
 @dataclass(frozen=True, slots=True)
 class AdmissionRulesSet:
     """Rules of admission control were set, by a subject of a tenant; None: without a key."""
@@ -280,6 +288,7 @@ Observation: TypeAlias = (
     | ViewReadFinished
     | RequestFinished
     | RequestRefused
+    | RequestDelayed
     | FlowCounted
     | AdmissionRulesSet
     | RuleFired

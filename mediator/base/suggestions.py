@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
-__all__ = ["did_you_mean", "nearest"]
+__all__ = ["did_you_mean", "differing_letters", "nearest"]
 
 _LONGEST: Final = 64
 """Characters of a name that is looked for; those that there are have no more."""
@@ -54,7 +54,7 @@ def _near(name: str, known: Iterable[str]) -> Iterator[tuple[int, str]]:
     """
     most = min(max(2, (len(name) + 2) // 3), len(name) // 2)
     for each in islice(_alike(name, islice(known, _MOST), most), _MOST_COMPARED):
-        differing = _differing(name, each.casefold())
+        differing = differing_letters(name, each.casefold())
         if differing <= most:
             yield differing, each
 
@@ -70,7 +70,7 @@ def _alike(name: str, known: Iterable[str], most: int) -> Iterator[str]:
                 yield each
 
 
-def _differing(one: str, other: str) -> int:
+def differing_letters(one: str, other: str) -> int:
     """Return the length of what is between the beginning and the end that both names share.
 
     Two letters that are exchanged count as one.

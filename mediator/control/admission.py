@@ -1,8 +1,8 @@
 """Admission control: the rules in force, what they do, and what they would do.
 
 Every replica looks at the rules once a second. What concerns one replica, its requests, it decides
-by itself; what all share, the runs, one of them decides, whose lease the catalogue keeps. Nothing
-of it is on the path of a request but a look at `Refusals`.
+by itself; what all share, runs and flows, one of them decides, whose lease the catalogue keeps.
+Nothing of it is on the path of a request but a look at `Refusals`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from heapq import nlargest
 from random import Random
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol, TypeAlias
@@ -18,12 +20,14 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 from mediator.admission.documents import decided
 from mediator.admission.engine import Decision, PlannedAction, RuleSet, parse_rules
 from mediator.admission.evaluation import Event, Snapshot, Subject
+from mediator.admission.flows import FlowEvents, flow_subject
 from mediator.admission.installation import INSTALLATION, TIMER
 from mediator.admission.load import Load, LoadMeter
 from mediator.admission.problems import RulesInvalid
-from mediator.admission.refusals import Refusals
+from mediator.admission.refusals import Refusals, bounded
 from mediator.admission.runs import RunEvents
 from mediator.base.clock import Clock
+from mediator.base.errors import Unavailable
 from mediator.base.observation import AdmissionRulesSet, Observer, RuleFired
 from mediator.base.offload import offload
 from mediator.base.periodic_tasks import PeriodicTask
@@ -31,16 +35,21 @@ from mediator.catalogue.admission import NO_RULES, CatalogueAdmission, StoredRul
 from mediator.catalogue.held_runs import HeldRuns
 from mediator.catalogue.run_queue import CatalogueWorkers
 from mediator.catalogue.schema_revisions import Author
+from mediator.flows.queue import Pause
+from mediator.flows.service import FlowService, FlowState
 
-__all__ = ["MOST_EVENTS", "MOST_RUNS", "AdmissionControl", "Traffic"]
+__all__ = ["MOST_EVENTS", "MOST_FLOWS", "MOST_RUNS", "AdmissionControl", "Traffic"]
 
 _log = logging.getLogger("portolan.admission")
 
 MOST_RUNS: Final = 500
 """Runs that rules see."""
 
+MOST_FLOWS: Final = 500
+"""Flows that rules see: those with most late messages, then those with most messages."""
+
 MOST_EVENTS: Final = 50
-"""Events of runs in a tick; the others are events of the next."""
+"""Events of runs and flows in a tick; the others are events of the next."""
 
 MOST_ACTIONS: Final = 100
 """Actions of a tick: rules that answer one another's actions go no faster."""
@@ -51,7 +60,7 @@ _REPORTED_WITHIN_S: Final = 20.0
 _LARGE: Final = 20
 _NOTHING: Final = RuleSet("", parse_rules("", INSTALLATION).options, (), INSTALLATION)
 
-Outcome: TypeAlias = Literal["done", "no effect", "nothing chosen", "too many"]
+Outcome: TypeAlias = Literal["done", "no effect", "nothing chosen", "too many", "unavailable"]
 
 
 class Traffic(Protocol):
@@ -89,6 +98,7 @@ class AdmissionControl:
         self,
         store: CatalogueAdmission,
         runs: HeldRuns,
+        flows: FlowService | None,
         workers: CatalogueWorkers,
         replica: str,
         observe: Observer,
@@ -98,14 +108,16 @@ class AdmissionControl:
         self.traffic: Traffic = _NoTraffic()
         self._store = store
         self._runs = runs
+        self._flows = flows
         self._workers = workers
         self._replica = replica
         self._observe = observe
         self._clock = clock
         self._random = Random()  # noqa: S311 - which run of many: no secret
         self._load = LoadMeter()
-        self._events = RunEvents()
-        self._version = NO_RULES.version
+        self._run_events = RunEvents()
+        self._flow_events = FlowEvents()
+        self._version = self._pauses_of = NO_RULES.version
         self._rules = _NOTHING
         self._lock = asyncio.Lock()
         self._due_s = 0.0
@@ -185,9 +197,10 @@ class AdmissionControl:
         newer = await self._store.newer(self._version)
         if newer is not None:
             self._adopt(newer)
-        fired += await self._follow_runs(timer)
+        fired += await self._follow_shared(timer)
         if fired:
             await self._store.record(self._replica, fired)
+        await self._end_pauses()
 
     async def _follow_requests(self, timer: Sequence[Event]) -> list[dict[str, Any]]:
         rules = self._rules.of("replica")
@@ -196,18 +209,40 @@ class AdmissionControl:
         snapshot = Snapshot(self._own_figures, {"tenant": self.traffic.tenants})
         return await self._fire(rules, timer, snapshot)
 
-    async def _follow_runs(self, timer: Sequence[Event]) -> list[dict[str, Any]]:
+    async def _follow_shared(self, timer: Sequence[Event]) -> list[dict[str, Any]]:
         rules = self._rules.of("installation")
         if not rules.rules or not await self._store.lease(self._replica, _LEASE_S):
-            self._events.forget()
+            self._run_events.forget()
+            self._flow_events.forget()
             return []
-        runs = await self._runs.pending(MOST_RUNS)
-        missing = self._events.missing(runs)
+        subjects = {"run": await self._runs.pending(MOST_RUNS)}
+        missing = self._run_events.missing(subjects["run"])
         ended = await self._runs.ended(missing) if missing else []
-        events = [*self._events.of(runs, ended, MOST_EVENTS), *timer]
+        events = self._run_events.of(subjects["run"], ended, MOST_EVENTS)
+        flows = await self._flow_states()
+        if flows is not None:
+            late = [(flow_subject(each), each.load.late_ever) for each in flows]
+            subjects["flow"] = [subject for subject, _ in late]
+            events += self._flow_events.of(late, MOST_EVENTS - len(events))
+        events += timer
         if not events:
             return []
-        return await self._fire(rules, events, Snapshot(await self._figures(), {"run": runs}))
+        return await self._fire(rules, events, Snapshot(await self._figures(), subjects))
+
+    async def _flow_states(self) -> list[FlowState] | None:
+        """Return the flows that rules see; None: they are not known now."""
+        if self._flows is None:
+            return []
+        with suppress(Unavailable):
+            states = await self._flows.states()
+            return nlargest(MOST_FLOWS, states, key=lambda each: (each.load.late, each.load.queued))
+        return None
+
+    async def _end_pauses(self) -> None:
+        """Let flows go on that former rules have paused: the present ones do not know of it."""
+        if self._flows is not None and self._pauses_of != self._version:
+            await self._flows.end_pauses(self._version)
+            self._pauses_of = self._version
 
     async def _fire(
         self, rules: RuleSet, events: Sequence[Event], snapshot: Snapshot
@@ -223,12 +258,12 @@ class AdmissionControl:
     async def _carry_out(self, decision: Decision) -> dict[str, Any]:
         entry = {"version": self._version, **decided(decision)}
         for action, shown in zip(decision.actions, entry["actions"], strict=True):
-            shown["outcome"] = await self._act(action)
+            shown["outcome"] = await self._act(action, decision.rule.number)
         names = tuple(action.name for action in decision.actions)
         self._observe(RuleFired(decision.rule.number, decision.event.name, names))
         return entry
 
-    async def _act(self, action: PlannedAction) -> Outcome:
+    async def _act(self, action: PlannedAction, rule: int) -> Outcome:
         if not action.has_subject:
             return "nothing chosen"
         if not self._left:
@@ -240,6 +275,10 @@ class AdmissionControl:
                 return await _changed(run, hold, "INACTIVE")
             case "startRun", (run,):
                 return await _changed(run, self._runs.let_go, "QUEUED")
+            case "pauseFlow", (flow, seconds):
+                return await self._pause(flow, Pause(self._version, rule, bounded(seconds)))
+            case "resumeFlow", (flow,):
+                return await self._resume(flow)
             case "refuseTenant", (tenant, seconds):
                 self.refusals.refuse_tenant(tenant["name"], seconds)
             case "refuseBelow", (priority, seconds):
@@ -247,6 +286,22 @@ class AdmissionControl:
             case "refuseClass", (name, seconds):
                 self.refusals.refuse_class(name, seconds)
         return "done"
+
+    async def _pause(self, flow: Subject, pause: Pause) -> Outcome:
+        assert self._flows is not None  # else there would be none to choose
+        try:
+            found = await self._flows.pause(flow["database"], flow["id"], pause)
+        except Unavailable:
+            return "unavailable"
+        return _changed_to(flow, "paused_s", pause.seconds) if found else "no effect"
+
+    async def _resume(self, flow: Subject) -> Outcome:
+        assert self._flows is not None
+        try:
+            was_paused = await self._flows.resume(flow["database"], flow["id"])
+        except Unavailable:
+            return "unavailable"
+        return _changed_to(flow, "paused_s", 0.0) if was_paused else "no effect"
 
     def _timer(self) -> list[Event]:
         """Return the event of the timer if it is due, and measure what is measured between two."""
@@ -264,8 +319,11 @@ class AdmissionControl:
         return {**self._own_figures, **workers}
 
     async def _snapshot(self) -> Snapshot:
-        runs = await self._runs.pending(MOST_RUNS)
-        return Snapshot(await self._figures(), {"run": runs, "tenant": self.traffic.tenants})
+        runs, flows = await self._runs.pending(MOST_RUNS), await self._flow_states()
+        subjects = {"run": runs, "tenant": self.traffic.tenants}
+        if flows is not None:
+            subjects["flow"] = [flow_subject(each) for each in flows]
+        return Snapshot(await self._figures(), subjects)
 
     def _adopt(self, stored: StoredRules) -> None:
         """Put rules in force here; what the former ones have refused is over."""
@@ -281,10 +339,12 @@ class AdmissionControl:
 
 
 async def _changed(run: Subject, change: Callable[[str], Awaitable[bool]], state: str) -> Outcome:
-    """Change a run, and show it to the rules that come next in the tick as it is then."""
-    if not await change(run["id"]):
-        return "no effect"
-    run["state"] = state
+    return _changed_to(run, "state", state) if await change(run["id"]) else "no effect"
+
+
+def _changed_to(subject: Subject, attribute: str, value: Any) -> Outcome:
+    """Show what was changed to the rules that come next in the tick."""
+    subject[attribute] = value
     return "done"
 
 

@@ -36,7 +36,7 @@ from mediator.schema.copies import FieldCopy
 from mediator.schema.foreign_keys import added_foreign_keys
 from mediator.schema.limits import MAX_ERRORS
 from mediator.schema.overrides import Overrides
-from mediator.schema.parse import schema_document
+from mediator.schema.render import schema_document
 from mediator.schema.tightening import (
     Constraints,
     TightenedConstraint,

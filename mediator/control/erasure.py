@@ -22,7 +22,7 @@ from mediator.data_plane.executor import Executor
 from mediator.stores.port import Erasing, Fragment, StoreError
 from mediator.stores.systems import Systems, unavailable
 
-__all__ = ["ERASE_S", "PAGE", "Erasure"]
+__all__ = ["ERASE_S", "PAGE", "Erasure", "classes_to_erase"]
 
 ERASE_S: Final = 5.0
 """Seconds for which one run goes on."""
@@ -51,7 +51,7 @@ class Erasure:
             Unavailable: A system, the catalogue or a replica does not answer; the next run goes on.
             Conflict: Somebody changes the schema; the next run goes on.
         """
-        pending = _pending(self._follower.all())
+        pending = classes_to_erase(self._follower.all())
         if not pending:
             return
         # A replica that still knows a field may write to it.
@@ -103,7 +103,7 @@ class Erasure:
         self._follower.has_put(moment, put, route_of(put))
 
 
-def _pending(databases: Iterable[StoredDatabase]) -> list[tuple[str, str]]:
+def classes_to_erase(databases: Iterable[StoredDatabase]) -> list[tuple[str, str]]:
     return [
         (stored.name, class_name)
         for stored in databases

@@ -14,6 +14,7 @@ from mediator.coordination.event_streams import RedisEventStreams
 from mediator.coordination.feed import SCRIPTS, RedisFeed, Retention
 from mediator.coordination.leases import Leases
 from mediator.coordination.message_queue import RedisMessageQueue
+from mediator.coordination.standing_results import RedisStandingResults
 from mediator.coordination.view_results import RedisViewResults
 from mediator.coordination.view_state import RedisViewState
 from mediator.coordination.writers import RedisWriters
@@ -43,6 +44,7 @@ class Coordination:
         self.view_state = RedisViewState(self.redis)
         self.message_queue = RedisMessageQueue(self.redis)
         self.view_results = RedisViewResults(self.redis)
+        self.standing_results = RedisStandingResults(self.redis)
         self.event_streams = RedisEventStreams(self.redis)
 
     async def skew_s(self) -> float:

@@ -9,7 +9,7 @@ from redis.exceptions import RedisError
 
 from mediator.base.errors import Unavailable
 
-__all__ = ["pairs_of", "reply_of", "texts_of", "unavailable"]
+__all__ = ["entries_of", "pairs_of", "reply_of", "texts_of", "unavailable"]
 
 
 async def reply_of(call: Any) -> Any:
@@ -33,3 +33,9 @@ def pairs_of(flat: Sequence[bytes]) -> dict[str, str]:
     """Return the hash that a script has replied as names and values in turn."""
     texts = [text.decode() for text in flat]
     return dict(zip(texts[::2], texts[1::2], strict=True))
+
+
+def entries_of(reply: Any) -> list[Any]:
+    """Return the entries in a reply to XREAD, which is None if there were none in time."""
+    streams = reply.values() if isinstance(reply, dict) else [each for _, each in reply or ()]
+    return [entry for entries in streams for entry in entries]

@@ -6,7 +6,7 @@ beside their messages: a server that loses its last second loses both of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -25,8 +25,10 @@ from mediator.flows.queue import (
     EndedMessage,
     EndedMessages,
     FlowKey,
+    FlowLoad,
     NewMessage,
     NoBatch,
+    Pause,
     QueuedMessage,
     Recorded,
     Ticket,
@@ -44,6 +46,9 @@ RESULTS_KEPT_S: Final = 3600
 MOST_RESULTS: Final = 10_000
 """Messages that have ended, of a flow, and that can be followed."""
 
+_SPAN_S: Final = 30
+"""Seconds of a span of time: what was late lately is what was in this one and the one before."""
+
 _PAGE_BYTES: Final = 2**20
 """Beyond these a page of results has no more."""
 
@@ -52,12 +57,26 @@ _CONSTANTS: Final = {
     "RESULT_MS": RESULTS_KEPT_S * 1000,
     "LEVEL_DIGITS": LEVEL_DIGITS,
     "MOST_RESULTS": MOST_RESULTS,
+    "SPAN_MS": _SPAN_S * 1000,
 }
 """Of the scripts."""
 
 _FLOWS: Final = "portolan:flows"
 _LEASE_MS: Final = round(LEASE_S * 1000)
 _FULL, _REUSED, _GONE = -1, -2, -3
+_NAMES: Final = (
+    "drop",
+    "end",
+    "enqueue",
+    "load",
+    "next",
+    "pause",
+    "release",
+    "replay",
+    "results",
+    "resume",
+    "take",
+)
 _SCRIPTS: Final = "mediator.coordination.scripts"
 
 
@@ -68,12 +87,11 @@ class RedisMessageQueue:
         self._redis = redis
         constants = "\n".join(f"local {name} = {number}" for name, number in _CONSTANTS.items())
         common = lua_text(_SCRIPTS, "flow_common")
-        names = ("enqueue", "replay", "take", "end", "next", "release", "results", "drop")
         self._scripts = {
             name: redis.register_script(
                 "\n".join((constants, common, lua_text(_SCRIPTS, f"flow_{name}")))
             )
-            for name in names
+            for name in _NAMES
         }
 
     async def put_flow(
@@ -132,9 +150,24 @@ class RedisMessageQueue:
             return NoBatch(None)
         if len(reply) == 1:
             return NoBatch(reply[0] / 1000)
-        number, attempt, partitions, arrived, level, *messages = reply
+        number, attempt, partitions, arrived, level, behind, *messages = reply
         queued = tuple(map(_message, messages))
-        return Batch(number, attempt, partitions, arrived, level, queued)
+        return Batch(number, attempt, partitions, arrived, level, bool(behind), queued)
+
+    async def pause(self, key: FlowKey, pause: Pause) -> bool | None:
+        arguments = pause.version, pause.rule, round(pause.seconds * 1000)
+        reply = await self._call("pause", key, *arguments)
+        return None if reply < 0 else bool(reply)
+
+    async def resume(self, key: FlowKey) -> bool:
+        return bool(await self._call("resume", key, ""))
+
+    async def end_pauses(self, keys: Collection[FlowKey], before: int) -> None:
+        await self._call_each("resume", keys, before)
+
+    async def loads(self, keys: Collection[FlowKey]) -> list[FlowLoad]:
+        replies = await self._call_each("load", keys)
+        return [FlowLoad(queued, late, ever, ms / 1000) for queued, late, ever, ms in replies]
 
     async def renew(self, key: FlowKey, batch: int | None, token: str) -> bool:
         lease = f"{_base(key)}lease:{'out' if batch is None else batch}"
@@ -219,13 +252,23 @@ class RedisMessageQueue:
             pipeline.zcard(f"{base}dead")
             pipeline.get(f"{base}level")
             pipeline.get(f"{base}report")
-            counts, partitions, waiting, held, dead, level, report = await reply_of(
-                pipeline.execute()
-            )
+            pipeline.get(f"{base}paused")
+            pipeline.pttl(f"{base}paused")
+            replies = await reply_of(pipeline.execute())
+        counts, partitions, waiting, held, dead, level, report, paused, left_ms = replies
         numbers = {name: int(text) for name, text in texts_of(counts).items()}
         sizes = {"partitions": partitions, "held": held, "dead_letters": dead}
         sizes |= {"queued": waiting - dead, "level": int(level or 0)}
-        return {"counts": numbers, **sizes, "measured": orjson.loads(report) if report else None}
+        measured, pause = orjson.loads(report) if report else None, _pause(paused, left_ms)
+        return {"counts": numbers, **sizes, "paused": pause, "measured": measured}
+
+    async def _call_each(self, name: str, keys: Collection[FlowKey], *arguments: Any) -> list[Any]:
+        if not keys:
+            return []
+        async with self._redis.pipeline(transaction=False) as pipeline:
+            for key in keys:
+                await self._scripts[name](keys=[_base(key)], args=arguments, client=pipeline)
+            return list(await reply_of(pipeline.execute()))
 
     async def _call(self, name: str, key: FlowKey, *arguments: Any) -> Any:
         return await reply_of(self._scripts[name](keys=[_base(key)], args=arguments))
@@ -233,6 +276,14 @@ class RedisMessageQueue:
 
 def _base(key: FlowKey) -> str:
     return f"{{portolan:flow:{key.database}:{key.flow}}}:"
+
+
+def _pause(text: bytes | None, left_ms: int) -> Pause | None:
+    """Return a pause as it is stored, for the time that is left of it."""
+    if text is None or left_ms < 0:
+        return None
+    version, rule, _ = map(int, text.split())
+    return Pause(version, rule, left_ms / 1000)
 
 
 def _rows(messages: Iterable[NewMessage]) -> Iterable[str | bytes]:

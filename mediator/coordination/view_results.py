@@ -22,7 +22,7 @@ from redis.asyncio import Redis
 
 from mediator.base.lease import Lease, LeaseLost
 from mediator.changes.feed import PositionGone
-from mediator.coordination.errors import reply_of, texts_of
+from mediator.coordination.errors import entries_of, reply_of, texts_of
 from mediator.views.results import (
     MOST_DELTAS,
     Publication,
@@ -157,10 +157,7 @@ class RedisViewResults:
         if not newer and wait_s > 0:
             block = max(1, round(wait_s * 1000))
             reply = await reply_of(self._redis.xread({stream: after}, limit, block))
-            streams = (
-                reply.values() if isinstance(reply, dict) else [each for _, each in reply or ()]
-            )
-            newer = [entry for entries in streams for entry in entries]
+            newer = entries_of(reply)
         return [_delta(*entry) for entry in newer]
 
 

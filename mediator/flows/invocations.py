@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from mediator.base.errors import Invalid, Location, NotFound
 from mediator.data_plane.port import DataPlane
@@ -16,7 +18,17 @@ from mediator.query.parser import parse_query_document
 from mediator.routing.model import ClassRoute
 from mediator.schema.ids import check_id
 
-__all__ = ["PlanInvoker"]
+__all__ = ["Admitted", "PlanInvoker", "at_once"]
+
+
+Admitted: TypeAlias = Callable[[DataPlane, str], AbstractAsyncContextManager[DataPlane]]
+"""Lets a request for a database in, when its time has come; yields the plane that it is for."""
+
+
+@asynccontextmanager
+async def at_once(plane: DataPlane, _: str) -> AsyncIterator[DataPlane]:
+    """Bound nothing: requests are not authenticated, so they belong to no tenant."""
+    yield plane
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +38,14 @@ class PlanInvoker:
     _plane: DataPlane
     _database: str
     _services: HttpServices
+    _admitted: Admitted = at_once
 
     async def query(self, query: Query, document: Any) -> list[dict[str, Any]]:
         route = self._route(query.class_name)
         schema = self._plane.model.databases[self._database].schema
         parsed = parse_query_document(document, schema, query.class_name)
-        found = await self._plane.query(parsed.query)
+        async with self._admitted(self._plane, self._database) as plane:
+            found = await plane.query(parsed.query)
         outcomes = [item.outcome for item in found.items]
         return [{"id": each.id, **route.codec.encode(each.values or {})} for each in outcomes]
 
@@ -40,8 +54,9 @@ class PlanInvoker:
             detail = "must be a string"
             raise Invalid(f"The id {detail}.", locations=[Location("/write/id", detail)])
         planned = self._planned(write, check_id(id_, "/write/id"), body, operation)
-        if await self._plane.recall(planned) is None:
-            await self._plane.write(planned)
+        async with self._admitted(self._plane, self._database) as plane:
+            if await plane.recall(planned) is None:
+                await plane.write(planned)
 
     async def send(self, request: HttpRequest) -> Any:
         return await self._services.send(request)

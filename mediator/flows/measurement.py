@@ -33,7 +33,9 @@ class Measurement:
         return 0.0 if self.waiting is None else self.waiting.wait_s
 
     def taken(self, batch: Batch) -> None:
-        self._partitions.add(batch.partitions)
+        # What has queued up in a pause says nothing of how many partitions share the waiting time.
+        if not batch.is_behind:
+            self._partitions.add(batch.partitions)
         self._rate.counted(batch.arrived, self._clock.monotonic())
 
     def sent(self, took_s: float, messages: int) -> None:

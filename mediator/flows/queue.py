@@ -6,7 +6,7 @@ ends, another worker gets the batch, so nothing is lost with a worker.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
@@ -22,9 +22,11 @@ __all__ = [
     "EndedMessage",
     "EndedMessages",
     "FlowKey",
+    "FlowLoad",
     "MessageQueue",
     "NewMessage",
     "NoBatch",
+    "Pause",
     "QueuedMessage",
     "Recorded",
     "Ticket",
@@ -79,6 +81,7 @@ class Batch:
         partitions: How many there were when it was taken, this one included.
         arrived: Messages of the flow that have arrived, ever.
         level: By which messages are queued now.
+        is_behind: Whether the queue has not caught up yet with what a pause has delayed.
     """
 
     number: int
@@ -86,12 +89,16 @@ class Batch:
     partitions: int
     arrived: int
     level: int
+    is_behind: bool
     messages: tuple[QueuedMessage, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NoBatch:
-    """Nothing to be executed now; `due_in_s` until the next batch is, if any message waits."""
+    """Nothing to be executed now; `due_in_s` until the next batch is, if any message waits.
+
+    While a flow is paused: until its pause ends.
+    """
 
     due_in_s: float | None
 
@@ -153,6 +160,35 @@ class EndedMessages(NamedTuple):
     items: list[EndedMessage]
 
 
+class FlowLoad(NamedTuple):
+    """What admission control knows of a flow.
+
+    Attributes:
+        queued: Messages that have not ended, without dead letters.
+        late: Those that ended beyond the latency bound in the last 30 to 60 seconds.
+        late_ever: Those that ever did.
+        paused_s: Seconds for which the flow is still paused.
+    """
+
+    queued: int
+    late: int
+    late_ever: int
+    paused_s: float
+
+
+class Pause(NamedTuple):
+    """A pause of a flow, by a rule of admission control.
+
+    Attributes:
+        version: Of the rules.
+        rule: Its number among them.
+    """
+
+    version: int
+    rule: int
+    seconds: float
+
+
 class MessageQueue(Protocol):
     """Queues of all flows. Every method raises `Unavailable`; then it may have happened or not."""
 
@@ -192,6 +228,22 @@ class MessageQueue(Protocol):
 
     async def take(self, key: FlowKey, token: str, wait_s: float) -> Batch | NoBatch:
         """Lease a batch of a worker that is gone; else the oldest partition, every `wait_s`."""
+
+    async def pause(self, key: FlowKey, pause: Pause) -> bool | None:
+        """Let no batch be taken for some time; messages are queued as before.
+
+        Returns:
+            False if the flow was paused before, and is until now on; None: there is no such flow.
+        """
+
+    async def resume(self, key: FlowKey) -> bool:
+        """End a pause; false if there is none."""
+
+    async def end_pauses(self, keys: Collection[FlowKey], before: int) -> None:
+        """End the pauses by rules of versions before this one."""
+
+    async def loads(self, keys: Collection[FlowKey]) -> list[FlowLoad]:
+        """Return the loads of flows, in their order; nothing is queued in one that is gone."""
 
     async def renew(self, key: FlowKey, batch: int | None, token: str) -> bool:
         """Prolong the lease of a batch, or (None) of who sends in order; false if it is lost."""
@@ -242,4 +294,4 @@ class MessageQueue(Protocol):
         """Replace the report of the flow's worker."""
 
     async def report(self, key: FlowKey) -> dict[str, Any]:
-        """Return counts, sizes, the level by which messages are queued, and the last report."""
+        """Return counts, sizes, the level, the pause if there is one, and the last report."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from mediator.base.clock import Clock
@@ -16,7 +18,7 @@ from mediator.base.observation import FlowCounted, Observer, ignore
 from mediator.base.periodic_tasks import PeriodicTask
 from mediator.data_plane.port import DataPlane
 from mediator.flows.http_services import HttpServices
-from mediator.flows.invocations import PlanInvoker
+from mediator.flows.invocations import Admitted, PlanInvoker, at_once
 from mediator.flows.parser import Flow, check_message, parse_flow
 from mediator.flows.partitioning import canonical, describe_grain
 from mediator.flows.queue import (
@@ -24,15 +26,17 @@ from mediator.flows.queue import (
     DeadLetter,
     EndedMessages,
     FlowKey,
+    FlowLoad,
     MessageQueue,
     NewMessage,
+    Pause,
     Ticket,
 )
 from mediator.flows.rewriting import describe, rewrite, steps_of_message
 from mediator.flows.worker import FlowWorker
 from mediator.routing.model import DatabaseRoute
 
-__all__ = ["MOST_FLOWS", "MOST_MESSAGES", "FlowService", "flow_document"]
+__all__ = ["MOST_FLOWS", "MOST_MESSAGES", "FlowService", "FlowState", "flow_document"]
 
 MOST_FLOWS: Final = 100
 """Flows of a database."""
@@ -43,11 +47,21 @@ MOST_MESSAGES: Final = 1_000
 _FOLLOW_EVERY_S: Final = 1.0
 
 
+class FlowState(NamedTuple):
+    """A flow as admission control sees it; `database` is the name."""
+
+    id: str
+    database: str
+    name: str
+    load: FlowLoad
+
+
 @dataclass(eq=False)
 class FlowService:
     """Serves flows by a queue that all replicas share; each has one worker for every flow.
 
     Attributes:
+        admitted: Lets in what flows read and write; the composition root sets it.
         is_ending: Whether the process is about to end: streams of results are to end, too.
     """
 
@@ -57,6 +71,8 @@ class FlowService:
     _clock: Clock
     _services: HttpServices = field(default_factory=HttpServices)
     _observe: Observer = ignore
+    # By a factory: a function that is an attribute of the class would be bound as a method.
+    admitted: Admitted = field(default_factory=lambda: at_once, init=False)
     is_ending: bool = field(default=False, init=False)
     _flows: dict[FlowKey, Flow] = field(default_factory=dict, init=False)
     """Those that are executed here: a flow never changes, so no request parses it again."""
@@ -107,7 +123,7 @@ class FlowService:
     async def report(self, database: DatabaseRoute, id_: str, flow: Flow) -> dict[str, Any]:
         """Return a flow with its plans, counts and measured numbers as JSON."""
         plan, sizes = flow.plan, await self._queue.report(FlowKey(database.id, id_))
-        level = plan.levels[sizes.pop("level")]
+        level, pause = plan.levels[sizes.pop("level")], sizes.pop("paused")
         outbound = describe(steps_of_message(plan.outbound_part))
         return {
             **flow_document(id_, flow),
@@ -115,8 +131,40 @@ class FlowService:
             "plan": flow.document["plan"],
             "rewritten_plan": describe(rewrite(plan, level)),
             "outbound_plan": outbound,
+            "paused": None if pause is None else _pause_document(pause),
             **_with_shares(sizes),
         }
+
+    async def states(self) -> list[FlowState]:
+        """Return the flows that are executed here, which are all but those just created."""
+        names = {route.id: name for name, route in self._plane.model.databases.items()}
+        known = [(key, flow) for key, flow in self._flows.items() if key.database in names]
+        loads = await self._queue.loads([key for key, _ in known])
+        return [
+            FlowState(key.flow, names[key.database], flow.name, load)
+            for (key, flow), load in zip(known, loads, strict=True)
+        ]
+
+    async def pause(self, database: str, flow: str, pause: Pause) -> bool:
+        """Let a flow execute no batch for some time; false if there is none."""
+        key = self._key(database, flow)
+        began = None if key is None else await self._queue.pause(key, pause)
+        if began:
+            self._observe(FlowCounted(database, flow, {"pauses": 1}))
+        return began is not None
+
+    async def resume(self, database: str, flow: str) -> bool:
+        """End a pause; false if there is none."""
+        key = self._key(database, flow)
+        return key is not None and await self._queue.resume(key)
+
+    async def end_pauses(self, before: int) -> None:
+        """End the pauses by rules of versions before this one."""
+        await self._queue.end_pauses(list(self._flows), before)
+
+    def _key(self, database: str, flow: str) -> FlowKey | None:
+        route = self._plane.model.databases.get(database)
+        return None if route is None else FlowKey(route.id, flow)
 
     async def drop(self, database: DatabaseRoute, flow: str) -> None:
         """Remove a flow with its messages; raises `NotFound`."""
@@ -183,7 +231,7 @@ class FlowService:
         await self._services.close()
 
     def _start(self, key: FlowKey, flow: Flow, database: str) -> None:
-        invoker = PlanInvoker(self._plane, database, self._services)
+        invoker = PlanInvoker(self._plane, database, self._services, self._admit)
         # A token for each worker: one that was stopped must not hold what the next one takes.
         token = f"{self._replica}:{uuid4().hex}"
 
@@ -193,6 +241,10 @@ class FlowService:
         worker = FlowWorker(key, flow, self._queue, invoker, token, self._clock, count)
         self._flows[key] = flow
         self._workers[key] = asyncio.create_task(worker.run())
+
+    def _admit(self, plane: DataPlane, database: str) -> AbstractAsyncContextManager[DataPlane]:
+        # `admitted` may be set after the first workers were started.
+        return self.admitted(plane, database)
 
     async def _stop(self, keys: Sequence[FlowKey]) -> None:
         for key in keys:
@@ -208,6 +260,11 @@ def flow_document(id_: str, flow: Flow) -> dict[str, Any]:
         "ordered": flow.ordered,
         "objective": flow.objective,
     }
+
+
+def _pause_document(pause: Pause) -> dict[str, Any]:
+    until = datetime.now(UTC) + timedelta(seconds=pause.seconds)
+    return {**pause._asdict(), "until": until.isoformat()}
 
 
 def _new(flow: Flow, ticket: str, message: Any, pointer: str) -> NewMessage:

@@ -19,7 +19,8 @@ from mediator.placement.advice import Figures, Latencies, OfSystems
 from mediator.placement.candidates import Candidate
 from mediator.placement.decide import NO_OVERRIDES, Decision, decide
 from mediator.schema.overrides import Overrides
-from mediator.schema.parse import parse_schema, schema_document
+from mediator.schema.parse import parse_schema
+from mediator.schema.render import schema_document
 from mediator.schema.tree import Schema
 from mediator.schema.validation import Positive, document, parse_document
 

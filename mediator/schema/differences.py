@@ -9,8 +9,9 @@ from functools import cache
 from typing import Any, Literal
 
 from mediator.base.offload import throttled
-from mediator.schema.parse import parse_schema, schema_document
+from mediator.schema.parse import parse_schema
 from mediator.schema.renames import Renames
+from mediator.schema.render import schema_document
 
 __all__ = ["Difference", "change_counts", "differences", "renames_as_differences"]
 

@@ -12,7 +12,15 @@ from mediator.schema.ids import FIELD_NAME
 from mediator.standing.model import Attribute, Join, Predicate, Statistics, Stream, Workload
 from mediator.standing.state import StreamTuple
 
-__all__ = ["MOST_RELATIONS", "parse_tuple", "parse_workload"]
+__all__ = [
+    "LONGEST_WINDOW_S",
+    "MOST_RELATIONS",
+    "check_connected",
+    "parse_number",
+    "parse_predicates",
+    "parse_tuple",
+    "parse_workload",
+]
 
 MOST_STREAMS: Final = 200
 MOST_ATTRIBUTES: Final = 64
@@ -84,17 +92,17 @@ def _stream(node: Node) -> Stream:
         if name in names:
             each.error("is named twice")
         names.add(name)
-    rate = _number(node["rate"], HIGHEST_RATE, "tuples a second")
+    rate = parse_number(node["rate"], HIGHEST_RATE, "tuples a second")
     return Stream(frozenset(names), rate)
 
 
 def _query(node: Node, streams: Mapping[str, Stream]) -> Join:
     node.shape(required=("relations", "predicates", "window_s"))
     relations = _relations(node["relations"], streams)
-    window_s = _number(node["window_s"], LONGEST_WINDOW_S, "seconds")
-    join = Join(relations, _predicates(node["predicates"], streams, relations), window_s)
+    window_s = parse_number(node["window_s"], LONGEST_WINDOW_S, "seconds")
+    join = Join(relations, parse_predicates(node["predicates"], streams, relations), window_s)
     if not node.errors:
-        _check_connected(node["predicates"], join)
+        check_connected(node["predicates"], join)
     return join
 
 
@@ -110,9 +118,10 @@ def _relations(node: Node, streams: Mapping[str, Stream]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _predicates(
+def parse_predicates(
     node: Node, streams: Mapping[str, Stream], relations: frozenset[str] | None
 ) -> frozenset[Predicate]:
+    """Read pairs of attributes of some relations; None: of any stream."""
     found = set()
     for each in node.elements(MOST_PREDICATES, least=1):
         predicate = _predicate(each, streams, relations)
@@ -155,7 +164,8 @@ def _attribute(
     return Attribute(relation, name)
 
 
-def _check_connected(node: Node, join: Join) -> None:
+def check_connected(node: Node, join: Join) -> None:
+    """Refuse a cross product."""
     reached = join.reachable
     if rest := sorted(join.relations - reached):
         node.error(
@@ -169,7 +179,7 @@ def _selectivities(node: Node, streams: Mapping[str, Stream]) -> dict[Predicate,
     for each in node.elements(MOST_STATISTICS):
         each.shape(required=("predicate", "selectivity"))
         predicate = _predicate(each["predicate"], streams, None)
-        selectivity = _number(each["selectivity"], 1.0, "a share")
+        selectivity = parse_number(each["selectivity"], 1.0, "a share")
         if predicate is not None:
             found[predicate] = selectivity
     return found
@@ -179,15 +189,15 @@ def _sizes(node: Node, streams: Mapping[str, Stream]) -> dict[Join, float]:
     found = {}
     for each in node.elements(MOST_STATISTICS):
         each.shape(required=("predicates", "window_s", "size"))
-        predicates = _predicates(each["predicates"], streams, None)
-        window_s = _number(each["window_s"], LONGEST_WINDOW_S, "seconds")
-        size = _number(each["size"], LARGEST_SIZE, "results a second", zero=True)
+        predicates = parse_predicates(each["predicates"], streams, None)
+        window_s = parse_number(each["window_s"], LONGEST_WINDOW_S, "seconds")
+        size = parse_number(each["size"], LARGEST_SIZE, "results a second", zero=True)
         relations = frozenset(at.relation for predicate in predicates for at in predicate)
         found[Join(relations, predicates, window_s)] = size
     return found
 
 
-def _number(node: Node, most: float, unit: str, *, zero: bool = False) -> float:
+def parse_number(node: Node, most: float, unit: str, *, zero: bool = False) -> float:
     """Read a number above zero, or from zero on."""
 
     def accepts(value: Any) -> bool:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mediator.standing.planning import Mode, Plan
 from mediator.standing.probe_orders import ProbeOrder, StoreLayout
 from mediator.standing.rules import probe_trees
 from mediator.standing.runtime import Runtime
+from mediator.standing.sampling import Sampling
 
-__all__ = ["describe", "describe_measured"]
+__all__ = ["describe", "describe_measured", "describe_running", "with_measured"]
 
 
 def describe(plans: Sequence[Plan], mode: Mode) -> dict[str, Any]:
@@ -52,6 +53,43 @@ def describe_measured(plan: Plan, runtime: Runtime, duration_s: float) -> dict[s
             if layout in plan.stores
         ],
     }
+
+
+def describe_running(plan: Plan, runtime: Runtime, sampling: Sampling) -> dict[str, Any]:
+    """Return what a service executes, and what it has measured, as JSON."""
+    return {
+        "queries": list(plan.workload.queries),
+        "predicted": plan.cost,
+        "measured": sum(sampling.sent.values()),
+        "is_greedy": plan.is_greedy,
+        "gap": plan.gap,
+        "late": runtime.late,
+        "hops": {str(order): sampling.sent.get(order) for order in _hops(plan)},
+        "stores": {str(layout): kept for layout, kept in runtime.kept().items()},
+        "statistics": sampling.to_json(),
+    }
+
+
+def with_measured(
+    document: dict[str, Any], names: Mapping[str, str], running: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Add to a description of plans what the service has measured, where it executes the same.
+
+    Args:
+        document: That of `describe`.
+        names: Of queries, by id.
+        running: The report of `describe_running`; None: nothing is executed yet.
+    """
+    hops, stores = (running["hops"], running["stores"]) if running else ({}, {})
+    for plan in document["plans"]:
+        for hop in plan["hops"]:
+            hop["measured"] = hops.get(hop["order"])
+        for store in plan["stores"]:
+            store["kept"] = stores.get(store["store"])
+    shown = ("predicted", "measured", "is_greedy", "gap", "late", "stores")
+    present = None if running is None else {name: running[name] for name in shown}
+    rates = running["statistics"]["rates"] if running else {}
+    return {**document, "names": dict(names), "rates": rates, "running": present}
 
 
 def _plan(plan: Plan) -> dict[str, Any]:

@@ -47,6 +47,7 @@ class Runtime:
 
     Attributes:
         sent: Tuples that were sent on the last step of each prefix; a broadcast counts as many.
+        found: Results of the last step of each prefix.
         stored: Tuples that were sent to be kept in each layout of a store.
         late: Tuples that came too late, and were dropped.
     """
@@ -63,9 +64,15 @@ class Runtime:
         self._epochs: list[PlanEpoch] = []
         self._epoch_from_s = float("-inf")
         self.sent: Counter[ProbeOrder] = Counter()
+        self.found: Counter[ProbeOrder] = Counter()
         self.stored: Counter[StoreLayout] = Counter()
         self.late = 0
         self._begin_epoch()
+
+    @property
+    def latest_s(self) -> float:
+        """The latest time of all tuples that were not late; minus infinity: there was none."""
+        return self._latest_s
 
     @property
     def watermark_s(self) -> float:
@@ -81,6 +88,11 @@ class Runtime:
         Raises:
             ValueError: A query has a longer window than tuples are kept.
         """
+        for _ in self.activation(plan):
+            pass
+
+    def activation(self, plan: Plan) -> Iterator[None]:
+        """Do what `activate` does step by step; no tuple may be fed before all is done."""
         if any(query.window_s > self._retention_s for query in plan.workload.joins):
             raise ValueError("a query has a longer window than tuples are kept")
         former = self._rules.stores
@@ -92,22 +104,40 @@ class Runtime:
         self._begin_epoch()
         for join, layouts in self._rules.stores.items():
             if len(join.relations) > 1 and join not in former:
-                for item in list(self._history(join)):
-                    for layout in layouts:
-                        self._epochs[-1].add(layout, item)
+                for item in self._history(join):
+                    yield
+                    if item is not None:
+                        for layout in layouts:
+                            self._epochs[-1].add(layout, item)
 
     def feed(self, batch: Iterable[StreamTuple]) -> list[Result]:
         """Take a batch, in the order of the feed; return the results that it makes."""
+        return [each for each in self.run(batch) if each is not None]
+
+    def run(self, batch: Iterable[StreamTuple]) -> Iterator[Result | None]:
+        """Do the same step by step, so that others may run between; None: a step without result.
+
+        The next tuple is taken from the batch when all is done with the one before.
+        """
         watermark_s = self.watermark_s
         self._drop_state(watermark_s)
-        results: list[Result] = []
         for each in batch:
             if each.time_s < watermark_s:
                 self.late += 1
                 continue
             self._latest_s = max(self._latest_s, each.time_s)
-            results += self._take(each)
-        return results
+            yield from self._take(each)
+
+    def restore(self, tuples: Iterable[StreamTuple], latest_s: float) -> Iterator[None]:
+        """Keep tuples that were fed to another runtime, before the first plan is active.
+
+        Args:
+            latest_s: The latest time of all that were fed.
+        """
+        for each in tuples:
+            self._keep(self._layouts(stream_store(each.stream))[0], JoinedTuple.of(each))
+            yield
+        self._latest_s = max(self._latest_s, latest_s)
 
     def kept(self) -> dict[StoreLayout, int]:
         """Return how many tuples each layout of a store holds."""
@@ -118,7 +148,7 @@ class Runtime:
                     found[layout] += sum(len(task.tuples) for task in tasks)
         return dict(found)
 
-    def _take(self, each: StreamTuple) -> Iterator[Result]:
+    def _take(self, each: StreamTuple) -> Iterator[Result | None]:
         item = JoinedTuple.of(each)
         inputs = self._rules.inputs.get(each.stream)
         if inputs is None:
@@ -127,7 +157,7 @@ class Runtime:
         for label in inputs:
             yield from self._handle(label, item)
 
-    def _handle(self, label: int, item: JoinedTuple) -> Iterator[Result]:
+    def _handle(self, label: int, item: JoinedTuple) -> Iterator[Result | None]:
         """Do what the rules of an edge say with a tuple that arrives on it (algorithm 3)."""
         target = self._rules.edges[label].target
         for rule in self._rules.by_edge[label]:
@@ -136,6 +166,9 @@ class Runtime:
                     self._keep(target, item)
                 case Probe():
                     for found in self._probe(rule, item):
+                        yield None
+                        if found is None:
+                            continue
                         yield from (Result(query, found.tuples) for query in rule.queries)
                         for out in rule.out:
                             yield from self._handle(out, found)
@@ -144,13 +177,18 @@ class Runtime:
         self.stored[layout] += 1
         self._epochs[-1].add(layout, item)
 
-    def _probe(self, rule: Probe, item: JoinedTuple) -> list[JoinedTuple]:
-        """Ask each epoch that the window reaches, by a layout that it has (algorithm 4)."""
+    def _probe(self, rule: Probe, item: JoinedTuple) -> Iterator[JoinedTuple | None]:
+        """Ask each epoch that the window reaches, by a layout that it has (algorithm 4).
+
+        Yields what a tuple makes with each of its partners; None: they are too far apart.
+        What is done with a result changes larger stores only, and not the one that is asked.
+        """
         target, window_s = rule.order.steps[-1], rule.order.join.window_s
         tasks: dict[tuple[StoreLayout, int], list[Task]] = {}
         for epoch in self._epochs:
             layouts = epoch.tasks.get(target.join)
-            if layouts and epoch.newest_s >= item.last_s - window_s:
+            # Compared as `joined` does: differences are rounded, and may be where a window ends.
+            if layouts and item.last_s - epoch.newest_s <= window_s:
                 # An epoch may lack the layout of the present plan, and have several others.
                 asked = {layout: self._receivers(rule, layout, item) for layout in layouts}
                 layout = min(asked, key=lambda each: (len(asked[each]), each != target))
@@ -158,13 +196,17 @@ class Runtime:
                     tasks.setdefault((layout, number), []).append(layouts[layout][number])
         # A task has its containers of all epochs, so it gets the tuple once.
         self.sent[rule.order] += len(tasks)
-        return [
-            both
-            for containers in tasks.values()
-            for container in containers
-            for partner in container.partners(item, rule.matches)
-            if (both := joined(item, partner, window_s)) is not None
-        ]
+        for partner in self._partners(rule, item, tasks):
+            both = joined(item, partner, window_s)
+            self.found[rule.order] += both is not None
+            yield both
+
+    def _partners(
+        self, rule: Probe, item: JoinedTuple, tasks: Mapping[tuple[StoreLayout, int], list[Task]]
+    ) -> Iterator[JoinedTuple]:
+        for containers in tasks.values():
+            for container in containers:
+                yield from container.partners(item, rule.matches)
 
     def _receivers(self, rule: Probe, layout: StoreLayout, item: JoinedTuple) -> Sequence[int]:
         """Return the tasks that may have partners: one if their attribute's value is known."""
@@ -175,8 +217,8 @@ class Runtime:
                 return (task_of(item.key(equal), self._parallelism),)
         return range(self._parallelism)
 
-    def _history(self, join: Join) -> Iterator[JoinedTuple]:
-        """Join what is kept of some streams, whichever arrived first."""
+    def _history(self, join: Join) -> Iterator[JoinedTuple | None]:
+        """Join what is kept of some streams, whichever arrived first; None: a step on the way."""
         first, *rest = sorted(join.relations)
         found = list(self._items(stream_store(first)))
         while rest:
@@ -186,12 +228,12 @@ class Runtime:
             whole = Task()
             for item in self._items(stream_store(name)):
                 whole.add(item)
-            found = [
-                both
-                for item in found
-                for partner in whole.partners(item, matches)
-                if (both := joined(item, partner, join.window_s)) is not None
-            ]
+            wider: list[JoinedTuple] = []
+            for item, partner in ((a, b) for a in found for b in whole.partners(a, matches)):
+                yield None
+                if (both := joined(item, partner, join.window_s)) is not None:
+                    wider.append(both)
+            found = wider
             rest.remove(name)
         yield from found
 
@@ -216,9 +258,8 @@ class Runtime:
         """Begin an epoch from time to time, and drop those that no window reaches any more."""
         if watermark_s - self._epoch_from_s > self._retention_s / _EPOCHS:
             self._begin_epoch()
-        reached_s = watermark_s - self._retention_s
         self._epochs = [
             epoch
             for epoch in self._epochs
-            if epoch.newest_s >= reached_s or epoch is self._epochs[-1]
+            if watermark_s - epoch.newest_s <= self._retention_s or epoch is self._epochs[-1]
         ]

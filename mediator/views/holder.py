@@ -11,24 +11,22 @@ already have no effect, as groups know their versions. From there on the views a
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final, NamedTuple
-from uuid import uuid4
 
 from mediator.base.clock import Clock
-from mediator.base.errors import Invalid, MediatorError
-from mediator.base.lease import Lease, LeaseLost, Leasing, while_held
+from mediator.base.errors import Invalid
+from mediator.base.holding import Holder
+from mediator.base.lease import Lease, Leasing
+from mediator.base.slices import Slices
 from mediator.changes.document import change_from
 from mediator.changes.feed import Feed
 from mediator.changes.position import FeedPosition, order_of
 from mediator.changes.subscriptions import Subscription, Subscriptions
 from mediator.data_plane.port import DataPlane, pages
 from mediator.routing.model import ClassRoute, DatabaseRoute
-from mediator.stores.port import StoreError
 from mediator.views.evaluation import MOST_BYTES, MOST_OBJECTS, Evaluation
 from mediator.views.parser import parse_view
 from mediator.views.publication import difference
@@ -45,16 +43,8 @@ from mediator.views.view import View
 
 __all__ = ["HolderContext", "ViewHolder"]
 
-log = logging.getLogger(__name__)
-
-LEASE_S: Final = 2.0
-RENEW_S: Final = 0.5
-PAUSE_S: Final = 0.5
 POLL_S: Final = 0.25
 """How soon a new view, and another schema, is seen."""
-
-_SLICE_S: Final = 0.01
-"""Seconds after which others run: the same process renews leases."""
 
 
 class _NewView(NamedTuple):
@@ -87,48 +77,25 @@ class ViewHolder:
 
     _context: HolderContext
     _database: str
-    _failing: bool = field(default=False, init=False)
 
     async def run(self) -> None:
         """Hold until the process is about to end, whatever happens."""
-        while not self._context.subscriptions.ended:
-            try:
-                await self._hold()
-                self._failing = False
-            except LeaseLost:
-                log.info("another replica holds the views of %s now", self._database)
-            except (MediatorError, StoreError) as error:
-                if not self._failing:  # once for each outage
-                    log.warning("the views of %s: %s", self._database, error)
-                self._failing = True
-            except Exception:
-                log.exception("holding the views of %s failed", self._database)
-            await asyncio.sleep(PAUSE_S)
+        context, id_ = self._context, self._database
+        name, held = f"views:{id_}", f"the views of {id_}"
+        holder = Holder(context.leases, context.replica, name, held, self._has_ended)
+        await holder.run(self._work)
 
-    async def _hold(self) -> None:
-        # A token for each time: what a former one has sent late must not be taken for this one's.
-        token = f"{self._context.replica}:{uuid4().hex}"
-        lease, leases = Lease(f"views:{self._database}", token), self._context.leases
-        acquire = partial(leases.acquire, lease.name, lease.token, LEASE_S)
-        if not await acquire():
-            return
-        try:
-            await while_held(acquire, RENEW_S, self._work(lease))
-        finally:
-            with suppress(MediatorError):  # it expires soon
-                await leases.release(lease.name, lease.token)
+    def _has_ended(self) -> bool:
+        return self._context.subscriptions.ended
 
     async def _work(self, lease: Lease) -> None:
-        while not self._context.subscriptions.ended:
+        while not self._has_ended():
             with suppress(_OutOfDate):
-                route = self._route()
+                route = self._context.plane.model.by_id.get(self._database)
                 if route is None:
                     return
                 await _Session(self._context, route, lease).run()
             await asyncio.sleep(POLL_S)
-
-    def _route(self) -> DatabaseRoute | None:
-        return self._context.plane.model.by_id.get(self._database)
 
 
 @dataclass(eq=False)
@@ -230,7 +197,7 @@ class _Session:
 
     async def _apply(self, subscription: Subscription) -> None:
         """Take over changes of the feed, waiting a little for the first."""
-        slices = _Slices(self._context.clock)
+        slices = Slices(self._context.clock)
         for event, _ in await subscription.next(POLL_S):
             self._evaluation.apply(change_from(event.data, self._route.id))
             await slices.checkpoint()
@@ -239,7 +206,7 @@ class _Session:
         """Evaluate views over what was loaded; publish the difference to what was published."""
         evaluation, results = self._evaluation, self._context.results
         publications: dict[str, Publication] = {}
-        slices = _Slices(self._context.clock)
+        slices = Slices(self._context.clock)
         for id_, (view, is_first) in views.items():
             for _ in evaluation.add(id_, view):
                 await slices.checkpoint()
@@ -332,16 +299,3 @@ def _is_alike(one: ClassRoute, other: ClassRoute | None) -> bool:
 def _storage_of(route: ClassRoute) -> list[tuple[str, str, Mapping[str, tuple[str, ...]]]]:
     """Return as what systems store a class, which differs if it was made or placed anew."""
     return [(each.system, each.stored_as, each.groups) for each in route.fragments]
-
-
-class _Slices:
-    """Yields to the event loop every few milliseconds."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._monotonic = clock.monotonic
-        self._until_s = self._monotonic() + _SLICE_S
-
-    async def checkpoint(self) -> None:
-        if self._monotonic() >= self._until_s:
-            await asyncio.sleep(0)
-            self._until_s = self._monotonic() + _SLICE_S

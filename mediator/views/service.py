@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import uuid4
 
-from mediator.base.concurrency import end
 from mediator.base.errors import Conflict, NotFound, Unavailable
+from mediator.base.holding import Holders
 from mediator.base.periodic_tasks import PeriodicTask
 from mediator.routing.model import DatabaseRoute
 from mediator.views.holder import HolderContext, ViewHolder
@@ -21,7 +20,6 @@ MOST_VIEWS: Final = 10_000
 """Views of a database."""
 
 _RECONCILE_EVERY_S: Final = 0.5
-_GRACE_S: Final = 2.0
 
 
 @dataclass(eq=False)
@@ -29,7 +27,7 @@ class IncrementalViews:
     """Serves views, whichever replica holds them."""
 
     _context: HolderContext
-    _holders: dict[str, asyncio.Task[None]] = field(default_factory=dict, init=False)
+    _holders: Holders = field(default_factory=Holders, init=False)
 
     def relaying_tasks(self) -> list[PeriodicTask]:
         """Return the periodic tasks of the process that relays, which evaluates views as well."""
@@ -96,22 +94,12 @@ class IncrementalViews:
         """Start holders of databases that have views, cancel those of databases that are gone."""
         known = self._context.plane.model.by_id
         wanted = {id_ for id_ in await self._results.databases() if id_ in known}
-        for id_ in wanted - self._holders.keys():
-            self._holders[id_] = asyncio.create_task(ViewHolder(self._context, id_).run())
-        await self._end(self._holders.keys() - wanted)
+        await self._holders.reconcile(wanted, lambda id_: ViewHolder(self._context, id_).run())
 
     async def close(self) -> None:
-        """End all subscriptions, at which holders end by themselves; those that load are cancelled.
-
-        A driver that is cancelled may leave a connection open.
-        """
+        """End all subscriptions, at which holders end by themselves."""
         self._context.subscriptions.end()
-        if self._holders:
-            await asyncio.wait(self._holders.values(), timeout=_GRACE_S)
-        await self._end(set(self._holders))
-
-    async def _end(self, ids: set[str]) -> None:
-        await end([self._holders.pop(id_) for id_ in ids])
+        await self._holders.close()
 
 
 def view_document(id_: str, stored: StoredView) -> dict[str, Any]:

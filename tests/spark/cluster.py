@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ import orjson
 import psutil
 import pyspark
 
-__all__ = ["ClusterRun", "executor_of"]
+__all__ = ["ClusterRun", "command_on_cluster", "executor_of", "executors"]
 
 _EXECUTORS: Final = 2
 _MASTER: Final = f"local-cluster[{_EXECUTORS},1,1024]"  # of one core and 1024 MB each
@@ -51,25 +51,44 @@ class ClusterRun:
         job, out = scratch / "job.json", scratch / "result.json"
         job.write_bytes(orjson.dumps(document))
         command = ("job", "run", job, "--out", out, "--run-dir", scratch / "run")
-        with (scratch / "log").open("wb") as log:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-c", "from app.cli import main; main()", *command),
-                env={**os.environ, **_settings(_home(scratch)), **environment},
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        try:
+        async with command_on_cluster(command, scratch, environment) as process:
             yield cls(process, out)
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
 
     @property
     def log(self) -> str:
         """What the driver wrote."""
         return self.out.with_name("log").read_text()
+
+
+@asynccontextmanager
+async def command_on_cluster(
+    command: Sequence[object], scratch: Path, environment: Mapping[str, str]
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Start `portolan` on a cluster of its own; what is left of both after the block is killed.
+
+    Args:
+        scratch: A directory; what the command prints is in `log` there.
+    """
+    with (scratch / "log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", "from app.cli import main; main()", *map(str, command)),
+            env={**os.environ, **_settings(_home(scratch)), **environment},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+def executors(driver: int) -> list[psutil.Process]:
+    """Return the executors of a driver's cluster."""
+    children = psutil.Process(driver).children(recursive=True)
+    return [one for one in children if "--executor-id" in one.cmdline()]
 
 
 def executor_of(process: int) -> psutil.Process:

@@ -15,14 +15,15 @@ from app.http.negotiation import JSON, media_type
 from app.http.problems import INVALID, UNSUPPORTED_MEDIA_TYPE, HttpError
 from mediator.admission.documents import decided, described
 from mediator.admission.engine import RuleSet
-from mediator.admission.evaluation import Event, Snapshot
-from mediator.admission.installation import INSTALLATION, TIMER
+from mediator.admission.evaluation import Event, Snapshot, Subject
+from mediator.admission.installation import INSTALLATION
 from mediator.admission.parser import LONGEST
 from mediator.base.errors import Invalid, Location
 from mediator.base.suggestions import did_you_mean
 from mediator.catalogue.admission import LOG_KEPT, StoredRules
 from mediator.control.admission import (
     MOST_EVENTS,
+    MOST_FLOWS,
     MOST_RUNS,
     AdmissionControl,
 )
@@ -56,6 +57,17 @@ class RunDocument(_Document):
     age_s: _Figure = 0
 
 
+class FlowDocument(_Document):
+    """A message flow, as rules see it."""
+
+    id: _Text = "flow"
+    database: _Text = ""
+    name: _Text = ""
+    queued: int = Field(0, ge=0, le=2**31)
+    late: int = Field(0, ge=0, le=2**31)
+    paused_s: _Figure = 0
+
+
 class TenantDocument(_Document):
     """A tenant that sends requests, as rules see it."""
 
@@ -66,17 +78,19 @@ class TenantDocument(_Document):
 
 
 class EventDocument(_Document):
-    """An event; those of runs have a run."""
+    """An event; those of runs have a run, those of flows a flow."""
 
     event: _Text
     run: RunDocument | None = None
+    flow: FlowDocument | None = None
 
 
 class SnapshotDocument(_Document):
-    """What is known: figures by the names of their functions, runs, tenants."""
+    """What is known: figures by the names of their functions, runs, flows, tenants."""
 
     figures: dict[str, _Figure] = Field(default_factory=dict, max_length=len(INSTALLATION.figures))
     runs: list[RunDocument] = Field(default_factory=list, max_length=MOST_RUNS)
+    flows: list[FlowDocument] = Field(default_factory=list, max_length=MOST_FLOWS)
     tenants: list[TenantDocument] = Field(default_factory=list, max_length=MOST_RUNS)
 
 
@@ -176,10 +190,11 @@ def _event(index: int, document: EventDocument) -> Event:
     if document.event not in known:
         detail = f"there is no such event{did_you_mean(document.event, known)}"
         raise _malformed(f"/events/{index}/event", detail)
-    if (document.run is None) != (document.event == TIMER):
-        detail = "is missing" if document.run is None else f"{TIMER} has none"
-        raise _malformed(f"/events/{index}/run", detail)
-    return Event(document.event, {} if document.run is None else {"run": document.run.model_dump()})
+    attributes: dict[str, Subject] = document.model_dump(exclude={"event"}, exclude_none=True)
+    for kind in attributes.keys() ^ known[document.event].attributes.keys():
+        detail = f"{document.event} has none" if kind in attributes else "is missing"
+        raise _malformed(f"/events/{index}/{kind}", detail)
+    return Event(document.event, attributes)
 
 
 def _snapshot(document: SnapshotDocument) -> Snapshot:
@@ -189,6 +204,7 @@ def _snapshot(document: SnapshotDocument) -> Snapshot:
             raise _malformed(f"/snapshot/figures/{name}", detail)
     subjects = {
         "run": [each.model_dump() for each in document.runs],
+        "flow": [each.model_dump() for each in document.flows],
         "tenant": [each.model_dump() for each in document.tenants],
     }
     return Snapshot(document.figures, subjects)

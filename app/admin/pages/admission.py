@@ -36,6 +36,7 @@ _EXAMPLE: Final = {
     "snapshot": {
         "figures": {"workerCpuLoad": 80, "requestRate": 1000},
         "runs": [{"id": "a", "prio": 1, "state": "ACTIVE"}],
+        "flows": [{"id": "f", "name": "reports", "queued": 500}],
         "tenants": [{"name": "shop", "prio": 5, "rate": 1000}],
     },
 }

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import orjson
 
-from mediator.schema.parse import parse_schema, schema_document
+from mediator.schema.parse import parse_schema
+from mediator.schema.render import schema_document
 
 __all__ = ["lines_of", "schema_text"]
 

@@ -70,6 +70,7 @@ class FlowCounts(ResponseModel):
     done: Count = 0
     failed: Count = 0
     late: Count = 0
+    pauses: Count = 0
 
 
 class FlowAttribute(ResponseModel):
@@ -104,6 +105,15 @@ class FlowMeasurement(ResponseModel):
     levels: list[FlowLevel]
 
 
+class FlowPause(ResponseModel):
+    """A pause by a rule of admission control: its number, and the version of the rules."""
+
+    version: Count
+    rule: Count
+    seconds: _Seconds = Field(description="What is left of it.")
+    until: str = Field(json_schema_extra={"format": "date-time"})
+
+
 class MessageFlowReport(MessageFlow):
     """A flow with its plans, its counts, and what was measured of it."""
 
@@ -111,6 +121,7 @@ class MessageFlowReport(MessageFlow):
     plan: list[JsonObject]
     rewritten_plan: list[JsonObject]
     outbound_plan: list[JsonObject]
+    paused: FlowPause | None
     counts: FlowCounts
     partitions: Count
     queued: Count

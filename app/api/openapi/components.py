@@ -41,6 +41,13 @@ from app.api.models.reads import (
     Listing,
     WriteSummary,
 )
+from app.api.models.standing import (
+    StandingPlan,
+    StandingQueries,
+    StandingQuery,
+    StandingQueryReport,
+    StandingResults,
+)
 from app.api.models.views import (
     IncrementalView,
     IncrementalViewReport,
@@ -64,6 +71,9 @@ from mediator.flows.service import MOST_MESSAGES
 from mediator.model.query import CountMode
 from mediator.query.filter_parser import OPERATORS
 from mediator.schema.ids import FIELD_NAME
+from mediator.standing.parser import LONGEST_WINDOW_S, MOST_RELATIONS
+from mediator.standing.query_parser import LONGEST_LATENESS_S
+from mediator.standing.query_parser import LONGEST_NAME as LONGEST_QUERY_NAME
 from mediator.views.parser import LONGEST_NAME, MOST_COLUMNS, MOST_JOINS, MOST_KEYS
 from spark_jobs.runner.job import JobDocument
 
@@ -121,6 +131,15 @@ _LEVEL: Final = {
     ]
 }
 _ATTRIBUTE: Final = {"type": "string", "pattern": f"^{FIELD_NAME.pattern}$"}
+_RELATIONS: Final = {"minItems": 2, "maxItems": MOST_RELATIONS}
+_SOURCE: Final = {
+    "type": "object",
+    "properties": {"stream": {"type": "string"}, "class": {"type": "string"}},
+    "minProperties": 1,
+    "maxProperties": 1,
+    "additionalProperties": False,
+}
+
 _GRAMMAR: Final[dict[str, Any]] = {
     "Object": {
         "type": "object",
@@ -281,6 +300,50 @@ _GRAMMAR: Final[dict[str, Any]] = {
         },
         ["tuples"],
     ),
+    "NewStandingQuery": _closed(
+        {
+            "name": {"type": "string", "maxLength": LONGEST_QUERY_NAME},
+            "relations": {
+                "oneOf": [
+                    {**_RELATIONS, "type": "array", "items": {"type": "string"}},
+                    {
+                        "type": "object",
+                        "minProperties": 2,
+                        "maxProperties": MOST_RELATIONS,
+                        "additionalProperties": _SOURCE,
+                    },
+                ],
+                "description": "Names of event streams; or streams and classes, by alias.",
+            },
+            "predicates": {
+                "type": "array",
+                "minItems": 1,
+                "items": {
+                    "type": "array",
+                    "minItems": 2,
+                    "maxItems": 2,
+                    "items": {"type": "string"},
+                },
+                "description": "Pairs of attributes that are equal.",
+            },
+            "window_s": {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_WINDOW_S},
+            "lateness_s": {"type": "number", "minimum": 0, "maximum": LONGEST_LATENESS_S},
+            "into": _closed(
+                {
+                    "stream": NAME_SCHEMA,
+                    "values": {
+                        "type": "object",
+                        "minProperties": 1,
+                        "propertyNames": _ATTRIBUTE,
+                        "additionalProperties": {"type": "string"},
+                        "description": "Attributes of the stream, by what they are taken from.",
+                    },
+                },
+                ["stream", "values"],
+            ),
+        },
+        ["relations", "predicates", "window_s"],
+    ),
     "NewMessageFlow": _closed(
         {
             "name": {"type": "string", "maxLength": 100},
@@ -330,6 +393,7 @@ _MODELS: Final[dict[str, Any]] = {
             *(EndedMessages, DeadLetters, Replayed),
             *(IncrementalView, IncrementalViewReport, IncrementalViews, ViewResult, ViewDeltas),
             *(EventStream, EventStreams, EventStreamReport, EventStreamTuples, AppendedTuples),
+            *(StandingQuery, StandingQueryReport, StandingQueries, StandingResults, StandingPlan),
         )
     },
 }
@@ -397,6 +461,7 @@ _PARAMETERS: Final[dict[str, Any]] = {
     "flow": _parameter("flow", "path", _HEXADECIMAL, "Id of the message flow."),
     "view": _parameter("view", "path", _HEXADECIMAL, "Id of the incremental view."),
     "stream": _parameter("stream", "path", NAME_SCHEMA, "Name of the event stream."),
+    "query": _parameter("query", "path", _HEXADECIMAL, "Id of the standing query."),
     "ticket": _parameter("ticket", "path", _HEXADECIMAL, "Ticket of the message."),
     "id": _parameter("id", "path", ID_SCHEMA, "Id of the object, percent-encoded once."),
     "fields": _parameter(

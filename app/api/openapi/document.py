@@ -16,6 +16,7 @@ from app.api.models.reads import (
     ImportParameters,
     SketchParameters,
 )
+from app.api.models.standing import PlanParameters, ResultsParameters
 from app.api.models.views import DeltasParameters
 from app.api.openapi.components import answer, parameters_of, ref
 from app.http.negotiation import (
@@ -26,6 +27,7 @@ from app.http.negotiation import (
     MERGE_PATCH,
     NDJSON,
     SKETCH,
+    SVG,
     UPDATE,
 )
 from app.http.validation import Parameters
@@ -112,6 +114,10 @@ def data_paths() -> dict[str, Any]:
         "/v1/{database}/incremental-views/{view}": _view(),
         "/v1/{database}/incremental-views/{view}/result": {"get": _result()},
         "/v1/{database}/incremental-views/{view}/deltas": {"get": _deltas()},
+        "/v1/{database}/standing-queries": _standing_queries(),
+        "/v1/{database}/standing-queries/plan": {"get": _standing_plan()},
+        "/v1/{database}/standing-queries/{query}": _standing_query(),
+        "/v1/{database}/standing-queries/{query}/results": {"get": _standing_results()},
     }
     return {
         path: {"parameters": _parameters(_VARIABLE.findall(path)), **methods, "options": options}
@@ -410,6 +416,39 @@ def _deltas() -> dict[str, Any]:
     page = {200: _json("ViewDeltas", texts=(EVENT_STREAM,))}
     resumed, failing = ("lastEventId",), (*_ALWAYS, 410)
     return _operation("followView", summary, page, resumed, failing, DeltasParameters)
+
+
+def _standing_queries() -> dict[str, Any]:
+    created = {**_json("StandingQueryReport", "Location"), "description": "Created"}
+    problems, body = (*_ALWAYS, *_WITH_BODY), {JSON: "NewStandingQuery"}
+    summary = "Create a standing query"
+    listed = {200: _json("StandingQueries")}
+    return {
+        "post": _operation("createStandingQuery", summary, {201: created}, (), problems, body=body),
+        "get": _operation("listStandingQueries", "List standing queries", listed),
+    }
+
+
+def _standing_query() -> dict[str, Any]:
+    shown = {200: _json("StandingQueryReport")}
+    drop = "Remove a standing query with its results"
+    return {
+        "get": _operation("getStandingQuery", "Show a standing query, and its state", shown),
+        "delete": _operation("dropStandingQuery", drop, {204: _empty()}),
+    }
+
+
+def _standing_results() -> dict[str, Any]:
+    summary = "Follow results of a standing query: a page, or server-sent events without end"
+    page = {200: _json("StandingResults", texts=(EVENT_STREAM,))}
+    resumed, failing = ("lastEventId",), (*_ALWAYS, 410)
+    return _operation("followStandingQuery", summary, page, resumed, failing, ResultsParameters)
+
+
+def _standing_plan() -> dict[str, Any]:
+    summary = "Show the plan of all standing queries, with what was measured, or draw it"
+    plan = {200: _json("StandingPlan", texts=(SVG,))}
+    return _operation("planStandingQueries", summary, plan, query=PlanParameters)
 
 
 def _operation(

@@ -7,9 +7,9 @@ from typing import Final
 
 from portolan_client.problems import BrokenReply
 
-__all__ = ["Event", "EventReader"]
+__all__ = ["LARGEST", "Event", "EventReader"]
 
-_LARGEST: Final = 128 * 2**20
+LARGEST: Final = 128 * 2**20
 """Bytes of an event; the service's own have two objects at most."""
 
 
@@ -37,7 +37,7 @@ class EventReader:
         read as the end of a line.
         """
         self._bytes += len(chunk)
-        if self._bytes > _LARGEST:
+        if self._bytes > LARGEST:
             raise BrokenReply("an event of the stream is too large")
         self._rest.append(chunk)
         if b"\n" not in chunk:

@@ -18,6 +18,10 @@
 -- ended                  how many messages have ended: the position of the last one in `results`
 -- results                stream: the ticket and the outcome of what ended, as far as it is kept
 -- counts                 hash
+-- late:<n>               how many ended beyond the bound in the n-th span of time, until it has passed
+-- paused                 while it exists, nothing is taken: version and number of the rule that paused
+--                        the flow, and for how long (ms)
+-- behind                 exists from a pause until the queue has caught up with it
 
 if redis.replicate_commands then redis.replicate_commands() end
 
@@ -58,12 +62,32 @@ local function count(name, by)
   redis.call('HINCRBY', base .. 'counts', name, by)
 end
 
+-- The number of the present span of time.
+local function span()
+  return math.floor(now_ms() / SPAN_MS)
+end
+
+-- How long the flow is still paused (ms); nil: it is not. If that is longer than it was paused for, the
+-- server's clock was set back.
+local function paused_ms()
+  local paused = redis.call('GET', base .. 'paused')
+  if not paused then return nil end
+  local most, left = tonumber(string.match(paused, '%d+$')), redis.call('PTTL', base .. 'paused')
+  if left > most then redis.call('PEXPIRE', base .. 'paused', most) end
+  return math.max(1, math.min(left, most))
+end
+
 -- Ends a message: its result can be read for some time, a failed one becomes a dead letter.
 -- Returns 1 if that was beyond the latency bound, else 0.
 local function complete(position, arrived_ms, ticket, outcome, document)
   local bound_ms = tonumber(redis.call('GET', base .. 'bound') or 0)
   local late = now_ms() - arrived_ms > bound_ms and 1 or 0
-  if late == 1 then count('late', 1) end
+  if late == 1 then
+    count('late', 1)
+    local lately = base .. 'late:' .. span()
+    redis.call('INCR', lately)
+    redis.call('PEXPIRE', lately, 2 * SPAN_MS)
+  end
   count(outcome, 1)
   local id = string.format('%.0f-0', redis.call('INCR', base .. 'ended'))
   redis.call('XADD', base .. 'results', 'MAXLEN', MOST_RESULTS, id, 't', ticket, 'o', outcome)

@@ -9,4 +9,5 @@ end
 for _, name in ipairs({
   'bound', 'level', 'arrived', 'sent', 'given', 'open', 'values', 'queue', 'running', 'lease:out', 'timer',
   'attempts', 'held', 'waiting', 'dead', 'ended', 'results', 'counts', 'report',
+  'paused', 'behind',
 }) do redis.call('DEL', base .. name) end

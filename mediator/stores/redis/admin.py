@@ -14,6 +14,7 @@ from mediator.stores.redis.scripts import DROP, ERASE, FILL
 from redis_connection.commands import command
 
 __all__ = [
+    "add_indexes",
     "drop_class",
     "erase",
     "facts_of",
@@ -107,7 +108,9 @@ async def fill_indexes(
         single, multi, filled = await _indexes(client, prefix)
         # One that is filled and not kept up was left by a removal that failed.
         present = filled & (single | multi)
-        await _fill(client, prefix, layout.single_names - present, layout.multi_names - present)
+        await add_indexes(
+            client, prefix, layout.single_names - present, layout.multi_names - present
+        )
 
 
 async def remove_indexes(client: CommandClient, layout: Layout, previous: Layout | None) -> None:
@@ -131,7 +134,7 @@ async def _indexes(client: CommandClient, prefix: str) -> tuple[set[bytes], ...]
     return tuple(map(set, await client.execute([command("SMEMBERS", key) for key in keys])))
 
 
-async def _fill(
+async def add_indexes(
     client: CommandClient, prefix: str, single: frozenset[bytes], multi: frozenset[bytes]
 ) -> None:
     names = sorted(single | multi)

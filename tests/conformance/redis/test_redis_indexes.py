@@ -156,9 +156,10 @@ async def test_the_share_of_an_index_that_is_filled_is_known(
     async def fill(*_: object) -> None:
         shares.append(await store.built(fragment))
 
-    monkeypatch.setattr(admin, "_fill", fill)
+    monkeypatch.setattr(admin, "add_indexes", fill)
     assert await store.built(fragment) is None
     await store.prepare(fragment)
     count = len(shares)
+    assert count
     assert shares == [number / count for number in range(count)]
     assert await store.built(fragment) is None

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 
 import httpx
 import orjson
-import pytest
 
 from mediator.base.concurrency import end
-from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.faults.service import Service
-from tests.process.service import field_on, scratch_catalogue, scratch_systems
+from tests.process.service import field_on
 
 CLASSES = {
     "cities": {"fields": {"name": field_on("postgres")}},
@@ -34,19 +31,6 @@ VIEW = {
     "aggregate": {"group": ["home.name"], "compute": {"n": {"count": "*"}, "old": {"max": "age"}}},
 }
 KILLS = 3
-
-
-@pytest.fixture
-async def replicas(
-    redis_config: SystemConfig, postgresql_config: SystemConfig
-) -> AsyncIterator[list[Service]]:
-    async with AsyncExitStack() as stack:
-        catalogue = await stack.enter_async_context(scratch_catalogue(postgresql_config))
-        configs = await stack.enter_async_context(scratch_systems(redis_config, postgresql_config))
-        services = [Service.on(configs, catalogue, redis_config.url) for _ in range(2)]
-        for each in services:
-            await stack.enter_async_context(each.running())
-        yield services
 
 
 class Writer:

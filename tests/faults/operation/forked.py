@@ -11,13 +11,64 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from multiprocessing.connection import Connection
-from typing import TextIO, cast
+from multiprocessing.process import BaseProcess
+from tempfile import TemporaryFile
+from typing import IO, Any, NamedTuple, TextIO, cast
 
-__all__ = ["Forked"]
+import orjson
+
+from app.cli import COMMANDS
+
+__all__ = ["Forked", "Result", "called"]
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["app.commands.serve", "app.service.serving"])
+_FORKS.set_forkserver_preload(
+    ["app.service.serving", *sorted({where.partition(":")[0] for where in COMMANDS.values()})]
+)
+
+
+class Result(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.stdout.splitlines()
+
+    @property
+    def objects(self) -> list[Any]:
+        return [orjson.loads(line) for line in self.lines]
+
+
+async def called(
+    arguments: Sequence[str], environment: Mapping[str, str], text: bytes = b""
+) -> Result:
+    """Run `portolan` to its end, with a text as its standard input."""
+    with ExitStack() as stack:
+        given, *printed = [stack.enter_context(TemporaryFile()) for _ in range(3)]
+        given.write(text)
+        given.seek(0)
+        streams = [
+            stack.enter_context(Connection(os.dup(file.fileno()))) for file in (given, *printed)
+        ]
+        process = _process(streams, arguments, environment)
+        try:
+            await asyncio.to_thread(process.start)
+            await asyncio.to_thread(process.join)
+        finally:
+            process.kill()
+        assert process.exitcode is not None
+        return Result(process.exitcode, *map(_content, printed))
+
+
+def _content(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode()
 
 
 class Forked:
@@ -28,9 +79,7 @@ class Forked:
         output: What it prints.
     """
 
-    def __init__(
-        self, process: multiprocessing.process.BaseProcess, output: asyncio.StreamReader
-    ) -> None:
+    def __init__(self, process: BaseProcess, output: asyncio.StreamReader) -> None:
         self._process = process
         self.output = output
 
@@ -38,8 +87,7 @@ class Forked:
     async def start(cls, arguments: Sequence[str], environment: Mapping[str, str]) -> Forked:
         """Run `portolan` with arguments of its command line, in an environment."""
         ours, theirs = _FORKS.Pipe(duplex=False)
-        start = (theirs, tuple(arguments), dict(environment))
-        process = _FORKS.Process(target=_run, args=start, daemon=True)
+        process = _process([None, theirs, theirs], arguments, environment)
         await asyncio.to_thread(process.start)
         theirs.close()
         output = asyncio.StreamReader()
@@ -67,13 +115,26 @@ class Forked:
         return self._process.exitcode
 
 
-def _run(output: Connection, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+def _process(
+    streams: Sequence[Connection | None], arguments: Sequence[str], environment: Mapping[str, str]
+) -> BaseProcess:
+    """Return a process that is not started yet; without a standard input it reads nothing."""
+    run = (streams, tuple(arguments), dict(environment))
+    return _FORKS.Process(target=_run, args=run, daemon=True)
+
+
+def _run(
+    streams: Sequence[Connection | None], arguments: Sequence[str], environment: Mapping[str, str]
+) -> None:
     os.environ.clear()
     os.environ.update(environment)
-    for stream in (sys.stdout, sys.stderr):
-        os.dup2(output.fileno(), stream.fileno())
-        cast(TextIO, stream).reconfigure(line_buffering=True)  # type: ignore[attr-defined]
-    output.close()
+    for stream, own in zip(streams, (sys.stdin, sys.stdout, sys.stderr), strict=True):
+        if stream is not None:
+            os.dup2(stream.fileno(), own.fileno())
+    for stream in filter(None, streams):
+        stream.close()
+    for own in (sys.stdout, sys.stderr):
+        cast(TextIO, own).reconfigure(line_buffering=True)  # type: ignore[attr-defined]
     from app.cli import main
 
     sys.argv = ["portolan", *arguments]

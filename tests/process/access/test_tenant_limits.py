@@ -3,91 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
-from tests.process.caching.guarded import COUNTS, FIELDS, Guarded, bearer, guarded
+from tests.process.access.bounded import GENERAL_BYTES, Bounded
 from tests.process.caching.newspaper import assert_problem
-from tests.process.service import unique
 
-CLASSES: dict[str, Any] = {
-    "notes": {"fields": FIELDS},
-    "secrets": {"fields": FIELDS},
-    "counts": COUNTS,
-    "strict": {"require_if_match": True, "fields": FIELDS},
-}
 NDJSON = {"content-type": "application/x-ndjson"}
 MERGE = {"content-type": "application/merge-patch+json"}
-GENERAL_BYTES = 10_000
-
-
-@dataclass
-class Bounded:
-    """A tenant with limits of its own, and its database."""
-
-    running: Guarded
-    tenant: str
-    database: str
-    key: dict[str, str]
-
-    async def request(self, method: str, path: str, **request: Any) -> httpx.Response:
-        headers = {**self.key, **request.pop("headers", {})}
-        path = f"/v1/{self.database}/{path}"
-        return await self.running.data.request(method, path, headers=headers, **request)
-
-    async def put(self, id_: str, title: str = "x", **request: Any) -> httpx.Response:
-        return await self.request("PUT", f"notes/{id_}", json={"title": title}, **request)
-
-    async def limit(self, **limits: Any) -> None:
-        headers = await self.running.headers("operator", "admin")
-        path = f"/admin/v1/tenants/{self.tenant}"
-        answer = await self.running.admin.put(path, json={"limits": limits}, headers=headers)
-        assert answer.json()["limits"] == limits
-
-    async def figure(self, series: str) -> float | None:
-        """Return the value of a series of the tenant's in /metrics; None: there is none."""
-        headers = await self.running.headers("operator", "read")
-        shown = (await self.running.admin.get("/metrics", headers=headers)).text
-        found = [line for line in shown.splitlines() if line.startswith(series)]
-        found = [line for line in found if f'tenant="{self.tenant}"' in line]
-        return float(found[0].rpartition(" ")[2]) if found else None
-
-    async def refusals(self, limit: str) -> float | None:
-        return await self.figure(f'portolan_tenant_refusals_total{{limit="{limit}"')
-
-
-@pytest.fixture(scope="module")
-async def running(
-    redis_config: SystemConfig,
-    system_configs: Sequence[SystemConfig],
-    catalogue_url: str,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[Guarded]:
-    jobs: Path = tmp_path_factory.mktemp("jobs")
-    general = {"tenant_body_bytes": GENERAL_BYTES}
-    async with guarded(
-        system_configs[:2], catalogue_url, redis_config.url, jobs, **general
-    ) as installation:
-        yield installation
-
-
-@pytest.fixture
-async def bounded(running: Guarded) -> Bounded:
-    tenancy, tenant, database = running.container.mediator.tenancy, unique("t"), unique("db")
-    await tenancy.put_tenant(tenant, {})
-    await tenancy.own(tenant, database)
-    key = bearer(await running.key("admin", tenant=tenant))
-    path = f"/admin/v1/schemas/{database}"
-    answer = await running.admin.put(path, json={"classes": CLASSES}, headers=key)
-    assert answer.status_code == 200, answer.text
-    return Bounded(running, tenant, database, key)
 
 
 async def test_the_size_of_a_body(bounded: Bounded) -> None:

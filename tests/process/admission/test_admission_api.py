@@ -76,6 +76,18 @@ async def test_mistakes_are_named_where_they_are(replica: Replica) -> None:
             "ON EVENT RunStarted e IF 1 < 2 THEN refuseBelow(5, 10)",
             "let a rule on Timer do it",
         ),
+        (
+            "ON EVENT FlowLate e IF 1 < 2 THEN pauseFlow(e.flow, 4000)",
+            "a time of 1 to 3600 seconds is expected, and not 4000",
+        ),
+        (
+            "ON EVENT FlowLate e IF 1 < 2 THEN refuseBelow(5, 10)",
+            "let a rule on Timer do it",
+        ),
+        (
+            REFUSE.replace("1 < 2", "existsFlow(late > 5)"),
+            "existsFlow is not known where refuseClass acts",
+        ),
         (START + ", refuseBelow(5, 10)", "startRun and refuseBelow belong in two rules"),
         (REFUSE.replace('"a.b"', '"a"'), 'the name of a class, as "shop.orders", is expected'),
         (REFUSE.replace("60", "0"), "a time of 1 to 3600 seconds is expected, and not 0"),
@@ -142,6 +154,20 @@ async def test_a_dry_run_says_what_would_fire(replica: Replica) -> None:
     assert (await replica.client.get("rules")).json()["version"] == 0
 
 
+async def test_a_dry_run_on_flows(replica: Replica) -> None:
+    rule = (
+        "ON EVENT FlowLate e IF e.flow.late > 5 AND existsFlow(queued > 10)"
+        " THEN pauseFlow(selectRandomFlow(queued > 10), 60)"
+    )
+    late = {"event": "FlowLate", "flow": {"id": "a", "late": 6}}
+    flows = [{"id": "a", "queued": 5}, {"id": "b", "name": "reports", "queued": 11}]
+    (item,) = await try_out(replica, rules=rule, events=[late], snapshot={"flows": flows})
+    assert item["event"]["flow"]["id"] == "a"
+    assert [value["value"] for value in item["values"]] == [True, True]
+    flow, seconds = item["actions"][0]["arguments"]
+    assert (flow["id"], flow["name"], seconds) == ("b", "reports", 60)
+
+
 async def test_a_dry_run_of_the_stored_rules_on_what_is_known(replica: Replica) -> None:
     await replica.report(20)
     await replica.put(RULES.replace("SET timer = 1", "SET timer = 3600"))
@@ -156,6 +182,7 @@ async def test_a_dry_run_of_the_stored_rules_on_what_is_known(replica: Replica) 
         ({"events": [{"event": "Time"}]}, "/events/0/event", 'did you mean "Timer"?'),
         ({"events": [{"event": "RunEnded"}]}, "/events/0/run", "is missing"),
         ({"events": [{"event": "Timer", "run": {}}]}, "/events/0/run", "Timer has none"),
+        ({"events": [{"event": "FlowLate"}]}, "/events/0/flow", "is missing"),
         (
             {"events": [{"event": "Timer"}], "snapshot": {"figures": {"workerCpuLod": 1}}},
             "/snapshot/figures/workerCpuLod",

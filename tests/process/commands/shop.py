@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
 from tests.faults.caching.http_client import Connection
+from tests.faults.operation.forked import Result, called
 from tests.faults.service import Service
 
-__all__ = ["SHOP", "Result", "Shop"]
+__all__ = ["SHOP", "Shop", "changed"]
 
 SHOP: dict[str, Any] = {
     "classes": {
@@ -40,20 +42,11 @@ SHOP: dict[str, Any] = {
 }
 
 
-class Result(NamedTuple):
-    """How a command ended, and what it printed."""
-
-    exit_code: int
-    stdout: str
-    stderr: str
-
-    @property
-    def lines(self) -> list[str]:
-        return self.stdout.splitlines()
-
-    @property
-    def objects(self) -> list[Any]:
-        return [orjson.loads(line) for line in self.lines]
+def changed(**fields: Any) -> dict[str, Any]:
+    """Return the shop with other fields of its products."""
+    schema = deepcopy(SHOP)
+    schema["classes"]["products"]["fields"] |= fields
+    return schema
 
 
 @dataclass
@@ -64,6 +57,13 @@ class Shop:
     scratch: Path
     database: str
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """Settings by which commands find the service."""
+        data, admin = self.service.ports
+        settings = {"PORTOLAN_PORT": data, "PORTOLAN_ADMIN_PORT": admin}
+        return {**os.environ, **settings, "COLUMNS": "200"}
+
     async def start(
         self,
         *words: str,
@@ -71,29 +71,19 @@ class Shop:
         stdout: int = asyncio.subprocess.PIPE,
     ) -> asyncio.subprocess.Process:
         """Start `portolan`, with what it says on standard error in a pipe."""
-        settings = {"PORTOLAN_PORT": self.service.ports[0], "COLUMNS": "200"}
-        settings["PORTOLAN_ADMIN_PORT"] = self.service.ports[1]
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", "from app.cli import main; main()", *words),
             stdin=stdin,
             stdout=stdout,
             stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, **settings},
+            env=self.environment,
         )
 
-    async def call(self, *words: str, text: bytes | None = None) -> Result:
-        """Call `portolan` with a text as its standard input; without one it has none."""
-        stdin = asyncio.subprocess.DEVNULL if text is None else asyncio.subprocess.PIPE
-        process = await self.start(*words, stdin=stdin)
-        try:
-            out, err = await process.communicate(text)
-        finally:
-            if process.returncode is None:
-                process.kill()
-        assert process.returncode is not None
-        return Result(process.returncode, out.decode(), err.decode())
+    async def call(self, *words: str, text: bytes = b"") -> Result:
+        """Call `portolan` with a text as its standard input."""
+        return await called(words, self.environment, text)
 
-    async def done(self, *words: str, text: bytes | None = None) -> Result:
+    async def done(self, *words: str, text: bytes = b"") -> Result:
         """Call it, and expect that it succeeds."""
         result = await self.call(*words, text=text)
         assert result.exit_code == 0, result

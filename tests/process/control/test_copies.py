@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -11,10 +11,9 @@ import pytest
 from mediator.base.errors import Conflict, Invalid, MediatorError, NotFound, Unavailable
 from mediator.control import copying
 from mediator.control.copy_report import CopyReport, CopyRules, Fallback, Kind
-from mediator.control.copying import _Run
 from mediator.data_plane.port import PAGE, pages
 from mediator.model.filters import Compare, Comparison
-from mediator.model.operations import Create, Delete, Outcome, Update
+from mediator.model.operations import Create, Delete, Operation, Outcome, Update
 from mediator.model.query import Query
 from mediator.routing.freshness import STRONG
 from mediator.schema.copies import parse_copy
@@ -195,7 +194,7 @@ async def test_a_value_that_is_written_meanwhile_is_kept(
             await mediator.mediator.data.write(update)
             await mediator.mediator.data.write(Delete(game, "missions", "b", unique()))
 
-    before_writes(monkeypatch, meanwhile)
+    before_writes(mediator, monkeypatch, meanwhile)
     found = await copy(mediator, game, BY_REFERENCE)
     assert counts(found) == {"kept": 2, "empty": 1}
     expected = {"a": "late", "c": "own", "d": None}
@@ -212,21 +211,24 @@ async def test_an_object_that_is_written_all_the_time_is_reported(
         values: dict[str, Value] = {"rank": next(ranks)}
         await mediator.mediator.data.write(Update(game, "missions", "a", unique(), values=values))
 
-    before_writes(monkeypatch, meanwhile)
+    before_writes(mediator, monkeypatch, meanwhile)
     found = await copy(mediator, game, BY_REFERENCE)
     assert counts(found) == {"failed": 1, "changed": 1, "kept": 1, "empty": 1}
     assert [each["id"] for each in found.problems] == ["a"]
 
 
-def before_writes(monkeypatch: pytest.MonkeyPatch, call: Callable[[], Awaitable[None]]) -> None:
+def before_writes(
+    of: Service, monkeypatch: pytest.MonkeyPatch, call: Callable[[], Awaitable[None]]
+) -> None:
     """Call something each time that objects have been read, and are about to be written."""
-    write = _Run._write  # noqa: SLF001 - there is no other moment between the two
+    batch = of.mediator.data.batch
 
-    async def overtaken(self: Any, *arguments: Any, **how: Any) -> list[str]:
-        await call()
-        return await write(self, *arguments, **how)
+    async def overtaken(operations: Sequence[Operation], **how: Any) -> Any:
+        if isinstance(operations[0], Update):
+            await call()
+        return await batch(operations, **how)
 
-    monkeypatch.setattr(_Run, "_write", overtaken)
+    monkeypatch.setattr(of.mediator.data, "batch", overtaken)
 
 
 async def test_a_long_copy_goes_on_where_it_stopped(mediator: Service) -> None:

@@ -88,7 +88,7 @@ async def test_values_of_dropped_fields_are_erased(
 ) -> None:
     """In steps that a run ends and the next one goes on with; then nothing is left to be done."""
     with monkeypatch.context() as patched:
-        patched.setattr(erasure, "_pending", lambda _: [])
+        patched.setattr(erasure, "classes_to_erase", lambda _: [])
         database = await dropped(mediator, system)
         assert await held(mediator, database)
         assert await names_of(mediator, database) == (["price", "tags"], ["price", "tags"])

@@ -1,19 +1,14 @@
-"""Fields that are renamed keep their values, on every store, and whichever replica is behind."""
+"""Fields that are renamed keep their values, on every store."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
-from mediator.base.errors import Conflict, DataWouldMove, Invalid, MediatorError, Unavailable
-from mediator.control import membership
-from mediator.control.port import ChangeOptions, SchemaChange
-from mediator.integrity.check import Integrity
+from mediator.base.errors import Conflict, DataWouldMove, Invalid
+from mediator.control.port import ChangeOptions
 from mediator.model.filters import And, Compare, Comparison, Exists
 from mediator.model.operations import Delete, Put, ReadModifyWrite, Update
 from mediator.model.operators import Operator, OperatorCall
@@ -21,63 +16,8 @@ from mediator.model.query import Aggregate, Computation, Function, Join, OrderBy
 from mediator.routing.freshness import STRONG
 from mediator.schema.overrides import Override
 from mediator.schema.types import Values
-from mediator.stores.port import SystemConfig
-from tests.process.service import (
-    Service,
-    field_on,
-    service,
-    unique,
-)
-
-SYSTEMS: Final = ("redis", "postgres", "mongo")
-PRICES: Final = {"a": 1, "b": 2, "c": 3}
-
-
-def fields(system: str, number: str, words: str, **more: Any) -> dict[str, Any]:
-    """Return fields on one system, or on all three: a name, a number and a set of words."""
-    groups = system == "all"
-    on = dict.fromkeys(("name", "price", "tags"), system)
-    if groups:
-        on = {"name": "redis", "price": "postgres", "tags": "mongo"}
-    members = {role: {"group": f"g_{role}"} if groups else {} for role in on}
-    return {
-        "name": field_on(on["name"], **members["name"]),
-        number: field_on(on["price"], "integer", index=True, **members["price"]),
-        words: field_on(on["tags"], "set", items="string", **members["tags"]),
-        **more,
-    }
-
-
-def classes(system: str, number: str = "price", words: str = "tags", **more: Any) -> dict[str, Any]:
-    return {"products": {"fields": fields(system, number, words, **more)}}
-
-
-RENAME: Final = ChangeOptions(rename={"products": {"price": "unit_price", "tags": "labels"}})
-
-
-async def renamed(
-    of: Service, database: str, system: str, options: ChangeOptions = RENAME, **more: Any
-) -> SchemaChange:
-    document = {"classes": classes(system, "unit_price", "labels", **more)}
-    return await of.mediator.control.set_schema(database, document, options=options)
-
-
-async def filled(of: Service, system: str) -> str:
-    database = await of.put_schema(classes(system))
-    for id_, price in PRICES.items():
-        await of.create(database, "products", id_, name=id_, price=price, tags=["x"])
-    return database
-
-
-async def found(of: Service, database: str, **members: Any) -> list[str]:
-    query = Query(database, "products", allow_scan=True, **members)
-    return [item.outcome.id for item in (await of.mediator.data.query(query, STRONG)).items]
-
-
-async def update(of: Service, database: str, id_: str, *calls: OperatorCall, **of_: Any) -> None:
-    await of.mediator.data.write(
-        Update(database, "products", id_, unique("op"), operators=calls, **of_)
-    )
+from tests.process.control.renaming import RENAME, SYSTEMS, classes, filled, found, renamed, update
+from tests.process.service import Service, field_on, unique
 
 
 @pytest.mark.parametrize("system", [*SYSTEMS, "all"])
@@ -319,99 +259,3 @@ async def test_the_history_says_what_was_renamed(mediator: Service) -> None:
     await renamed(mediator, database, "postgres")
     (newest,) = await mediator.mediator.control.schema_revisions(database, None, 1)
     assert newest.changes == {"added": 0, "removed": 0, "changed": 0, "renamed": 2}
-
-
-@pytest.fixture
-async def late(mediator: Service, system_configs: Sequence[SystemConfig]) -> AsyncIterator[Service]:
-    """A replica that follows only when a test lets it."""
-    async with AsyncExitStack() as stack:
-        started = await stack.enter_async_context(service(system_configs, mediator.catalogue_url))
-        await started.mediator.scheduler.stop()
-        yield started
-
-
-@pytest.mark.parametrize("system", [*SYSTEMS, "all"])
-async def test_a_replica_that_is_behind_writes_to_the_same_fields(
-    mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch, system: str
-) -> None:
-    monkeypatch.setattr(membership, "TIMEOUT_S", 0.2)
-    database = await filled(mediator, system)
-    await late.get(database, "products", "a")
-    await late.mediator.membership.renew()
-    await renamed(mediator, database, system)
-    await update(late, database, "a", values={"price": 10, "tags": ["late"]})
-    await late.create(database, "products", "d", price=11)
-    assert (await late.values(database, "products", "a") or {})["price"] == 10
-    assert await mediator.values(database, "products", "a") == {
-        "name": "a",
-        "unit_price": 10,
-        "labels": ["late"],
-    }
-    assert await mediator.values(database, "products", "d") == {"unit_price": 11}
-    with pytest.raises(Unavailable, match="do not confirm"):  # it would be two changes behind
-        await mediator.mediator.control.set_schema(
-            database,
-            {"classes": classes(system, "cost", "labels")},
-            options=ChangeOptions(rename={"products": {"unit_price": "cost"}}),
-        )
-    await late.mediator.membership.renew()
-    assert await late.values(database, "products", "d") == {"unit_price": 11}
-
-
-async def test_no_write_is_lost_while_fields_are_renamed(
-    mediator: Service, replica: Service
-) -> None:
-    """Writers that go on with the names that their replica knows see all their increments."""
-    database = await filled(mediator, "all")
-    done = asyncio.Event()
-    names = ("price", "unit_price", "cost")
-
-    async def write(of: Service) -> int:
-        count = 0
-        while not done.is_set():
-            for name in names:
-                try:
-                    await update(of, database, "a", OperatorCall(name, Operator.INC, 1))
-                except MediatorError:
-                    continue
-                count += 1
-        return count
-
-    writers = [asyncio.create_task(write(of)) for of in (mediator, replica) for _ in range(2)]
-    await renamed(mediator, database, "all")
-    await replica.mediator.control.set_schema(
-        database,
-        {"classes": classes("all", "cost", "labels")},
-        options=ChangeOptions(rename={"products": {"unit_price": "cost"}}),
-    )
-    done.set()
-    total = sum(await asyncio.gather(*writers))
-    assert total > 0
-    assert (await mediator.values(database, "products", "a") or {})["cost"] == 1 + total
-
-
-@pytest.mark.parametrize("system", [*SYSTEMS, "all"])
-async def test_changes_have_the_names_of_now(with_feed: Service, system: str) -> None:
-    """Those before the rename, too: so records agree with their histories."""
-    database = await filled(with_feed, system)
-    await renamed(with_feed, database, system)
-    await update(with_feed, database, "a", values={"unit_price": 8})
-    integrity: Integrity = with_feed.mediator.integrity
-    report = await integrity.check(database, 10_000)
-    assert report.compared
-    assert not report.counts, report.examples
-    images = await _images(with_feed, database)
-    assert {name for image in images for name in image} == {"name", "unit_price", "labels"}
-    assert {image["unit_price"] for image in images if "unit_price" in image} == {1, 2, 3, 8}
-
-
-async def _images(of: Service, database: str) -> list[dict[str, Any]]:
-    """Return all that the feed has, in no order."""
-    coordination = of.mediator.coordination
-    assert coordination is not None
-    database_id = of.mediator.data.model.databases[database].id
-    images = []
-    for partition in range(4):
-        for _, change in await coordination.feed.read(database_id, partition, "0-0", 1000):
-            images += [dict(image) for image in (change.before, change.after) if image]
-    return images

@@ -96,7 +96,7 @@ async def test_a_request_whose_time_is_over_says_where_to_go_on(
     shop: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(filtered_writes, "WORK_S", 0.0)
-    monkeypatch.setattr(filtered_writes, "_CHUNK", 3)
+    monkeypatch.setattr(filtered_writes, "CHUNK", 3)
     requests, after = 0, ""
     while True:
         path = f"products?price.ge=1{after}"
@@ -188,7 +188,7 @@ async def test_what_others_change_meanwhile_is_tested_anew(
 async def test_a_system_that_stops_answering_ends_it_with_what_is_done(
     shop: httpx.AsyncClient, mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filtered_writes, "_CHUNK", 4)
+    monkeypatch.setattr(filtered_writes, "CHUNK", 4)
     answers: list[list[MediatorError] | None] = [
         None,
         [Unavailable("It is away.", system="postgres")] * 4,

@@ -2,7 +2,7 @@
 
 The flow is that of the orders, unless the document in the queue has a plan.
 
-Arguments: URL of Redis, database, flow, point, and how often it is passed before.
+Arguments: URL of Redis, database, flow, point, how often it is passed before, and the lease (ms).
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from mediator.flows.worker import FlowWorker
 from tests.process.flows.http_service import AnyLocalHost
 from tests.unit.flows.plans import ORDERS, flow
 
-LEASE_MS: Final = 300
 LOCAL: Final = HttpServices(AnyLocalHost())
 """Sends requests to this machine."""
 
@@ -90,8 +89,8 @@ class Killing:
         self._left -= 1
 
 
-async def main(url: str, database: str, name: str, point: str, after: int) -> None:
-    message_queue._LEASE_MS = LEASE_MS  # type: ignore[misc]  # noqa: SLF001 - so that tests are quick
+async def main(url: str, database: str, name: str, point: str, after: int, lease_ms: int) -> None:
+    message_queue._LEASE_MS = lease_ms  # type: ignore[misc]  # noqa: SLF001 - so that tests are quick
     async with Redis.from_url(url) as redis:
         queue: Any = Killing(RedisMessageQueue(redis), point, after)
         invoker: Invoker = Killing(RecordingInvoker(redis, name), point, after)
@@ -102,5 +101,5 @@ async def main(url: str, database: str, name: str, point: str, after: int) -> No
 
 
 if __name__ == "__main__":
-    _url, _database, _name, _point, _after = sys.argv[1:]
-    asyncio.run(main(_url, _database, _name, _point, int(_after)))
+    _url, _database, _name, _point, _after, _lease_ms = sys.argv[1:]
+    asyncio.run(main(_url, _database, _name, _point, int(_after), int(_lease_ms)))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 RECEIVE: Final = {"op": "receive", "attributes": {"name": "string", "number": "string"}}
-TOTAL_S: Final = 0.5
+TOTAL_S: Final = 1.5
 """Seconds that a request may take in tests."""
 
 

@@ -196,7 +196,7 @@ async def test_a_request_that_takes_longer_than_a_lease_ends(
     local: Shop, remote: HttpService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lease of who sends in order is renewed meanwhile, so nobody else sends the same."""
-    # Five requests and their pauses take 5.5 s. A shorter lease is lost by a machine that is busy.
+    # Five requests and their pauses take three times as long. A busy machine loses a shorter lease.
     monkeypatch.setattr(worker, "_RETRY_S", 0.2)
     monkeypatch.setattr(message_queue, "_LEASE_MS", 3000)
     monkeypatch.setattr(worker, "LEASE_S", 3.0)

@@ -14,13 +14,12 @@ from redis.asyncio import Redis
 
 from mediator.base.clock import SystemClock
 from mediator.base.concurrency import end
-from mediator.coordination import message_queue
 from mediator.coordination.message_queue import RedisMessageQueue
 from mediator.flows.queue import FlowKey, NewMessage
 from mediator.flows.worker import FlowWorker
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
-from tests.process.flows.crashing_worker import LEASE_MS, LOCAL, RecordingInvoker
+from tests.process.flows.crashing_worker import LOCAL, RecordingInvoker
 from tests.process.flows.http_service import http_service
 from tests.process.service import unique
 from tests.unit.flows.plans import ORDERS, flow
@@ -42,19 +41,17 @@ class Killed:
     redis: Redis
     url: str
 
-    async def run(self, key: FlowKey, point: str, after: int) -> None:
-        """Run a worker until it is killed."""
+    async def run(self, key: FlowKey, point: str, after: int, lease_ms: int = 300) -> None:
+        """Run a worker until it is killed; the other one waits for the end of its lease."""
         module = "tests.process.flows.crashing_worker"
-        arguments = ("-m", module, self.url, *key, point, str(after))
+        arguments = ("-m", module, self.url, *key, point, str(after), str(lease_ms))
         process = await asyncio.create_subprocess_exec(sys.executable, *arguments)
         assert await process.wait() == -signal.SIGKILL
 
 
 @pytest.fixture
-async def killed(
-    redis_config: SystemConfig, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Killed]:
-    monkeypatch.setattr(message_queue, "_LEASE_MS", LEASE_MS)
+async def killed(redis_config: SystemConfig) -> AsyncIterator[Killed]:
+    # Only the worker that is killed has a short lease: the other one must not lose its own.
     async with Redis.from_url(redis_config.url) as redis:
         yield Killed(redis, redis_config.url)
 
@@ -101,7 +98,8 @@ async def test_a_request_of_a_killed_worker_comes_again_under_its_key(
         bodies = [{"number": f"m{i}", "name": "A"} for i in range(1, 4)]
         sent = [NewMessage(unique(), "A", orjson.dumps(body)) for body in bodies]
         await queue.enqueue(key, sent, None)
-        await killed.run(key, "after send", 1)
+        # Long enough for the first request of a process, which reads the certificates.
+        await killed.run(key, "after send", 1, 3000)
         worker = FlowWorker(
             key,
             flow(plan, ordered=ordered),

@@ -130,16 +130,16 @@ async def test_a_full_queue_refuses_messages_until_some_have_ended(
 
 
 async def test_the_waiting_time_explains_itself(shop: Shop) -> None:
-    flow = await shop.create(objective="work", latency_s=2)
+    flow = await shop.create(objective="work")
 
     async def is_computed() -> bool:
-        await shop.tickets(flow, orders(prefix=unique("w")))
+        # No more than the machine can do: an overloaded flow has no borders to explain.
+        await shop.ended(flow, await shop.tickets(flow, orders(prefix=unique("w"))))
         measured = (await shop.report(flow))["measured"]
-        return bool(measured and measured.get("explanation"))
+        return bool(measured and measured.get("is_valid") and measured["rate"])
 
     await eventually(is_computed)
     measured = (await shop.report(flow))["measured"]
-    assert measured["rate"] > 0
     assert 0 < measured["selectivity"] <= 1
     assert f"{measured['wait_most_s']:.6g} s" in measured["explanation"]
 

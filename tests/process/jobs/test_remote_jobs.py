@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -22,6 +21,7 @@ from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue, TakenRun
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
+from tests.faults.operation.forked import Result, called
 from tests.faults.service import Service as ServiceProcess
 from tests.process.jobs.idle_worker import idle_worker
 from tests.process.service import field_on, scratch_catalogue, scratch_systems, unique
@@ -34,14 +34,6 @@ STAGES = [
     {"name": name, "state": state, "done": done, "total": 1, "rows": 0, "seconds": 0.1}
     for name, state, done in (("read records", "done", 1), ("count", "running", 0))
 ]
-
-
-class Result(NamedTuple):
-    """How a command ended, and what it printed."""
-
-    exit_code: int
-    stdout: str
-    stderr: str
 
 
 @dataclass
@@ -61,19 +53,7 @@ class Counter:
     async def call(self, *words: str, url: str = "", database: str = "") -> Result:
         """Call `portolan job`, in a process of its own."""
         address = ["--url", url or self.service.data, "--database", database or self.database]
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", "from app.cli import main; main()", "job", *words, *address),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, "COLUMNS": "200"},
-        )
-        try:
-            out, err = await process.communicate()
-        finally:
-            if process.returncode is None:
-                process.kill()
-        assert process.returncode is not None
-        return Result(process.returncode, out.decode(), err.decode())
+        return await called(["job", *words, *address], {**os.environ, "COLUMNS": "200"})
 
     async def printed(self, *words: str) -> dict[str, Any]:
         """Call it, and return the run that it prints."""

@@ -7,7 +7,8 @@ import pytest
 
 from app.admin.pages.schema_text import lines_of, schema_text
 from app.commands.demo.newspaper import SCHEMA
-from mediator.schema.parse import parse_schema, schema_document
+from mediator.schema.parse import parse_schema
+from mediator.schema.render import schema_document
 
 TEXT = """{
   "mode": "mixed",

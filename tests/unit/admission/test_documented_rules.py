@@ -19,9 +19,9 @@ from mediator.admission.syntax import Options
 GUIDE = (Path(__file__).parents[3] / "docs/admission.md").read_text()
 
 
-def block(language: str) -> str:
-    (found,) = re.findall(rf"```{language}\n(.*?)```", GUIDE, re.DOTALL)
-    return str(found)
+def block(language: str, number: int = 0) -> str:
+    found = re.findall(rf"```{language}\n(.*?)```", GUIDE, re.DOTALL)
+    return str(found[number])
 
 
 def test_its_rules_behave_as_it_says() -> None:
@@ -45,6 +45,19 @@ def test_its_hysteresis_is_as_it_says(load: float, fires: bool) -> None:
     snapshot = Snapshot({"workerCpuLoad": load}, {"run": [held]})
     fired = [each.holds for each in rules.decide(Event("Timer"), snapshot, Random(1))]
     assert any(fired) is fires
+
+
+@pytest.mark.parametrize(
+    ("name", "paused_s", "fires"),
+    [("orders", 0, True), ("orders", 5, False), ("reports", 0, False)],
+)
+def test_its_flow_of_reports_yields_to_others(name: str, paused_s: float, fires: bool) -> None:
+    rules = parse_rules(block("cadl", 1), INSTALLATION)
+    reports = {"id": "r", "name": "reports", "paused_s": paused_s}
+    event = Event("FlowLate", {"flow": {"id": "o", "name": name}})
+    snapshot = Snapshot(subjects={"flow": [reports]})
+    (decision,) = rules.decide(event, snapshot, Random(1))
+    assert [action.arguments for action in decision.actions] == [(reports, 30)] * fires
 
 
 @pytest.mark.parametrize(

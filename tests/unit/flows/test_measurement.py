@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mediator.base.clock import SystemClock
@@ -17,12 +19,12 @@ class HandClock(SystemClock):
         return self.seconds
 
 
-def measured(**members: float) -> Measurement:
+def measured(**members: Any) -> Measurement:
     """A flow whose batches of ten take 0.3 s, 0.1 s of it for the messages; ten a second arrive."""
     clock = HandClock()
     measurement = Measurement(flow(ORDERS, **members), clock)
     for arrived in (0, 10):
-        measurement.taken(Batch(1, 1, 10, arrived, 0, ()))
+        measurement.taken(Batch(1, 1, 10, arrived, 0, False, ()))
         clock.seconds += 1.0
     measurement.executed(0.3, 0.1, 10)
     return measurement
@@ -42,3 +44,13 @@ def test_what_is_sent_in_order_is_a_cost_of_each_message() -> None:
     document = measurement.document()
     assert document["linear_s"] == pytest.approx(0.01 + 0.04)
     assert document["wait_least_s"] == pytest.approx(0.2 / (1 - 10 * 0.05))
+
+
+def test_what_has_queued_up_in_a_pause_does_not_shorten_the_wait() -> None:
+    paused, other = measured(objective="work"), measured(objective="work")
+    paused.taken(Batch(2, 1, 1_000, 20, 0, True, ()))
+    other.taken(Batch(2, 1, 1_000, 20, 0, False, ()))
+    for measurement in (paused, other):
+        measurement.executed(0.3, 0.1, 10)
+    assert paused.document()["selectivity"] == pytest.approx(1 / 10)
+    assert paused.wait_s == measured(objective="work").wait_s > other.wait_s

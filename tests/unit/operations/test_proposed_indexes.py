@@ -11,7 +11,8 @@ from mediator.query.proposed_indexes import proposed_indexes
 from mediator.routing.model import ClassRoute
 from mediator.schema.added_indexes import index_patch
 from mediator.schema.documents import merge_patch
-from mediator.schema.parse import parse_schema, schema_document
+from mediator.schema.parse import parse_schema
+from mediator.schema.render import schema_document
 from mediator.schema.tree import CompoundIndex
 from mediator.stores.port import Fragment
 

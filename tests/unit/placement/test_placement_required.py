@@ -17,7 +17,8 @@ from mediator.placement.what_if import what_if
 from mediator.schema.annotations import Capability
 from mediator.schema.limits import MAX_ERRORS
 from mediator.schema.overrides import Override, in_force
-from mediator.schema.parse import parse_schema, schema_document
+from mediator.schema.parse import parse_schema
+from mediator.schema.render import schema_document
 from mediator.schema.tree import Schema
 from tests.unit.placement.deciding import (
     HITS,

@@ -10,7 +10,8 @@ import pytest
 from mediator.base.errors import SchemaInvalid
 from mediator.schema.batching import WaitBound, wait_bound
 from mediator.schema.differences import differences
-from mediator.schema.parse import parse_schema, schema_document
+from mediator.schema.parse import parse_schema
+from mediator.schema.render import schema_document
 
 READS = {"metric": "read_throughput", "goal": 1000}
 WRITES = {"metric": "write_throughput", "goal": 1000}

@@ -13,7 +13,8 @@ from mediator.base.errors import Invalid, SchemaInvalid
 from mediator.model.operators import Operator
 from mediator.operations.patch import parse_update
 from mediator.query.paths import path_of_field
-from mediator.schema.parse import parse_schema, schema_document
+from mediator.schema.parse import parse_schema
+from mediator.schema.render import schema_document
 from mediator.schema.tree import ClassSchema, Generated
 from mediator.schema.values import Codec
 

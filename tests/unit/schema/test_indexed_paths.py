@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from mediator.base.errors import SchemaInvalid
-from mediator.schema.parse import parse_schema, schema_document
+from mediator.schema.parse import parse_schema
+from mediator.schema.render import schema_document
 from mediator.schema.tree import Field
 
 DOCUMENT = {"type": "document"}

@@ -8,8 +8,9 @@ import pytest
 
 from mediator.base.errors import SchemaInvalid
 from mediator.schema.differences import differences
-from mediator.schema.parse import parse_schema, schema_document
+from mediator.schema.parse import parse_schema
 from mediator.schema.renames import renamed_document
+from mediator.schema.render import schema_document
 from mediator.schema.tree import CompoundIndex
 
 TEXT = {"type": "string"}

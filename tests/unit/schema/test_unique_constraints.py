@@ -11,7 +11,8 @@ import pytest
 from mediator.base.errors import Invalid, SchemaInvalid
 from mediator.operations.patch import parse_update
 from mediator.schema.differences import differences
-from mediator.schema.parse import parse_schema, schema_document
+from mediator.schema.parse import parse_schema
+from mediator.schema.render import schema_document
 from mediator.schema.tree import ClassSchema, Field
 from mediator.schema.types import FieldType, Value
 from mediator.schema.unique import claims_of, constraint_fields, constraint_name

@@ -15,7 +15,8 @@ from mediator.placement.candidates import Candidate
 from mediator.placement.decide import decide
 from mediator.placement.scores import node_scores
 from mediator.schema.annotations import Metric
-from mediator.schema.parse import parse_schema, schema_document
+from mediator.schema.parse import parse_schema
+from mediator.schema.render import schema_document
 
 USED_S = 0.01
 FIELDS = 500

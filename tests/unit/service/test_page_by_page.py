@@ -26,13 +26,14 @@ class Service:
             raise answer
         return answer
 
-    def count(self, answer: dict[str, Any]) -> None:
+    def count(self, answer: dict[str, Any]) -> str:
         self.objects += answer.get("objects", 0)
+        return f"{self.objects} objects"
 
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_client, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(service_client, "PAUSE_S", 0.0)
 
 
 def test_it_ends_where_nothing_is_beyond() -> None:

@@ -75,7 +75,7 @@ def test_of_however_many_names_only_so_many_are_compared(monkeypatch: pytest.Mon
         compared.append(other)
         return len(one)
 
-    monkeypatch.setattr(suggestions, "_differing", differing)
+    monkeypatch.setattr(suggestions, "differing_letters", differing)
     assert nearest("a" * 56, known()) is None
     assert 0 < len(compared) <= 64
     assert len(looked_at) <= 501

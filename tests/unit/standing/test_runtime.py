@@ -55,6 +55,27 @@ def test_tuples_that_are_further_apart_than_the_window_make_no_result(materialis
     assert not running.feed(fed)
 
 
+def test_a_window_reaches_as_far_as_the_difference_of_times_is_rounded() -> None:
+    # In floating point 12.8 - 9.4 is above 3.4, and 12.8 - 3.4 is not above 9.4.
+    joined = document({"R": "a", "S": "a"})
+    joined["queries"]["q1"]["window_s"] = 9.4
+    running = runtime(plan_of(joined))
+    running.feed([tuple_of("R", 3.4, a=1)])
+    assert running.feed([tuple_of("S", 12.8, a=1)])
+
+
+def test_restored_tuples_make_no_results_and_are_joined_with_later_ones() -> None:
+    plan = plan_of(EXAMPLE_1)
+    running = Runtime(plan.workload.streams, 1, 10.0, 2.0)
+    kept = [tuple_of("R", 2.5, a=1), tuple_of("S", 2.5, a=1, b=2), tuple_of("T", 2.5, b=2, c=3)]
+    assert list(running.restore(kept, 5)) == [None] * 3
+    running.activate(plan)
+    assert running.watermark_s == 3
+    assert not running.feed([tuple_of("U", 2.9, c=3)])
+    assert running.late == 1
+    assert [each.query for each in running.feed([tuple_of("U", 3, c=3)])] == ["q2"]
+
+
 def test_tuples_of_one_batch_meet_in_the_order_of_the_feed() -> None:
     running = runtime(plan_of(with_window(6)), lateness_s=10)
     fed = [tuple_of("S2", 16, a=1, b=2), tuple_of("S3", 12, b=2), tuple_of("S1", 10, a=1)]
@@ -124,6 +145,16 @@ def test_an_epoch_that_the_window_does_not_reach_gets_no_tuples() -> None:
     assert running.sent.total() == 1
     assert len(running.feed([tuple_of("R", 2, a=1)])) == 1
     assert running.sent.total() == 1 + 2
+
+
+def test_the_edge_of_a_window_reaches_an_earlier_epoch() -> None:
+    joined = document({"R": "a", "S": "a"})
+    joined["queries"]["q1"]["window_s"] = 2
+    running = runtime(plan_of(joined), lateness_s=10)
+    running.feed([tuple_of("S", 1.7, a=1)])
+    running.activate(plan_of(joined))
+    # 3.7 - 2 is rounded to more than 1.7, and 3.7 - 1.7 to no more than 2.
+    assert len(running.feed([tuple_of("R", 3.7, a=1)])) == 1
 
 
 def test_a_query_with_a_longer_window_than_tuples_are_kept_is_refused() -> None:

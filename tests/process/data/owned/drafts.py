@@ -136,6 +136,11 @@ SUM: Final = {"aggregate": {"compute": {"n": {"count": "*"}, "sum": {"sum": "hit
 
 # What Ada requests to get at Bob's object, by route; and the status that she is answered with.
 JOINED: Final = {"class": "notes", "join": {"as": "d", "class": "drafts", "on": {"id": "id"}}}
+STANDING_QUERY: Final = {
+    "relations": {"n": {"class": "notes"}, "d": {"class": "drafts"}},
+    "predicates": [["n.id", "d.id"]],
+    "window_s": 1,
+}
 FLOW: Final = {
     "latency_s": 1,
     "plan": [
@@ -274,6 +279,16 @@ ROUTES: Final[dict[str, list[tuple[int, str, dict[str, Any]]]]] = {
     ],
     "GET /v1/{database}/incremental-views/{view}/deltas": [
         (404, f"incremental-views/{RUN}/deltas", {}),
+    ],
+    "GET /v1/{database}/standing-queries": [(200, "standing-queries", {})],
+    "POST /v1/{database}/standing-queries": [
+        (403, "standing-queries", {"json": STANDING_QUERY}),
+    ],
+    "GET /v1/{database}/standing-queries/plan": [(404, "standing-queries/plan", {})],
+    "GET /v1/{database}/standing-queries/{query}": [(404, f"standing-queries/{RUN}", {})],
+    "DELETE /v1/{database}/standing-queries/{query}": [(404, f"standing-queries/{RUN}", {})],
+    "GET /v1/{database}/standing-queries/{query}/results": [
+        (404, f"standing-queries/{RUN}/results", {}),
     ],
     "GET /v1/{database}/event-streams": [(200, "event-streams", {})],
     "POST /v1/{database}/event-streams": [

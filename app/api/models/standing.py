@@ -1,0 +1,121 @@
+"""Standing queries: parameters and answers; `mediator.standing.query_parser` has the query."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from app.api.models.common import JsonObject
+from app.http.validation import Parameters, ResponseModel, WholeNumber
+
+__all__ = [
+    "PlanParameters",
+    "ResultsParameters",
+    "StandingPlan",
+    "StandingQueries",
+    "StandingQuery",
+    "StandingQueryReport",
+    "StandingResults",
+]
+
+_Id = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+_MOST: Final = 10**15
+
+
+class ResultsParameters(Parameters):
+    """Which results of a standing query are requested."""
+
+    after: WholeNumber | None = Field(
+        None, ge=0, le=_MOST, description="The id of a result; without it: from now on."
+    )
+    limit: WholeNumber = Field(100, ge=1, le=1_000, description="Results in a page at most.")
+    wait: WholeNumber = Field(0, ge=0, le=30, description="Seconds to wait for the first result.")
+
+
+class PlanParameters(Parameters):
+    """Which plan is requested."""
+
+    mode: Literal["individual", "greedy", "shared"] = Field(
+        "shared", description="Each query alone, all greedily, or the best for all."
+    )
+
+
+class StandingQuery(ResponseModel):
+    """A standing query."""
+
+    id: _Id
+    name: str
+    state: Literal["building", "ready", "stopped"]
+    detail: str | None = Field(None, description="Why it was stopped.")
+
+
+class StandingQueries(ResponseModel):
+    """The standing queries of a database."""
+
+    items: list[StandingQuery]
+
+
+class StandingQueryReport(StandingQuery):
+    """A standing query as it was sent, and its state."""
+
+    query: JsonObject
+
+
+class StandingResult(ResponseModel):
+    """A result: a tuple of each relation."""
+
+    id: int
+    time_s: float = Field(description="The latest time of its tuples.")
+    tuples: dict[str, JsonObject] = Field(description="Attributes, by the alias of the relation.")
+
+
+class StandingResults(ResponseModel):
+    """A page of results."""
+
+    results: list[StandingResult]
+    after: int = Field(description="`after` of the next page.")
+
+
+class PlannedHop(ResponseModel):
+    """A step of probe orders; costs are in tuples a second."""
+
+    order: str
+    to: str
+    cost: float = Field(description="As predicted.")
+    measured: float | None = Field(description="Null: it is not executed, or not measured yet.")
+    joins: list[str] = Field(description="The joins that it is executed for.")
+
+
+class PlannedStore(ResponseModel):
+    """A store, and the queries that share it."""
+
+    store: str
+    tuples: float = Field(description="As predicted.")
+    kept: int | None = Field(description="Null: the service has no such store.")
+    queries: list[_Id]
+
+
+class PlannedQueries(ResponseModel):
+    """A plan of one query, or of all."""
+
+    queries: list[_Id]
+    cost: float
+    hops: list[PlannedHop]
+    stores: list[PlannedStore]
+
+
+class StandingPlan(ResponseModel):
+    """Plans by what is measured at present."""
+
+    mode: Literal["individual", "greedy", "shared"]
+    cost: float = Field(description="Tuples sent a second.")
+    gap: float = Field(description="The share of the cost that a better plan might save.")
+    is_greedy: bool = Field(description="Whether no solver has chosen it.")
+    stored_tuples: float
+    plans: list[PlannedQueries]
+    names: dict[str, str] = Field(description="Names of queries, by id.")
+    rates: dict[str, float] = Field(description="Tuples a second of each stream, as measured.")
+    running: dict[str, Any] | None = Field(
+        description="What the service executes at present, with its cost as measured."
+    )

@@ -1,0 +1,176 @@
+"""``/v1/{database}/standing-queries``: joins of streams, their results, and their plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from time import monotonic
+from typing import Any, Final
+
+import orjson
+
+from app.api.coordinated import refuse_content, required
+from app.api.flow_results import parse_position
+from app.api.models.standing import PlanParameters, ResultsParameters
+from app.api.resources import Directory
+from app.api.responses import JSON_TYPE, NO_STORE, answer_events
+from app.api.routed_request import RoutedRequest
+from app.api.server_sent_events import POLL_S, Followers
+from app.api.standing_events import ResultEvents, shown
+from app.http.jsonbody import parse_json
+from app.http.message import Headers, Response, read_body
+from app.http.negotiation import EVENT_STREAM, JSON, SVG, accepts_by_name
+from app.http.paths import parse_query
+from app.http.validation import parse_parameters
+from mediator.access.model import Scope
+from mediator.routing.model import DatabaseRoute
+from mediator.standing.drawing import drawing
+from mediator.standing.query import Source
+from mediator.standing.query_parser import parse_query as parse_standing_query
+from mediator.standing.results import StoredQuery, StoredResult
+from mediator.standing.service import StandingQueries, query_document
+
+__all__ = ["StandingQueryRoutes"]
+
+_LARGEST_QUERY: Final = 2**14
+_SVG_TYPE: Final = (b"content-type", SVG.encode())
+_NO_SCRIPTS: Final = (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'")
+
+
+@dataclass(eq=False)
+class StandingQueryRoutes:
+    """The routes of standing queries.
+
+    Who asks for a query has to see every change of each class that it reads, and to read each
+    stream.
+    """
+
+    _directory: Directory
+    _queries: StandingQueries | None
+    _limit: int
+    _followers: Followers = field(default_factory=lambda: Followers("standing queries"), init=False)
+
+    async def post(self, routed: RoutedRequest) -> Response:
+        """Create a query."""
+        queries = self._service()
+        routed.media_type(JSON)
+        parse_query(routed.request.query, frozenset())
+        body = parse_json(await read_body(routed.request, min(_LARGEST_QUERY, self._limit)))
+        database = await self._directory.database(routed.database)
+        streams = await queries.streams(database)
+        query = parse_standing_query(body, database.schema, streams)
+        _require(routed, database, query.join.relations)
+        if query.into is not None:
+            _require_stream(routed, database, Scope.WRITE, query.into.stream)
+        id_, stored = await queries.create(database, query)
+        location = f"/v1/{routed.database}/standing-queries/{id_}".encode()
+        return _answer(201, _report(id_, stored), [(b"location", location)])
+
+    async def list(self, routed: RoutedRequest) -> Response:
+        refuse_content(routed)
+        database = await self._directory.database(routed.database)
+        found = await self._service().of_database(database)
+        return _answer(200, {"items": [query_document(*each) for each in found.items()]})
+
+    async def get(self, routed: RoutedRequest) -> Response:
+        _, _, stored = await self._find(routed)
+        return _answer(200, _report(routed.id, stored))
+
+    async def delete(self, routed: RoutedRequest) -> Response:
+        queries, database, _ = await self._find(routed)
+        await queries.drop(database, routed.id)
+        return Response(204, [NO_STORE])
+
+    async def results(self, routed: RoutedRequest) -> Response:
+        """Answer results: as server-sent events, or by long polling."""
+        parameters = parse_parameters(ResultsParameters, routed.request.query)
+        queries, database, _ = await self._find(routed, with_parameters=True)
+        after = parameters.after
+        if last := routed.request.headers.get(b"last-event-id"):
+            after = parse_position(last)
+        if after is None:
+            after = await queries.last_result(database, routed.id)
+        # A result that is gone is noticed before a status is sent.
+        found: Sequence[StoredResult] = await queries.results(
+            database, routed.id, after, parameters.limit, 0
+        )
+        self._followers.check()
+        if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
+            require = partial(_require_query, routed, database)
+            stream = ResultEvents(queries, database, routed, require, after)
+            return answer_events(self._followers.counting(stream.events()))
+        if not found and parameters.wait:
+            found = await self._wait(queries, database, routed, after, parameters)
+        items = b",".join(map(shown, found))
+        body = b'{"results":[%b],"after":%d}' % (items, found[-1].number if found else after)
+        return Response(200, [JSON_TYPE, NO_STORE], body)
+
+    async def _wait(
+        self,
+        queries: StandingQueries,
+        database: DatabaseRoute,
+        routed: RoutedRequest,
+        after: int,
+        parameters: ResultsParameters,
+    ) -> Sequence[StoredResult]:
+        until = monotonic() + parameters.wait
+        with self._followers.counted():
+            while (left_s := until - monotonic()) > 0 and not queries.ended:
+                wait_s = min(left_s, POLL_S)
+                found = await queries.results(database, routed.id, after, parameters.limit, wait_s)
+                if found:
+                    return found
+        return []
+
+    async def plan(self, routed: RoutedRequest) -> Response:
+        """Answer the plan of all queries, as JSON or as a drawing."""
+        refuse_content(routed, with_parameters=True)
+        parameters = parse_parameters(PlanParameters, routed.request.query)
+        database = await self._directory.database(routed.database)
+        document = await self._service().plan(database, parameters.mode)
+        if accepts_by_name(routed.request.headers.get(b"accept", ""), SVG):
+            body = drawing(document, document["names"]).encode()
+            return Response(200, [_SVG_TYPE, _NO_SCRIPTS, NO_STORE], body)
+        return _answer(200, document)
+
+    def _service(self) -> StandingQueries:
+        return required(self._queries, "are no standing queries")
+
+    async def _find(
+        self, routed: RoutedRequest, *, with_parameters: bool = False
+    ) -> tuple[StandingQueries, DatabaseRoute, StoredQuery]:
+        """Find the query of a request without a body, whose sender may see it."""
+        refuse_content(routed, with_parameters=with_parameters)
+        queries, database = self._service(), await self._directory.database(routed.database)
+        stored = await queries.find(database, routed.id)
+        _require(routed, database, stored.relations)
+        return queries, database, stored
+
+
+def _require(routed: RoutedRequest, database: DatabaseRoute, relations: Iterable[str]) -> None:
+    for source in map(Source.of, relations):
+        if source.kind == "class":
+            routed.access.require_changes(routed.database, source.name)
+        else:
+            _require_stream(routed, database, Scope.READ, source.name)
+
+
+def _require_stream(
+    routed: RoutedRequest, database: DatabaseRoute, scope: Scope, stream: str
+) -> None:
+    # What a grant says of a class of this name it does not say of the stream.
+    name = None if stream in database.classes else stream
+    routed.access.require(scope, routed.database, name, by_anybody=False)
+
+
+def _require_query(routed: RoutedRequest, database: DatabaseRoute, stored: StoredQuery) -> None:
+    _require(routed, database, stored.relations)
+
+
+def _report(id_: str, stored: StoredQuery) -> dict[str, Any]:
+    return {**query_document(id_, stored), "query": stored.document}
+
+
+def _answer(status: int, document: Any, headers: Headers | None = None) -> Response:
+    return Response(status, [JSON_TYPE, NO_STORE, *(headers or ())], orjson.dumps(document))

@@ -1,0 +1,274 @@
+"""``portolan continuous``: continuous queries: their plans, execution, and calibrated costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from app.commands.consoles import errors
+from app.commands.running import NOT_DONE, read_document, readable_errors
+from mediator.embedded.directories import DataDirectoryBusy
+
+if TYPE_CHECKING:
+    from mediator.continuous.model import Query
+    from mediator.continuous.planning import Plan, PlanOptions
+    from spark_jobs.continuous.log import Tuple
+
+__all__ = ["continuous"]
+
+continuous = typer.Typer(
+    no_args_is_help=True,
+    help="Windows over streams, on Spark or in PostgreSQL: docs/continuous-queries.md.",
+)
+
+_MOST_BYTES: Final = 2**20
+_MOST_LINE_BYTES: Final = 2**20
+_MOST_RATES: Final = 200
+_HIGHEST: Final = 1e9
+
+
+class ContinuousFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    SVG = "svg"
+
+
+class Placed(StrEnum):
+    BEST = "best"
+    SPARK = "spark"
+    DATABASE = "database"
+
+
+File = Annotated[
+    Path, typer.Argument(exists=True, dir_okay=False, help="A continuous query: JSON or YAML.")
+]
+CostsFile = Annotated[
+    Path | None,
+    typer.Option("--costs", exists=True, dir_okay=False, help="What `calibrate` has written."),
+]
+Rate = Annotated[
+    float, typer.Option(min=1e-6, max=_HIGHEST, help="What the rates are multiplied by.")
+]
+Trigger = Annotated[
+    float | None,
+    typer.Option("--trigger-s", min=0.01, max=86_400, help="Seconds of a micro-batch; a slide."),
+]
+Cores = Annotated[
+    float,
+    typer.Option(min=0.1, max=1e6, help="Operators that the machine executes at the same time."),
+]
+Pipelined = Annotated[
+    bool, typer.Option("--pipelined", help="Each operator has a core of its own, as in the paper.")
+]
+Reorder = Annotated[bool, typer.Option(help="Whether joins may be in another order.")]
+Divide = Annotated[bool, typer.Option(help="Whether large queries are divided into subplans.")]
+
+
+@continuous.command()
+def plan(
+    file: File,
+    *,
+    rate: Rate = 1.0,
+    sweep: Annotated[
+        str | None,
+        typer.Option(help="Plan at several rates: factors as first:last:count, or with commas."),
+    ] = None,
+    costs: CostsFile = None,
+    trigger_s: Trigger = None,
+    cores: Cores = 1.0,
+    pipelined: Pipelined = False,
+    reorder: Reorder = True,
+    divide: Divide = True,
+    format_: Annotated[
+        ContinuousFormat, typer.Option("--format", help="Text, JSON, or a drawing.")
+    ] = ContinuousFormat.TEXT,
+) -> None:
+    """Print where each operator runs, what flows through it, and whether the plan keeps up."""
+    import orjson
+
+    from app.commands.continuous_view import plan_text, sweep_text
+    from app.commands.continuous_view_svg import plan_drawing, sweep_drawing
+    from mediator.continuous.phase_two import TooManyPlans
+    from mediator.continuous.planning import make_plan
+    from mediator.continuous.report import describe, describe_sweep
+
+    query = _query(file).at_rate(rate)
+    options = _options(query, costs, trigger_s, inf if pipelined else cores, reorder, divide)
+    with readable_errors(NOT_DONE, TooManyPlans):
+        if sweep is None:
+            report = describe(make_plan(query, options), options)
+        else:
+            report = describe_sweep(query, _factors(sweep), options)
+    if format_ is ContinuousFormat.JSON:
+        typer.echo(orjson.dumps(report, option=orjson.OPT_INDENT_2))
+    elif sweep is None:
+        typer.echo(plan_drawing(report) if format_ is ContinuousFormat.SVG else plan_text(report))
+    else:
+        typer.echo(sweep_drawing(report) if format_ is ContinuousFormat.SVG else sweep_text(report))
+
+
+@continuous.command("run")
+def execute(
+    file: File,
+    tuples: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="Tuples in order, one in each line.")
+    ],
+    *,
+    on: Annotated[
+        Placed, typer.Option(help="The best plan, or all operators on one engine.")
+    ] = Placed.BEST,
+    costs: CostsFile = None,
+    trigger_s: Trigger = None,
+    cores: Cores = 1.0,
+    reorder: Reorder = True,
+    directory: Annotated[
+        Path | None,
+        typer.Option(help="Where the execution is kept: a later call goes on where this one ends."),
+    ] = None,
+) -> None:
+    """Print the results over a log of tuples as NDJSON; the plan, on standard error.
+
+    PORTOLAN_CONTINUOUS_URL is the address of the PostgreSQL database.
+    """
+    from app.commands.continuous_run import executed
+    from mediator.continuous.order import Engine
+    from mediator.continuous.planning import everything_on, make_plan
+    from mediator.stores.port import StoreError
+    from spark_jobs.session import SparkUnavailable
+
+    query = _query(file)
+    options = _options(query, costs, trigger_s, cores, reorder, divide=True)
+    chosen = make_plan(query, options)
+    if on is not Placed.BEST:
+        chosen = everything_on(Engine(on.value), query, options)
+    _print_plan(chosen, options)
+    failures = (StoreError, SparkUnavailable, DataDirectoryBusy, OSError, ValueError)
+    with readable_errors(NOT_DONE, *failures):
+        log = _tuples(tuples, query.streams)
+        for line in executed(chosen, log, trigger_s or query.slide_s, directory):
+            typer.echo(line.decode(), nl=False)
+
+
+@continuous.command()
+def calibrate(
+    output: Annotated[Path, typer.Argument(dir_okay=False, help="Written for `--costs`.")],
+    *,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer and smaller measurements.")] = False,
+) -> None:
+    """Measure on this machine what operators cost on Spark and in the database.
+
+    PORTOLAN_CONTINUOUS_URL is the address of the PostgreSQL database. It takes some minutes.
+    """
+    import orjson
+
+    from app.commands.continuous_run import calibrated
+    from mediator.stores.port import StoreError
+    from spark_jobs.session import SparkUnavailable
+
+    failures = (StoreError, SparkUnavailable, ImportError, OSError, ValueError)
+    with readable_errors(NOT_DONE, *failures):
+        constants, error = calibrated(errors.print, quick=quick)
+        output.write_bytes(orjson.dumps(constants.to_json(), option=orjson.OPT_INDENT_2) + b"\n")
+    errors.print(f"Predicted and measured times differ by {error:.0%} in the median.")
+
+
+def _query(file: Path) -> Query:
+    from mediator.continuous.parser import parse_query
+
+    with _located_errors():
+        return parse_query(read_document(file, _MOST_BYTES, "continuous query"))
+
+
+def _options(
+    query: Query,
+    costs: Path | None,
+    trigger_s: float | None,
+    cores: float,
+    reorder: bool,
+    divide: bool,
+) -> PlanOptions:
+    from mediator.continuous.costs import parse_constants
+    from mediator.continuous.order import Capacity
+    from mediator.continuous.phase_two import SUBPLAN
+    from mediator.continuous.planning import PlanOptions, reference_constants
+
+    slides = (trigger_s or query.slide_s) / query.slide_s
+    if abs(slides - round(slides)) > 1e-9 or slides < 1:  # noqa: PLR2004 - of floats
+        raise typer.BadParameter("--trigger-s must be a multiple of the query's slide_s.")
+    with _located_errors():
+        constants = reference_constants()
+        if costs is not None:
+            constants = parse_constants(read_document(costs, _MOST_BYTES, "file of costs"))
+    capacity = Capacity(machine=cores)
+    return PlanOptions(constants, trigger_s, capacity, reorder, SUBPLAN if divide else None)
+
+
+@contextmanager
+def _located_errors() -> Iterator[None]:
+    from mediator.base.errors import Invalid
+
+    try:
+        yield
+    except Invalid as error:
+        for each in error.locations:
+            errors.print(f"{each.pointer}: {each.detail}.", markup=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+
+
+def _factors(text: str) -> list[float]:
+    """Read 1,2,5 or 1:100:20; the latter are evenly spaced on a logarithmic scale."""
+    try:
+        if ":" in text:
+            first, last, count = text.split(":")
+            factors = _spaced(float(first), float(last), int(count))
+        else:
+            factors = [float(each) for each in text.split(",")]
+    except (ValueError, OverflowError, ZeroDivisionError):
+        factors = []
+    if not 1 < len(factors) <= _MOST_RATES or not all(0 < each <= _HIGHEST for each in factors):
+        raise typer.BadParameter(
+            f"--sweep has 2 to {_MOST_RATES} factors above 0, as 0.1:10:20 or 1,2,5."
+        )
+    return sorted(factors)
+
+
+def _spaced(first: float, last: float, count: int) -> list[float]:
+    if not 1 < count <= _MOST_RATES:
+        return []
+    return [first * (last / first) ** (at / (count - 1)) for at in range(count)]
+
+
+def _tuples(path: Path, streams: Any) -> Iterator[Tuple]:
+    """Read tuples; raises `ValueError` with the number of a line that is none."""
+    import orjson
+
+    from mediator.base.errors import Invalid
+    from mediator.continuous.parser import parse_tuple
+
+    with path.open("rb") as lines:
+        number = 0
+        while line := lines.readline(_MOST_LINE_BYTES + 1):
+            number += 1
+            if len(line) > _MOST_LINE_BYTES:
+                raise ValueError(f"line {number} has more than {_MOST_LINE_BYTES:,} bytes")
+            try:
+                yield parse_tuple(orjson.loads(line), streams)
+            except orjson.JSONDecodeError:
+                raise ValueError(f"line {number} is not JSON") from None
+            except Invalid as error:
+                at = "; ".join(f"{each.pointer} {each.detail}" for each in error.locations)
+                raise ValueError(f"line {number}: {at or error.detail}") from None
+
+
+def _print_plan(chosen: Plan, options: PlanOptions) -> None:
+    from app.commands.continuous_view import plan_text
+    from mediator.continuous.report import describe
+
+    report = plan_text(describe(chosen, options))
+    errors.print(report, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,106 @@
+"""``portolan standing stream``: standing queries over files of tuples, on Spark."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.commands.consoles import errors
+from app.commands.running import NOT_DONE, readable_errors
+from app.commands.standing import File, Intermediates, Limit, PlanMode, Replicas, planned, standing
+
+if TYPE_CHECKING:
+    from mediator.standing.planning import Plan
+    from spark_jobs.standing.commits import Commit
+
+__all__ = ["standing"]
+
+
+class TupleFormat(StrEnum):
+    JSON = "json"
+    PARQUET = "parquet"
+
+
+@standing.command()
+def stream(
+    file: File,
+    tuples: Annotated[
+        Path, typer.Argument(exists=True, file_okay=False, help="A directory of files of tuples.")
+    ],
+    state: Annotated[
+        Path, typer.Argument(file_okay=False, help="Where state and results are kept.")
+    ],
+    *,
+    format_: Annotated[
+        TupleFormat, typer.Option("--format", help="Of the files: JSON lines, or Parquet.")
+    ] = TupleFormat.JSON,
+    files: Annotated[int, typer.Option(min=1, max=10_000, help="Files of a batch at most.")] = 1,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Wait for further files until interrupted.")
+    ] = False,
+    intermediates: Intermediates = True,
+    replicas: Replicas = False,
+    limit_s: Limit = 10.0,
+    retention_s: Annotated[
+        float | None,
+        typer.Option("--retention-s", min=0.001, help="Seconds that tuples are kept at least."),
+    ] = None,
+    lateness_s: Annotated[
+        float, typer.Option("--lateness-s", min=0, help="Seconds that tuples may be late.")
+    ] = 0.0,
+) -> None:
+    """Execute the shared plan on Spark; what is kept goes on with the next call.
+
+    Tuples have `stream`, `number`, `time_s` and `values`. Results are Parquet files in `results` of
+    the state: docs/standing-spark.md. PORTOLAN_SPARK says where Spark runs.
+    """
+    from app.settings.main import JobSettings
+    from spark_jobs.session import SparkUnavailable, check_spark, driven_session
+
+    _, (plan,) = planned(file, PlanMode.SHARED, intermediates, replicas, limit_s)
+    longest_s = max(query.window_s for query in plan.workload.joins)
+    options = JobSettings().spark_options()
+    with readable_errors(NOT_DONE, SparkUnavailable):
+        check_spark(options)
+    from spark_jobs.standing.commits import StateBusy, StateDirectory
+    from spark_jobs.standing.segments import FormatUnknown
+    from spark_jobs.standing.shared_joins import SharedJoins
+    from spark_jobs.standing.streaming import Failed, end, file_tuples, start
+
+    directory = StateDirectory(state)
+    failures = (SparkUnavailable, Failed, FormatUnknown, StateBusy, OSError, ValueError)
+    with (
+        readable_errors(NOT_DONE, *failures),
+        # Batches of Spark Connect would be driven by its server, which has no lock on the state.
+        driven_session(options, "standing queries") as session,
+        directory.locked(),
+    ):
+        joins = SharedJoins(directory, plan, retention_s or longest_s, lateness_s)
+        frame = file_tuples(session, tuples, format_.value, files)
+        query = start(joins, frame, _print_progress, None if follow else {"availableNow": True})
+        end(query)
+        typer.echo(_summary(plan, joins.hops, directory.latest()))
+
+
+def _print_progress(commit: Commit) -> None:
+    errors.print(
+        f"batch {commit.batch}: {commit.results:,} results so far, {commit.rows:,} rows stored,"
+        f" {commit.late:,} late",
+        markup=False,
+        highlight=False,
+    )
+
+
+def _summary(plan: Plan, hops: Any, commit: Commit) -> str:
+    total = (
+        f"{', '.join(plan.workload.queries)}: {commit.results:,} results, {commit.late:,} late,"
+        f" {commit.rows:,} rows stored"
+    )
+    lines = [
+        f"  {hop.order!s:32} {sent:14,} tuples sent"
+        for hop, sent in zip(hops.hops, commit.sent, strict=False)
+    ]
+    return "\n".join([total, *lines])

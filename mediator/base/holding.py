@@ -1,0 +1,105 @@
+"""Work that one replica does at a time: it holds a lease, and others wait for it to end.
+
+There is a *holder* in every process. The one with the lease works; if it dies, or loses the lease,
+another one takes it after the time of the lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, TypeAlias
+from uuid import uuid4
+
+from mediator.base.concurrency import end
+from mediator.base.errors import PortolanError
+from mediator.base.lease import Lease, LeaseLost, Leasing, while_held
+
+__all__ = ["Holder", "Holders"]
+
+log = logging.getLogger(__name__)
+
+LEASE_S: Final = 2.0
+RENEW_S: Final = 0.5
+PAUSE_S: Final = 0.5
+
+_GRACE_S: Final = 2.0
+
+_Work: TypeAlias = Callable[[Lease], Coroutine[Any, Any, None]]
+
+
+@dataclass(eq=False)
+class Holder:
+    """Works whenever it gets the lease.
+
+    Attributes:
+        name: The name of the lease.
+        held: What is held, for the log.
+        has_ended: Whether the process is about to end.
+    """
+
+    leases: Leasing
+    replica: str
+    name: str
+    held: str
+    has_ended: Callable[[], bool]
+    _failing: bool = field(default=False, init=False)
+
+    async def run(self, work: _Work) -> None:
+        """Hold until the process is about to end, whatever happens."""
+        while not self.has_ended():
+            try:
+                await self._hold(work)
+                self._failing = False
+            except LeaseLost:
+                log.info("another replica holds %s now", self.held)
+            except PortolanError as error:
+                if not self._failing:  # once for each outage
+                    log.warning("%s: %s", self.held, error)
+                self._failing = True
+            except Exception:
+                log.exception("holding %s failed", self.held)
+            await asyncio.sleep(PAUSE_S)
+
+    async def _hold(self, work: _Work) -> None:
+        # A token for each time: what a former one has sent late must not be taken for this one's.
+        lease = Lease(self.name, f"{self.replica}:{uuid4().hex}")
+        acquire = partial(self.leases.acquire, lease.name, lease.token, LEASE_S)
+        if not await acquire():
+            return
+        try:
+            await while_held(acquire, RENEW_S, work(lease))
+        finally:
+            with suppress(PortolanError):  # it expires soon
+                await self.leases.release(lease.name, lease.token)
+
+
+@dataclass(eq=False)
+class Holders:
+    """The holders in this process, each by the id of its database."""
+
+    _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict, init=False)
+
+    async def reconcile(
+        self, wanted: set[str], start: Callable[[str], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Start those that are wanted, and cancel the others."""
+        for id_ in wanted - self._tasks.keys():
+            self._tasks[id_] = asyncio.create_task(start(id_))
+        await self._end(self._tasks.keys() - wanted)
+
+    async def close(self) -> None:
+        """Wait a moment for those that end by themselves; the others are cancelled.
+
+        A driver that is cancelled may leave a connection open.
+        """
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=_GRACE_S)
+        await self._end(list(self._tasks))
+
+    async def _end(self, ids: Iterable[str]) -> None:
+        await end([self._tasks.pop(id_) for id_ in ids])

@@ -1,0 +1,211 @@
+"""What operators cost: seconds of work that a second of arrivals causes, by calibrated constants.
+
+An operator's utilisation is the sum of counts (tuples, triggers, slides) times seconds for each. A
+fragment of the database is costed as a whole, since operators that share one statement share its
+transfers: its cost is not the sum of what its operators would cost alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Protocol
+
+from mediator.continuous.model import (
+    Aggregate,
+    Join,
+    Operator,
+    Project,
+    Query,
+    Select,
+    Window,
+    inputs_of,
+)
+from mediator.continuous.rates import Rates, rates_of, rates_over
+from mediator.query.json_node import Node
+from mediator.schema.errors import invalid
+
+__all__ = ["CalibratedCosts", "Constants", "Costs", "Workload", "parse_constants"]
+
+_LARGEST_S = 3_600.0
+
+
+class Costs(Protocol):
+    """Utilisations of the operators of one query; an engine keeps up with 1 and less."""
+
+    def on_spark(self, operator: Operator) -> float:
+        """Return the utilisation of an operator on Spark."""
+        ...
+
+    def in_database(self, operators: Sequence[Operator]) -> float:
+        """Return that of operators that are one statement; the last one is its root."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """Seconds, each for one of what its name says.
+
+    Attributes:
+        window_trigger: A micro-batch of the query: planning, scheduling and commit of Spark.
+        window_tuple: A tuple that is read.
+        stateless_tuple: A tuple that is selected or projected on Spark.
+        join_trigger: A micro-batch of a join on Spark.
+        join_tuple: A tuple that it receives.
+        join_result: A tuple that it produces.
+        join_kept: A tuple of its inputs, read again at each micro-batch.
+        aggregate_trigger: A micro-batch of an aggregate on Spark.
+        aggregate_tuple: A tuple that it receives.
+        aggregate_kept: A tuple of its input, at each slide, unless tuples of a group are merged.
+        aggregate_result: A tuple that it produces.
+        statement: An execution of a statement in the database, with its transaction.
+        shipped_tuple: A tuple that is sent there.
+        scanned_tuple: A tuple of what was sent, at each slide.
+        database_select: A tuple that a selection or projection of the statement reads, at a slide.
+        database_join: A tuple that a join reads or produces, at a slide.
+        database_aggregate: A tuple that an aggregate reads, at a slide.
+        returned_tuple: A tuple of its result, at each slide.
+    """
+
+    window_trigger: float
+    window_tuple: float
+    stateless_tuple: float
+    join_trigger: float
+    join_tuple: float
+    join_result: float
+    join_kept: float
+    aggregate_trigger: float
+    aggregate_tuple: float
+    aggregate_kept: float
+    aggregate_result: float
+    statement: float
+    shipped_tuple: float
+    scanned_tuple: float
+    database_select: float
+    database_join: float
+    database_aggregate: float
+    returned_tuple: float
+
+    def to_json(self) -> dict[str, float]:
+        return asdict(self)
+
+
+def parse_constants(document: Any) -> Constants:
+    """Read constants from JSON; raises `Invalid` with the location of every mistake."""
+    node = Node(document, "", [])
+    names = [each.name for each in fields(Constants)]
+    node.shape(required=tuple(names))
+    wanted = f"a number of seconds from 0 to {_LARGEST_S:g}"
+    values = {name: node[name].read(0.0, _is_duration, wanted) for name in names}
+    if node.errors:
+        raise invalid(node.errors)
+    return Constants(**values)
+
+
+Counts = dict[str, float]
+"""How often in a second what a constant is for happens."""
+
+
+class Workload:
+    """Counts of a query, which are what constants are multiplied by and fitted to.
+
+    Args:
+        trigger_s: Seconds of arrivals in a micro-batch.
+    """
+
+    def __init__(self, query: Query, trigger_s: float) -> None:
+        self._query = query
+        self._triggers, self._slides = 1 / trigger_s, 1 / query.slide_s
+        self._rates = dict(rates_of(query))
+
+    def on_spark(self, operator: Operator) -> Counts:
+        below = [self._of(each) for each in inputs_of(operator)]
+        # A join of the same inputs in another order produces as much, but receives something else.
+        rates = rates_over(self._query, operator, below)
+        received = sum(rates.received)
+        match operator:
+            case Window():
+                return {"window_trigger": self._triggers, "window_tuple": received}
+            case Join():
+                return {
+                    "join_trigger": self._triggers,
+                    "join_tuple": received,
+                    "join_result": rates.produced,
+                    "join_kept": self._triggers * sum(each.size for each in below),
+                }
+            case Aggregate():
+                kept = _partials(self._query, rates, below[0])
+                return {
+                    "aggregate_trigger": self._triggers,
+                    "aggregate_tuple": received,
+                    "aggregate_kept": self._slides * kept,
+                    "aggregate_result": rates.produced,
+                }
+            case _:
+                return {"stateless_tuple": received}
+
+    def in_database(self, operators: Sequence[Operator]) -> Counts:
+        """Return those of a statement; its root is the last of its operators."""
+        slides = self._slides
+        inside = {each.name for each in operators}
+        counts = {
+            "statement": self._triggers,
+            "returned_tuple": slides * self._of(operators[-1]).size,
+        }
+        for operator in operators:
+            below = inputs_of(operator)
+            for each in below:
+                if each.name not in inside:
+                    _add(counts, "shipped_tuple", self._of(each).produced)
+                    _add(counts, "scanned_tuple", slides * self._of(each).size)
+            read = sum(self._of(each).size for each in below)
+            match operator:
+                case Select() | Project():
+                    _add(counts, "database_select", slides * read)
+                case Join():
+                    _add(counts, "database_join", slides * (read + self._of(operator).size))
+                case _:
+                    _add(counts, "database_aggregate", slides * read)
+        return counts
+
+    def _of(self, operator: Operator) -> Rates:
+        """Return the rates of an operator, also of one that a reordering has made."""
+        if operator.name not in self._rates:
+            below = [self._of(each) for each in inputs_of(operator)]
+            self._rates[operator.name] = rates_over(self._query, operator, below)
+        return self._rates[operator.name]
+
+
+class CalibratedCosts:
+    """Costs of a query by constants."""
+
+    def __init__(self, query: Query, constants: Constants, trigger_s: float) -> None:
+        self._workload = Workload(query, trigger_s)
+        self._constants = constants.to_json()
+
+    def on_spark(self, operator: Operator) -> float:
+        return self._seconds(self._workload.on_spark(operator))
+
+    def in_database(self, operators: Sequence[Operator]) -> float:
+        return self._seconds(self._workload.in_database(operators))
+
+    def _seconds(self, counts: Counts) -> float:
+        return sum(self._constants[name] * count for name, count in counts.items())
+
+
+def _partials(query: Query, rates: Rates, below: Rates) -> float:
+    """Return how many partial results an aggregate merges at a slide.
+
+    Tuples of a group that come and go at the same slides are one partial result.
+    """
+    lasts_s = below.size / below.produced if below.produced else 0.0
+    panes = max(1.0, lasts_s / query.slide_s)
+    return min(below.size, panes * rates.size)
+
+
+def _add(counts: Counts, name: str, count: float) -> None:
+    counts[name] = counts.get(name, 0.0) + count
+
+
+def _is_duration(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value <= _LARGEST_S

@@ -1,0 +1,10 @@
+-- What admission control knows of a flow.
+-- KEYS: prefix.
+-- Returns {messages that have not ended, without dead letters; how many ended beyond the bound in this span of
+-- time and the one before, and ever; ms for which it is still paused}.
+
+local late = 0
+for at = span() - 1, span() do late = late + (redis.call('GET', base .. 'late:' .. at) or 0) end
+local queued = redis.call('HLEN', base .. 'waiting') - redis.call('ZCARD', base .. 'dead')
+local ever = tonumber(redis.call('HGET', base .. 'counts', 'late') or 0)
+return {queued, late, ever, paused_ms() or 0}

@@ -1,0 +1,233 @@
+"""Standing queries in the coordination Redis.
+
+All keys of a database share one hash tag, so that one script sees them all:
+
+| key | what it holds |
+|---|---|
+| `portolan:standing` | set: databases that have standing queries |
+| `{portolan:standing:<database>}:queries` | hash: the document of each query |
+| `…:states` | hash: the state of each query that is no longer building |
+| `…:counts` | hash: the number of the last result of each query |
+| `…:deliveries` | hash: how far the results of each query were appended to a stream |
+| `…:published` | hash: `sequence` of the last batch, `progress`, `revision` of the queries |
+| `…:batches` | stream: `tuples` of each batch, by its sequence |
+| `…:results:<query>` | stream: results, by their number |
+| `…:report` | what is executed, as JSON |
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+import orjson
+from redis.asyncio import Redis
+
+from mediator.base.lease import Lease, LeaseLost
+from mediator.changes.feed import PositionGone
+from mediator.coordination.errors import entries_of, reply_of, texts_of
+from mediator.standing.results import (
+    MOST_RESULTS,
+    Delivery,
+    LoggedBatch,
+    LoggedTuple,
+    Offset,
+    Progress,
+    Publication,
+    Published,
+    QueryKey,
+    QueryState,
+    StoredQuery,
+    StoredResult,
+)
+from redis_connection.scripts import lua_text
+
+__all__ = ["RedisStandingResults"]
+
+_DATABASES: Final = "portolan:standing"
+_BATCHES_AT_ONCE: Final = 100
+_LEASE_LOST: Final = -1
+_REPORT: Final = """
+if redis.call('GET', KEYS[2]) ~= ARGV[1] then return end
+redis.call('SET', KEYS[1], ARGV[2])
+"""
+
+
+_DELIVERY: Final = """
+if redis.call('GET', KEYS[2]) ~= ARGV[1] then return -1 end
+if redis.call('HEXISTS', KEYS[1] .. 'queries', ARGV[2]) == 1 then
+  redis.call('HSET', KEYS[1] .. 'deliveries', ARGV[2], ARGV[3])
+end
+return 1
+"""
+
+
+class RedisStandingResults:
+    """Implements `mediator.standing.results.StandingResults` in one Redis."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._publish = redis.register_script(
+            lua_text("mediator.coordination.scripts", "standing_publish")
+        )
+        self._report = redis.register_script(_REPORT)
+        self._delivery = redis.register_script(_DELIVERY)
+
+    async def put_query(self, key: QueryKey, query: StoredQuery, most: int) -> bool:
+        base = _base(key.database)
+        document = {"query": query.document, "relations": query.relations}
+        if await reply_of(self._redis.hlen(f"{base}queries")) >= most:
+            return False
+        await reply_of(self._redis.sadd(_DATABASES, key.database))
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.hset(f"{base}queries", key.query, orjson.dumps(document))
+            pipe.hincrby(f"{base}published", "revision", 1)
+            await reply_of(pipe.execute())
+        return True
+
+    async def databases(self) -> set[str]:
+        return {each.decode() for each in await reply_of(self._redis.smembers(_DATABASES))}
+
+    async def queries(self, database: str) -> dict[str, StoredQuery]:
+        base = _base(database)
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.hgetall(f"{base}queries")
+            pipe.hgetall(f"{base}states")
+            documents, states = await reply_of(pipe.execute())
+        return {id_.decode(): _query(text, states.get(id_)) for id_, text in documents.items()}
+
+    async def query(self, key: QueryKey) -> StoredQuery | None:
+        base = _base(key.database)
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.hget(f"{base}queries", key.query)
+            pipe.hget(f"{base}states", key.query)
+            document, state = await reply_of(pipe.execute())
+        return None if document is None else _query(document, state)
+
+    async def drop_query(self, key: QueryKey) -> bool:
+        base = _base(key.database)
+        async with self._redis.pipeline(transaction=True) as pipe:
+            for name in ("queries", "states", "counts", "deliveries"):
+                pipe.hdel(f"{base}{name}", key.query)
+            pipe.unlink(f"{base}results:{key.query}")
+            pipe.hincrby(f"{base}published", "revision", 1)
+            removed, *_ = await reply_of(pipe.execute())
+        return bool(removed)
+
+    async def clear(self, database: str) -> None:
+        for id_ in await self.queries(database):
+            await self.drop_query(QueryKey(database, id_))
+        base = _base(database)
+        await reply_of(self._redis.srem(_DATABASES, database))
+        names = [f"{base}{name}" for name in ("published", "batches", "report")]
+        await reply_of(self._redis.unlink(*names))
+
+    async def published(self, database: str) -> Published:
+        found = texts_of(await reply_of(self._redis.hgetall(f"{_base(database)}published")))
+        progress = _progress(found.get("progress"))
+        return Published(int(found.get("sequence", 0)), int(found.get("revision", 0)), progress)
+
+    async def batches(self, database: str) -> AsyncIterator[LoggedBatch]:
+        key, after = f"{_base(database)}batches", "-"
+        while True:
+            found = await reply_of(self._redis.xrange(key, after, "+", _BATCHES_AT_ONCE))
+            for id_, fields in found:
+                yield LoggedBatch(_number(id_), _tuples(fields[b"tuples"]))
+            if len(found) < _BATCHES_AT_ONCE:
+                return
+            after = f"({found[-1][0].decode()}"
+
+    async def publish(
+        self, database: str, lease: Lease, sequence: int, publication: Publication
+    ) -> None:
+        progress, tuples = publication.progress, publication.tuples
+        rows = orjson.dumps([_row(each) for each in tuples]) if tuples else b""
+        args: list[Any] = [lease.token, sequence, _text(progress), rows]
+        args += (publication.keep_from, MOST_RESULTS)
+        for id_ in publication.states.keys() | publication.results.keys():
+            state, results = publication.states.get(id_), publication.results.get(id_, ())
+            args += (
+                id_,
+                "" if state is None else orjson.dumps(list(state)),
+                len(results),
+                *results,
+            )
+        keys = [_base(database), lease.key]
+        if await reply_of(self._publish(keys=keys, args=args)) == _LEASE_LOST:
+            raise LeaseLost
+
+    async def last_result(self, key: QueryKey) -> int:
+        count = await reply_of(self._redis.hget(f"{_base(key.database)}counts", key.query))
+        return int(count or 0)
+
+    async def results(
+        self, key: QueryKey, after: int, limit: int, wait_s: float = 0.0
+    ) -> list[StoredResult]:
+        base = _base(key.database)
+        name = f"{base}results:{key.query}"
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.hget(f"{base}counts", key.query)
+            pipe.xrange(name, f"{after + 1}-0", "+", limit)
+            count, found = await reply_of(pipe.execute())
+        last = int(count or 0)
+        if after > last or (after < last and _number(found[0][0]) != after + 1):
+            raise PositionGone("The results after this one are no longer kept.")
+        if not found and wait_s > 0:
+            block = max(1, round(wait_s * 1000))
+            reply = await reply_of(self._redis.xread({name: f"{after}-0"}, limit, block))
+            found = entries_of(reply)
+        return [StoredResult(_number(id_), fields[b"r"]) for id_, fields in found]
+
+    async def deliveries(self, database: str) -> dict[str, Delivery]:
+        found = texts_of(await reply_of(self._redis.hgetall(f"{_base(database)}deliveries")))
+        return {id_: Delivery(*map(int, text.split())) for id_, text in found.items()}
+
+    async def put_delivery(self, key: QueryKey, lease: Lease, delivery: Delivery) -> None:
+        args = [lease.token, key.query, f"{delivery.done} {delivery.until}"]
+        keys = [_base(key.database), lease.key]
+        if await reply_of(self._delivery(keys=keys, args=args)) == _LEASE_LOST:
+            raise LeaseLost
+
+    async def put_report(self, database: str, lease: Lease, report: bytes) -> None:
+        keys = [f"{_base(database)}report", lease.key]
+        await reply_of(self._report(keys=keys, args=[lease.token, report]))
+
+    async def report(self, database: str) -> bytes | None:
+        found: bytes | None = await reply_of(self._redis.get(f"{_base(database)}report"))
+        return found
+
+
+def _base(database: str) -> str:
+    return f"{{portolan:standing:{database}}}:"
+
+
+def _query(text: bytes, state: bytes | None) -> StoredQuery:
+    document = orjson.loads(text)
+    shown = QueryState() if state is None else QueryState(*orjson.loads(state))
+    return StoredQuery(document["query"], tuple(document["relations"]), shown)
+
+
+def _text(progress: Progress) -> bytes:
+    offsets = {name: list(offset) for name, offset in progress.offsets.items()}
+    return orjson.dumps([progress.latest_s, offsets, progress.feed])
+
+
+def _progress(text: str | None) -> Progress:
+    if text is None:
+        return Progress()
+    latest_s, offsets, feed = orjson.loads(text)
+    # JSON has no infinity: it is written as null.
+    latest_s = float("-inf") if latest_s is None else latest_s
+    return Progress(latest_s, {name: Offset(*each) for name, each in offsets.items()}, feed)
+
+
+def _row(each: LoggedTuple) -> tuple[str, float, Mapping[str, Any], int, str]:
+    return (each.stream, each.time_s, dict(each.values), each.number, each.versions)
+
+
+def _tuples(text: bytes) -> list[LoggedTuple]:
+    return [LoggedTuple(*row) for row in orjson.loads(text)]
+
+
+def _number(id_: bytes) -> int:
+    return int(id_.partition(b"-")[0])

@@ -1,0 +1,270 @@
+"""A split: reads the log of one relation, and routes its tuples to the workers of their partition.
+
+Each relation has its own, and splits do not switch at the same moment; markers in their queues say
+when they did. What a split does depends on the log and on its messages only, so one that died goes
+on where its record says, and a buffer is no more than a position in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, NamedTuple
+
+from mediator.relocation.messages import (
+    MANAGER,
+    BeginDuplication,
+    Deactivated,
+    DeactivatePartitions,
+    DeletePartitions,
+    DuplicatePartitions,
+    EndOfDuplication,
+    EndOfPartitionInput,
+    EndOfPartitions,
+    Message,
+    Reactivated,
+    ReactivatePartitions,
+    Resumed,
+    Routed,
+    StopDuplication,
+    Watermark,
+    split_address,
+)
+from mediator.standing.co_partitioning import partition_of
+from mediator.standing.model import Attribute
+from mediator.standing.state import JoinedTuple, StreamTuple
+
+__all__ = ["BEGINNING_S", "Layout", "LogEntry", "Outbox", "Split"]
+
+Outbox = list[tuple[str, Message]]
+"""Messages to be sent, each with the address of its receiver."""
+
+BEGINNING_S: Final = -1e15
+"""Before any time; minus infinity is no JSON."""
+
+
+class LogEntry(NamedTuple):
+    """A tuple of the log; or a heartbeat, without values: none that follows is earlier.
+
+    Attributes:
+        number: 1 for the first; the next one has the next.
+        latest_s: The latest time up to here: whoever reads the entry knows whether it is late.
+    """
+
+    number: int
+    time_s: float
+    values: Mapping[str, Any] | None
+    latest_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What all who take part agree on.
+
+    Attributes:
+        attributes: Of each relation, by which it is partitioned.
+        workers: The addresses of all workers.
+        owners: Of each partition, when all began.
+        lateness_s: By how much a tuple may be earlier than one before it in the same log.
+        heartbeat_s: How far a watermark advances until workers get it.
+    """
+
+    attributes: Mapping[str, Attribute]
+    workers: Sequence[str]
+    owners: Sequence[str]
+    lateness_s: float
+    heartbeat_s: float
+
+    def partition(self, relation: str, entry: LogEntry) -> int | None:
+        """Return the partition of a tuple; None: nothing equals its value."""
+        assert entry.values is not None
+        item = JoinedTuple.of(StreamTuple(relation, entry.time_s, entry.values))
+        return partition_of(item.key(self.attributes[relation]), len(self.owners))
+
+    def is_late(self, entry: LogEntry) -> bool:
+        return entry.time_s < entry.latest_s - self.lateness_s
+
+
+@dataclass(slots=True)
+class _Route:
+    """Where tuples of a partition go.
+
+    Attributes:
+        copy_to: The receiver of a parallel track; the owner's tuples are new.
+        buffered_from: The number of the first tuple that is held back.
+    """
+
+    owner: str
+    copy_to: str | None = None
+    buffered_from: int | None = None
+
+
+@dataclass(slots=True)
+class Split:
+    """The split of a relation.
+
+    Attributes:
+        late: Tuples from before the watermark of their relation, which were dropped.
+        unmatchable: Tuples without a value to be partitioned by: they join nothing.
+        buffered: Tuples that are held back.
+    """
+
+    relation: str
+    layout: Layout
+    position: int = 0
+    latest_s: float = BEGINNING_S
+    sent_s: float = BEGINNING_S
+    late: int = 0
+    unmatchable: int = 0
+    routes: dict[int, _Route] = field(default_factory=dict)
+    handled: tuple[int, list[str]] = (0, [])
+    buffered: list[Routed] = field(default_factory=list)
+    outbox: Outbox = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.routes:
+            self.routes = {at: _Route(owner) for at, owner in enumerate(self.layout.owners)}
+
+    @property
+    def address(self) -> str:
+        return split_address(self.relation)
+
+    def read(self, entry: LogEntry) -> None:
+        """Take the next entry of the log; one that was taken before is ignored."""
+        if entry.number <= self.position:
+            return
+        self.position = entry.number
+        if (routed := self._routed(entry)) is not None:
+            route = self.routes[routed.partition]
+            if route.buffered_from is not None:
+                self.buffered.append(routed)
+            else:
+                self._send(route, routed)
+        self.latest_s = entry.latest_s
+        if self.watermark_s >= self.sent_s + self.layout.heartbeat_s:
+            self.send_watermark()
+
+    @property
+    def watermark_s(self) -> float:
+        return self.latest_s - self.layout.lateness_s
+
+    def send_watermark(self) -> None:
+        """Let all workers know how far the log is, if they do not know it."""
+        if self.watermark_s > self.sent_s:
+            self.sent_s = self.watermark_s
+            for worker in self.layout.workers:
+                self.outbox.append((worker, Watermark(self.relation, self.sent_s)))
+
+    def handle(self, message: Message) -> None:
+        """Do what the manager says; what was done before is not done again."""
+        relocation, done = self.handled
+        mine = getattr(message, "relocation", 0)
+        if mine < relocation or (mine == relocation and message.kind in done):
+            return
+        self.handled = (mine, [*(done if mine == relocation else []), message.kind])
+        match message:
+            case DuplicatePartitions():
+                self._duplicate(message)
+            case StopDuplication():
+                self._stop_duplication(message)
+            case DeletePartitions():
+                self._delete(message)
+            case DeactivatePartitions():
+                self._deactivate(message)
+            case ReactivatePartitions():
+                self._reactivate(message)
+            case _:
+                raise TypeError(message)
+
+    def record(self) -> dict[str, Any]:
+        """Return what has to survive this process."""
+        moved = {
+            str(partition): asdict(route)
+            for partition, route in self.routes.items()
+            if route != _Route(self.layout.owners[partition])
+        }
+        return {
+            "position": self.position,
+            "times": [self.latest_s, self.sent_s],
+            "counts": [self.late, self.unmatchable],
+            "handled": list(self.handled),
+            "routes": moved,
+        }
+
+    def restore(self, record: Mapping[str, Any], log: Iterable[LogEntry]) -> None:
+        """Go on from a record; the buffer is read from the log."""
+        self.position = record["position"]
+        self.latest_s, self.sent_s = record["times"]
+        self.late, self.unmatchable = record["counts"]
+        relocation, done = record["handled"]
+        self.handled = (relocation, done)
+        for partition, route in record["routes"].items():
+            self.routes[int(partition)] = _Route(**route)
+        counts = self.late, self.unmatchable
+        for entry in log:
+            if entry.number <= self.position and (routed := self._routed(entry)) is not None:
+                since = self.routes[routed.partition].buffered_from
+                if since is not None and since <= routed.number:
+                    self.buffered.append(routed)
+        self.late, self.unmatchable = counts
+
+    @property
+    def is_buffering(self) -> bool:
+        return any(route.buffered_from is not None for route in self.routes.values())
+
+    def _routed(self, entry: LogEntry) -> Routed | None:
+        if entry.values is None:
+            return None
+        if self.layout.is_late(entry):
+            self.late += 1
+            return None
+        partition = self.layout.partition(self.relation, entry)
+        if partition is None:
+            self.unmatchable += 1
+            return None
+        return Routed(self.relation, entry.number, entry.time_s, entry.values, partition)
+
+    def _send(self, route: _Route, routed: Routed) -> None:
+        if route.copy_to is None:
+            self.outbox.append((route.owner, routed))
+            return
+        # The owner alone can tell old from new, as it has both; for the receiver all are old.
+        self.outbox.append((route.owner, replace(routed, is_new=True)))
+        self.outbox.append((route.copy_to, routed))
+
+    def _duplicate(self, message: DuplicatePartitions) -> None:
+        for partition in message.partitions:
+            self.routes[partition].copy_to = message.receiver
+        head = (message.relocation, self.relation, message.partitions, self.position + 1)
+        self.outbox.append((message.sender, BeginDuplication(*head, "sender")))
+        self.outbox.append((message.receiver, BeginDuplication(*head, "receiver")))
+
+    def _stop_duplication(self, message: StopDuplication) -> None:
+        for partition in message.partitions:
+            self.routes[partition].copy_to = None
+        head = (message.relocation, self.relation, message.partitions, self.position + 1)
+        self.outbox.append((message.sender, EndOfDuplication(*head, "sender")))
+        self.outbox.append((message.receiver, EndOfDuplication(*head, "receiver")))
+
+    def _delete(self, message: DeletePartitions) -> None:
+        for partition in message.partitions:
+            self.routes[partition] = _Route(message.receiver)
+        head = (message.relocation, self.relation, message.partitions)
+        self.outbox.append((message.sender, EndOfPartitions(*head)))
+
+    def _deactivate(self, message: DeactivatePartitions) -> None:
+        for partition in message.partitions:
+            self.routes[partition].buffered_from = self.position + 1
+        head = (message.relocation, self.relation, message.partitions)
+        self.outbox.append((message.sender, EndOfPartitionInput(*head)))
+        self.outbox.append((MANAGER, Deactivated(message.relocation, self.address)))
+
+    def _reactivate(self, message: ReactivatePartitions) -> None:
+        for partition in message.partitions:
+            self.routes[partition] = _Route(message.owner)
+        # In the order of the log, and before any tuple that follows.
+        self.outbox += [(message.owner, each) for each in self.buffered]
+        self.buffered = []
+        head = (message.relocation, self.relation, message.partitions)
+        self.outbox.append((message.owner, Resumed(*head)))
+        self.outbox.append((MANAGER, Reactivated(message.relocation, self.address)))

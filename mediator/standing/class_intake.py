@@ -1,0 +1,144 @@
+"""Classes as streams: tuples of objects that changed, by the change feed.
+
+A change has the touched fields only. So an object is read from its systems when the feed has its
+change, and the tuple has all attributes as they are then: after the change, or after a later one.
+Of several changes that were read at once, or that an earlier tuple has already, there is one tuple:
+a write over several cache groups comes as several changes. A deletion gives none.
+
+A tuple is known by the versions of its groups, which the log of batches keeps with it. So what a
+holder has logged is not made again by the next one, which may read the same changes once more.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from mediator.base.errors import MediatorError, NotFound
+from mediator.changes.document import change_from
+from mediator.changes.position import FeedPosition
+from mediator.changes.subscriptions import Subscription, Subscriptions
+from mediator.data_plane.port import DataPlane
+from mediator.model.change import Change
+from mediator.model.operations import Get, Outcome
+from mediator.routing.model import DatabaseRoute
+from mediator.schema.tree import ClassSchema
+from mediator.schema.values import encoder
+from mediator.standing.query import Source
+from mediator.standing.results import LoggedTuple
+from mediator.standing.source_types import attributes_of_class
+
+__all__ = ["ClassIntake"]
+
+_KNOWN: Final = 10_000
+"""Objects whose last tuple is known, beyond those in the log: what is read again is recent."""
+
+_US: Final = 1_000_000
+
+
+class _Object(NamedTuple):
+    class_name: str
+    id: str
+
+
+@dataclass(eq=False)
+class ClassIntake:
+    """Makes tuples of the classes that queries read.
+
+    Attributes:
+        numbers: That of the last tuple that was made, by relation.
+    """
+
+    _plane: DataPlane
+    _subscriptions: Subscriptions
+    _route: DatabaseRoute
+    _classes: frozenset[str]
+    numbers: dict[str, int]
+    _subscription: Subscription | None = field(default=None, init=False)
+    _position: str = field(default="", init=False)
+    _pending: deque[LoggedTuple] = field(default_factory=deque, init=False)
+    _known: OrderedDict[_Object, str] = field(default_factory=OrderedDict, init=False)
+
+    async def open(self, position: str) -> None:
+        """Follow the feed from a position on; raises `PositionGone`."""
+        parsed = FeedPosition.parse(position, "position")
+        self._subscription = await self._subscriptions.open(self._route.id, parsed)
+        self._position = position
+
+    def close(self) -> None:
+        if self._subscription is not None:
+            self._subscriptions.close(self._subscription)
+
+    def restore(self, tuples: Iterable[LoggedTuple]) -> None:
+        """Note tuples that were logged."""
+        for each in tuples:
+            source = Source.of(each.stream)
+            if source.kind == "class":
+                self._note(_Object(source.name, each.values["id"]), each.versions)
+
+    @property
+    def position(self) -> str:
+        """The position of the feed up to which every tuple was taken; empty: it is not followed."""
+        return self._position
+
+    async def read(self) -> list[LoggedTuple]:
+        """Return tuples that were not taken yet.
+
+        Raises:
+            PositionGone: Changes are no longer kept.
+        """
+        if self._subscription is not None and not self._pending:
+            self._position = self._subscription.position.text
+            await self._read_feed(self._subscription)
+        return list(self._pending)
+
+    def take(self, last: Mapping[str, int]) -> None:
+        """Forget tuples up to a number, by relation, which are published now."""
+        while self._pending and self._pending[0].number <= last.get(self._pending[0].stream, 0):
+            self._pending.popleft()
+        if not self._pending and self._subscription is not None:
+            self._position = self._subscription.position.text
+
+    async def _read_feed(self, subscription: Subscription) -> None:
+        changes = [change_from(e.data, self._route.id) for e, _ in await subscription.next(0)]
+        latest: dict[_Object, Change] = {}
+        for each in changes:
+            if each.class_name in self._classes and each.after is not None:
+                latest[_Object(each.class_name, each.object_id)] = each
+        database = self._route.schema.database
+        found = await self._plane.batch([Get(database, *each) for each in latest], whole=True)
+        for (object_, change), outcome in zip(latest.items(), found, strict=True):
+            if isinstance(outcome, NotFound):
+                continue  # it was deleted meanwhile
+            if isinstance(outcome, MediatorError):
+                raise outcome
+            self._make(object_, change, outcome)
+
+    def _make(self, object_: _Object, change: Change, outcome: Outcome) -> None:
+        versions = ",".join(f"{name}:{v}" for name, v in sorted(outcome.versions.items()) if v)
+        if self._known.get(object_) == versions:
+            return
+        self._note(object_, versions)
+        relation = Source("class", object_.class_name).relation
+        number = self.numbers[relation] = self.numbers[relation] + 1
+        class_ = self._route.schema.classes[object_.class_name]
+        values = {"id": object_.id, **_encoded(class_, outcome.values or {})}
+        time_s = change.time_us / _US
+        self._pending.append(LoggedTuple(relation, time_s, values, number, versions))
+
+    def _note(self, object_: _Object, versions: str) -> None:
+        self._known[object_] = versions
+        self._known.move_to_end(object_)
+        if len(self._known) > _KNOWN:
+            self._known.popitem(last=False)
+
+
+def _encoded(class_: ClassSchema, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of an object in their JSON form."""
+    shown = {}
+    for name in attributes_of_class(class_).keys() & values.keys():
+        encode, value = encoder(class_.fields[name]), values[name]
+        shown[name] = value if encode is None or value is None else encode(value)
+    return shown

@@ -1,0 +1,30 @@
+"""What the holders of the standing queries of all databases share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mediator.base.clock import Clock
+from mediator.base.lease import Leasing
+from mediator.changes.subscriptions import Subscriptions
+from mediator.data_plane.port import DataPlane
+from mediator.event_streams.port import EventStreams
+from mediator.standing.results import StandingResults
+
+__all__ = ["HolderContext"]
+
+
+@dataclass(frozen=True, slots=True)
+class HolderContext:
+    plane: DataPlane
+    subscriptions: Subscriptions
+    streams: EventStreams
+    results: StandingResults
+    leases: Leasing
+    replica: str
+    clock: Clock
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is about to end."""
+        return self.subscriptions.ended

@@ -1,0 +1,80 @@
+"""The queries of a database that can be executed, and what they need of its streams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mediator.base.errors import Invalid
+from mediator.event_streams.port import EventStream
+from mediator.schema.tree import Schema
+from mediator.standing.model import Join
+from mediator.standing.query import Source, StandingQuery
+from mediator.standing.query_parser import parse_query
+from mediator.standing.results import BUILDING, STOPPED, QueryState, StoredQuery
+
+__all__ = ["Needs", "needs_of", "stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Queries, and what they need.
+
+    Attributes:
+        queries: By id.
+        new: Those that no holder has executed yet.
+        refused: Those that the schema or the streams do not allow, with the reason.
+    """
+
+    queries: Mapping[str, StandingQuery]
+    new: frozenset[str] = frozenset()
+    refused: Mapping[str, QueryState] = field(default_factory=dict)
+
+    @property
+    def joins(self) -> dict[str, Join]:
+        return {id_: each.join for id_, each in self.queries.items()}
+
+    @property
+    def sources(self) -> frozenset[Source]:
+        return frozenset(at for each in self.queries.values() for at in each.sources.values())
+
+    @property
+    def window_s(self) -> float:
+        """The longest window: for so long tuples are kept behind the watermark."""
+        return max((each.join.window_s for each in self.queries.values()), default=0.0)
+
+    @property
+    def lateness_s(self) -> float:
+        """How late tuples may be: as the most patient query says."""
+        return max((each.lateness_s for each in self.queries.values()), default=0.0)
+
+    @property
+    def state(self) -> tuple[frozenset[Source], float, float]:
+        """What the state in memory depends on, whatever the plan is."""
+        return self.sources, self.window_s, self.lateness_s
+
+
+def needs_of(
+    stored: Mapping[str, StoredQuery], schema: Schema, streams: Mapping[str, EventStream]
+) -> Needs:
+    """Read the queries that were not stopped."""
+    queries: dict[str, StandingQuery] = {}
+    refused: dict[str, QueryState] = {}
+    for id_, each in stored.items():
+        if each.state.name != STOPPED:
+            try:
+                queries[id_] = parse_query(each.document, schema, streams)
+            except Invalid as error:
+                refused[id_] = stopped(_reason(error))
+    new = frozenset(id_ for id_ in queries if stored[id_].state.name == BUILDING)
+    return Needs(queries, new, refused)
+
+
+def stopped(detail: str) -> QueryState:
+    return QueryState(STOPPED, detail)
+
+
+def _reason(error: Invalid) -> str:
+    first: Any = error.locations[0]
+    return f"The streams or the schema no longer allow the query: {first.pointer} {first.detail}."

@@ -1,0 +1,86 @@
+"""A standing query of a service: relations under aliases, which are event streams or classes.
+
+Queries that read the same stream under different aliases share it, so plans know relations by what
+they are, and not by an alias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
+
+from mediator.standing.model import Join
+
+__all__ = ["Destination", "Source", "SourceKind", "StandingQuery", "feeds_itself"]
+
+SourceKind: TypeAlias = Literal["stream", "class"]
+
+_PREFIX: Final = "class:"
+
+
+class Source(NamedTuple):
+    """Where the tuples of a relation come from."""
+
+    kind: SourceKind
+    name: str
+
+    @property
+    def relation(self) -> str:
+        """The name of the relation in plans: a stream may have the name of a class."""
+        return self.name if self.kind == "stream" else f"{_PREFIX}{self.name}"
+
+    @classmethod
+    def of(cls, relation: str) -> Self:
+        if relation.startswith(_PREFIX):
+            return cls("class", relation.removeprefix(_PREFIX))
+        return cls("stream", relation)
+
+
+class Destination(NamedTuple):
+    """The event stream that results are appended to.
+
+    Attributes:
+        values: For its attributes, the alias and the attribute that each is taken from.
+    """
+
+    stream: str
+    values: Mapping[str, tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class StandingQuery:
+    """A standing query.
+
+    Attributes:
+        sources: By alias.
+        join: Over the relations of the sources.
+        lateness_s: How long after a later tuple a tuple may still arrive, in seconds.
+        into: Where results go, too; None: nowhere.
+        document: The query as JSON, as it was sent.
+    """
+
+    sources: Mapping[str, Source]
+    join: Join
+    lateness_s: float
+    into: Destination | None
+    document: Mapping[str, Any]
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """The event streams that it reads."""
+        return frozenset(at.name for at in self.sources.values() if at.kind == "stream")
+
+
+def feeds_itself(query: StandingQuery, others: Iterable[StandingQuery]) -> bool:
+    """Whether results of a query come back to it, through others or not."""
+    if query.into is None:
+        return False
+    queries, reached = [query, *others], {query.into.stream}
+    while more := {
+        each.into.stream
+        for each in queries
+        if each.into is not None and reached & each.streams and each.into.stream not in reached
+    }:
+        reached |= more
+    return bool(reached & query.streams)

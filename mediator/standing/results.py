@@ -1,0 +1,216 @@
+"""The port of what replicas share of standing queries: definitions, the log of batches, results.
+
+A *batch* is what the holder of a database has taken of all its streams at once. The tuples of a
+batch, how far each stream was taken with it, and its results are published in one step, which
+compares the lease and counts batches. So each batch is published once, and its results with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Protocol
+
+from mediator.base.lease import Lease
+from mediator.standing.state import StreamTuple
+
+__all__ = [
+    "BUILDING",
+    "MOST_RESULTS",
+    "READY",
+    "STOPPED",
+    "Delivery",
+    "LoggedBatch",
+    "LoggedTuple",
+    "Offset",
+    "Progress",
+    "Publication",
+    "Published",
+    "QueryKey",
+    "QueryState",
+    "StandingResults",
+    "StoredQuery",
+    "StoredResult",
+]
+
+MOST_RESULTS: Final = 10_000
+"""Results of a query that are kept."""
+
+BUILDING, READY, STOPPED = "building", "ready", "stopped"
+
+
+class QueryKey(NamedTuple):
+    """A standing query: the id of its database, which no other has had, and its own."""
+
+    database: str
+    query: str
+
+
+class QueryState(NamedTuple):
+    """`building`, `ready` or `stopped`; `detail` says why it was stopped."""
+
+    name: str = BUILDING
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredQuery:
+    """A query as its owner sent it, the relations that it reads, and its state."""
+
+    document: Mapping[str, Any]
+    relations: tuple[str, ...]
+    state: QueryState
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedTuple(StreamTuple):
+    """A tuple, with its number in its stream; `versions` are those of an object of a class."""
+
+    number: int
+    versions: str = ""
+
+
+class Offset(NamedTuple):
+    """How far a stream was taken.
+
+    Attributes:
+        number: That of the last tuple that was taken.
+        since: The first batch with tuples of it: in earlier ones may be those of a former reader.
+        reach_s: The window for which everything before is in the log, too, in seconds.
+    """
+
+    number: int
+    since: int
+    reach_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What is taken of the streams of a database.
+
+    Attributes:
+        latest_s: The latest time of all tuples that were not late; minus infinity: there was none.
+        offsets: By relation.
+        feed: The position up to which the feed was taken for classes; empty: none is read.
+    """
+
+    latest_s: float = float("-inf")
+    offsets: Mapping[str, Offset] = field(default_factory=dict)
+    feed: str = ""
+
+
+class Published(NamedTuple):
+    """How many batches were published, the revision of the definitions, and the progress."""
+
+    sequence: int
+    revision: int
+    progress: Progress
+
+
+class Delivery(NamedTuple):
+    """How far results were appended to the stream that they go to.
+
+    Attributes:
+        done: The number of the last result that was.
+        until: That of the last one of those that are being appended; `done` if there are none.
+    """
+
+    done: int = 0
+    until: int = 0
+
+
+class LoggedBatch(NamedTuple):
+    """The tuples of a batch that were not late; `sequence` counts from 1."""
+
+    sequence: int
+    tuples: Sequence[LoggedTuple]
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A batch.
+
+    Attributes:
+        tuples: Those that were not late.
+        progress: With this batch.
+        keep_from: The first batch that windows still reach.
+        states: The next states of queries whose state changes, by id.
+        results: New results as JSON, in their order, by the id of their query.
+    """
+
+    tuples: Sequence[LoggedTuple]
+    progress: Progress
+    keep_from: int
+    states: Mapping[str, QueryState] = field(default_factory=dict)
+    results: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
+
+
+class StoredResult(NamedTuple):
+    """A result of a query, as JSON; results are numbered 1, 2, 3, … without a gap."""
+
+    number: int
+    document: bytes
+
+
+class StandingResults(Protocol):
+    """What is shared of all standing queries. Every method raises `Unavailable`."""
+
+    async def put_query(self, key: QueryKey, query: StoredQuery, most: int) -> bool:
+        """Write a query down; false if its database has `most` already."""
+
+    async def databases(self) -> set[str]:
+        """Return the databases that have standing queries, or had."""
+
+    async def queries(self, database: str) -> dict[str, StoredQuery]:
+        """Return the queries of a database by id."""
+
+    async def query(self, key: QueryKey) -> StoredQuery | None:
+        """Return a query; None: there is none."""
+
+    async def drop_query(self, key: QueryKey) -> bool:
+        """Remove a query with its results; false if there is none."""
+
+    async def clear(self, database: str) -> None:
+        """Remove all of a database that was dropped."""
+
+    async def published(self, database: str) -> Published:
+        """Return what the next batch has to follow."""
+
+    def batches(self, database: str) -> AsyncIterator[LoggedBatch]:
+        """Go through the batches that are kept, in their order."""
+
+    async def publish(
+        self, database: str, lease: Lease, sequence: int, publication: Publication
+    ) -> None:
+        """Publish the batch after `sequence`; it may be sent twice.
+
+        Queries that were dropped meanwhile are left out.
+
+        Raises:
+            LeaseLost: The lease is not held, or another batch was published since; nothing was
+                done.
+        """
+
+    async def last_result(self, key: QueryKey) -> int:
+        """Return the number of the last result of a query; 0 if there was none yet."""
+
+    async def results(
+        self, key: QueryKey, after: int, limit: int, wait_s: float = 0.0
+    ) -> list[StoredResult]:
+        """Return results after a number, waiting for the first of them.
+
+        Raises:
+            PositionGone: The next one is not kept any more, or there never was that number.
+        """
+
+    async def deliveries(self, database: str) -> dict[str, Delivery]:
+        """Return how far results were delivered, by the id of their query."""
+
+    async def put_delivery(self, key: QueryKey, lease: Lease, delivery: Delivery) -> None:
+        """Write down how far results were delivered; raises `LeaseLost`."""
+
+    async def put_report(self, database: str, lease: Lease, report: bytes) -> None:
+        """Write down what is executed, as JSON, if the lease is held."""
+
+    async def report(self, database: str) -> bytes | None:
+        """Return the last report; None: there was none yet."""

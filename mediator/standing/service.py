@@ -1,0 +1,157 @@
+"""Standing queries of an installation: definitions, results, plans, and their holders."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import uuid4
+
+import orjson
+
+from mediator.base.errors import Conflict, Invalid, Location, NotFound
+from mediator.base.holding import Holders
+from mediator.base.offload import offload
+from mediator.base.periodic_tasks import PeriodicTask
+from mediator.event_streams.port import EventStream
+from mediator.routing.model import DatabaseRoute
+from mediator.standing.context import HolderContext
+from mediator.standing.holder import StandingHolder
+from mediator.standing.needs import needs_of
+from mediator.standing.planning import Mode
+from mediator.standing.query import StandingQuery, feeds_itself
+from mediator.standing.replanning import plans_of, workload_of
+from mediator.standing.report import describe, with_measured
+from mediator.standing.results import (
+    QueryKey,
+    QueryState,
+    StandingResults,
+    StoredQuery,
+    StoredResult,
+)
+from mediator.standing.sampling import Sampling
+
+__all__ = ["MOST_QUERIES", "StandingQueries", "query_document"]
+
+MOST_QUERIES: Final = 100
+"""Standing queries of a database."""
+
+_RECONCILE_EVERY_S: Final = 0.5
+
+
+@dataclass(eq=False)
+class StandingQueries:
+    """Serves standing queries, whichever replica holds them."""
+
+    _context: HolderContext
+    _holders: Holders = field(default_factory=Holders, init=False)
+    _planning: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    """Requests for plans are answered one after the other: each takes seconds of a processor."""
+
+    def relaying_tasks(self) -> list[PeriodicTask]:
+        """Return the periodic tasks of the process that relays, which executes queries as well."""
+        name = "reconcile holders of standing queries"
+        return [PeriodicTask(name, _RECONCILE_EVERY_S, self.reconcile)]
+
+    @property
+    def _results(self) -> StandingResults:
+        return self._context.results
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process is about to end."""
+        return self._context.has_ended
+
+    async def streams(self, database: DatabaseRoute) -> dict[str, EventStream]:
+        """Return the event streams that a query may read."""
+        return await self._context.streams.of_database(database.id)
+
+    async def create(
+        self, database: DatabaseRoute, query: StandingQuery
+    ) -> tuple[str, StoredQuery]:
+        """Write a query down, which is executed from now on; return it with its id.
+
+        Raises:
+            Conflict: The database has too many queries.
+            Invalid: Its results would come back to it.
+        """
+        needs = needs_of(
+            await self.of_database(database), database.schema, await self.streams(database)
+        )
+        if feeds_itself(query, needs.queries.values()):
+            locations = [Location("/into/stream", "leads back to a stream that the query reads")]
+            raise Invalid("Results of a query must not come back to it.", locations=locations)
+        key = QueryKey(database.id, uuid4().hex)
+        relations = sorted(query.join.relations)
+        stored = StoredQuery(query.document, tuple(relations), QueryState())
+        if not await self._results.put_query(key, stored, MOST_QUERIES):
+            raise Conflict(f"A database has {MOST_QUERIES:,} standing queries at most.")
+        return key.query, stored
+
+    async def of_database(self, database: DatabaseRoute) -> dict[str, StoredQuery]:
+        """Return the queries of a database by id."""
+        return await self._results.queries(database.id)
+
+    async def find(self, database: DatabaseRoute, query: str) -> StoredQuery:
+        """Raises `NotFound`."""
+        found = await self._results.query(QueryKey(database.id, query))
+        if found is None:
+            raise _not_found()
+        return found
+
+    async def drop(self, database: DatabaseRoute, query: str) -> None:
+        """Remove a query with its results; raises `NotFound`."""
+        if not await self._results.drop_query(QueryKey(database.id, query)):
+            raise _not_found()
+
+    async def last_result(self, database: DatabaseRoute, query: str) -> int:
+        """Return the number of the last result; 0 if there was none yet."""
+        return await self._results.last_result(QueryKey(database.id, query))
+
+    async def results(
+        self, database: DatabaseRoute, query: str, after: int, limit: int, wait_s: float
+    ) -> list[StoredResult]:
+        """Return results after a number, waiting for the first; raises `PositionGone`."""
+        return await self._results.results(QueryKey(database.id, query), after, limit, wait_s)
+
+    async def plan(self, database: DatabaseRoute, mode: Mode) -> dict[str, Any]:
+        """Plan the queries of a database by what is measured, and describe it as JSON.
+
+        Raises:
+            NotFound: There are none.
+            Invalid: There are too many candidate probe orders.
+        """
+        stored = await self.of_database(database)
+        needs = needs_of(stored, database.schema, await self.streams(database))
+        if not needs.queries:
+            raise NotFound("The database has no standing queries that are executed.")
+        report = await self._results.report(database.id)
+        running = None if report is None else orjson.loads(report)
+        sampling = Sampling.from_json(running["statistics"]) if running else Sampling()
+        workload = workload_of(needs.joins, sampling.statistics(needs.joins.values()))
+        async with self._planning:
+            plans = await offload(True, plans_of, workload, mode, materialise=True)
+        names = {id_: stored[id_].document.get("name", "") for id_ in needs.queries}
+        return with_measured(describe(plans, mode), names, running)
+
+    async def reconcile(self) -> None:
+        """Start holders of databases that have queries, cancel those of databases that are gone."""
+        known = self._context.plane.model.by_id
+        wanted = {id_ for id_ in await self._results.databases() if id_ in known}
+        await self._holders.reconcile(wanted, lambda id_: StandingHolder(self._context, id_).run())
+
+    async def close(self) -> None:
+        """End all subscriptions, at which holders end by themselves."""
+        self._context.subscriptions.end()
+        await self._holders.close()
+
+
+def query_document(id_: str, stored: StoredQuery) -> dict[str, Any]:
+    """Return a query with its state as JSON."""
+    name, detail = stored.document.get("name", ""), stored.state.detail
+    document = {"id": id_, "name": name, "state": stored.state.name}
+    return {**document, "detail": detail} if detail else document
+
+
+def _not_found() -> NotFound:
+    return NotFound("There is no such standing query.")

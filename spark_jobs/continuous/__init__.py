@@ -1,0 +1,1 @@
+"""Execution of continuous queries: Structured Streaming, with fragments in PostgreSQL."""

@@ -1,0 +1,115 @@
+"""Rows that later batches look at again: one folder for each batch, merged as in an LSM tree.
+
+A folder is named after the first and the last batch in it. What a batch finds is decided by the
+numbers alone, so a batch that is executed again, as after a crash, finds what it found before.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
+
+__all__ = ["KeptRows"]
+
+_FANOUT: Final = 8
+"""Folders of about the same size that are merged to one."""
+
+
+class _Folder(NamedTuple):
+    first: int
+    last: int
+    path: Path
+
+
+class KeptRows:
+    """Rows with the slides at which they are there, until these have passed.
+
+    Args:
+        until: The column that has the first slide at which a row is not there any more.
+    """
+
+    def __init__(self, session: SparkSession, directory: Path, until: str) -> None:
+        self._session, self._directory, self._until = session, directory, until
+        self._schema: StructType | None = None
+
+    def keep(self, number: int, rows: DataFrame) -> DataFrame:
+        """Write the rows of a batch; return them as they are on the disk."""
+        path = self._path(number, number)
+        rows.write.mode("overwrite").parquet(str(path))
+        self._schema = rows.schema
+        return self._read([path], rows.schema)
+
+    def before(self, number: int, first_slide: int, schema: StructType) -> DataFrame | None:
+        """Return the rows of earlier batches that are still there at a slide; None if none are."""
+        folders = list(self._live(number, first_slide))
+        folders = self._merged(folders, first_slide, schema)
+        if not folders:
+            return None
+        rows = self._read([each.path for each in folders], schema)
+        return rows.where(f.col(self._until) > first_slide)
+
+    def _live(self, number: int, first_slide: int) -> Iterator[_Folder]:
+        """Go through the folders of earlier batches; remove what has expired, or been merged."""
+        covered = -1
+        for folder in sorted(self._folders(), key=lambda each: (each.first, -each.last)):
+            if folder.last >= number:
+                continue
+            if folder.last <= covered or self._latest(folder.path) <= first_slide:
+                shutil.rmtree(folder.path)
+                continue
+            covered = folder.last
+            yield folder
+
+    def _folders(self) -> Iterator[_Folder]:
+        if not self._directory.exists():
+            return
+        for path in self._directory.iterdir():
+            first, _, last = path.name.partition("-")
+            if last.isdigit():
+                yield _Folder(int(first), int(last), path)
+
+    def _merged(
+        self, folders: list[_Folder], first_slide: int, schema: StructType
+    ) -> list[_Folder]:
+        """Merge the latest folders, if there are enough that are about as large as the last one."""
+        for size in (_FANOUT**level for level in range(1, 6)):
+            alike = [each for each in folders if each.last - each.first + 1 < size]
+            if len(alike) < _FANOUT:
+                break
+            rest = [each for each in folders if each not in alike]
+            rows = self._read([each.path for each in alike], schema)
+            first, last = alike[0].first, alike[-1].last
+            target = self._path(first, last)
+            unfinished = target.with_name(f"{target.name}.unfinished")
+            live = rows.where(f.col(self._until) > first_slide).coalesce(1)
+            live.write.mode("overwrite").parquet(str(unfinished))
+            unfinished.rename(target)
+            for each in alike:
+                shutil.rmtree(each.path)
+            folders = [*rest, _Folder(first, last, target)]
+        return folders
+
+    def _latest(self, path: Path) -> int:
+        """Return the latest slide up to which a row of a folder is there, by its statistics."""
+        latest = -(2**63)
+        for file in path.glob("*.parquet"):
+            metadata = pq.read_metadata(file)
+            column = metadata.schema.names.index(self._until)
+            for group in range(metadata.num_row_groups):
+                statistics = metadata.row_group(group).column(column).statistics
+                if statistics is not None and statistics.has_min_max:
+                    latest = max(latest, statistics.max)
+        return latest
+
+    def _read(self, paths: Sequence[Path], schema: StructType) -> DataFrame:
+        return self._session.read.schema(schema).parquet(*map(str, paths))
+
+    def _path(self, first: int, last: int) -> Path:
+        return self._directory / f"{first:09}-{last:09}"

@@ -1,0 +1,1 @@
+"""Standing queries on Spark: the rules of a plan, executed over micro-batches."""

@@ -1,0 +1,67 @@
+"""Chunks: rows as they travel between stages, as packed tables for a store or for a hop.
+
+Spark moves a chunk as one value, so that exchanging rows costs no conversion of each, and the rows
+of all hops go through one exchange whatever their columns are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from spark_jobs.standing.tuples import sorted_rows
+
+__all__ = ["CHUNKS", "REPORTS", "Chunk", "pack", "record_batch", "unpack"]
+
+CHUNKS: Final = pa.schema(
+    [
+        ("group", pa.int32()),
+        ("level", pa.int32()),
+        ("store", pa.int32()),
+        ("hop", pa.int32()),
+        ("route", pa.int32()),
+        ("rows", pa.binary()),
+    ]
+)
+
+REPORTS: Final = 2**31 - 1
+"""The level of reports: no stage takes them, and they are what is left at the end."""
+
+
+class Chunk(NamedTuple):
+    """Rows for a partition group, at a level.
+
+    Attributes:
+        store: The index of the layout that keeps them; -1: they are for a hop.
+        hop: The index of the hop.
+        route: That of one of its routes.
+        rows: A table, packed; or a report.
+    """
+
+    group: int
+    level: int
+    store: int = -1
+    hop: int = -1
+    route: int = -1
+    rows: bytes = b""
+
+
+def pack(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def unpack(chunks: Sequence[bytes], relations: Iterable[str]) -> pa.Table:
+    """Return the rows of chunks, in an order that does not depend on how these arrived."""
+    tables = [pa.ipc.open_stream(each).read_all() for each in chunks]
+    return sorted_rows(pa.concat_tables(tables), relations)
+
+
+def record_batch(chunks: Iterable[Chunk]) -> pa.RecordBatch:
+    columns = list(zip(*chunks, strict=True)) or [()] * len(CHUNKS)
+    arrays = [pa.array(each, of.type) for each, of in zip(columns, CHUNKS, strict=True)]
+    return pa.record_batch(arrays, schema=CHUNKS)

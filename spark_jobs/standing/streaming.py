@@ -1,0 +1,105 @@
+"""Standing queries as one query of Structured Streaming, with a stage for each level of hops."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_jobs.runner.failures import reason_of
+from spark_jobs.standing.chunks import REPORTS
+from spark_jobs.standing.commits import Commit
+from spark_jobs.standing.reports import Report
+from spark_jobs.standing.shared_joins import SharedJoins
+from spark_jobs.standing.tasks import execute, read, read_history
+from spark_jobs.standing.work import Work
+
+__all__ = ["TUPLES", "Failed", "end", "file_tuples", "start"]
+
+
+class Failed(Exception):
+    """A query has ended, and why; what was committed is kept, and goes on with the next one."""
+
+
+TUPLES: Final = "stream string, number long, time_s double, values string"
+"""What is streamed: a tuple of a stream, with its feed position and its values as JSON."""
+
+_OWN: Final = re.compile(r"(?:StateMismatch|FormatUnknown): ([^\n]{1,1000})")
+"""What is raised here, and carried through Spark as text."""
+
+_CHUNKS: Final = "group int, level int, store int, hop int, route int, rows binary"
+
+
+def start(
+    joins: SharedJoins,
+    tuples: DataFrame,
+    on_commit: Callable[[Commit], None],
+    trigger: Mapping[str, Any] | None = None,
+) -> StreamingQuery:
+    """Start to execute queries over a streaming frame of `TUPLES`; its directory must be locked.
+
+    Args:
+        on_commit: Called after each batch, and again for the last one when it is repeated.
+        trigger: When batches begin, as `DataStreamWriter.trigger` takes it.
+    """
+
+    def process(batch: DataFrame, number: int) -> None:
+        on_commit(joins.process(number, partial(_execute, batch), partial(_execute_history, batch)))
+
+    writer = tuples.writeStream.foreachBatch(process)
+    writer = writer.option("checkpointLocation", str(joins.directory.checkpoint))
+    return (writer.trigger(**trigger) if trigger else writer).start()
+
+
+def file_tuples(session: SparkSession, folder: Path, format_: str, files: int) -> DataFrame:
+    """Return the tuples of a directory as they come, so many files at a time, the oldest first."""
+    reader = session.readStream.schema(TUPLES).option("maxFilesPerTrigger", files)
+    # A line that is no tuple must end the query: it would be a tuple without values otherwise.
+    return reader.option("mode", "FAILFAST").format(format_).load(str(folder))
+
+
+def end(query: StreamingQuery) -> None:
+    """Wait until a query ends; it is stopped if this is interrupted.
+
+    Raises:
+        Failed: It failed.
+    """
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        text = str(error)
+        if own := _OWN.search(text):
+            raise Failed(own[1]) from None
+        raise Failed(reason_of(error)) from error
+    finally:
+        query.stop()
+
+
+def _execute(tuples: DataFrame, work: Work) -> Report:
+    return _reported(tuples.mapInArrow(partial(read, work), _CHUNKS), work)
+
+
+def _execute_history(tuples: DataFrame, work: Work) -> Report:
+    groups = tuples.sparkSession.range(0, work.parallelism, 1, work.parallelism)
+    return _reported(groups.mapInArrow(partial(_read_history, work), _CHUNKS), work)
+
+
+def _read_history(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield from read_history(work, batch.column("id").to_pylist())
+
+
+def _reported(chunks: DataFrame, work: Work) -> Report:
+    """Execute all levels, one stage for each, and add up what their tasks report."""
+    for level in range(1, work.hops.levels + 1):
+        exchanged = chunks.repartitionById(work.parallelism, "group")
+        chunks = exchanged.mapInArrow(partial(execute, work, level), _CHUNKS)
+    reports = chunks.where(chunks["level"] == REPORTS).select("rows").toArrow()
+    return Report.total(reports.column("rows").to_pylist())

@@ -1,0 +1,25 @@
+"""Two replicas of a service, as processes that can be killed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from mediator.stores.port import SystemConfig
+from tests.faults.service import Service
+from tests.process.service import scratch_catalogue, scratch_systems
+
+
+@pytest.fixture
+async def replicas(
+    redis_config: SystemConfig, postgresql_config: SystemConfig
+) -> AsyncIterator[list[Service]]:
+    async with AsyncExitStack() as stack:
+        catalogue = await stack.enter_async_context(scratch_catalogue(postgresql_config))
+        configs = await stack.enter_async_context(scratch_systems(redis_config, postgresql_config))
+        services = [Service.on(configs, catalogue, redis_config.url) for _ in range(2)]
+        for each in services:
+            await stack.enter_async_context(each.running())
+        yield services

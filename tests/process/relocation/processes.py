@@ -1,0 +1,96 @@
+"""A cluster of real processes, which a test can kill in the middle of a step."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from mediator.coordination.cluster_store import RedisClusterStore
+from mediator.coordination.connecting import connect
+from mediator.relocation.cluster import Declared
+from mediator.relocation.messages import MANAGER
+from mediator.relocation.participant import Participant
+from tests.properties.relocation.scenario import Found
+
+__all__ = ["ProcessCluster", "until"]
+
+_PROCESSES = multiprocessing.get_context("forkserver")
+_PROCESSES.set_forkserver_preload([__name__])
+"""What they need is imported once, and not for each of them."""
+
+
+class ProcessCluster:
+    """Participants in processes of their own, by address."""
+
+    def __init__(self, store: RedisClusterStore, name: str, url: str) -> None:
+        self.store = store
+        self.name = name
+        self.url = url
+        self.processes: dict[str, Any] = {}
+
+    async def declare(self, declared: Declared) -> None:
+        assert await self.store.declare(declared.model_dump())
+
+    def start(self, *addresses: str, key: str | None = None) -> None:
+        """Run participants in one process."""
+        made = _PROCESSES.Process(target=_run, args=(self.url, self.name, addresses), daemon=True)
+        made.start()
+        self.processes[key or addresses[0]] = made
+
+    def kill(self, key: str) -> None:
+        process = self.processes.pop(key)
+        process.kill()
+        process.join()
+
+    def stop(self) -> None:
+        for process in self.processes.values():
+            process.kill()
+        for process in self.processes.values():
+            process.join()
+
+    async def relocations(self) -> list[dict[str, Any]]:
+        _, record = await self.store.recorded(MANAGER)
+        found = [each for at, each in record.items() if at.startswith("relocation/")]
+        return sorted(found, key=lambda each: each["id"])
+
+    async def found(self) -> Found:
+        found: Found = Counter()
+        after = "0"
+        while steps := await self.store.results(after, 1000):
+            after = steps[-1][0]
+            found.update(
+                (each["query"], tuple(sorted(each["numbers"].items())))
+                for _, emitted in steps
+                for each in emitted
+            )
+        return found
+
+    async def positions(self, relations: Sequence[str]) -> dict[str, int]:
+        addresses = [f"split:{name}" for name in relations]
+        positions = await self.store.field(addresses, "position")
+        return {name: at or 0 for name, at in zip(relations, positions, strict=True)}
+
+
+def _run(url: str, name: str, addresses: Sequence[str]) -> None:
+    asyncio.run(_run_all(url, name, addresses))
+
+
+async def _run_all(url: str, name: str, addresses: Sequence[str]) -> None:
+    redis = connect(url)
+    store = RedisClusterStore(redis, name)
+    cluster = Declared.model_validate(await store.layout()).cluster()
+    stopping = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        for each in addresses:
+            tasks.create_task(Participant(store, cluster, each).run(stopping))
+
+
+async def until(condition: Callable[[], Awaitable[bool]], within_s: float = 90.0) -> None:
+    """Wait for a condition; a generous bound, so that a slow machine is no failure."""
+    async with asyncio.timeout(within_s):
+        # It is other processes that change it.
+        while not await condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)

@@ -1,0 +1,113 @@
+"""What was published of standing queries, and what should have been: a join of the log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import orjson
+
+from mediator.base.errors import Unavailable
+from mediator.base.lease import Lease
+from mediator.coordination.connecting import Coordination
+from mediator.standing.model import Join
+from mediator.standing.results import READY, LoggedTuple, Progress, Publication
+from mediator.standing.state import StreamTuple
+from tests.unit.standing.batch_join import batch_join
+
+__all__ = ["Fault", "Recorder"]
+
+Fault: TypeAlias = Callable[[int], str]
+"""Says of each call to publish, by its number, what fails: nothing (''), before, after, lease."""
+
+Found: TypeAlias = Counter[tuple[tuple[str, Any], ...]]
+"""Results, each as what its tuples have as `n`, by relation."""
+
+
+@dataclass
+class Recorder:
+    """Records what is published in one database, and lets calls fail.
+
+    Tuples have the position at which they were taken, each once. History comes before everything:
+    it has positions below zero.
+    """
+
+    _shared: Coordination
+    _database: str
+    fault: Fault = field(default=lambda _: "")
+    log: dict[int, StreamTuple] = field(default_factory=dict)
+    ready: dict[str, int] = field(default_factory=dict)
+    results: dict[str, list[bytes]] = field(default_factory=dict)
+    sequences: list[int] = field(default_factory=list)
+    calls: int = 0
+    _known: set[tuple[str, int]] = field(default_factory=set)
+    _progress: Progress = field(default_factory=Progress)
+
+    def __post_init__(self) -> None:
+        self._publish = self._shared.standing_results.publish
+        self._shared.standing_results.publish = self.publish  # type: ignore[method-assign]
+
+    def stop(self) -> None:
+        self._shared.standing_results.publish = self._publish  # type: ignore[method-assign]
+
+    async def publish(
+        self, database: str, lease: Lease, sequence: int, publication: Publication
+    ) -> None:
+        if database != self._database:
+            return await self._publish(database, lease, sequence, publication)
+        self.calls += 1
+        fault = self.fault(self.calls)
+        if fault == "before":
+            raise Unavailable("It went down before.", system="coordination")
+        if fault == "lease":
+            await self._shared.redis.delete(lease.key)
+        await self._publish(database, lease, sequence, publication)
+        self._record(sequence, publication)
+        if fault == "after":
+            raise Unavailable("It went down after.", system="coordination")
+        return None
+
+    def _record(self, sequence: int, publication: Publication) -> None:
+        assert sequence not in self.sequences
+        self.sequences.append(sequence)
+        for each in publication.tuples:
+            if (each.stream, each.number) not in self._known:
+                self._known.add((each.stream, each.number))
+                self.log[self._position(each)] = each
+        self._progress = publication.progress
+        for query, state in publication.states.items():
+            if state.name == READY:
+                self.ready[query] = self.end
+        for query, results in publication.results.items():
+            self.results.setdefault(query, []).extend(results)
+
+    @property
+    def end(self) -> int:
+        return max(self.log, default=-1) + 1
+
+    def _position(self, each: LoggedTuple) -> int:
+        before = self._progress.offsets.get(each.stream)
+        if before is None or each.number <= before.number:
+            return min([0, *self.log]) - 1
+        return self.end
+
+    def found(self, query: str) -> Found:
+        """Return what was published of a query."""
+        documents = map(orjson.loads, self.results.get(query, ()))
+        return Counter(
+            tuple(sorted((name.lower(), each["n"]) for name, each in document["tuples"].items()))
+            for document in documents
+        )
+
+    def expected(self, query: str, join: Join) -> Found:
+        """Join all that was logged: results whose last tuple came when the query was there."""
+        log = list(self.log.items())
+        joined = batch_join(query, join, log, self.ready[query], self.end)
+        return Counter(
+            {
+                tuple((name, self.log[position].values["n"]) for name, position in members): count
+                for (_, members), count in joined.items()
+            }
+        )

@@ -1,0 +1,39 @@
+"""The plan of standing queries, by what is measured."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.process.standing.bench import Q1, Bench
+
+
+async def test_the_plan_follows_what_is_measured(bench: Bench) -> None:
+    await bench.ready(Q1)
+    # Tuples of r find many of s; those of t none: what begins with s and t is cheaper.
+    for second in range(40):
+        await bench.send("r", *[(second, {"a": 1})] * 3)
+        await bench.send("s", (second, {"a": 1, "b": second}))
+        await bench.send("t", (second, {"b": -1, "c": 1}))
+        await bench.has_taken_all()
+    plan = await bench.plan()
+    assert plan["rates"]["r"] == pytest.approx(3, rel=0.2)
+    hops = {hop["order"]: hop for each in plan["plans"] for hop in each["hops"]}
+    assert "⟨s, t⟩" in hops
+    assert "⟨s, r⟩" not in hops
+    measured = [hop["measured"] for hop in hops.values() if hop["measured"] is not None]
+    assert plan["running"]["measured"] == pytest.approx(sum(measured))
+    stores = {each["store"]: each["kept"] for each in plan["plans"][0]["stores"]}
+    assert stores["s"]
+    for mode in ("individual", "greedy"):
+        assert (await bench.plan(mode=mode))["mode"] == mode
+    answer = await bench.client.get("standing-queries/plan", params={"mode": "best"})
+    assert answer.status_code == 400
+
+
+async def test_a_plan_is_drawn_and_names_are_text(bench: Bench) -> None:
+    await bench.create({**Q1, "name": "<script>"})
+    accept = {"accept": "image/svg+xml"}
+    answer = await bench.client.get("standing-queries/plan", headers=accept)
+    assert answer.headers["content-type"] == "image/svg+xml"
+    assert "&lt;script&gt;" in answer.text
+    assert "<script" not in answer.text

@@ -1,0 +1,152 @@
+"""Batches in Redis: one step, by the holder alone, and once, however often they are sent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from mediator.base.lease import Lease, LeaseLost
+from mediator.changes.feed import PositionGone
+from mediator.coordination import standing_results
+from mediator.coordination.leases import Leases
+from mediator.coordination.standing_results import RedisStandingResults
+from mediator.standing.results import (
+    READY,
+    Delivery,
+    LoggedTuple,
+    Offset,
+    Progress,
+    Publication,
+    QueryKey,
+    QueryState,
+    StoredQuery,
+)
+from mediator.stores.port import SystemConfig
+from tests.process.service import unique
+
+QUERY = StoredQuery({"name": "q"}, ("r", "class:c"), QueryState())
+TUPLES = [LoggedTuple("r", 1.5, {"a": None}, 7), LoggedTuple("class:c", 2, {"id": "x"}, 1, "m:3")]
+PROGRESS = Progress(2.0, {"r": Offset(7, 1, 10.0)}, "position")
+NEW = Progress()
+
+
+class Published:
+    """A database with one query, and the lease of its holder."""
+
+    def __init__(self, redis: Redis) -> None:
+        self.results = RedisStandingResults(redis)
+        self.leases = Leases(redis)
+        self.key = QueryKey(unique(), unique())
+        self.lease = Lease(f"standing:{self.key.database}", unique())
+
+    async def publish(self, sequence: int, **members: Any) -> None:
+        publication = Publication(
+            **{"tuples": TUPLES, "progress": PROGRESS, "keep_from": 0, **members}
+        )
+        await self.results.publish(self.key.database, self.lease, sequence, publication)
+
+    async def found(self) -> list[bytes]:
+        return [each.document for each in await self.results.results(self.key, 0, 100)]
+
+    async def batches(self) -> list[int]:
+        return [each.sequence async for each in self.results.batches(self.key.database)]
+
+
+@pytest.fixture
+async def published(redis_config: SystemConfig) -> AsyncIterator[Published]:
+    redis = Redis.from_url(redis_config.url)
+    opened = Published(redis)
+    assert await opened.results.put_query(opened.key, QUERY, 1)
+    assert await opened.leases.acquire(opened.lease.name, opened.lease.token, 600)
+    try:
+        yield opened
+    finally:
+        await opened.results.clear(opened.key.database)
+        await redis.aclose()
+
+
+async def test_a_batch_is_read_back_as_it_was_published(published: Published) -> None:
+    key = published.key
+    states = {key.query: QueryState(READY)}
+    await published.publish(0, states=states, results={key.query: [b"one", b"two"]})
+    [batch] = [each async for each in published.results.batches(key.database)]
+    assert (batch.sequence, batch.tuples) == (1, TUPLES)
+    assert await published.results.published(key.database) == (1, 1, PROGRESS)
+    assert await published.results.queries(key.database) == {
+        key.query: StoredQuery(QUERY.document, QUERY.relations, QueryState(READY))
+    }
+    assert await published.found() == [b"one", b"two"]
+
+
+async def test_a_progress_without_tuples_has_no_time(published: Published) -> None:
+    await published.publish(0, tuples=[], progress=NEW)
+    assert (await published.results.published(published.key.database)).progress == NEW
+    assert await published.batches() == []
+
+
+async def test_a_batch_that_is_sent_twice_is_there_once(published: Published) -> None:
+    for _ in range(2):
+        await published.publish(0, results={published.key.query: [b"one"]})
+    assert await published.found() == [b"one"]
+    assert await published.batches() == [1]
+
+
+async def test_only_the_holder_publishes_and_only_what_comes_next(published: Published) -> None:
+    results = {published.key.query: [b"late"]}
+    with pytest.raises(LeaseLost):
+        await published.publish(3, results=results)
+    published.lease = Lease(published.lease.name, "another")
+    with pytest.raises(LeaseLost):
+        await published.publish(0, results=results)
+    with pytest.raises(LeaseLost):
+        await published.results.put_delivery(published.key, published.lease, Delivery(1, 1))
+    await published.results.put_report(published.key.database, published.lease, b"{}")
+    assert await published.found() == []
+    assert await published.batches() == []
+    assert await published.results.deliveries(published.key.database) == {}
+    assert await published.results.report(published.key.database) is None
+
+
+async def test_what_no_window_reaches_is_removed_from_the_log(published: Published) -> None:
+    for sequence in range(4):
+        await published.publish(sequence, keep_from=0 if sequence < 3 else 3)
+    assert await published.batches() == [3, 4]
+
+
+async def test_the_last_results_are_kept_and_earlier_ones_are_gone(
+    published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing_results, "MOST_RESULTS", 2)
+    await published.publish(0, results={published.key.query: [b"1", b"2", b"3"]})
+    with pytest.raises(PositionGone):
+        await published.found()
+    kept = await published.results.results(published.key, 1, 100)
+    assert [(each.number, each.document) for each in kept] == [(2, b"2"), (3, b"3")]
+    assert await published.results.results(published.key, 3, 100) == []
+    with pytest.raises(PositionGone):
+        await published.results.results(published.key, 4, 100)
+
+
+async def test_a_query_that_was_dropped_gets_no_results(published: Published) -> None:
+    key = published.key
+    assert await published.results.drop_query(key)
+    assert not await published.results.drop_query(key)
+    await published.publish(0, results={key.query: [b"one"]})
+    await published.results.put_delivery(key, published.lease, Delivery(1, 1))
+    assert await published.found() == []
+    assert await published.results.last_result(key) == 0
+    assert await published.results.deliveries(key.database) == {}
+
+
+async def test_nothing_is_left_of_a_database_that_was_dropped(published: Published) -> None:
+    key = published.key
+    await published.publish(0, results={key.query: [b"one"]})
+    await published.results.put_report(key.database, published.lease, b"{}")
+    await published.results.put_delivery(key, published.lease, Delivery(1, 1))
+    await published.results.clear(key.database)
+    redis = published.results._redis  # noqa: SLF001 - what is left in the server
+    assert await redis.keys(f"*{key.database}*") == [published.lease.key.encode()]
+    assert key.database not in await published.results.databases()

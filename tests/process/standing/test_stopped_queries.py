@@ -1,0 +1,76 @@
+"""Queries that cost too much, or lose a stream, are stopped; batches that cost much end early."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mediator.changes.feed import PositionGone
+from mediator.event_streams.port import StreamKey
+from mediator.standing import batch_run, session
+from tests.faults.conditions import eventually
+from tests.process.standing.bench import Q1, Q2, Bench
+
+
+async def test_a_stream_that_is_dropped_stops_its_queries_and_no_other(bench: Bench) -> None:
+    q1, q2 = await bench.ready(Q1), await bench.ready(Q2)
+    await bench.streams.drop(StreamKey(bench.id, "r"))
+    await eventually(lambda: bench.has_state(q1, "stopped"))
+    detail = (await bench.client.get(f"standing-queries/{q1}")).json()["detail"]
+    assert "there is no event stream r" in detail
+    [event] = await bench.events(q1, 0, "stopped")
+    assert event == {"detail": detail}
+    s, t = {"a": 1, "b": 2}, {"b": 2, "c": 3}
+    await bench.send("s", (1, s))
+    await bench.send("t", (1, t))
+    await bench.send("u", (1, {"c": 3}))
+    await bench.finds(q2, {"S": s, "T": t, "U": {"c": 3}})
+
+
+async def test_a_stream_that_ran_away_stops_its_queries(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = await bench.ready(Q1)
+
+    async def gone(*_: Any) -> Any:
+        raise PositionGone("It is gone.")
+
+    monkeypatch.setattr(bench.streams, "read", gone)
+    await eventually(lambda: bench.has_state(query, "stopped"))
+    answer = await bench.client.get(f"standing-queries/{query}")
+    assert "removed tuples that were not taken yet" in answer.json()["detail"]
+
+
+async def test_a_tuple_that_makes_too_much_stops_its_queries_and_no_other(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_run, "MOST_PAIRS", 20)
+    q1, q2 = await bench.ready(Q1), await bench.ready(Q2)
+    await bench.send("s", *[(1, {"a": 1, "b": 2})] * 25)
+    await bench.has_taken_all()
+    await bench.send("r", (1, {"a": 1}))
+    await eventually(lambda: bench.has_state(q1, "stopped"))
+    assert await bench.has_state(q2, "ready")
+
+
+async def test_state_that_does_not_fit_stops_queries(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "MOST_TUPLES", 20)
+    q1, q2 = await bench.ready(Q1), await bench.ready(Q2)
+    await bench.send("u", *[(1, {"c": 2})] * 25)
+    await eventually(lambda: bench.has_state(q2, "stopped"))
+    assert await bench.has_state(q1, "ready")
+
+
+async def test_a_batch_ends_early_where_it_costs_much(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_run, "_RESULTS", 3)
+    query = await bench.ready({**Q1, "relations": ["r", "s"], "predicates": [["r.a", "s.a"]]})
+    for _ in range(4):
+        await bench.send("r", *[(1, {"a": 1})] * 2)
+        await bench.send("s", *[(1, {"a": 1, "b": 2})] * 2)
+    await bench.has_taken_all()
+    assert len(await bench.results(query)) == 64

@@ -1,0 +1,94 @@
+"""Feeds as files for streaming queries, and what the reference runtime makes of them."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from mediator.standing.planning import Plan
+from mediator.standing.runtime import Runtime
+from mediator.standing.state import StreamTuple
+from spark_jobs.standing.commits import Commit, StateDirectory
+from spark_jobs.standing.shared_joins import SharedJoins
+from spark_jobs.standing.streaming import end, file_tuples, start
+from tests.unit.standing.papers_queries import EXAMPLE_2
+
+LETTERS = {"R": "b", "S": "bc", "T": "cd", "U": "d"}
+DOCUMENT = {**EXAMPLE_2, "parallelism": 3}
+COUNT = 120
+RATE = 100
+
+
+def drawn(first: int, draw: Random) -> list[tuple[int, StreamTuple]]:
+    tuples = []
+    for number in range(first, first + COUNT):
+        stream = draw.choice("RSTU")
+        values = {name: draw.choice([1, 2.0, 3, "3", None]) for name in LETTERS[stream]}
+        tuples.append((number, StreamTuple(stream, number / RATE, values)))
+    return tuples
+
+
+def write(folder: Path, tuples: list[tuple[int, StreamTuple]], draw: Random) -> None:
+    """Write a file of Parquet, which is a batch; its rows are in any order."""
+    rows = [
+        {
+            "stream": each.stream,
+            "number": number,
+            "time_s": each.time_s,
+            "values": orjson.dumps(each.values).decode(),
+        }
+        for number, each in draw.sample(tuples, len(tuples))
+    ]
+    with _file(folder, tuples[0][0], "parquet") as path:
+        pq.write_table(pa.Table.from_pylist(rows), path)
+
+
+def write_json(folder: Path, tuples: list[tuple[int, StreamTuple]], draw: Random) -> None:
+    """Do the same as JSON lines."""
+    lines = [
+        orjson.dumps({"number": number, **asdict(each)}) + b"\n"
+        for number, each in draw.sample(tuples, len(tuples))
+    ]
+    with _file(folder, tuples[0][0], "json") as path:
+        path.write_bytes(b"".join(lines))
+
+
+@contextmanager
+def _file(folder: Path, number: int, suffix: str) -> Iterator[Path]:
+    """Make a file appear whole, with a time that tells its turn."""
+    folder.mkdir(exist_ok=True)
+    hidden = folder / f".{number:06d}.{suffix}"
+    yield hidden
+    os.utime(hidden, (number, number))
+    hidden.rename(folder / hidden.name.removeprefix("."))
+
+
+def run(spark: SparkSession, path: Path, plan: Plan, format_: str = "parquet") -> Commit:
+    """Execute all files that are there; each is a batch."""
+    directory = StateDirectory(path / "state")
+    with directory.locked():
+        joins = SharedJoins(directory, plan, 1.0, 0.0)
+        tuples = file_tuples(spark, path / "tuples", format_, 1)
+        end(start(joins, tuples, lambda _: None, {"availableNow": True}))
+        return directory.latest()
+
+
+def numbered(results: list[Any]) -> Counter[Any]:
+    return Counter((row["query"], tuple(row["numbers"])) for row in results)
+
+
+def reference_results(runtime: Runtime, tuples: list[tuple[int, StreamTuple]]) -> Iterator[Any]:
+    for result in runtime.feed([each for _, each in tuples]):
+        members = (each for _, each in sorted(result.tuples.items()))
+        yield result.query, tuple(round(each.time_s * RATE) for each in members)

@@ -1,0 +1,83 @@
+"""Standing queries as one streaming query: the reference's results, through restarts and faults."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mediator.standing.runtime import Runtime
+from mediator.standing.state import StreamTuple
+from spark_jobs.standing.commits import StateDirectory
+from spark_jobs.standing.streaming import Failed
+from tests.spark.disk_limit import LIMIT, allow, restored_limit, spark_processes
+from tests.spark.standing.feeds import (
+    COUNT,
+    DOCUMENT,
+    drawn,
+    numbered,
+    reference_results,
+    run,
+    write,
+)
+from tests.unit.standing_spark.in_process import plan_of, results_in
+
+
+@pytest.mark.timeout(900)
+def test_results_and_costs_are_the_references_through_a_restart_with_another_plan(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    draw, reference = Random(3), Runtime(DOCUMENT["streams"], 3, 1.0)
+    expected: Counter[Any] = Counter()
+    for first, materialise in ((0, False), (2, True)):
+        plan = plan_of(DOCUMENT, materialise=materialise)
+        reference.activate(plan)
+        before = Counter(reference.sent)
+        for batch in (drawn(COUNT * at, draw) for at in (first, first + 1)):
+            write(tmp_path / "tuples", batch, draw)
+            expected += Counter(reference_results(reference, batch))
+        commit = run(spark, tmp_path, plan)
+        assert sum(commit.sent) == (reference.sent - before).total()
+        assert commit.rows == sum(reference.kept().values())
+        results = spark.read.parquet(str(tmp_path / "state" / "results"))
+        assert numbered([row.asDict() for row in results.collect()]) == expected
+    assert commit.batch == 3
+    assert expected.total() == commit.results > 100
+
+
+@pytest.mark.timeout(900)
+def test_a_fault_ends_the_query_and_the_next_one_goes_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    draw, plan = Random(4), plan_of(DOCUMENT)
+    first, second = drawn(0, draw), drawn(COUNT, draw)
+    write(tmp_path / "tuples", first, draw)
+    commit = run(spark, tmp_path, plan)
+    kept = numbered(results_in(tmp_path / "state"))
+
+    write(tmp_path / "tuples", second, draw)
+    # Those that write state: the JVM has the checkpoint.
+    processes = spark_processes()[1:]
+    with restored_limit(processes):
+        allow(processes, LIMIT)
+        with pytest.raises(Failed, match="The disk is full"):
+            run(spark, tmp_path, plan)
+    assert StateDirectory(tmp_path / "state").latest() == commit
+    assert numbered(results_in(tmp_path / "state")) == kept
+
+    # The checkpoint has the batch now, so it is this one that is repeated.
+    assert run(spark, tmp_path, plan).batch == 1
+    reference = Runtime(DOCUMENT["streams"], 3, 1.0)
+    reference.activate(plan)
+    expected = Counter(reference_results(reference, first))
+    expected += Counter(reference_results(reference, second))
+    assert numbered(results_in(tmp_path / "state")) == expected
+
+    write(tmp_path / "tuples", [(2 * COUNT, StreamTuple("Z", 3.0, {}))], draw)
+    with pytest.raises(Failed, match="there is no stream Z"):
+        run(spark, tmp_path, plan)
+    assert StateDirectory(tmp_path / "state").latest().batch == 1

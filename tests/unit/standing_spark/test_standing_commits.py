@@ -1,0 +1,231 @@
+"""Commits: a batch and its results, exactly once, whatever happens in between."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import orjson
+import pytest
+
+from mediator.standing.planning import Plan
+from mediator.standing.state import StreamTuple
+from spark_jobs.standing import tasks
+from spark_jobs.standing.commits import Commit, StateBusy, StateDirectory, StateMismatch
+from spark_jobs.standing.segments import FormatUnknown, read_segment
+from tests.unit.standing.papers_queries import EXAMPLE_1, document
+from tests.unit.standing_spark.in_process import Fed, InProcess, plan_of, results_in
+
+PAIR = document({"R": "a", "S": "a"}, parallelism=2)
+LETTERS = {"R": "a", "S": "ab", "T": "bc", "U": "c"}
+
+
+def batch_of(number: int, streams: str = "RS", step_s: float = 0.25) -> list[Fed]:
+    return [
+        (4 * number + at, StreamTuple(name, number * step_s, dict.fromkeys(LETTERS[name], 1)))
+        for at, name in enumerate(streams)
+    ]
+
+
+def rows(path: Path) -> list[bytes]:
+    return sorted(map(orjson.dumps, results_in(path)))
+
+
+def test_a_batch_that_is_repeated_is_not_executed_again(tmp_path: Path) -> None:
+    running = InProcess(tmp_path, plan_of(PAIR))
+    running.feed(0, batch_of(0))
+    expected, commit = rows(tmp_path), running.feed(1, batch_of(1))
+    again = InProcess(tmp_path, plan_of(PAIR)).feed(1, batch_of(1))
+    assert again == commit
+    assert len(expected) < len(rows(tmp_path)) == commit.results
+
+
+def test_a_batch_out_of_turn_is_refused(tmp_path: Path) -> None:
+    running = InProcess(tmp_path, plan_of(PAIR))
+    running.feed(0, batch_of(0))
+    running.feed(1, batch_of(1))
+    for number in (0, 3):
+        with pytest.raises(StateMismatch, match="does not follow batch 1"):
+            running.feed(number, batch_of(number))
+
+
+def test_other_partition_groups_are_refused(tmp_path: Path) -> None:
+    InProcess(tmp_path, plan_of(PAIR)).feed(0, batch_of(0))
+    with pytest.raises(StateMismatch, match="2 partition groups, and the plan 3"):
+        InProcess(tmp_path, plan_of({**PAIR, "parallelism": 3})).feed(1, batch_of(1))
+
+
+def test_one_process_at_a_time_executes(tmp_path: Path) -> None:
+    directory = StateDirectory(tmp_path)
+    with directory.locked(), pytest.raises(StateBusy), StateDirectory(tmp_path).locked():
+        pass
+    with directory.locked():
+        pass
+
+
+def test_of_two_executions_of_a_batch_one_is_committed(tmp_path: Path) -> None:
+    directory = StateDirectory(tmp_path)
+    with directory.locked():
+        directory.commit(Commit(0, "one"), Commit())
+        with pytest.raises(StateMismatch, match="committed by another"):
+            directory.commit(Commit(0, "other"), Commit())
+        assert directory.latest().attempt == "one"
+
+
+def test_results_that_a_commit_has_are_published_by_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = InProcess(tmp_path, plan_of(PAIR))
+    published = StateDirectory.publish
+
+    def killed(directory: StateDirectory, commit: Commit) -> None:
+        if commit.batch == 1:
+            raise KeyboardInterrupt
+        published(directory, commit)
+
+    running.feed(0, batch_of(0))
+    with monkeypatch.context() as patched:
+        patched.setattr(StateDirectory, "publish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            running.feed(1, batch_of(1))
+    assert len(rows(tmp_path)) == 1
+    assert len(rows(tmp_path)) < InProcess(tmp_path, plan_of(PAIR)).feed(1, batch_of(1)).results
+    assert len(rows(tmp_path)) == running.joins.directory.latest().results
+
+
+def test_state_of_another_version_is_refused(tmp_path: Path) -> None:
+    commit = InProcess(tmp_path, plan_of(PAIR)).feed(0, batch_of(0))
+    (file,) = (tmp_path / "commits").glob("*.json")
+    file.write_bytes(orjson.dumps({**orjson.loads(file.read_bytes()), "format": 0}))
+    with pytest.raises(FormatUnknown):
+        StateDirectory(tmp_path).latest()
+    segment = tmp_path / min(commit.files)
+    segment.write_bytes(segment.read_bytes().replace(b"portolan.standing", b"portolan.standink"))
+    with pytest.raises(FormatUnknown):
+        read_segment(segment)
+
+
+def test_a_plan_goes_on_in_the_next_process(tmp_path: Path) -> None:
+    for number in range(6):
+        running = InProcess(tmp_path, plan(materialise=True))
+        commit = running.feed(number, batch_of(number, "RSTU"))
+    whole = InProcess(tmp_path / "whole", plan(materialise=True))
+    for number in range(6):
+        expected = whole.feed(number, batch_of(number, "RSTU"))
+    assert rows(tmp_path) == rows(tmp_path / "whole")
+    assert (commit.sent, commit.rows) == (expected.sent, expected.rows)
+
+
+def test_a_batch_that_is_repeated_writes_the_same_bytes(tmp_path: Path) -> None:
+    written = []
+    for seed in (1, 2):
+        path = tmp_path / str(seed)
+        running = InProcess(path, plan(materialise=True), draw=Random(seed))
+        for number in range(3):
+            running.feed(number, batch_of(number, "RSTUTSR"))
+        files = sorted(each for each in path.rglob("*") if each.suffix in (".arrow", ".parquet"))
+        written.append([each.read_bytes() for each in files])
+    assert written[0] == written[1]
+
+
+def test_files_are_merged_and_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "_FAN", 2)
+    running = InProcess(tmp_path, plan_of(PAIR), retention_s=1)
+    files = []
+    for number in range(60):
+        commit = running.feed(number, batch_of(number, step_s=1 / 16))
+        there = {str(at.relative_to(tmp_path)) for at in tmp_path.glob("state/**/*.arrow")}
+        assert there == commit.files
+        files.append(len(there))
+    # Five epochs or six of five batches each, in two stores: not merged they were more.
+    assert max(files[30:]) <= max(files[:30]) <= 36
+    assert any(each.tier > 0 for epoch in commit.epochs for each in epoch.segments)
+    assert commit.results == sum(min(number, 16) * 2 + 1 for number in range(60))
+    assert len(list((tmp_path / "commits").iterdir())) == 1
+    assert not list((tmp_path / "staging").iterdir())
+
+
+def test_a_disk_that_is_full_leaves_the_last_commit(tmp_path: Path) -> None:
+    running = InProcess(tmp_path, plan_of(PAIR))
+    running.feed(0, batch_of(0))
+    before, expected = running.joins.directory.latest(), rows(tmp_path)
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            running.feed(1, batch_of(1))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert running.joins.directory.latest() == before
+    assert rows(tmp_path) == expected
+    assert running.feed(1, batch_of(1)).batch == 1
+    assert {str(at.relative_to(tmp_path)) for at in tmp_path.glob("state/**/*.arrow")} == (
+        running.joins.directory.latest().files
+    )
+
+
+CHANGES = {"os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir"}
+
+
+@cache
+def plan(*, materialise: bool) -> Plan:
+    return plan_of(EXAMPLE_1, materialise=materialise)
+
+
+def execute(path: Path, batches: int) -> None:
+    """Go on with what is left; the plan changes once."""
+    first = StateDirectory(path).latest().batch + 1
+    for number in range(first, batches):
+        running = InProcess(path, plan(materialise=number >= 2), retention_s=1)
+        running.feed(number, batch_of(number, "RSTU"))
+
+
+def killed_at(step: int, work: Callable[[], None]) -> bool:
+    """Execute something in a process that dies before its n-th change of a file; False: it ends."""
+    child = os.fork()
+    if child == 0:
+        left = step
+
+        def count(event: str, arguments: tuple[Any, ...]) -> None:
+            nonlocal left
+            if event in CHANGES or (event == "open" and arguments[1] in ("wb", "w")):
+                left -= 1
+                if left == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(count)
+        try:
+            work()
+        except BaseException:  # noqa: BLE001 - the process must not go on with pytest
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or os.waitstatus_to_exitcode(status) == 0
+    return os.WIFSIGNALED(status)
+
+
+def test_a_process_may_be_killed_before_any_change_of_a_file(tmp_path: Path) -> None:
+    execute(tmp_path / "whole", 4)
+    expected, commit = rows(tmp_path / "whole"), StateDirectory(tmp_path / "whole").latest()
+    step, path = 1, tmp_path / "1"
+    while killed_at(step, partial(execute, path, 4)):
+        execute(path, 4)
+        found = StateDirectory(path).latest()
+        assert rows(path) == expected
+        assert (found.sent, found.rows, found.results) == (
+            commit.sent,
+            commit.rows,
+            commit.results,
+        )
+        there = {str(at.relative_to(path)) for at in path.glob("state/**/*") if at.is_file()}
+        assert there == found.files
+        step += 9
+        path = tmp_path / str(step)
+    assert step > 60
