@@ -28,7 +28,14 @@ from app.commands.demo.failed import Failed
 from benchmarks.harness.report import Measured, Options, Result
 from benchmarks.harness.spark_session import opened_session
 from benchmarks.harness.stream_joins import start_stream_join
-from benchmarks.harness.tpch_streams import FIVE, TEN, WINDOW_S, tpch_workload, write_backlog
+from benchmarks.harness.tpch_streams import (
+    FIVE,
+    LATENESS_S,
+    TEN,
+    WINDOW_S,
+    tpch_workload,
+    write_backlog,
+)
 from mediator.standing.planning import Mode, Plan, PlanOptions, make_plans
 from spark_jobs.standing.commits import Commit, StateDirectory
 from spark_jobs.standing.shared_joins import SharedJoins
@@ -131,7 +138,7 @@ class _Bench:
             for number, plan in enumerate(plans):
                 directory = StateDirectory(path / str(number))
                 stack.enter_context(directory.locked())
-                joins = SharedJoins(directory, plan, WINDOW_S)
+                joins = SharedJoins(directory, plan, WINDOW_S, LATENESS_S)
                 tuples = self._tuples(backlog)
                 tuples = tuples.where(tuples["stream"].isin(*plan.workload.streams))
                 count = _maximum(most, number)

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.harness.tpch_streams import ATTRIBUTES, WINDOW_S
+from benchmarks.harness.tpch_streams import ATTRIBUTES, LATENESS_S, WINDOW_S
 
 __all__ = ["start_stream_join"]
 
@@ -63,7 +63,7 @@ def _relation(tuples: DataFrame, name: str) -> DataFrame:
             micros.alias(f"{name}_micros"),
             f.timestamp_micros(micros).alias(f"{name}_time"),
         )
-        .withWatermark(f"{name}_time", "0 seconds")
+        .withWatermark(f"{name}_time", f"{LATENESS_S:g} seconds")
     )
 
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from mediator.standing.model import Workload
 from mediator.standing.parser import parse_workload
 
-__all__ = ["ATTRIBUTES", "FIVE", "TEN", "WINDOW_S", "tpch_workload", "write_backlog"]
+__all__ = ["ATTRIBUTES", "FIVE", "LATENESS_S", "TEN", "WINDOW_S", "tpch_workload", "write_backlog"]
 
 ATTRIBUTES: Final = {
     "R": ("regionkey",),
@@ -32,6 +32,8 @@ ATTRIBUTES: Final = {
     "O": ("orderkey",),
 }
 WINDOW_S: Final = 60.0
+LATENESS_S: Final = 1.0
+"""Nothing is late; but Spark drops what is not after the watermark, and we what is before it."""
 
 _REGION, _NATION, _SUPPLIER = (
     "R.regionkey=N.regionkey",
