@@ -208,7 +208,7 @@ async def test_a_batch_that_was_planned_has_the_same_rows_after_a_restart(
 @pytest.mark.parametrize(
     ("starting_at", "expected"), [("earliest", [1, 2, 3]), ("1", [2, 3]), ("latest", [])]
 )
-async def test_a_query_begins_where_it_is_told_to(
+async def test_a_query_begins_where_its_option_says(
     streams: Streams, starting_at: str, expected: list[int]
 ) -> None:
     key = await streams.declare()
