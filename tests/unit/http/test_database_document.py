@@ -70,7 +70,8 @@ def test_operations_have_names_of_their_own() -> None:
 
 def test_the_routes_are_those_of_the_data_api() -> None:
     def of(class_name: str) -> set[str]:
-        kept = {name: f"{{{name}}}" for name in ("id", "run", "flow", "view", "ticket")}
+        ids = ("id", "run", "flow", "view", "query", "stream", "ticket")
+        kept = {name: f"{{{name}}}" for name in ids}
         named = {"database": "shop", "class": class_name, **kept}
         return {path.format_map(named) for path in data_paths()}
 

@@ -42,7 +42,8 @@ async def test_documented_methods_are_those_that_are_allowed(template: str) -> N
             "database": "news",
             "class": "articles",
             "id": "a",
-            **dict.fromkeys(("run", "flow", "view", "ticket"), "0" * 32),
+            **dict.fromkeys(("run", "flow", "view", "query", "ticket"), "0" * 32),
+            "stream": "prices",
         }
     ).encode()
     allowed = (await send_raw(app, "OPTIONS", path)).headers["allow"]
