@@ -7,6 +7,7 @@ is does not depend on when it is executed, or how often.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -44,6 +45,9 @@ MOST_SLIDES: Final = 100
 
 LONGEST_GAP: Final = 10_000
 """Slides in which nothing arrives; each has a result as long as its windows hold something."""
+
+_FILE_NS: Final = 10_000_000
+"""Between the times of two files; Spark ignores files that are a week older than another one."""
 
 _MICROSECONDS: Final = 1_000_000
 _ARROW: Final = {
@@ -210,8 +214,13 @@ class _Writer:
         slide_us = self._log.slide_us
         before = as_slide(self._latest, slide_us) - 1
         last = max(self._last_slide, min(before, self._end // slide_us))
-        path = self._log.files / f"{len(self.completed):09}.parquet"
+        number = len(self.completed)
+        path = self._log.files / f"{number:09}.parquet"
         pq.write_table(pa.Table.from_pylist(self._batch, self._schema), path)
+        # Spark takes files by their times, in milliseconds, and knows no other order of two that
+        # were written in the same one.
+        time_ns = (number + 1) * _FILE_NS
+        os.utime(path, ns=(time_ns, time_ns))
         self.completed.append((self._last_slide + 1, last))
         self._batch, self._last_slide = [], last
 

@@ -11,3 +11,5 @@ for _, name in ipairs({
   'attempts', 'held', 'waiting', 'dead', 'ended', 'results', 'counts', 'report',
   'paused', 'behind',
 }) do redis.call('DEL', base .. name) end
+-- A count is kept for two spans.
+for at = span() - 2, span() do redis.call('DEL', base .. 'late:' .. at) end

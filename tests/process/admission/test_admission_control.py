@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mediator.base.clock import SystemClock
@@ -26,7 +28,14 @@ async def test_a_run_is_stopped_under_load_and_started_again(replica: Replica) -
     assert not (await replica.find(high)).held
     await replica.report(40)
     await eventually(replica.held(low, held=False))
-    entries = {(entry["rule"], entry["event"]["event"]): entry for entry in await replica.log()}
+    entries: dict[tuple[int, str], dict[str, Any]] = {}
+
+    async def are_logged() -> bool:
+        for entry in await replica.log():
+            entries[entry["rule"], entry["event"]["event"]] = entry
+        return (2, "Timer") in entries
+
+    await eventually(are_logged)  # behind what they tell of
     stopped, started = entries[1, "RunStarted"], entries[2, "Timer"]
     assert stopped["values"][:2] == [
         {"text": "workerCpuLoad()", "value": 80.0},

@@ -234,6 +234,9 @@ def test_a_gap_is_limited(tmp_path: Path) -> None:
         (102, 201),
     ]
     assert log.completed()[-1].last == 950
+    # The order in which Spark takes them, however fast they were written.
+    times = [path.stat().st_mtime_ns for path in sorted(log.files.iterdir())]
+    assert times == [10_000_000 * number for number in range(1, len(times) + 1)]
     with pytest.raises(LogUnfit, match="tuple 2 is 10,999 slides behind"):
         log.write([("works", 0.5, work), ("works", 11_000, work)])
 
