@@ -43,6 +43,7 @@ ENVIRONMENT = {
     "PORTOLAN_SKETCH_URL": f"redis://:{PLANTED}@127.0.0.1:1/1",
     "PORTOLAN_SYSTEMS": orjson.dumps([SYSTEM]).decode(),
     "PORTOLAN_PURGE": orjson.dumps([PURGER]).decode(),
+    "PORTOLAN_CONTINUOUS_URL": UNREACHABLE,
     "PORTOLAN_KEY": PLANTED,
     "PORTOLAN_LOG_LEVEL": "debug",
 }
@@ -61,6 +62,7 @@ def test_every_setting_that_may_hold_a_secret_is_planted_here() -> None:
         "MediatorSettings.coordination_url",
         "SystemSettings.url",
         "CacheSettings.sketch_url",
+        "JobSettings.continuous_url",
         "PurgeTarget.token",
     }
 
@@ -97,6 +99,7 @@ def test_settings_do_not_print_their_secrets() -> None:
         MediatorSettings(catalogue_url=SecretStr(UNREACHABLE), systems=[SystemSettings(**SYSTEM)]),
         CacheSettings(sketch_url=SecretStr(UNREACHABLE), purge=[PurgeTarget(**PURGER)]),
         AccessSettings(key=SecretStr(PLANTED)),
+        JobSettings(continuous_url=SecretStr(UNREACHABLE)),
     ]
     for settings in sections:
         assert PLANTED not in f"{settings!r} {settings} {settings.model_dump_json()}"
