@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
@@ -12,12 +11,11 @@ from typing import Any, Final
 import orjson
 
 from app.api.coordinated import refuse_content, required
-from app.api.flow_results import parse_position
 from app.api.models.event_streams import TuplesParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE, REPLAYED, answer_events
 from app.api.routed_request import RoutedRequest
-from app.api.server_sent_events import POLL_S, Followers, events_of
+from app.api.server_sent_events import POLL_S, Followers, events_of, parse_number
 from app.http.idempotency import OperationIds
 from app.http.jsonbody import LARGE_BODY, parse_json, require_object
 from app.http.message import Headers, Response, read_body
@@ -26,7 +24,7 @@ from app.http.paths import parse_query
 from app.http.problems import HttpError
 from app.http.validation import parse_parameters
 from mediator.access.model import Scope
-from mediator.base.errors import Invalid, Location, MediatorError
+from mediator.base.errors import Invalid, Location
 from mediator.base.offload import offload, throttled
 from mediator.event_streams.batch import MOST_AT_ONCE
 from mediator.event_streams.declaration import parse_stream, stream_document
@@ -108,7 +106,7 @@ class EventStreamRoutes:
         database, key = await self._enter(routed, Scope.READ)
         after = parameters.after
         if last := routed.request.headers.get(b"last-event-id"):
-            after = parse_position(last)
+            after = parse_number(last)
         # That tuples are gone is noticed before a status is sent.
         page = await streams.read(key, after, parameters.limit)
         self._followers.check()
@@ -158,21 +156,15 @@ class _TupleEvents:
     _require: Any
     _page: Page
 
-    async def events(self, routed: RoutedRequest) -> AsyncGenerator[bytes, None]:
-        """Yield events until the client has gone, the stream is dropped, or the process ends."""
-        chunks = events_of(
+    def events(self, routed: RoutedRequest) -> AsyncGenerator[bytes, None]:
+        """Return events until the client has gone, the stream is dropped, or the process ends."""
+        return events_of(
             routed.request,
             self._next_events,
             lambda: b"%d" % self._page.position,
             lambda: not self._streams.is_ending,
+            _events(self._page),
         )
-        try:
-            yield _events(self._page)
-            async with aclosing(chunks):
-                async for chunk in chunks:
-                    yield chunk
-        except MediatorError:
-            return  # the client comes again, from what it has seen, and gets a problem
 
     async def _next_events(self) -> bytes:
         self._page = await self._streams.read(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,13 +11,12 @@ import orjson
 
 from app.api.server_sent_events import events_of
 from app.http.message import Request
-from mediator.base.errors import Invalid, Location, MediatorError, Unavailable
+from mediator.base.errors import Unavailable
 from mediator.flows.queue import EndedMessage, EndedMessages, FlowKey
 from mediator.flows.service import FlowService
 
-__all__ = ["ResultStream", "error_of", "parse_position", "state_of"]
+__all__ = ["ResultStream", "error_of", "state_of"]
 
-_POSITION: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 _POLL_S: Final = 0.25
 _EVENTS_AT_ONCE: Final = 100
 
@@ -38,22 +35,15 @@ class ResultStream:
     _require: Callable[[], None]
     _ended: EndedMessages
 
-    async def events(self, request: Request) -> AsyncGenerator[bytes, None]:
-        """Yield events until the client has gone, the flow is dropped, or the process ends."""
-        chunks = events_of(
+    def events(self, request: Request) -> AsyncGenerator[bytes, None]:
+        """Return events until the client has gone, the flow is dropped, or the process ends."""
+        return events_of(
             request,
             self._next_events,
             lambda: str(self._ended.position).encode(),
             lambda: not self._flows.is_ending,
+            _events(self._ended),
         )
-        try:
-            if self._ended.items:
-                yield _events(self._ended)
-            async with aclosing(chunks):
-                async for chunk in chunks:
-                    yield chunk
-        except MediatorError:
-            return  # the client comes again, from what it has seen, and gets a problem
 
     async def _next_events(self) -> bytes:
         await asyncio.sleep(_POLL_S)
@@ -65,14 +55,6 @@ class ResultStream:
         except Unavailable:  # the next time may succeed
             return b""
         return _events(self._ended)
-
-
-def parse_position(text: str) -> int:
-    """Read Last-Event-ID; raises `Invalid`."""
-    if not _POSITION.fullmatch(text):
-        locations = [Location("Last-Event-ID", "must be the id of an event")]
-        raise Invalid("This is no id of an event.", locations=locations)
-    return int(text)
 
 
 def state_of(ticket: str, state: str, document: Any) -> dict[str, Any]:

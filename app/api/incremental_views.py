@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from time import monotonic
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -13,7 +14,7 @@ from app.api.models.views import DeltasParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE, answer_events
 from app.api.routed_request import RoutedRequest
-from app.api.server_sent_events import POLL_S, Followers
+from app.api.server_sent_events import Followers
 from app.api.view_deltas import DeltaStream, parse_delta, shown
 from app.http.jsonbody import parse_json
 from app.http.message import Headers, Response, read_body
@@ -89,35 +90,19 @@ class IncrementalViewRoutes:
         if after is None:
             after = await views.last_delta(database, routed.id)
         # A delta that is gone is noticed before a status is sent.
-        found = await views.deltas(database, routed.id, after, parameters.limit, 0)
+        read = partial(views.deltas, database, routed.id, after, parameters.limit)
+        found: Sequence[StoredDelta] = await read(0)
         self._followers.check()
         if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
             stream = DeltaStream(views, database, routed, after)
             return answer_events(self._followers.counting(stream.events()))
         if not found and parameters.wait:
-            found = await self._wait(views, database, routed, after, parameters)
+            found = await self._followers.wait(read, parameters.wait, lambda: not views.ended)
         page = b",".join(map(shown, found))
         last_id = (found[-1].id if found else after).encode()
         return Response(
             200, [JSON_TYPE, NO_STORE], b'{"deltas":[%b],"delta":"%b"}' % (page, last_id)
         )
-
-    async def _wait(
-        self,
-        views: IncrementalViews,
-        database: DatabaseRoute,
-        routed: RoutedRequest,
-        after: str,
-        parameters: DeltasParameters,
-    ) -> list[StoredDelta]:
-        until = monotonic() + parameters.wait
-        with self._followers.counted():
-            while (left_s := until - monotonic()) > 0 and not views.ended:
-                wait_s = min(left_s, POLL_S)
-                found = await views.deltas(database, routed.id, after, parameters.limit, wait_s)
-                if found:
-                    return found
-        return []
 
     async def list(self, routed: RoutedRequest) -> Response:
         views, database = self._service(), await self._database(routed)

@@ -10,12 +10,12 @@ from uuid import uuid4
 import orjson
 
 from app.api.coordinated import refuse_content, required
-from app.api.flow_results import ResultStream, error_of, parse_position, state_of
+from app.api.flow_results import ResultStream, error_of, state_of
 from app.api.models.flows import DeadLetterParameters, EndedParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE, REPLAYED, answer_events
 from app.api.routed_request import RoutedRequest
-from app.api.server_sent_events import Followers
+from app.api.server_sent_events import Followers, parse_number
 from app.http.idempotency import Identity, OperationIds
 from app.http.jsonbody import parse_json, require_object
 from app.http.message import Headers, Response, read_body
@@ -104,7 +104,7 @@ class MessageFlows:
         page = parse_parameters(EndedParameters, routed.request.query)
         after = page.after
         if last := routed.request.headers.get(b"last-event-id"):
-            after = parse_position(last)
+            after = parse_number(last)
         key = FlowKey(database.id, routed.id)
         # That results are gone is noticed before a status is sent.
         ended = await flows.results(key, after, page.limit)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Final
+from typing import Final, TypeVar
 
 from app.http.message import Request, disconnected
-from mediator.base.errors import Unavailable
+from mediator.base.errors import Invalid, Location, MediatorError, Unavailable
 
-__all__ = ["MOST_FOLLOWERS", "POLL_S", "Followers", "events_of", "position_event"]
+__all__ = ["MOST_FOLLOWERS", "POLL_S", "Followers", "events_of", "parse_number", "position_event"]
 
 POLL_S: Final = 1.0
 """How soon it is seen that a client has gone."""
@@ -21,6 +22,8 @@ MOST_FOLLOWERS: Final = 200
 """Clients that follow one kind of results at a time: each of them takes part of a Redis."""
 
 _HEARTBEAT_S: Final = 15.0
+_NUMBER: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
+_Found = TypeVar("_Found")
 
 
 async def events_of(
@@ -28,17 +31,23 @@ async def events_of(
     next_events: Callable[[], Awaitable[bytes]],
     position: Callable[[], bytes],
     goes_on: Callable[[], bool],
+    first: bytes = b"",
 ) -> AsyncGenerator[bytes, None]:
     """Yield events, and now and then the position, so that a client resumes from there.
+
+    An error ends them: the client comes again, from what it has seen, and gets a problem.
 
     Args:
         next_events: Waits for events, `POLL_S` at most.
         position: Where the stream is.
         goes_on: Whether there may be more.
+        first: Events that are there already.
     """
     gone = asyncio.create_task(disconnected(request))
     sent_s = monotonic()
     try:
+        if first:
+            yield first
         # So that a client that loses the connection before any event resumes from here.
         yield position_event(position())
         while goes_on() and not gone.done():
@@ -48,8 +57,18 @@ async def events_of(
             if chunk:
                 yield chunk
                 sent_s = monotonic()
+    except MediatorError:
+        return
     finally:
         gone.cancel()
+
+
+def parse_number(text: str) -> int:
+    """Read the Last-Event-ID of events that are numbered; raises `Invalid`."""
+    if not _NUMBER.fullmatch(text):
+        locations = [Location("Last-Event-ID", "must be the id of an event")]
+        raise Invalid("This is no id of an event.", locations=locations)
+    return int(text)
 
 
 def position_event(position: bytes) -> bytes:
@@ -77,6 +96,20 @@ class Followers:
             yield
         finally:
             self._present -= 1
+
+    async def wait(
+        self,
+        read: Callable[[float], Awaitable[Sequence[_Found]]],
+        wait_s: float,
+        goes_on: Callable[[], bool],
+    ) -> Sequence[_Found]:
+        """Read, with how long that may wait, until something is found or the time is over."""
+        until = monotonic() + wait_s
+        with self.counted():
+            while (left_s := until - monotonic()) > 0 and goes_on():
+                if found := await read(min(left_s, POLL_S)):
+                    return found
+        return []
 
     async def counting(self, events: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
         """Yield events, and count one until they end."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,7 +10,6 @@ import orjson
 
 from app.api.routed_request import RoutedRequest
 from app.api.server_sent_events import POLL_S, events_of
-from mediator.base.errors import MediatorError
 from mediator.routing.model import DatabaseRoute
 from mediator.standing.results import STOPPED, StoredQuery, StoredResult
 from mediator.standing.service import StandingQueries
@@ -37,20 +35,14 @@ class ResultEvents:
     _after: int
     _has_ended: bool = field(default=False, init=False)
 
-    async def events(self) -> AsyncGenerator[bytes, None]:
-        """Yield events until the client has gone, the stream has ended, or the process ends."""
-        chunks = events_of(
+    def events(self) -> AsyncGenerator[bytes, None]:
+        """Return events until the client has gone, the stream has ended, or the process ends."""
+        return events_of(
             self._routed.request,
             self._next_events,
             lambda: b"%d" % self._after,
             lambda: not (self._has_ended or self._queries.ended),
         )
-        try:
-            async with aclosing(chunks):
-                async for chunk in chunks:
-                    yield chunk
-        except MediatorError:
-            return  # the client comes again, from what it has seen, and gets a problem
 
     async def _next_events(self) -> bytes:
         queries, database, id_ = self._queries, self._database, self._routed.id

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from time import monotonic
 from typing import Any, Final
 
 import orjson
 
 from app.api.coordinated import refuse_content, required
-from app.api.flow_results import parse_position
 from app.api.models.standing import PlanParameters, ResultsParameters
 from app.api.resources import Directory
 from app.api.responses import JSON_TYPE, NO_STORE, answer_events
 from app.api.routed_request import RoutedRequest
-from app.api.server_sent_events import POLL_S, Followers
+from app.api.server_sent_events import Followers, parse_number
 from app.api.standing_events import ResultEvents, shown
 from app.http.jsonbody import parse_json
 from app.http.message import Headers, Response, read_body
@@ -88,40 +86,22 @@ class StandingQueryRoutes:
         queries, database, _ = await self._find(routed, with_parameters=True)
         after = parameters.after
         if last := routed.request.headers.get(b"last-event-id"):
-            after = parse_position(last)
+            after = parse_number(last)
         if after is None:
             after = await queries.last_result(database, routed.id)
         # A result that is gone is noticed before a status is sent.
-        found: Sequence[StoredResult] = await queries.results(
-            database, routed.id, after, parameters.limit, 0
-        )
+        read = partial(queries.results, database, routed.id, after, parameters.limit)
+        found: Sequence[StoredResult] = await read(0)
         self._followers.check()
         if accepts_by_name(routed.request.headers.get(b"accept", ""), EVENT_STREAM):
             require = partial(_require_query, routed, database)
             stream = ResultEvents(queries, database, routed, require, after)
             return answer_events(self._followers.counting(stream.events()))
         if not found and parameters.wait:
-            found = await self._wait(queries, database, routed, after, parameters)
+            found = await self._followers.wait(read, parameters.wait, lambda: not queries.ended)
         items = b",".join(map(shown, found))
         body = b'{"results":[%b],"after":%d}' % (items, found[-1].number if found else after)
         return Response(200, [JSON_TYPE, NO_STORE], body)
-
-    async def _wait(
-        self,
-        queries: StandingQueries,
-        database: DatabaseRoute,
-        routed: RoutedRequest,
-        after: int,
-        parameters: ResultsParameters,
-    ) -> Sequence[StoredResult]:
-        until = monotonic() + parameters.wait
-        with self._followers.counted():
-            while (left_s := until - monotonic()) > 0 and not queries.ended:
-                wait_s = min(left_s, POLL_S)
-                found = await queries.results(database, routed.id, after, parameters.limit, wait_s)
-                if found:
-                    return found
-        return []
 
     async def plan(self, routed: RoutedRequest) -> Response:
         """Answer the plan of all queries, as JSON or as a drawing."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,8 +11,7 @@ import orjson
 
 from app.api.routed_request import RoutedRequest
 from app.api.server_sent_events import POLL_S, events_of
-from mediator.base.errors import Invalid, Location, NotFound, Unavailable
-from mediator.changes.feed import PositionGone
+from mediator.base.errors import Invalid, Location
 from mediator.routing.model import DatabaseRoute
 from mediator.views.results import STOPPED, StoredDelta, StoredView
 from mediator.views.service import IncrementalViews
@@ -34,20 +32,14 @@ class DeltaStream:
     _after: str
     _has_ended: bool = field(default=False, init=False)
 
-    async def events(self) -> AsyncGenerator[bytes, None]:
-        """Yield events until the client has gone, the stream has ended, or the process ends."""
-        chunks = events_of(
+    def events(self) -> AsyncGenerator[bytes, None]:
+        """Return events until the client has gone, the stream has ended, or the process ends."""
+        return events_of(
             self._routed.request,
             self._next_events,
             self._position,
             lambda: not (self._has_ended or self._views.ended),
         )
-        try:
-            async with aclosing(chunks):
-                async for chunk in chunks:
-                    yield chunk
-        except (PositionGone, NotFound, Unavailable):
-            return  # the client comes again, from what it has seen, and gets a problem
 
     def _position(self) -> bytes:
         return self._after.encode()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from app.commands.consoles import errors
-from app.commands.running import NOT_DONE, read_document, readable_errors
+from app.commands.running import NOT_DONE, read_document, read_lines, readable_errors
 from mediator.embedded.directories import DataDirectoryBusy
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ continuous = typer.Typer(
 )
 
 _MOST_BYTES: Final = 2**20
-_MOST_LINE_BYTES: Final = 2**20
 _MOST_RATES: Final = 200
 _HIGHEST: Final = 1e9
 
@@ -246,24 +245,15 @@ def _spaced(first: float, last: float, count: int) -> list[float]:
 
 def _tuples(path: Path, streams: Any) -> Iterator[Tuple]:
     """Read tuples; raises `ValueError` with the number of a line that is none."""
-    import orjson
-
     from mediator.base.errors import Invalid
     from mediator.continuous.parser import parse_tuple
 
-    with path.open("rb") as lines:
-        number = 0
-        while line := lines.readline(_MOST_LINE_BYTES + 1):
-            number += 1
-            if len(line) > _MOST_LINE_BYTES:
-                raise ValueError(f"line {number} has more than {_MOST_LINE_BYTES:,} bytes")
-            try:
-                yield parse_tuple(orjson.loads(line), streams)
-            except orjson.JSONDecodeError:
-                raise ValueError(f"line {number} is not JSON") from None
-            except Invalid as error:
-                at = "; ".join(f"{each.pointer} {each.detail}" for each in error.locations)
-                raise ValueError(f"line {number}: {at or error.detail}") from None
+    for number, document in read_lines(path):
+        try:
+            yield parse_tuple(document, streams)
+        except Invalid as error:
+            at = "; ".join(f"{each.pointer} {each.detail}" for each in error.locations)
+            raise ValueError(f"line {number}: {at or error.detail}") from None
 
 
 def _print_plan(chosen: Plan, options: PlanOptions) -> None:

@@ -45,9 +45,12 @@ __all__ = [
     "key_in",
     "overridden",
     "read_document",
+    "read_lines",
     "readable_errors",
     "run",
 ]
+
+_MOST_LINE_BYTES: Final = 2**20
 
 DataDir = Annotated[Path | None, typer.Option(help="Where embedded stores keep their data.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the data API.")]
@@ -215,6 +218,27 @@ def _parse_yaml(path: Path, text: bytes) -> Any:
         return parse_yaml(text)
     except NotJson as error:
         raise typer.BadParameter(f"{path} is not JSON in YAML: {error}.") from None
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    """Go through the lines of a file of NDJSON, with their numbers.
+
+    Raises:
+        ValueError: A line is not JSON, or too long.
+    """
+    import orjson
+
+    with path.open("rb") as lines:
+        number = 0
+        while line := lines.readline(_MOST_LINE_BYTES + 1):
+            number += 1
+            if len(line) > _MOST_LINE_BYTES:
+                raise ValueError(f"line {number} has more than {_MOST_LINE_BYTES:,} bytes")
+            try:
+                document = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                raise ValueError(f"line {number} is not JSON") from None
+            yield number, document
 
 
 def key_in(file: Path | None) -> SecretStr | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from app.commands.consoles import errors
-from app.commands.running import NOT_DONE, read_document, readable_errors
+from app.commands.running import NOT_DONE, read_document, read_lines, readable_errors
 
 if TYPE_CHECKING:
     from mediator.standing.model import Stream, Workload
@@ -25,7 +25,6 @@ standing = typer.Typer(
 )
 
 _MOST_BYTES: Final = 2**22
-_MOST_LINE_BYTES: Final = 2**20
 _BATCH: Final = 1_000
 
 
@@ -160,26 +159,17 @@ def read_tuples(path: Path, streams: Mapping[str, Stream]) -> Iterator[list[Stre
     Raises:
         ValueError: A line is none; with its number.
     """
-    import orjson
-
     from mediator.base.errors import Invalid
     from mediator.standing.parser import parse_tuple
 
     batch = []
-    with path.open("rb") as lines:
-        number = 0
-        while line := lines.readline(_MOST_LINE_BYTES + 1):
-            number += 1
-            if len(line) > _MOST_LINE_BYTES:
-                raise ValueError(f"line {number} has more than {_MOST_LINE_BYTES:,} bytes")
-            try:
-                batch.append(parse_tuple(orjson.loads(line), streams))
-            except orjson.JSONDecodeError:
-                raise ValueError(f"line {number} is not JSON") from None
-            except Invalid as error:
-                raise ValueError(f"line {number}: {error.detail}") from None
-            if len(batch) == _BATCH:
-                yield batch
-                batch = []
+    for number, document in read_lines(path):
+        try:
+            batch.append(parse_tuple(document, streams))
+        except Invalid as error:
+            raise ValueError(f"line {number}: {error.detail}") from None
+        if len(batch) == _BATCH:
+            yield batch
+            batch = []
     if batch:
         yield batch
