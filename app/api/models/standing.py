@@ -8,6 +8,7 @@ from pydantic import Field
 
 from app.api.models.common import JsonObject
 from app.http.validation import Parameters, ResponseModel, WholeNumber
+from mediator.standing.planning import Mode
 
 __all__ = [
     "PlanParameters",
@@ -36,9 +37,7 @@ class ResultsParameters(Parameters):
 class PlanParameters(Parameters):
     """Which plan is requested."""
 
-    mode: Literal["individual", "greedy", "shared"] = Field(
-        "shared", description="Each query alone, all greedily, or the best for all."
-    )
+    mode: Mode = Field("shared", description="Each query alone, all greedily, or the best for all.")
 
 
 class StandingQuery(ResponseModel):
