@@ -8,7 +8,7 @@ import pytest
 
 from app.api.models.operations import parse_batch, parse_operation, parse_transaction
 from app.api.models.reads import ChangesParameters
-from app.api.openapi.components import parameters_of
+from app.api.openapi.parameters import parameters_of
 from app.http.problems import HttpError
 from app.http.validation import parse_parameters
 from mediator.base.errors import Invalid
