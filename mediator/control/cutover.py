@@ -32,8 +32,8 @@ from mediator.base.offload import offload
 from mediator.catalogue.schema_revisions import Author, ChangeRecord
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import Moment, StoredDatabase
-from mediator.control.changes import SchemaPlan, replaced, without
 from mediator.control.clearing import Clearing
+from mediator.control.effects import replaced, without
 from mediator.control.follower import Follower
 from mediator.control.fragment_calls import FragmentCalls
 from mediator.control.layout import (
@@ -46,6 +46,7 @@ from mediator.control.layout import (
 )
 from mediator.control.membership import Membership
 from mediator.control.moves import MoveCheck
+from mediator.control.schema_plan import SchemaPlan
 from mediator.data_plane.executor import Executor
 from mediator.materialisation.service import ViewService
 from mediator.routing.model import DatabaseRoute

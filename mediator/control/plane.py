@@ -11,7 +11,7 @@ from mediator.base.errors import Conflict, Invalid, Location, MediatorError
 from mediator.base.suggestions import did_you_mean
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.schema_revisions import Author, SchemaRevision
-from mediator.control.changes import would_move
+from mediator.control.effects import would_move
 from mediator.control.evaluation import PlacementEvaluation
 from mediator.control.former_schemas import FormerSchemas
 from mediator.control.pinned_uses import PinnedUse

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mediator.control.changes import SchemaPlan
 from mediator.control.constraint_check import ConstraintCheck
 from mediator.control.index_builds import AddedIndexes, IndexBuilds, IndexKey
 from mediator.control.moves import MoveCheck
+from mediator.control.schema_plan import SchemaPlan
 from mediator.control.unique_builds import Builds, UniqueBuilds
 from mediator.schema.tightening import Constraints
 

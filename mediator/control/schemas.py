@@ -24,22 +24,9 @@ from mediator.catalogue.schema_revisions import Author, SchemaRevision
 from mediator.catalogue.schemas import CatalogueSchemas, LayoutChanged
 from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.control.backfill import Backfill
-from mediator.control.changes import (
-    Before,
-    SchemaPlan,
-    check_dropped,
-    check_indexes,
-    check_unique,
-    check_view,
-    decide_change,
-    left_behind,
-    notes_on_view,
-    stored_form,
-    without_copies,
-    would_move,
-)
 from mediator.control.constraint_check import ConstraintCheck, reported
 from mediator.control.cutover import Cutover
+from mediator.control.effects import decide_change, left_behind, would_move
 from mediator.control.follower import Follower
 from mediator.control.fragment_calls import FragmentCalls
 from mediator.control.index_builds import IndexBuilds
@@ -63,6 +50,15 @@ from mediator.control.port import (
 from mediator.control.preparation import Preparation
 from mediator.control.registry import Registry
 from mediator.control.renames import renamed
+from mediator.control.schema_checks import (
+    check_dropped,
+    check_indexes,
+    check_unique,
+    check_view,
+    notes_on_view,
+    without_copies,
+)
+from mediator.control.schema_plan import Before, SchemaPlan, stored_form
 from mediator.control.unique_builds import UniqueBuilds
 from mediator.data_plane.executor import Executor
 from mediator.materialisation.service import ViewService

@@ -27,12 +27,12 @@ from mediator.base.errors import Conflict, MediatorError
 from mediator.base.offload import offload
 from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import StoredDatabase
-from mediator.control.changes import SchemaPlan
 from mediator.control.claim_sweep import ClaimSweep
 from mediator.control.constraint_check import SAMPLE, CheckReport, ConstraintViolation
 from mediator.control.cutover import Cutover
 from mediator.control.follower import Follower
 from mediator.control.layout import UniqueBuild, builds_of, route_of
+from mediator.control.schema_plan import SchemaPlan
 from mediator.data_plane.port import DataPlane, pages
 from mediator.schema.tightening import unique_constraints
 from mediator.schema.unique import constraint_name

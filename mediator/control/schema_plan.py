@@ -1,0 +1,232 @@
+"""The plan of a schema change: what there was before, and what it comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mediator.base.offload import throttled
+from mediator.catalogue.stored_databases import StoredDatabase, new_id
+from mediator.control.effects import without
+from mediator.control.layout import (
+    UniqueBuild,
+    builds_of,
+    fragments_of,
+    layout_of,
+    view_system_of,
+)
+from mediator.control.overrides import documents
+from mediator.control.port import ChangeOptions
+from mediator.placement.decide import Decision, view_system
+from mediator.routing.model import DatabaseRoute
+from mediator.schema.copies import FieldCopy
+from mediator.schema.foreign_keys import added_foreign_keys
+from mediator.schema.overrides import Overrides
+from mediator.schema.render import schema_document
+from mediator.schema.tightening import (
+    Constraints,
+    TightenedConstraint,
+    backfillable,
+    tightened,
+    unique_constraints,
+)
+from mediator.schema.tree import Mode, Schema
+
+__all__ = ["Before", "SchemaPlan", "stored_form"]
+
+_DROPPED: Final = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What there is before a change.
+
+    Attributes:
+        stored: The database, if there is one.
+        renamed: The same, its fields under their new names.
+        route: The routes of `renamed`.
+        holding: The classes that hold objects, which the change keeps.
+    """
+
+    stored: StoredDatabase | None
+    renamed: StoredDatabase | None
+    route: DatabaseRoute | None
+    holding: frozenset[str] = frozenset()
+
+
+def stored_form(
+    schema: Schema,
+    decision: Decision,
+    before: Before,
+    overrides: Overrides,
+    unfit: Collection[str] = (),
+) -> StoredDatabase:
+    """Return a schema and its placements as the catalogue keeps them.
+
+    Systems that are `unfit` take no copies.
+    """
+    stored = before.stored
+    document = schema_document(schema)
+    versions = {c: _class_version(c, document, stored) for c in schema.classes}
+    mirrored = schema.mode is Mode.MICROBATCHED
+    present = view_system_of(stored)
+    view = view_system(schema, decision, present, unfit) if mirrored else None
+    kept = before.renamed.layout if before.renamed else {}
+    layout = {}
+    if schema.mode is not Mode.ADVISORY:
+        retyped = _retyped(before.renamed.document if before.renamed else {}, document)
+        layout = layout_of(decision, versions, view, kept, before.holding, retyped)
+    version = stored.version + 1 if stored else 1
+    id_ = stored.id if stored else new_id(schema.database)
+    return StoredDatabase(
+        schema.database, id_, version, document, layout, overrides=documents(overrides)
+    )
+
+
+def _retyped(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Return by class the fields that have another type than before."""
+    former = before.get("classes", {})
+    return {
+        name: {
+            field
+            for field, new in throttled(class_["fields"].items())
+            if (old := former[name]["fields"].get(field)) is not None
+            and (old["type"], old.get("items")) != (new["type"], new.get("items"))
+        }
+        for name, class_ in after["classes"].items()
+        if name in former
+    }
+
+
+def _class_version(class_name: str, document: dict[str, Any], stored: StoredDatabase | None) -> int:
+    """Raise the version of a class if its own schema changes: ETags contain it."""
+    if stored is None or class_name not in stored.layout:
+        return 1
+    before: int = stored.layout[class_name]["version"]
+    same = stored.document["classes"].get(class_name) == document["classes"][class_name]
+    return before if same else before + 1
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaPlan:
+    """What a change does.
+
+    Attributes:
+        moves: What it would move between systems, which forbids it.
+        epoch: That of the routing model which it was planned under.
+        moved: The copies whose sources it drops, of classes that hold objects.
+    """
+
+    schema: Schema
+    before: Before
+    new: StoredDatabase
+    route: DatabaseRoute
+    options: ChangeOptions
+    decision: Decision
+    moves: Sequence[dict[str, Any]]
+    epoch: int
+    moved: Sequence[FieldCopy] = ()
+
+    @property
+    def stored(self) -> StoredDatabase | None:
+        return self.before.stored
+
+    @property
+    def present(self) -> DatabaseRoute | None:
+        return self.before.route
+
+    @property
+    def holding(self) -> frozenset[str]:
+        return self.before.holding
+
+    @property
+    def builds(self) -> dict[str, UniqueBuild]:
+        """The unique constraints that are being built, by class."""
+        return builds_of(self.before.renamed) if self.before.renamed else {}
+
+    @property
+    def added_unique(self) -> dict[str, tuple[tuple[str, ...], ...]]:
+        """The unique constraints that are added over objects, those being built among them.
+
+        A field that is new has no values.
+        """
+        added, builds = {}, self.builds
+        for name in sorted(self.holding & self.schema.classes.keys()):
+            assert self.present is not None
+            before, build = self.present.schema.classes[name], builds.get(name)
+            kept = {*before.unique_constraints} - {*(build.unique if build else ())}
+            added[name] = tuple(
+                names
+                for names in self.schema.classes[name].unique_constraints
+                if names not in kept and before.fields.keys() >= set(names)
+            )
+        return {name: unique for name, unique in added.items() if unique}
+
+    @property
+    def dropped_classes(self) -> frozenset[str]:
+        return frozenset(node for node in self.options.drop if "." not in node)
+
+    @property
+    def dropped_fields(self) -> Constraints:
+        """The fields that are dropped, each as a constraint that every value breaks."""
+        nodes = [tuple(node.split(".")) for node in sorted(self.options.drop) if "." in node]
+        return {
+            (class_name, name, _DROPPED): TightenedConstraint(
+                class_name, name, _DROPPED, lambda _: False
+            )
+            for class_name, name in nodes
+            if class_name in self.holding
+        }
+
+    @property
+    def leaving(self) -> frozenset[str]:
+        """The classes with objects that leave a system: its fields of them are dropped."""
+        left = without(fragments_of(self.present), fragments_of(self.route))
+        return self.holding & {fragment.class_name for fragment in left}
+
+    @property
+    def moved_classes(self) -> set[str]:
+        """The classes whose values are in other fields, and those that have these."""
+        return {name for each in self.moved for name in (each.class_name, each.source_class)}
+
+    @property
+    def gives_names_anew(self) -> bool:
+        """Whether a name means another field than a replica that is behind may take it for."""
+        kept = self.before.renamed.layout if self.before.renamed else {}
+        return bool(self.options.rename or self.dropped_fields) or any(
+            not each["names"].items() <= kept.get(name, {}).get("names", {}).items()
+            for name, each in self.new.layout.items()
+        )
+
+    def constraints(self, options: ChangeOptions) -> tuple[Constraints, Constraints]:
+        """Return what existing objects have to be checked for, and what they get a default for."""
+        filled = backfillable(self.schema, self.holding) if options.backfill else {}
+        if options.unchecked or self.present is None:
+            return {}, filled
+        tighter = dict(tightened(self.present.schema, self.schema, self.holding))
+        for name, added in self.added_unique.items():
+            tighter |= unique_constraints(self.schema.classes[name], added)
+        left = {key: each for key, each in sorted(tighter.items()) if key not in filled}
+        return left, filled
+
+    @property
+    def newly_connected(self) -> set[str]:
+        """The classes that are there, and that foreign keys connect from this change on."""
+        if self.present is None:
+            return set()
+        added = added_foreign_keys(self.present.schema, self.schema)
+        connected = {name for key in added for name in (key.class_name, key.to)}
+        return connected & self.present.classes.keys()
+
+    @property
+    def former_names(self) -> dict[str, dict[str, str]]:
+        """The names that renamed fields have so far, by class and new name."""
+        renames = self.options.rename.items()
+        return {name: {new: old for old, new in names.items()} for name, names in renames}
+
+    @property
+    def owned(self) -> set[str]:
+        """The classes whose objects have owners, before the change or after it."""
+        schemas = [self.schema, *([self.present.schema] if self.present else [])]
+        return {name for s in schemas for name, c in s.classes.items() if c.owner_field}
