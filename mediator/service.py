@@ -53,6 +53,7 @@ from mediator.control.moves import MoveCheck
 from mediator.control.plane import ControlPlane
 from mediator.control.port import SystemRegistration
 from mediator.control.registry import Registry
+from mediator.control.schema_planner import SchemaPlanner
 from mediator.control.schemas import Schemas
 from mediator.control.tenancy import Tenancy
 from mediator.control.unique_builds import UniqueBuilds
@@ -329,19 +330,9 @@ class Mediator:
 
     def _build_schemas(self, follower: Follower) -> None:
         stored = self.stored_schemas
-        shared = self.coordination
-        cleared = (
-            (
-                shared.feed,
-                shared.message_queue,
-                shared.view_results,
-                shared.event_streams,
-                shared.standing_results,
-            )
-            if shared
-            else ()
+        self.clearing = Clearing(
+            stored, self.systems, self.coordination.cleared if self.coordination else ()
         )
-        self.clearing = Clearing(stored, self.systems, cleared)
         self.erasure = Erasure(
             stored, self.systems, self.data, follower, self.membership, self._clock
         )
@@ -362,10 +353,12 @@ class Mediator:
             stored, self.data, follower, self.cutover, sweep, self._clock
         )
         self.index_builds = IndexBuilds(fragments, self._clock)
+        planner = SchemaPlanner(
+            self.registry, self.systems, self.data, follower, fragments, self._clock
+        )
         self.schemas = Schemas(
             stored,
-            self.registry,
-            self.systems,
+            planner,
             self.data,
             follower,
             self.membership,

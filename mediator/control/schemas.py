@@ -14,8 +14,6 @@ from mediator.base.errors import (
     Location,
     MediatorError,
     NotFound,
-    PreconditionFailed,
-    SchemaInvalid,
     Unavailable,
 )
 from mediator.base.observation import Observer, PlacementDecided
@@ -26,20 +24,18 @@ from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.control.backfill import Backfill
 from mediator.control.constraint_check import ConstraintCheck, reported
 from mediator.control.cutover import Cutover
-from mediator.control.effects import decide_change, left_behind, would_move
+from mediator.control.effects import would_move
 from mediator.control.follower import Follower
 from mediator.control.fragment_calls import FragmentCalls
 from mediator.control.index_builds import IndexBuilds
 from mediator.control.layout import (
     notes_on_builds,
     overrides_of,
-    route_of,
-    view_system_of,
     with_what_is_kept,
 )
 from mediator.control.membership import Membership
-from mediator.control.moves import MoveCheck, moved_fields
-from mediator.control.overrides import changed_overrides, documents
+from mediator.control.moves import MoveCheck
+from mediator.control.overrides import documents
 from mediator.control.port import (
     CAREFUL,
     AfterChange,
@@ -48,31 +44,21 @@ from mediator.control.port import (
     SchemaChange,
 )
 from mediator.control.preparation import Preparation
-from mediator.control.registry import Registry
-from mediator.control.renames import renamed
 from mediator.control.schema_checks import (
-    check_dropped,
-    check_indexes,
-    check_unique,
-    check_view,
     notes_on_view,
-    without_copies,
 )
-from mediator.control.schema_plan import Before, SchemaPlan, stored_form
+from mediator.control.schema_plan import SchemaPlan
+from mediator.control.schema_planner import SchemaPlanner, check_version
 from mediator.control.unique_builds import UniqueBuilds
 from mediator.data_plane.executor import Executor
 from mediator.materialisation.service import ViewService
 from mediator.placement.advice import notes_on, placements_of
 from mediator.placement.candidates import Candidate
-from mediator.placement.decide import Decision, decide, named_mistakes, pins_of
-from mediator.routing.model import DatabaseRoute, RoutingModel
-from mediator.schema.errors import invalid
+from mediator.placement.decide import Decision
+from mediator.routing.model import RoutingModel
 from mediator.schema.overrides import in_force
-from mediator.schema.parse import parse_schema
-from mediator.schema.renames import check_renames
 from mediator.schema.tightening import Constraints
 from mediator.schema.tree import Schema
-from mediator.stores.systems import Systems
 
 __all__ = ["Schemas"]
 
@@ -83,8 +69,7 @@ _ATTEMPTS: Final = 3
 @dataclass(eq=False)
 class Schemas:
     _catalogue: CatalogueSchemas
-    _registry: Registry
-    _systems: Systems
+    _planner: SchemaPlanner
     _executor: Executor
     _follower: Follower
     _membership: Membership
@@ -128,10 +113,7 @@ class Schemas:
         stored = self._expect(name)
         model = self._executor.model
         route = model.databases[name]
-        pins = pins_of(route, list(route.classes))
-        candidates = self._registry.candidates()
-        overrides = in_force(route.overrides, self._clock.now())
-        decision = await offload(True, decide, route.schema, candidates, pins, overrides)
+        decision = await self._planner.decide(route)
         return await self._change(stored, model.epoch, decision, schema=route.schema)
 
     async def stored(self, name: str) -> StoredDatabase:
@@ -196,9 +178,9 @@ class Schemas:
         options: ChangeOptions = CAREFUL,
     ) -> SchemaChange:
         """Return what setting a schema would do, by default with the systems as they are."""
-        schema = await self._parse(name, document, candidates)
+        schema = await self._planner.parse(name, document, candidates)
         async with self._changing:
-            plan = await self._plan(schema, version, options, candidates)
+            plan = await self._planner.plan(schema, version, options, candidates)
         change = await self._change(plan.new, plan.epoch, plan.decision, plan.moves, schema=schema)
         tighter, _ = await offload(True, plan.constraints, options)
         report = await self._check.run(name, tighter.values(), plan.owned, plan.former_names)
@@ -217,7 +199,7 @@ class Schemas:
         options: ChangeOptions = CAREFUL,
         author: Author | None = None,
     ) -> SchemaChange:
-        schema = await self._parse(name, document)
+        schema = await self._planner.parse(name, document)
         for _ in range(_ATTEMPTS - 1):
             with suppress(LayoutChanged):  # by the erasure of dropped fields, say
                 return await self._put(schema, version, before, after, options, author)
@@ -236,7 +218,7 @@ class Schemas:
         preparation = Preparation(self._check, self._moves, self._indexes, self._builds)
         while True:
             async with self._changing:
-                plan = await self._plan(schema, version, options)
+                plan = await self._planner.plan(schema, version, options)
                 if plan.moves:
                     raise would_move(plan.moves)
                 tighter, filled = await offload(True, plan.constraints, options)
@@ -294,72 +276,12 @@ class Schemas:
         async with self._changing:
             await self._follower.catch_up()
             stored = self._expect(name)
-            _check_version(name, stored, version)
+            check_version(name, stored, version)
             route = self._executor.model.databases[name]
             counts = {c: await self._calls.count(r) for c, r in route.classes.items()}
             if not dry_run:
                 await self._cutover.drop(stored, route)
         return {"database": name, "objects": counts, "dropped": not dry_run}
-
-    async def _parse(
-        self, name: str, document: Any, candidates: Sequence[Candidate] | None = None
-    ) -> Schema:
-        schema = await offload(True, parse_schema, name, document)
-        known = candidates or self._registry.candidates()
-        if mistakes := await offload(True, named_mistakes, schema, known):
-            raise invalid(mistakes, SchemaInvalid)
-        return schema
-
-    async def _plan(
-        self,
-        schema: Schema,
-        version: int | None,
-        options: ChangeOptions,
-        candidates: Sequence[Candidate] | None = None,
-    ) -> SchemaPlan:
-        await self._follower.catch_up()
-        name = schema.database
-        stored = self._follower.stored(name)
-        _check_version(name, stored, version)
-        model = self._executor.model
-        route = self._executor.model.databases.get(name)
-        moved = moved_fields(options, route, schema)
-        dropped = (f"{each.source_class}.{each.source.name}" for each in moved)
-        options = replace(options, drop=options.drop.union(dropped))
-        before = await self._before(schema, stored, options)
-        present, holding = before.route, set(before.holding)
-        if candidates is None:
-            candidates = self._registry.candidates()
-        names = [candidate.name for candidate in candidates]
-        now = self._clock.now()
-        overrides = changed_overrides(before.renamed, schema, options.overrides, names, now)
-        decision, moves = await offload(
-            True, decide_change, schema, present, holding, candidates, overrides, options.drop
-        )
-        unfit = without_copies(self._systems)
-        new = await offload(True, stored_form, schema, decision, before, overrides, unfit)
-        check_view(schema, view_system_of(new), self._systems)
-        route = await offload(True, route_of, new)
-        check_indexes(route)
-        moves += left_behind(present, route, holding, options.drop)
-        moved = tuple(each for each in moved if each.class_name in holding)
-        plan = SchemaPlan(schema, before, new, route, options, decision, moves, model.epoch, moved)
-        if not moves:
-            await offload(True, check_unique, plan)
-        return plan
-
-    async def _before(
-        self, schema: Schema, stored: StoredDatabase | None, options: ChangeOptions
-    ) -> Before:
-        present = self._executor.model.databases.get(schema.database)
-        check_dropped(options.drop, schema, present)
-        check_renames(options.rename, present.schema if present else None, schema)
-        holding = frozenset(await self._holding(present) - options.drop)
-        if stored is None or not options.rename:
-            return Before(stored, stored, present, holding)
-        under_new_names = renamed(stored, options.rename)
-        route = await offload(True, route_of, under_new_names)
-        return Before(stored, under_new_names, route, holding)
 
     async def _change(
         self,
@@ -410,22 +332,11 @@ class Schemas:
         notes = [said.format(c, name, lost.get((c, name), 0)) for c, name, _ in fields]
         return [*notes, *report.notes()]
 
-    async def _holding(self, present: DatabaseRoute | None) -> set[str]:
-        classes = present.classes if present else {}
-        return {name for name, route in classes.items() if await self._calls.has_objects(route)}
-
     async def count(self, name: str) -> int:
         """Count the objects of a database, 0 if it does not exist; raises `Unavailable`."""
         present = self._executor.model.databases.get(name)
         routes = present.classes.values() if present else ()
         return sum([await self._calls.count(route) for route in routes])
-
-
-def _check_version(name: str, stored: StoredDatabase | None, seen: int | None) -> None:
-    """Raise `PreconditionFailed` if a schema has another version than the caller has seen."""
-    version = stored.version if stored else 0
-    if seen is not None and seen != version:
-        raise PreconditionFailed(f"The schema of {name} has version {version} now.")
 
 
 def _noted(change: SchemaChange, notes: Sequence[str]) -> SchemaChange:

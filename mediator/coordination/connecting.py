@@ -46,6 +46,14 @@ class Coordination:
         self.view_results = RedisViewResults(self.redis)
         self.standing_results = RedisStandingResults(self.redis)
         self.event_streams = RedisEventStreams(self.redis)
+        self.cleared: Final = (
+            self.feed,
+            self.message_queue,
+            self.view_results,
+            self.event_streams,
+            self.standing_results,
+        )
+        """What holds something of each database, to be cleared when one is dropped."""
 
     async def skew_s(self) -> float:
         """Return by how much Redis's clock is ahead of ours at least (s); raises `StoreError`."""

@@ -76,10 +76,10 @@ async def test_a_field_goes_once_its_values_are_copied(mediator: Service, system
     violation = {**LOCATION, "count": 1, "checked": 3, "sample": ["a"]}
     assert dry.violations == (violation,)
     assert "The field players.account is dropped; objects that lose a value: 1." in dry.notes
-    epoch = mediator.mediator.data.model.epoch
+    route = mediator.mediator.data.model.databases[name]
     with pytest.raises(ConstraintViolated, match="are not in the other one") as refused:
         await move(mediator, name, system)
-    assert mediator.mediator.data.model.epoch == epoch  # nothing was held for it
+    assert mediator.mediator.data.model.databases[name] is route  # nothing was held for it
     assert refused.value.locations[0].pointer == "/classes/players/fields/account/move"
     assert await error_of(mediator, account_of(name, 8)) is None
     await copied(mediator, name, CopyRules())
