@@ -290,7 +290,7 @@ def test_every_claim_about_another_project_leads_to_a_source_that_is_used() -> N
     ("feature", "gap"),
     [
         ("text search", "- Text search:"),
-        ("data moved while in use", "- Moving existing data"),
+        ("data moved while in use", "- Existing data does not move"),
         ("rights of single objects", "- Rules for single objects"),
     ],
 )
