@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import typer
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from app.cli import command_line
 from benchmarks.harness.runner import available
@@ -52,25 +52,24 @@ def _renewed(page: str, made: str) -> str:
 
 
 def _commands() -> str:
-    return "\n".join(f"## {name}\n\n```text\n{_help(name)}```\n" for name in _names())
+    app = command_line()
+    app.rich_markup_mode = None  # boxes are for terminals
+    group: Any = typer.main.get_command(app)
+    names = _names(group)
+    return "\n".join(f"## {name}\n\n```text\n{_help(group, name)}```\n" for name in names)
 
 
-def _names() -> Iterator[str]:
+def _names(group: Any) -> Iterator[str]:
     """Name each command; those of a group follow it."""
     yield "portolan"
-    group: Any = typer.main.get_command(command_line())
     for name, command in group.commands.items():
         yield f"portolan {name}"
         yield from (f"portolan {name} {under}" for under in getattr(command, "commands", ()))
 
 
-def _help(name: str) -> str:
-    words = name.split()[1:]
-    app = command_line()
-    app.rich_markup_mode = None  # boxes are for terminals
-    result = CliRunner().invoke(
-        app, [*words, "--help"], prog_name="portolan", terminal_width=_WIDTH
-    )
+def _help(group: Any, name: str) -> str:
+    words = [*name.split()[1:], "--help"]
+    result = CliRunner().invoke(group, words, prog_name="portolan", terminal_width=_WIDTH)
     lines = (line.rstrip() for line in result.output.strip().splitlines())
     return "\n".join(lines) + "\n"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import tomllib
 from importlib.metadata import packages_distributions
@@ -37,6 +36,9 @@ ALONG = {
 }
 """Requirements of our dependencies that we import ourselves."""
 
+IMPORT = re.compile(r"^ *(?:from|import) (\w+)", re.MULTILINE)
+"""To parse all modules takes ten seconds; a line of prose that begins so names no distribution."""
+
 PRODUCT = ("app", "mediator", "portolan", "redis_connection", "sketch", "spark_jobs")
 
 
@@ -46,14 +48,12 @@ def name_of(requirement: str) -> str:
 
 def imported(*packages: str) -> set[str]:
     """Return the distributions that modules of these packages import."""
-    modules = set()
-    for package in packages:
-        for file in (ROOT / package).rglob("*.py"):
-            for node in ast.walk(ast.parse(file.read_text())):
-                if isinstance(node, ast.Import):
-                    modules |= {alias.name.partition(".")[0] for alias in node.names}
-                elif isinstance(node, ast.ImportFrom) and node.module:
-                    modules.add(node.module.partition(".")[0])
+    modules = {
+        module
+        for package in packages
+        for file in (ROOT / package).rglob("*.py")
+        for module in IMPORT.findall(file.read_text())
+    }
     found = packages_distributions()
     return {name.lower().replace("_", "-") for module in modules for name in found.get(module, ())}
 
