@@ -22,6 +22,7 @@ from redis.asyncio import Redis
 
 from mediator.base.lease import Lease, LeaseLost
 from mediator.changes.feed import PositionGone
+from mediator.coordination.definitions import Definition, Definitions
 from mediator.coordination.errors import entries_of, reply_of, texts_of
 from mediator.views.results import (
     MOST_DELTAS,
@@ -38,7 +39,6 @@ from redis_connection.scripts import lua_text
 
 __all__ = ["RedisViewResults"]
 
-_DATABASES: Final = "portolan:views"
 _LEASE_LOST: Final = -1
 
 
@@ -47,68 +47,45 @@ class RedisViewResults:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
+        self._definitions = Definitions(redis, "portolan:views", "views")
+        self._base = self._definitions.base
         self._publish = redis.register_script(
             lua_text("mediator.coordination.scripts", "views_publish")
         )
 
     async def put_view(self, key: ViewKey, view: View, most: int) -> bool:
         document = {"view": view.document, "classes": sorted(view.class_names)}
-        base = _base(key.database)
-        if await reply_of(self._redis.hlen(f"{base}views")) >= most:
-            return False
-        await reply_of(self._redis.sadd(_DATABASES, key.database))
-        async with self._redis.pipeline(transaction=True) as pipe:
-            pipe.hset(f"{base}views", key.view, orjson.dumps(document))
-            pipe.hincrby(f"{base}published", "revision", 1)
-            await reply_of(pipe.execute())
-        return True
+        return await self._definitions.put(key.database, key.view, document, most)
 
     async def databases(self) -> set[str]:
-        return {each.decode() for each in await reply_of(self._redis.smembers(_DATABASES))}
+        return await self._definitions.databases()
 
     async def ids(self, database: str) -> set[str]:
-        found = await reply_of(self._redis.hkeys(f"{_base(database)}views"))
-        return {each.decode() for each in found}
+        return await self._definitions.ids(database)
 
     async def views(self, database: str, ids: Collection[str]) -> dict[str, StoredView]:
-        if not ids:
-            return {}
-        base, names = _base(database), sorted(ids)
-        async with self._redis.pipeline(transaction=True) as pipe:
-            pipe.hmget(f"{base}views", names)
-            pipe.hmget(f"{base}states", names)
-            documents, states = await reply_of(pipe.execute())
-        return {
-            id_: _view(orjson.loads(document), state)
-            for id_, document, state in zip(names, documents, states, strict=True)
-            if document is not None
-        }
+        found = await self._definitions.find(database, ids)
+        return {id_: _view(each) for id_, each in found.items()}
 
     async def view(self, key: ViewKey) -> StoredView | None:
         return (await self.views(key.database, [key.view])).get(key.view)
 
     async def drop_view(self, key: ViewKey) -> bool:
-        base = _base(key.database)
-        async with self._redis.pipeline(transaction=True) as pipe:
-            pipe.hdel(f"{base}views", key.view)
-            pipe.hdel(f"{base}states", key.view)
-            pipe.unlink(f"{base}rows:{key.view}", f"{base}deltas:{key.view}")
-            pipe.hincrby(f"{base}published", "revision", 1)
-            removed, *_ = await reply_of(pipe.execute())
-        return bool(removed)
+        return await self._definitions.drop(key.database, key.view, keys=("rows", "deltas"))
 
     async def clear(self, database: str) -> None:
         for id_ in await self.ids(database):
             await self.drop_view(ViewKey(database, id_))
-        await reply_of(self._redis.srem(_DATABASES, database))
-        await reply_of(self._redis.unlink(f"{_base(database)}published"))
+        await self._definitions.forget(database)
 
     async def published(self, database: str) -> Published:
-        found = texts_of(await reply_of(self._redis.hgetall(f"{_base(database)}published")))
+        found = texts_of(await reply_of(self._redis.hgetall(f"{self._base(database)}published")))
         return Published(int(found.get("sequence", 0)), int(found.get("revision", 0)))
 
     async def rows(self, key: ViewKey) -> dict[bytes, int]:
-        return _rows(await reply_of(self._redis.hgetall(f"{_base(key.database)}rows:{key.view}")))
+        return _rows(
+            await reply_of(self._redis.hgetall(f"{self._base(key.database)}rows:{key.view}"))
+        )
 
     async def publish(
         self,
@@ -125,12 +102,12 @@ class RedisViewResults:
             args += (id_, state, delta, len(each.rows))
             for row, _, count in each.rows:
                 args += (row, count)
-        keys = [_base(database), lease.key]
+        keys = [self._base(database), lease.key]
         if await reply_of(self._publish(keys=keys, args=args)) == _LEASE_LOST:
             raise LeaseLost
 
     async def result(self, key: ViewKey) -> Result | None:
-        base = _base(key.database)
+        base = self._base(key.database)
         async with self._redis.pipeline(transaction=True) as pipe:
             pipe.hget(f"{base}published", "position")
             pipe.xrevrange(f"{base}deltas:{key.view}", count=1)
@@ -141,14 +118,14 @@ class RedisViewResults:
         return Result(position.decode(), last[0][0].decode(), _rows(rows))
 
     async def last_delta(self, key: ViewKey) -> str | None:
-        stream = f"{_base(key.database)}deltas:{key.view}"
+        stream = f"{self._base(key.database)}deltas:{key.view}"
         last = await reply_of(self._redis.xrevrange(stream, count=1))
         return last[0][0].decode() if last else None
 
     async def deltas(
         self, key: ViewKey, after: str, limit: int, wait_s: float
     ) -> list[StoredDelta]:
-        stream = f"{_base(key.database)}deltas:{key.view}"
+        stream = f"{self._base(key.database)}deltas:{key.view}"
         # With the delta itself: if it is gone, others after it may be, too.
         found = await reply_of(self._redis.xrange(stream, after, "+", limit + 1))
         if not found or found[0][0].decode() != after:
@@ -168,12 +145,9 @@ def _delta_rows(publication: Publication) -> bytes:
     )
 
 
-def _base(database: str) -> str:
-    return f"{{portolan:views:{database}}}:"
-
-
-def _view(document: Mapping[str, Any], state: bytes | None) -> StoredView:
-    return StoredView(document["view"], tuple(document["classes"]), _state(state))
+def _view(definition: Definition) -> StoredView:
+    document = definition.document
+    return StoredView(document["view"], tuple(document["classes"]), _state(definition.state))
 
 
 def _state(text: bytes | None) -> ViewState:

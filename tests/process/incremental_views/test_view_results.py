@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -131,3 +132,10 @@ async def test_a_database_has_so_many_views_at_most(published: Published) -> Non
     assert not await published.results.put_view(other, VIEW, 1)
     assert await published.results.put_view(other, VIEW, 2)
     assert await published.results.ids(other.database) == {published.key.view, other.view}
+
+
+async def test_no_more_than_the_bound_are_created_at_once(published: Published) -> None:
+    keys = [ViewKey(published.key.database, unique()) for _ in range(20)]
+    put = await asyncio.gather(*(published.results.put_view(key, VIEW, 5) for key in keys))
+    assert sum(put) == 4  # there is one already
+    assert len(await published.results.ids(published.key.database)) == 5

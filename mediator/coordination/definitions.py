@@ -1,0 +1,116 @@
+"""What databases have defined, views or standing queries, and the states of these.
+
+All keys of a database share one hash tag: a hash of documents, and one of states, of those that are
+no longer building; and the number of changes to the documents, `revision` in `published`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+import orjson
+from redis.asyncio import Redis
+
+from mediator.coordination.errors import reply_of
+
+__all__ = ["Definition", "Definitions"]
+
+_PUT: Final = """
+if redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[3]) then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+redis.call('HINCRBY', KEYS[2], 'revision', 1)
+return 1
+"""
+
+
+class Definition(NamedTuple):
+    """A document, and the state; None while it is building."""
+
+    document: dict[str, Any]
+    state: bytes | None
+
+
+class Definitions:
+    """The definitions of one kind.
+
+    Args:
+        databases: The key of the set of databases that have some.
+        name: What the hash of documents is called.
+    """
+
+    def __init__(self, redis: Redis, databases: str, name: str) -> None:
+        self._redis = redis
+        self._databases, self._name = databases, name
+        self._put = redis.register_script(_PUT)
+
+    def base(self, database: str) -> str:
+        """Return what all keys of a database begin with."""
+        return f"{{{self._databases}:{database}}}:"
+
+    async def databases(self) -> set[str]:
+        """Return the databases that have, or had, definitions."""
+        return {each.decode() for each in await reply_of(self._redis.smembers(self._databases))}
+
+    async def put(self, database: str, id_: str, document: dict[str, Any], most: int) -> bool:
+        """Write a definition down, unless the database has `most` of them already."""
+        await reply_of(self._redis.sadd(self._databases, database))
+        base = self.base(database)
+        keys = [f"{base}{self._name}", f"{base}published"]
+        return bool(await reply_of(self._put(keys, [id_, orjson.dumps(document), most])))
+
+    async def ids(self, database: str) -> set[str]:
+        """Return the ids of a database's definitions."""
+        found = await reply_of(self._redis.hkeys(f"{self.base(database)}{self._name}"))
+        return {each.decode() for each in found}
+
+    async def find(self, database: str, ids: Iterable[str]) -> dict[str, Definition]:
+        """Return those of some ids that there are."""
+        names = sorted(ids)
+        if not names:
+            return {}
+        base = self.base(database)
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.hmget(f"{base}{self._name}", names)
+            pipe.hmget(f"{base}states", names)
+            documents, states = await reply_of(pipe.execute())
+        return {
+            id_: Definition(orjson.loads(document), state)
+            for id_, document, state in zip(names, documents, states, strict=True)
+            if document is not None
+        }
+
+    async def all(self, database: str) -> dict[str, Definition]:
+        """Return all of a database."""
+        base = self.base(database)
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.hgetall(f"{base}{self._name}")
+            pipe.hgetall(f"{base}states")
+            documents, states = await reply_of(pipe.execute())
+        return {
+            id_.decode(): Definition(orjson.loads(document), states.get(id_))
+            for id_, document in documents.items()
+        }
+
+    async def drop(
+        self, database: str, id_: str, keys: Iterable[str], hashes: Iterable[str] = ()
+    ) -> bool:
+        """Remove one, with keys of its own, and its fields of other hashes.
+
+        Returns:
+            Whether it was there.
+        """
+        base = self.base(database)
+        async with self._redis.pipeline(transaction=True) as pipe:
+            for name in (self._name, "states", *hashes):
+                pipe.hdel(f"{base}{name}", id_)
+            pipe.unlink(*(f"{base}{key}:{id_}" for key in keys))
+            pipe.hincrby(f"{base}published", "revision", 1)
+            removed, *_ = await reply_of(pipe.execute())
+        return bool(removed)
+
+    async def forget(self, database: str, keys: Iterable[str] = ()) -> None:
+        """Remove what is left of a database that has none any more: `keys`, and its revision."""
+        base = self.base(database)
+        await reply_of(self._redis.srem(self._databases, database))
+        await reply_of(self._redis.unlink(*(f"{base}{key}" for key in ("published", *keys))))
