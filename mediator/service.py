@@ -170,6 +170,7 @@ class Mediator:
             CatalogueAdmission(self.catalogue),
             HeldRuns(self.catalogue),
             self.flows,
+            self.standing_queries,
             self.workers,
             self.replica,
             self._observe,
@@ -200,7 +201,7 @@ class Mediator:
         self.leases = shared.leases if shared else None
         self.event_streams: EventStreams | None = shared.event_streams if shared else None
         self.event_stream_service = (
-            EventStreamService(shared.event_streams, self._clock) if shared else None
+            EventStreamService(shared.event_streams, self._clock, self._observe) if shared else None
         )
 
     def _build_data_plane(self) -> None:
@@ -290,6 +291,7 @@ class Mediator:
             shared.leases,
             self.replica,
             self._clock,
+            self._observe,
         )
         return StandingQueries(context)
 

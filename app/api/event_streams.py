@@ -94,7 +94,7 @@ class EventStreamRoutes:
         if identity.key is not None:
             assert identity.fingerprint is not None
             retry = identity.derive("tuples", routed.id), identity.fingerprint
-        last, is_new = await streams.append(key, documents, retry)
+        last, is_new = await streams.append(routed.database, key, documents, retry)
         numbers = {"first": last - len(documents) + 1, "last": last}
         return _answer(200, numbers, [] if is_new else [REPLAYED])
 

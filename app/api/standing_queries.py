@@ -27,7 +27,12 @@ from mediator.standing.drawing import drawing
 from mediator.standing.query import Source
 from mediator.standing.query_parser import parse_query as parse_standing_query
 from mediator.standing.results import StoredQuery, StoredResult
-from mediator.standing.service import StandingQueries, query_document
+from mediator.standing.service import (
+    StandingLoad,
+    StandingQueries,
+    load_document,
+    query_document,
+)
 
 __all__ = ["StandingQueryRoutes"]
 
@@ -63,7 +68,8 @@ class StandingQueryRoutes:
             _require_stream(routed, database, Scope.WRITE, query.into.stream)
         id_, stored = await queries.create(database, query)
         location = f"/v1/{routed.database}/standing-queries/{id_}".encode()
-        return _answer(201, _report(id_, stored), [(b"location", location)])
+        new = load_document(StandingLoad(0, query.max_lag, None))
+        return _answer(201, {**_report(id_, stored), **new}, [(b"location", location)])
 
     async def list(self, routed: RoutedRequest) -> Response:
         refuse_content(routed)
@@ -72,8 +78,9 @@ class StandingQueryRoutes:
         return _answer(200, {"items": [query_document(*each) for each in found.items()]})
 
     async def get(self, routed: RoutedRequest) -> Response:
-        _, _, stored = await self._find(routed)
-        return _answer(200, _report(routed.id, stored))
+        queries, database, stored = await self._find(routed)
+        loads = await queries.loads(database.id, {routed.id: stored})
+        return _answer(200, {**_report(routed.id, stored), **load_document(loads[routed.id])})
 
     async def delete(self, routed: RoutedRequest) -> Response:
         queries, database, _ = await self._find(routed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from mediator.admission.checking import check
 from mediator.admission.evaluation import Evaluation, Event, Snapshot, UnknownFigure, Value
@@ -14,6 +14,8 @@ from mediator.admission.syntax import Action, Options, Rule
 from mediator.admission.vocabulary import Extent, Vocabulary
 
 __all__ = ["Decision", "PlannedAction", "RuleSet", "parse_rules"]
+
+_PLURALS: Final = {"run": "runs", "flow": "flows", "query": "queries"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class RuleSet:
         if self.extent(rule) == "replica":
             return ["requests"]
         actions = [self.vocabulary.actions[action.name] for action in rule.actions]
-        return sorted({f"{action.parameters[0]}s" for action in actions})
+        return sorted({_PLURALS[str(action.parameters[0])] for action in actions})
 
     def of(self, extent: Extent) -> RuleSet:
         """Return the rules that act there."""

@@ -1,4 +1,4 @@
-"""The vocabulary of rules here: runs of jobs, message flows, tenants, and measured figures."""
+"""The vocabulary of rules here: runs, flows, standing queries, tenants, and measured figures."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ _STATE: Final = "state of a run"
 _OF_RUN: Final = EventType({"run": "run"}, "installation")
 _ON_RUN: Final = ("run",)
 _OF_FLOW: Final = EventType({"flow": "flow"}, "installation")
+_OF_QUERY: Final = EventType({"query": "query"}, "installation")
 
 _SECONDS: Final = Restricted(
     NUMBER, lambda seconds: 1 <= seconds <= LONGEST_S, f"a time of 1 to {LONGEST_S:g} seconds"
@@ -52,6 +53,7 @@ INSTALLATION: Final = Vocabulary(
         "RunStarted": _OF_RUN,
         "RunEnded": _OF_RUN,
         "FlowLate": _OF_FLOW,
+        "QueryLate": _OF_QUERY,
         TIMER: EventType({}, None),
     },
     subjects={
@@ -71,6 +73,14 @@ INSTALLATION: Final = Vocabulary(
             "late": NUMBER,
             "paused_s": NUMBER,
         },
+        "query": {
+            "id": TEXT,
+            "database": TEXT,
+            "name": TEXT,
+            "lag": NUMBER,
+            "late": NUMBER,
+            "paused_s": NUMBER,
+        },
         "tenant": {"name": TEXT, "prio": NUMBER, "rate": NUMBER, "in_flight": NUMBER},
     },
     constants=dict.fromkeys(
@@ -86,10 +96,16 @@ INSTALLATION: Final = Vocabulary(
         "requestLatency": "the 99th percentile of their durations, in milliseconds",
         "failureShare": "those answered with 5xx, in percent",
     },
-    existence={"existsRun": "run", "existsFlow": "flow", "existsTenant": "tenant"},
+    existence={
+        "existsRun": "run",
+        "existsFlow": "flow",
+        "existsQuery": "query",
+        "existsTenant": "tenant",
+    },
     selection={
         "selectRandomRun": "run",
         "selectRandomFlow": "flow",
+        "selectRandomQuery": "query",
         "selectRandomTenant": "tenant",
     },
     actions={
@@ -97,6 +113,8 @@ INSTALLATION: Final = Vocabulary(
         "startRun": ActionType(_ON_RUN, "installation"),
         "pauseFlow": ActionType(("flow", _SECONDS), "installation"),
         "resumeFlow": ActionType(("flow",), "installation"),
+        "pauseQuery": ActionType(("query", _SECONDS), "installation"),
+        "resumeQuery": ActionType(("query",), "installation"),
         "refuseTenant": ActionType(("tenant", _SECONDS), "replica"),
         "refuseBelow": ActionType((NUMBER, _SECONDS), "replica"),
         "refuseClass": ActionType((_CLASS, _SECONDS), "replica"),
@@ -104,6 +122,7 @@ INSTALLATION: Final = Vocabulary(
     extents={
         "run": "installation",
         "flow": "installation",
+        "query": "installation",
         "tenant": "replica",
         "workerCpuLoad": "installation",
         "workerMemoryLoad": "installation",

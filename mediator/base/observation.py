@@ -270,6 +270,37 @@ class FlowCounted:
     wait_s: float | None = None
 
 
+@immutable
+class StandingQueriesCounted:
+    """The holder of a database's standing queries has published a batch, or a rule has paused one.
+
+    Attributes:
+        counts: What is counted since the event before: `batches`, `tuples`, `late`, `results`,
+            `caught_up` and `pauses`.
+    """
+
+    database: str
+    counts: Mapping[str, int]
+
+
+@immutable
+class EventStreamAppended:
+    """A client has appended tuples to an event stream."""
+
+    database: str
+    stream: str
+    tuples: int
+
+
+@immutable
+class EventStreamRefused:
+    """A stream did not take tuples, as back-pressure; `limit` says why, as its problem does."""
+
+    database: str
+    stream: str
+    limit: str
+
+
 Observation: TypeAlias = (
     StoreCallFinished
     | BatchFinished
@@ -290,6 +321,9 @@ Observation: TypeAlias = (
     | RequestRefused
     | RequestDelayed
     | FlowCounted
+    | StandingQueriesCounted
+    | EventStreamAppended
+    | EventStreamRefused
     | AdmissionRulesSet
     | RuleFired
 )

@@ -1,7 +1,8 @@
 """Admission control: the rules in force, what they do, and what they would do.
 
 Every replica looks at the rules once a second. What concerns one replica, its requests, it decides
-by itself; what all share, runs and flows, one of them decides, whose lease the catalogue keeps.
+by itself; what all share, runs, flows and standing queries, one of them decides, whose lease the
+catalogue keeps.
 Nothing of it is on the path of a request but a look at `Refusals`.
 """
 
@@ -20,8 +21,8 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 from mediator.admission.documents import decided
 from mediator.admission.engine import Decision, PlannedAction, RuleSet, parse_rules
 from mediator.admission.evaluation import Event, Snapshot, Subject
-from mediator.admission.flows import FlowEvents, flow_subject
 from mediator.admission.installation import INSTALLATION, TIMER
+from mediator.admission.lateness import LateEvents, flow_subject, query_subject
 from mediator.admission.load import Load, LoadMeter
 from mediator.admission.problems import RulesInvalid
 from mediator.admission.refusals import Refusals, bounded
@@ -35,10 +36,12 @@ from mediator.catalogue.admission import NO_RULES, CatalogueAdmission, StoredRul
 from mediator.catalogue.held_runs import HeldRuns
 from mediator.catalogue.run_queue import CatalogueWorkers
 from mediator.catalogue.schema_revisions import Author
-from mediator.flows.queue import Pause
-from mediator.flows.service import FlowService, FlowState
+from mediator.flows.service import FlowService
+from mediator.model.pause import Pause
+from mediator.standing.results import STOPPED
+from mediator.standing.service import StandingQueries
 
-__all__ = ["MOST_EVENTS", "MOST_FLOWS", "MOST_RUNS", "AdmissionControl", "Traffic"]
+__all__ = ["MOST_EVENTS", "MOST_FLOWS", "MOST_QUERIES", "MOST_RUNS", "AdmissionControl", "Traffic"]
 
 _log = logging.getLogger("portolan.admission")
 
@@ -48,8 +51,11 @@ MOST_RUNS: Final = 500
 MOST_FLOWS: Final = 500
 """Flows that rules see: those with most late messages, then those with most messages."""
 
+MOST_QUERIES: Final = 500
+"""Standing queries that rules see: those that are behind most."""
+
 MOST_EVENTS: Final = 50
-"""Events of runs and flows in a tick; the others are events of the next."""
+"""Events of runs, flows and queries in a tick; the others are events of the next."""
 
 MOST_ACTIONS: Final = 100
 """Actions of a tick: rules that answer one another's actions go no faster."""
@@ -78,6 +84,16 @@ class Traffic(Protocol):
         """Measure what has happened since the last measurement."""
 
 
+class _Pausable(Protocol):
+    """Flows, or standing queries; a database is given by its name."""
+
+    async def pause(self, database: str, id_: str, pause: Pause, /) -> bool: ...
+
+    async def resume(self, database: str, id_: str, /) -> bool: ...
+
+    async def end_pauses(self, before: int, /) -> None: ...
+
+
 class _NoTraffic:
     figures: Mapping[str, float] = MappingProxyType({})
     tenants: list[Subject] = []  # noqa: RUF012 - nothing adds any
@@ -99,6 +115,7 @@ class AdmissionControl:
         store: CatalogueAdmission,
         runs: HeldRuns,
         flows: FlowService | None,
+        queries: StandingQueries | None,
         workers: CatalogueWorkers,
         replica: str,
         observe: Observer,
@@ -108,7 +125,12 @@ class AdmissionControl:
         self.traffic: Traffic = _NoTraffic()
         self._store = store
         self._runs = runs
-        self._flows = flows
+        # Without the service of a kind there is none to choose.
+        self._pausable: dict[str, _Pausable] = {}
+        for kind, service in (("Flow", flows), ("Query", queries)):
+            if service is not None:
+                self._pausable |= {f"pause{kind}": service, f"resume{kind}": service}
+        self._flows, self._queries = flows, queries
         self._workers = workers
         self._replica = replica
         self._observe = observe
@@ -116,7 +138,7 @@ class AdmissionControl:
         self._random = Random()  # noqa: S311 - which run of many: no secret
         self._load = LoadMeter()
         self._run_events = RunEvents()
-        self._flow_events = FlowEvents()
+        self._late_events = [LateEvents("FlowLate", "flow"), LateEvents("QueryLate", "query")]
         self._version = self._pauses_of = NO_RULES.version
         self._rules = _NOTHING
         self._lock = asyncio.Lock()
@@ -213,35 +235,44 @@ class AdmissionControl:
         rules = self._rules.of("installation")
         if not rules.rules or not await self._store.lease(self._replica, _LEASE_S):
             self._run_events.forget()
-            self._flow_events.forget()
+            for each in self._late_events:
+                each.forget()
             return []
         subjects = {"run": await self._runs.pending(MOST_RUNS)}
         missing = self._run_events.missing(subjects["run"])
         ended = await self._runs.ended(missing) if missing else []
         events = self._run_events.of(subjects["run"], ended, MOST_EVENTS)
-        flows = await self._flow_states()
-        if flows is not None:
-            late = [(flow_subject(each), each.load.late_ever) for each in flows]
-            subjects["flow"] = [subject for subject, _ in late]
-            events += self._flow_events.of(late, MOST_EVENTS - len(events))
+        late = await self._late_subjects()
+        subjects |= {kind: [each for each, _ in found] for kind, found in late.items()}
+        for of_kind in self._late_events:
+            if of_kind.kind in late:
+                events += of_kind.of(late[of_kind.kind], MOST_EVENTS - len(events))
         events += timer
         if not events:
             return []
         return await self._fire(rules, events, Snapshot(await self._figures(), subjects))
 
-    async def _flow_states(self) -> list[FlowState] | None:
-        """Return the flows that rules see; None: they are not known now."""
-        if self._flows is None:
-            return []
+    async def _late_subjects(self) -> dict[str, list[tuple[Subject, int]]]:
+        """Return the flows and queries that rules see, by kind, with how much of each is late.
+
+        A kind that is not known now is missing.
+        """
+        subjects: dict[str, list[tuple[Subject, int]]] = {}
         with suppress(Unavailable):
-            states = await self._flows.states()
-            return nlargest(MOST_FLOWS, states, key=lambda each: (each.load.late, each.load.queued))
-        return None
+            flows = await self._flows.states() if self._flows else []
+            flows = nlargest(MOST_FLOWS, flows, key=lambda each: (each.load.late, each.load.queued))
+            subjects["flow"] = [(flow_subject(each), each.load.late_ever) for each in flows]
+            queries = await self._queries.states() if self._queries else []
+            queries = [each for each in queries if each.query.state.name != STOPPED]
+            queries = nlargest(MOST_QUERIES, queries, key=lambda each: (each.late, each.load.lag))
+            subjects["query"] = [(query_subject(each), each.late) for each in queries]
+        return subjects
 
     async def _end_pauses(self) -> None:
-        """Let flows go on that former rules have paused: the present ones do not know of it."""
-        if self._flows is not None and self._pauses_of != self._version:
-            await self._flows.end_pauses(self._version)
+        """Let go on what former rules have paused: the present ones do not know of it."""
+        if self._pauses_of != self._version:
+            for each in {*self._pausable.values()}:
+                await each.end_pauses(self._version)
             self._pauses_of = self._version
 
     async def _fire(
@@ -275,10 +306,11 @@ class AdmissionControl:
                 return await _changed(run, hold, "INACTIVE")
             case "startRun", (run,):
                 return await _changed(run, self._runs.let_go, "QUEUED")
-            case "pauseFlow", (flow, seconds):
-                return await self._pause(flow, Pause(self._version, rule, bounded(seconds)))
-            case "resumeFlow", (flow,):
-                return await self._resume(flow)
+            case "pauseFlow" | "pauseQuery", (subject, seconds):
+                pause = Pause(self._version, rule, bounded(seconds))
+                return await _pause(self._pausable[action.name], subject, pause)
+            case "resumeFlow" | "resumeQuery", (subject,):
+                return await _resume(self._pausable[action.name], subject)
             case "refuseTenant", (tenant, seconds):
                 self.refusals.refuse_tenant(tenant["name"], seconds)
             case "refuseBelow", (priority, seconds):
@@ -286,22 +318,6 @@ class AdmissionControl:
             case "refuseClass", (name, seconds):
                 self.refusals.refuse_class(name, seconds)
         return "done"
-
-    async def _pause(self, flow: Subject, pause: Pause) -> Outcome:
-        assert self._flows is not None  # else there would be none to choose
-        try:
-            found = await self._flows.pause(flow["database"], flow["id"], pause)
-        except Unavailable:
-            return "unavailable"
-        return _changed_to(flow, "paused_s", pause.seconds) if found else "no effect"
-
-    async def _resume(self, flow: Subject) -> Outcome:
-        assert self._flows is not None
-        try:
-            was_paused = await self._flows.resume(flow["database"], flow["id"])
-        except Unavailable:
-            return "unavailable"
-        return _changed_to(flow, "paused_s", 0.0) if was_paused else "no effect"
 
     def _timer(self) -> list[Event]:
         """Return the event of the timer if it is due, and measure what is measured between two."""
@@ -319,10 +335,9 @@ class AdmissionControl:
         return {**self._own_figures, **workers}
 
     async def _snapshot(self) -> Snapshot:
-        runs, flows = await self._runs.pending(MOST_RUNS), await self._flow_states()
+        runs, late = await self._runs.pending(MOST_RUNS), await self._late_subjects()
         subjects = {"run": runs, "tenant": self.traffic.tenants}
-        if flows is not None:
-            subjects["flow"] = [flow_subject(each) for each in flows]
+        subjects |= {kind: [each for each, _ in found] for kind, found in late.items()}
         return Snapshot(await self._figures(), subjects)
 
     def _adopt(self, stored: StoredRules) -> None:
@@ -336,6 +351,22 @@ class AdmissionControl:
         self._version = stored.version
         self._due_s = 0.0
         self.refusals.clear()
+
+
+async def _pause(whose: _Pausable, subject: Subject, pause: Pause) -> Outcome:
+    try:
+        found = await whose.pause(subject["database"], subject["id"], pause)
+    except Unavailable:
+        return "unavailable"
+    return _changed_to(subject, "paused_s", pause.seconds) if found else "no effect"
+
+
+async def _resume(whose: _Pausable, subject: Subject) -> Outcome:
+    try:
+        was_paused = await whose.resume(subject["database"], subject["id"])
+    except Unavailable:
+        return "unavailable"
+    return _changed_to(subject, "paused_s", 0.0) if was_paused else "no effect"
 
 
 async def _changed(run: Subject, change: Callable[[str], Awaitable[bool]], state: str) -> Outcome:

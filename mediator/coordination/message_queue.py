@@ -28,11 +28,11 @@ from mediator.flows.queue import (
     FlowLoad,
     NewMessage,
     NoBatch,
-    Pause,
     QueuedMessage,
     Recorded,
     Ticket,
 )
+from mediator.model.pause import Pause
 from redis_connection.scripts import lua_text
 
 __all__ = ["LARGEST_BATCH", "MOST_RESULTS", "RESULTS_KEPT_S", "RedisMessageQueue"]

@@ -95,6 +95,11 @@ class StreamReport:
     rate: float
     consumers: Mapping[str, int]
 
+    @property
+    def furthest_behind(self) -> int:
+        """Tuples by which the slowest consumer is behind; 0 if there is none."""
+        return max(0, self.last - min(self.consumers.values(), default=self.last))
+
 
 class EventStreams(Protocol):
     """The streams of all databases. Every method raises `Unavailable`."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from mediator.base.clock import Clock
-from mediator.base.errors import AlreadyExists, Conflict, NotFound
+from mediator.base.errors import AlreadyExists, Conflict, NotFound, TooManyRequests
+from mediator.base.observation import EventStreamAppended, EventStreamRefused, Observer, ignore
 from mediator.base.offload import offload
 from mediator.event_streams.batch import read_tuples
 from mediator.event_streams.declaration import stream_document
@@ -18,6 +20,7 @@ from mediator.event_streams.port import (
     NewTuple,
     StoredTuple,
     StreamKey,
+    StreamReport,
 )
 from mediator.routing.model import DatabaseRoute
 
@@ -48,6 +51,7 @@ class EventStreamService:
 
     _streams: EventStreams
     _clock: Clock
+    _observe: Observer = ignore
     is_ending: bool = field(default=False, init=False)
     _known: dict[StreamKey, EventStream] = field(default_factory=dict, init=False)
     """Declarations, so that a batch costs one round trip; their ids say whether they still hold."""
@@ -88,6 +92,17 @@ class EventStreamService:
             "consumers": consumers,
         }
 
+    async def reports(self, database: str) -> list[StreamReport]:
+        """Return what there is of the streams of a database, which is given by its id."""
+        found = await self._streams.of_database(database)
+        keys = [StreamKey(database, name) for name in found]
+        reports = await asyncio.gather(*map(self._streams.report, keys), return_exceptions=True)
+        for each in reports:
+            # One may be dropped meanwhile.
+            if isinstance(each, BaseException) and not isinstance(each, NotFound):
+                raise each
+        return [each for each in reports if isinstance(each, StreamReport)]
+
     async def drop(self, key: StreamKey) -> None:
         """Remove a stream with its tuples; raises `NotFound`."""
         self._known.pop(key, None)
@@ -95,11 +110,16 @@ class EventStreamService:
             raise _not_found()
 
     async def append(
-        self, key: StreamKey, documents: Sequence[Any], retry: tuple[str, str] | None
+        self,
+        database: str,
+        key: StreamKey,
+        documents: Sequence[Any],
+        retry: tuple[str, str] | None,
     ) -> Appended:
         """Append tuples, given as JSON, all or none.
 
         Args:
+            database: Its name, for observers.
             retry: The id of the batch and its fingerprint: it is appended only once.
 
         Raises:
@@ -109,6 +129,18 @@ class EventStreamService:
             NotFound: There is no such stream.
             TooManyRequests: It is full, or a consumer is too far behind.
         """
+        try:
+            appended = await self._append_known(key, documents, retry)
+        except TooManyRequests as error:
+            self._observe(EventStreamRefused(database, key.stream, error.extra["limit"]))
+            raise
+        if appended.is_new:
+            self._observe(EventStreamAppended(database, key.stream, len(documents)))
+        return appended
+
+    async def _append_known(
+        self, key: StreamKey, documents: Sequence[Any], retry: tuple[str, str] | None
+    ) -> Appended:
         if (known := self._known.get(key)) is not None:
             try:
                 return await self._append(key, known, documents, retry)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
+from mediator.model.pause import Pause
+
 __all__ = [
     "LEASE_S",
     "LEVEL_DIGITS",
@@ -26,7 +28,6 @@ __all__ = [
     "MessageQueue",
     "NewMessage",
     "NoBatch",
-    "Pause",
     "QueuedMessage",
     "Recorded",
     "Ticket",
@@ -174,19 +175,6 @@ class FlowLoad(NamedTuple):
     late: int
     late_ever: int
     paused_s: float
-
-
-class Pause(NamedTuple):
-    """A pause of a flow, by a rule of admission control.
-
-    Attributes:
-        version: Of the rules.
-        rule: Its number among them.
-    """
-
-    version: int
-    rule: int
-    seconds: float
 
 
 class MessageQueue(Protocol):

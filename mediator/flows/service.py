@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
@@ -29,11 +28,11 @@ from mediator.flows.queue import (
     FlowLoad,
     MessageQueue,
     NewMessage,
-    Pause,
     Ticket,
 )
 from mediator.flows.rewriting import describe, rewrite, steps_of_message
 from mediator.flows.worker import FlowWorker
+from mediator.model.pause import Pause
 from mediator.routing.model import DatabaseRoute
 
 __all__ = ["MOST_FLOWS", "MOST_MESSAGES", "FlowService", "FlowState", "flow_document"]
@@ -131,7 +130,7 @@ class FlowService:
             "plan": flow.document["plan"],
             "rewritten_plan": describe(rewrite(plan, level)),
             "outbound_plan": outbound,
-            "paused": None if pause is None else _pause_document(pause),
+            "paused": None if pause is None else pause.to_json(),
             **_with_shares(sizes),
         }
 
@@ -260,11 +259,6 @@ def flow_document(id_: str, flow: Flow) -> dict[str, Any]:
         "ordered": flow.ordered,
         "objective": flow.objective,
     }
-
-
-def _pause_document(pause: Pause) -> dict[str, Any]:
-    until = datetime.now(UTC) + timedelta(seconds=pause.seconds)
-    return {**pause._asdict(), "until": until.isoformat()}
 
 
 def _new(flow: Flow, ticket: str, message: Any, pointer: str) -> NewMessage:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from mediator.base.clock import Clock
 from mediator.base.lease import Leasing
+from mediator.base.observation import Observer, ignore
 from mediator.changes.subscriptions import Subscriptions
 from mediator.data_plane.port import DataPlane
 from mediator.event_streams.port import EventStreams
@@ -23,6 +24,7 @@ class HolderContext:
     leases: Leasing
     replica: str
     clock: Clock
+    observe: Observer = ignore
 
     @property
     def has_ended(self) -> bool:

@@ -12,7 +12,7 @@ from mediator.schema.tree import Schema
 from mediator.standing.model import Join
 from mediator.standing.query import Source, StandingQuery
 from mediator.standing.query_parser import parse_query
-from mediator.standing.results import BUILDING, STOPPED, QueryState, StoredQuery
+from mediator.standing.results import BEHIND, BUILDING, STOPPED, QueryState, StoredQuery
 
 __all__ = ["Needs", "needs_of", "stopped"]
 
@@ -23,17 +23,32 @@ class Needs:
 
     Attributes:
         queries: By id.
-        new: Those that no holder has executed yet.
+        states: Of each of them.
         refused: Those that the schema or the streams do not allow, with the reason.
     """
 
     queries: Mapping[str, StandingQuery]
-    new: frozenset[str] = frozenset()
+    states: Mapping[str, QueryState] = field(default_factory=dict)
     refused: Mapping[str, QueryState] = field(default_factory=dict)
 
     @property
     def joins(self) -> dict[str, Join]:
         return {id_: each.join for id_, each in self.queries.items()}
+
+    @property
+    def new(self) -> frozenset[str]:
+        """Those that no holder has executed yet."""
+        return frozenset(id_ for id_, each in self.states.items() if each.name == BUILDING)
+
+    @property
+    def behind(self) -> dict[str, QueryState]:
+        """Those that the others are ahead of, as a rule has paused them; they need the same."""
+        return {id_: each for id_, each in self.states.items() if each.name in BEHIND}
+
+    @property
+    def executed(self) -> dict[str, Join]:
+        """The joins of those that each batch is executed for."""
+        return {id_: each for id_, each in self.joins.items() if id_ not in self.behind}
 
     @property
     def sources(self) -> frozenset[Source]:
@@ -67,8 +82,7 @@ def needs_of(
                 queries[id_] = parse_query(each.document, schema, streams)
             except Invalid as error:
                 refused[id_] = stopped(_reason(error))
-    new = frozenset(id_ for id_ in queries if stored[id_].state.name == BUILDING)
-    return Needs(queries, new, refused)
+    return Needs(queries, {id_: stored[id_].state for id_ in queries}, refused)
 
 
 def stopped(detail: str) -> QueryState:

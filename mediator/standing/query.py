@@ -57,6 +57,7 @@ class StandingQuery:
         join: Over the relations of the sources.
         lateness_s: How long after a later tuple a tuple may still arrive, in seconds.
         into: Where results go, too; None: nowhere.
+        max_lag: Tuples of its relations that it should not be further behind than.
         document: The query as JSON, as it was sent.
     """
 
@@ -64,6 +65,7 @@ class StandingQuery:
     join: Join
     lateness_s: float
     into: Destination | None
+    max_lag: int
     document: Mapping[str, Any]
 
     @property

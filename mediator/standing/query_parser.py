@@ -22,12 +22,17 @@ from mediator.standing.parser import (
 from mediator.standing.query import Source, StandingQuery
 from mediator.standing.source_types import attributes_of
 
-__all__ = ["LONGEST_LATENESS_S", "LONGEST_NAME", "parse_query"]
+__all__ = ["LONGEST_LATENESS_S", "LONGEST_NAME", "MAX_LAG", "MOST_LAG", "parse_query"]
 
 LONGEST_NAME: Final = 100
 LONGEST_LATENESS_S: Final = 86_400.0
 _LATENESS_S: Final = 10.0
 """Of a query that does not say how late tuples may be."""
+
+MAX_LAG: Final = 10_000
+"""Of a query that does not say which lag is too much."""
+
+MOST_LAG: Final = 100_000
 
 _KINDS: Final = ("stream", "class")
 
@@ -35,19 +40,22 @@ _KINDS: Final = ("stream", "class")
 def parse_query(document: Any, schema: Schema, streams: Mapping[str, EventStream]) -> StandingQuery:
     """Read a query; raises `Invalid` with the location of every mistake."""
     node = Node(document, "", [])
-    node.shape("name", "lateness_s", "into", required=("relations", "predicates", "window_s"))
+    node.shape(
+        "name", "lateness_s", "into", "max_lag", required=("relations", "predicates", "window_s")
+    )
     node["name"].read("", _is_name, f"a string of {LONGEST_NAME} characters at most")
     sources = _sources(node["relations"], schema, streams)
     window_s = parse_number(node["window_s"], LONGEST_WINDOW_S, "seconds")
     lateness_s = _lateness(node["lateness_s"])
     join = _join(node["predicates"], sources, schema, streams, window_s)
     _check_retention(node["window_s"], window_s, sources.values(), streams)
+    max_lag = node["max_lag"].integer(MAX_LAG, least=1, most=MOST_LAG)
     into = None
     if node["into"].given:
         into = parse_destination(node["into"], sources, schema, streams)
     if node.errors:
         raise invalid(node.errors)
-    return StandingQuery(sources, join, lateness_s, into, node.value)
+    return StandingQuery(sources, join, lateness_s, into, max_lag, node.value)
 
 
 def _lateness(node: Node) -> float:

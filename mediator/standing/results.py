@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
 from mediator.base.lease import Lease
+from mediator.model.pause import Pause
 from mediator.standing.state import StreamTuple
 
 __all__ = [
+    "BEHIND",
     "BUILDING",
     "MOST_RESULTS",
+    "PAUSED",
     "READY",
+    "RESUMING",
     "STOPPED",
     "Delivery",
     "LoggedBatch",
@@ -36,7 +41,10 @@ __all__ = [
 MOST_RESULTS: Final = 10_000
 """Results of a query that are kept."""
 
-BUILDING, READY, STOPPED = "building", "ready", "stopped"
+BUILDING, READY, PAUSED, RESUMING, STOPPED = "building", "ready", "paused", "resuming", "stopped"
+
+BEHIND: Final = frozenset({PAUSED, RESUMING})
+"""States of queries that the others are ahead of."""
 
 
 class QueryKey(NamedTuple):
@@ -47,10 +55,18 @@ class QueryKey(NamedTuple):
 
 
 class QueryState(NamedTuple):
-    """`building`, `ready` or `stopped`; `detail` says why it was stopped."""
+    """The state of a query.
+
+    Attributes:
+        name: `building`, `ready`, `paused`, `resuming` or `stopped`.
+        detail: Why it was stopped.
+        numbers: How far a query has got that is `BEHIND`: the number of the last tuple that was
+            executed, by relation.
+    """
 
     name: str = BUILDING
     detail: str = ""
+    numbers: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +218,23 @@ class StandingResults(Protocol):
         Raises:
             PositionGone: The next one is not kept any more, or there never was that number.
         """
+
+    async def pause(self, key: QueryKey, pause: Pause) -> bool | None:
+        """Ask for a pause.
+
+        Returns:
+            False if one had been asked for, and lasts as this one says now; None: there is no such
+            query.
+        """
+
+    async def resume(self, key: QueryKey) -> bool:
+        """End a pause; false if there is none."""
+
+    async def end_pauses(self, database: str, before: int) -> None:
+        """End the pauses by rules of versions before this one."""
+
+    async def pauses(self, database: str) -> dict[str, Pause]:
+        """Return the pauses that were asked for and last, by the id of their query."""
 
     async def deliveries(self, database: str) -> dict[str, Delivery]:
         """Return how far results were delivered, by the id of their query."""

@@ -46,6 +46,7 @@ class Runtime:
         lateness_s: How long after a later tuple of an earlier batch a tuple may still arrive.
 
     Attributes:
+        lateness_s: As given; it may become more.
         sent: Tuples that were sent on the last step of each prefix; a broadcast counts as many.
         found: Results of the last step of each prefix.
         stored: Tuples that were sent to be kept in each layout of a store.
@@ -58,7 +59,7 @@ class Runtime:
         self._streams = frozenset(streams)
         self._parallelism = parallelism
         self._retention_s = retention_s
-        self._lateness_s = lateness_s
+        self.lateness_s = lateness_s
         self._latest_s = float("-inf")
         self._rules = Rules({}, {}, {}, {})
         self._epochs: list[PlanEpoch] = []
@@ -77,7 +78,7 @@ class Runtime:
     @property
     def watermark_s(self) -> float:
         """Tuples from before are late, and what only they could join is dropped."""
-        return self._latest_s - self._lateness_s
+        return self._latest_s - self.lateness_s
 
     def activate(self, plan: Plan) -> None:
         """Begin an epoch with another plan; queries have the full history at once.

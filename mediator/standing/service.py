@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 import orjson
 
 from mediator.base.errors import Conflict, Invalid, Location, NotFound
 from mediator.base.holding import Holders
+from mediator.base.observation import StandingQueriesCounted
 from mediator.base.offload import offload
 from mediator.base.periodic_tasks import PeriodicTask
-from mediator.event_streams.port import EventStream
+from mediator.event_streams.port import EventStream, StreamKey
+from mediator.model.pause import Pause
 from mediator.routing.model import DatabaseRoute
 from mediator.standing.context import HolderContext
 from mediator.standing.holder import StandingHolder
+from mediator.standing.lag import lag_of
 from mediator.standing.needs import needs_of
 from mediator.standing.planning import Mode
-from mediator.standing.query import StandingQuery, feeds_itself
+from mediator.standing.query import Source, StandingQuery, feeds_itself
+from mediator.standing.query_parser import MAX_LAG
 from mediator.standing.replanning import plans_of, workload_of
 from mediator.standing.report import describe, with_measured
 from mediator.standing.results import (
+    BEHIND,
     QueryKey,
     QueryState,
     StandingResults,
@@ -31,12 +37,49 @@ from mediator.standing.results import (
 )
 from mediator.standing.sampling import Sampling
 
-__all__ = ["MOST_QUERIES", "StandingQueries", "query_document"]
+__all__ = [
+    "MOST_QUERIES",
+    "StandingLoad",
+    "StandingQueries",
+    "StandingState",
+    "load_document",
+    "query_document",
+]
 
 MOST_QUERIES: Final = 100
 """Standing queries of a database."""
 
 _RECONCILE_EVERY_S: Final = 0.5
+
+
+class StandingLoad(NamedTuple):
+    """What is measured of a query.
+
+    Attributes:
+        lag: Tuples of its relations that it has not executed.
+        max_lag: How many it may lag without being late.
+        pause: By a rule of admission control; None: there is none.
+    """
+
+    lag: int
+    max_lag: int
+    pause: Pause | None
+
+
+class StandingState(NamedTuple):
+    """A query with what is measured of it; `database` is the name."""
+
+    id: str
+    database: str
+    query: StoredQuery
+    load: StandingLoad
+
+    @property
+    def late(self) -> int:
+        """Tuples beyond the lag that it may have; none while it is behind because of a pause."""
+        if self.query.state.name in BEHIND:
+            return 0
+        return max(0, self.load.lag - self.load.max_lag)
 
 
 @dataclass(eq=False)
@@ -104,6 +147,60 @@ class StandingQueries:
         if not await self._results.drop_query(QueryKey(database.id, query)):
             raise _not_found()
 
+    async def loads(
+        self, database: str, queries: Mapping[str, StoredQuery]
+    ) -> dict[str, StandingLoad]:
+        """Measure queries of a database, which is given by its id."""
+        results, streams = self._context.results, self._context.streams
+        # Before streams are: a lag may be counted as more than it is, but never below zero.
+        progress = (await results.published(database)).progress
+        pauses = await results.pauses(database)
+        sources = {Source.of(name) for each in queries.values() for name in each.relations}
+        names = sorted(each.name for each in sources if each.kind == "stream")
+        numbers = await asyncio.gather(*(streams.last(StreamKey(database, name)) for name in names))
+        lasts = dict(zip(names, numbers, strict=True))
+        return {
+            id_: StandingLoad(
+                lag_of(each, progress, lasts),
+                each.document.get("max_lag", MAX_LAG),
+                pauses.get(id_),
+            )
+            for id_, each in queries.items()
+        }
+
+    async def states(self) -> list[StandingState]:
+        """Return the queries of all databases, with what is measured of them."""
+        found: list[StandingState] = []
+        known = await self._results.databases()
+        for name, database in self._context.plane.model.databases.items():
+            if database.id in known:
+                stored = await self.of_database(database)
+                loads = await self.loads(database.id, stored)
+                found += [StandingState(id_, name, q, loads[id_]) for id_, q in stored.items()]
+        return found
+
+    async def pause(self, database: str, query: str, pause: Pause) -> bool:
+        """Let a query execute nothing for some time; false if there is none."""
+        key = self._key(database, query)
+        began = None if key is None else await self._results.pause(key, pause)
+        if began:
+            self._context.observe(StandingQueriesCounted(database, {"pauses": 1}))
+        return began is not None
+
+    async def resume(self, database: str, query: str) -> bool:
+        """End a pause; false if there is none."""
+        key = self._key(database, query)
+        return key is not None and await self._results.resume(key)
+
+    async def end_pauses(self, before: int) -> None:
+        """End the pauses by rules of versions before this one."""
+        for database in await self._results.databases():
+            await self._results.end_pauses(database, before)
+
+    def _key(self, database: str, query: str) -> QueryKey | None:
+        route = self._context.plane.model.databases.get(database)
+        return None if route is None else QueryKey(route.id, query)
+
     async def last_result(self, database: DatabaseRoute, query: str) -> int:
         """Return the number of the last result; 0 if there was none yet."""
         return await self._results.last_result(QueryKey(database.id, query))
@@ -132,7 +229,8 @@ class StandingQueries:
         async with self._planning:
             plans = await offload(True, plans_of, workload, mode, materialise=True)
         names = {id_: stored[id_].document.get("name", "") for id_ in needs.queries}
-        return with_measured(describe(plans, mode), names, running)
+        # What was executed last is no longer, if a rule has paused all.
+        return with_measured(describe(plans, mode), names, running if needs.executed else None)
 
     async def reconcile(self) -> None:
         """Start holders of databases that have queries, cancel those of databases that are gone."""
@@ -151,6 +249,12 @@ def query_document(id_: str, stored: StoredQuery) -> dict[str, Any]:
     name, detail = stored.document.get("name", ""), stored.state.detail
     document = {"id": id_, "name": name, "state": stored.state.name}
     return {**document, "detail": detail} if detail else document
+
+
+def load_document(load: StandingLoad) -> dict[str, Any]:
+    """Return what is measured of a query as JSON."""
+    pause = None if load.pause is None else load.pause.to_json()
+    return {"lag": load.lag, "max_lag": load.max_lag, "paused": pause}
 
 
 def _not_found() -> NotFound:

@@ -7,7 +7,7 @@ results. From then on a batch is read, executed and published, one after the oth
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn
 
@@ -16,23 +16,34 @@ import orjson
 from mediator.base.concurrency import end
 from mediator.base.errors import Invalid, NotFound
 from mediator.base.lease import Lease
+from mediator.base.observation import StandingQueriesCounted
 from mediator.base.offload import offload
 from mediator.base.slices import Slices
 from mediator.changes.feed import PositionGone
 from mediator.event_streams.port import EventStream, StreamKey
 from mediator.routing.model import DatabaseRoute
 from mediator.standing.batch_run import MOST_PAIRS, BatchRun, TooMuch
+from mediator.standing.catch_up import CatchUp
 from mediator.standing.class_intake import ClassIntake
 from mediator.standing.context import HolderContext
 from mediator.standing.delivery import Deliveries, Undeliverable
 from mediator.standing.history import complete_history, is_present
+from mediator.standing.lag import next_states
 from mediator.standing.log import BatchLog
+from mediator.standing.model import Join
 from mediator.standing.needs import Needs, needs_of, stopped
 from mediator.standing.planning import Mode, Plan
 from mediator.standing.query import Source
 from mediator.standing.replanning import choose_plan, is_cheaper, workload_of
 from mediator.standing.report import describe_running
-from mediator.standing.results import READY, LoggedTuple, Offset, Progress, QueryState
+from mediator.standing.results import (
+    READY,
+    RESUMING,
+    LoggedTuple,
+    Offset,
+    Progress,
+    QueryState,
+)
 from mediator.standing.runtime import Runtime
 from mediator.standing.sampling import Sampling
 
@@ -81,6 +92,8 @@ class Session:
     _sampling: Sampling = field(default_factory=Sampling, init=False)
     _looked_at: float = field(default=0.0, init=False)
     _noted_at: float = field(default=float("-inf"), init=False)
+    _rounds: int = field(default=0, init=False)
+    _catch_up: CatchUp | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._log = BatchLog(self._context.results, self._route.id, self._lease)
@@ -103,13 +116,14 @@ class Session:
         try:
             if self._needs.queries:
                 await self._load()
+            if self._needs.executed:
                 await self._replan(self._needs.new)
             while not context.has_ended:
                 await self._look()
                 await self._take_plan()
-                has_taken = await self._take_batch()
+                has_taken, has_caught_up = await self._take_batch(), await self._resume()
                 await self._deliver()
-                if not has_taken:
+                if not (has_taken or has_caught_up):
                     await asyncio.sleep(POLL_S)
         finally:
             self._classes.close()
@@ -142,13 +156,14 @@ class Session:
         relations = [each.relation for each in needs.sources]
         self._runtime = Runtime(relations, 1, needs.window_s, needs.lateness_s)
         slices, count = Slices(self._context.clock), 0
-        async for batch in self._log.read():
-            offsets = ((each, progress.offsets.get(each.stream)) for each in batch.tuples)
-            present = [each for each, at in offsets if is_present(batch.sequence, at)]
-            for _ in self._runtime.restore(present, progress.latest_s):
+        watermark_s = progress.latest_s - needs.lateness_s
+        async for present in self._logged():
+            # For queries that are behind there are tuples that no window of the others reaches.
+            reached = [each for each in present if watermark_s - each.time_s <= needs.window_s]
+            for _ in self._runtime.restore(reached, progress.latest_s):
                 await slices.checkpoint()
             self._classes.restore(present)
-            count += len(present)
+            count += len(reached)
             if count > MOST_TUPLES:
                 await self._check_size()
         if progress.feed:
@@ -156,6 +171,13 @@ class Session:
                 await self._classes.open(progress.feed)
             except PositionGone:
                 await self._stop_classes()
+
+    async def _logged(self) -> AsyncIterator[Sequence[LoggedTuple]]:
+        """Go through the batches that are kept, without what a former reader has left."""
+        offsets = self._log.progress.offsets
+        async for batch in self._log.read():
+            at = ((each, offsets.get(each.stream)) for each in batch.tuples)
+            yield [each for each, offset in at if is_present(batch.sequence, offset)]
 
     async def _read_report(self) -> None:
         report = await self._context.results.report(self._route.id)
@@ -176,15 +198,49 @@ class Session:
         if revision != self._log.revision:
             self._log.revision = revision
             await self._change_queries()
+        pauses = await context.results.pauses(id_)
+        if changed := next_states(self._needs, self._log.progress, pauses):
+            await self._log.publish(states=changed)
+            await self._change_queries()
 
     async def _change_queries(self) -> None:
-        """Take over queries that came, went, or are not possible any more."""
+        """Take over queries that came, went, are paused, or are not possible any more."""
         before = self._needs
         await self._read_needs()
-        if self._needs.state != before.state:
+        if self._needs.state != before.state or (before.executed and not self._needs.executed):
             raise OutOfDate
-        if self._needs.queries and self._needs.joins != before.joins:
+        if self._catch_up is not None and self._catch_up.id not in self._needs.behind:
+            self._catch_up = None
+        if self._needs.executed and self._needs.executed != before.executed:
             await self._replan(self._needs.new)
+
+    async def _resume(self) -> bool:
+        """Execute some of what a query has missed; return whether there was one."""
+        resuming = (id_ for id_, each in self._needs.behind.items() if each.name == RESUMING)
+        if self._catch_up is None and (id_ := next(resuming, None)) is not None:
+            self._catch_up = await self._open_catch_up(id_)
+        if (catch_up := self._catch_up) is None:
+            return False
+        try:
+            run = await catch_up.run(Slices(self._context.clock))
+        except TooMuch as error:
+            await self._stop(error.queries, error.detail)
+        state = QueryState(RESUMING, numbers=catch_up.numbers)
+        if catch_up.has_ended:
+            state = QueryState(READY)
+        await self._log.publish(states={catch_up.id: state}, results=run.results)
+        self._count(run, caught_up=len(run.accepted))
+        if catch_up.has_ended:
+            await self._change_queries()
+        return True
+
+    async def _open_catch_up(self, id_: str) -> CatchUp:
+        query, numbers = self._needs.queries[id_], self._needs.states[id_].numbers
+        workload = workload_of({id_: query.join}, self._sampling.statistics([query.join]))
+        plan = await offload(True, choose_plan, workload, "greedy", materialise=False)
+        catch_up = CatchUp(id_, dict(numbers), query, self._needs.lateness_s)
+        await catch_up.open(self._logged(), plan, Slices(self._context.clock))
+        return catch_up
 
     async def _replan(self, new: Iterable[str]) -> None:
         """Activate a plan for the present queries; new ones are ready then.
@@ -194,14 +250,15 @@ class Session:
         try:
             plan = await self._choose("greedy")
         except Invalid as error:
-            await self._stop(_widest(self._needs), error.detail)
+            await self._stop(_widest(self._needs.executed), error.detail)
         await self._activate(plan)
         if states := dict.fromkeys(new, QueryState(READY)):
             await self._log.publish(states=states)
+            self._needs = replace(self._needs, states={**self._needs.states, **states})
         self._begin_planning()
 
     async def _choose(self, mode: Mode) -> Plan:
-        joins = self._needs.joins
+        joins = self._needs.executed
         workload = workload_of(joins, self._sampling.statistics(joins.values()))
         return await offload(True, choose_plan, workload, mode, materialise=self._materialise)
 
@@ -215,7 +272,7 @@ class Session:
         if self._planning is None or not self._planning.done():
             return
         plan, self._planning = self._planning.result(), None
-        if plan.workload.queries != self._needs.joins:
+        if plan.workload.queries != self._needs.executed:
             self._begin_planning()
         elif self._plan is not None and is_cheaper(plan, self._plan):
             await self._activate(plan)
@@ -242,6 +299,8 @@ class Session:
             except TooMuch as error:
                 await self._stop(error.queries, error.detail)
             await self._publish(run)
+            if self._catch_up is not None:
+                self._catch_up.add(run.accepted)
             await self._check_size()
             await self._sample(run.accepted)
         await self._note_progress()
@@ -261,7 +320,8 @@ class Session:
         except PositionGone:
             await self._stop_classes()
         inputs += [await self._read_stream(source) for source in sources]
-        turn = self._log.sequence % len(inputs)
+        self._rounds += 1
+        turn = self._rounds % len(inputs)
         return [each for some in inputs[turn:] + inputs[:turn] for each in some]
 
     async def _read_stream(self, source: Source) -> Sequence[LoggedTuple]:
@@ -288,17 +348,24 @@ class Session:
         return [id_ for id_, join in self._needs.joins.items() if relation in join.relations]
 
     async def _publish(self, run: BatchRun) -> None:
-        runtime, offsets = self._runtime, dict(self._log.progress.offsets)
+        runtime, offsets, count = self._runtime, dict(self._log.progress.offsets), 0
         for relation, number in run.taken.items():
+            count += number - offsets[relation].number
             offsets[relation] = Offset(number, *offsets[relation][1:])
         self._classes.take(run.taken)
         await self._log.publish(
             run.accepted,
             progress=Progress(runtime.latest_s, offsets, self._classes.position),
             watermark_s=runtime.watermark_s,
-            window_s=self._needs.window_s,
+            # What a query has missed is in the log until it has caught up.
+            window_s=float("inf") if self._needs.behind else self._needs.window_s,
             results=run.results,
         )
+        self._count(run, batches=1, tuples=count, late=count - len(run.accepted))
+
+    def _count(self, run: BatchRun, **counts: int) -> None:
+        counts["results"] = sum(map(len, run.results.values()))
+        self._context.observe(StandingQueriesCounted(self._route.schema.database, counts))
 
     async def _check_size(self) -> None:
         """Stop the queries that read the largest store if there is more than fits."""
@@ -355,7 +422,7 @@ def _used(streams: Mapping[str, EventStream], needs: Needs) -> dict[str, EventSt
     return {name: streams.get(name) for name in names}
 
 
-def _widest(needs: Needs) -> list[str]:
+def _widest(joins: Mapping[str, Join]) -> list[str]:
     """Return the queries of most relations, which have most candidate probe orders."""
-    most = max(len(each.relations) for each in needs.joins.values())
-    return [id_ for id_, each in needs.joins.items() if len(each.relations) == most]
+    most = max(len(each.relations) for each in joins.values())
+    return [id_ for id_, each in joins.items() if len(each.relations) == most]

@@ -24,6 +24,7 @@ from mediator.catalogue.admission import LOG_KEPT, StoredRules
 from mediator.control.admission import (
     MOST_EVENTS,
     MOST_FLOWS,
+    MOST_QUERIES,
     MOST_RUNS,
     AdmissionControl,
 )
@@ -68,6 +69,17 @@ class FlowDocument(_Document):
     paused_s: _Figure = 0
 
 
+class QueryDocument(_Document):
+    """A standing query, as rules see it."""
+
+    id: _Text = "query"
+    database: _Text = ""
+    name: _Text = ""
+    lag: int = Field(0, ge=0, le=2**53)
+    late: int = Field(0, ge=0, le=2**53)
+    paused_s: _Figure = 0
+
+
 class TenantDocument(_Document):
     """A tenant that sends requests, as rules see it."""
 
@@ -78,19 +90,21 @@ class TenantDocument(_Document):
 
 
 class EventDocument(_Document):
-    """An event; those of runs have a run, those of flows a flow."""
+    """An event; those of runs have a run, those of flows a flow, those of queries a query."""
 
     event: _Text
     run: RunDocument | None = None
     flow: FlowDocument | None = None
+    query: QueryDocument | None = None
 
 
 class SnapshotDocument(_Document):
-    """What is known: figures by the names of their functions, runs, flows, tenants."""
+    """What is known: figures by the names of their functions, runs, flows, queries, tenants."""
 
     figures: dict[str, _Figure] = Field(default_factory=dict, max_length=len(INSTALLATION.figures))
     runs: list[RunDocument] = Field(default_factory=list, max_length=MOST_RUNS)
     flows: list[FlowDocument] = Field(default_factory=list, max_length=MOST_FLOWS)
+    queries: list[QueryDocument] = Field(default_factory=list, max_length=MOST_QUERIES)
     tenants: list[TenantDocument] = Field(default_factory=list, max_length=MOST_RUNS)
 
 
@@ -205,6 +219,7 @@ def _snapshot(document: SnapshotDocument) -> Snapshot:
     subjects = {
         "run": [each.model_dump() for each in document.runs],
         "flow": [each.model_dump() for each in document.flows],
+        "query": [each.model_dump() for each in document.queries],
         "tenant": [each.model_dump() for each in document.tenants],
     }
     return Snapshot(document.figures, subjects)

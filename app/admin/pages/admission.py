@@ -37,6 +37,7 @@ _EXAMPLE: Final = {
         "figures": {"workerCpuLoad": 80, "requestRate": 1000},
         "runs": [{"id": "a", "prio": 1, "state": "ACTIVE"}],
         "flows": [{"id": "f", "name": "reports", "queued": 500}],
+        "queries": [{"id": "q", "name": "matches", "lag": 20000, "late": 10000}],
         "tenants": [{"name": "shop", "prio": 5, "rate": 1000}],
     },
 }

@@ -18,6 +18,7 @@ __all__ = [
     "Name",
     "ObjectId",
     "Problem",
+    "RulePause",
     "StoredObject",
 ]
 
@@ -41,6 +42,15 @@ JsonObject = Annotated[Any, WithJsonSchema({"type": "object"})]
 
 Count = Annotated[int, Field(ge=0)]
 Cursor = Annotated[str | None, Field(description="Cursor of the next page.")]
+
+
+class RulePause(ResponseModel):
+    """A pause by a rule of admission control: its number, and the version of the rules."""
+
+    version: Count
+    rule: Count
+    seconds: float = Field(ge=0, description="What is left of it.")
+    until: str = Field(json_schema_extra={"format": "date-time"})
 
 
 class StoredObject(ResponseModel):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from app.api.models.common import Count, JsonObject
+from app.api.models.common import Count, JsonObject, RulePause
 from app.http.validation import Parameters, ResponseModel, WholeNumber
 
 __all__ = [
@@ -105,15 +105,6 @@ class FlowMeasurement(ResponseModel):
     levels: list[FlowLevel]
 
 
-class FlowPause(ResponseModel):
-    """A pause by a rule of admission control: its number, and the version of the rules."""
-
-    version: Count
-    rule: Count
-    seconds: _Seconds = Field(description="What is left of it.")
-    until: str = Field(json_schema_extra={"format": "date-time"})
-
-
 class MessageFlowReport(MessageFlow):
     """A flow with its plans, its counts, and what was measured of it."""
 
@@ -121,7 +112,7 @@ class MessageFlowReport(MessageFlow):
     plan: list[JsonObject]
     rewritten_plan: list[JsonObject]
     outbound_plan: list[JsonObject]
-    paused: FlowPause | None
+    paused: RulePause | None
     counts: FlowCounts
     partitions: Count
     queued: Count

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from app.api.models.common import JsonObject
+from app.api.models.common import Count, JsonObject, RulePause
 from app.http.validation import Parameters, ResponseModel, WholeNumber
 from mediator.standing.planning import Mode
 
@@ -45,7 +45,7 @@ class StandingQuery(ResponseModel):
 
     id: _Id
     name: str
-    state: Literal["building", "ready", "stopped"]
+    state: Literal["building", "ready", "paused", "resuming", "stopped"]
     detail: str | None = Field(None, description="Why it was stopped.")
 
 
@@ -56,9 +56,12 @@ class StandingQueries(ResponseModel):
 
 
 class StandingQueryReport(StandingQuery):
-    """A standing query as it was sent, and its state."""
+    """A standing query as it was sent, its state, and how far it is behind."""
 
     query: JsonObject
+    lag: Count = Field(description="Tuples of its relations that it has not executed.")
+    max_lag: Count = Field(description="How many it may lag without being late.")
+    paused: RulePause | None
 
 
 class StandingResult(ResponseModel):

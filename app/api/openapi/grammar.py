@@ -20,7 +20,7 @@ from mediator.model.query import CountMode
 from mediator.query.filter_parser import OPERATORS
 from mediator.schema.ids import FIELD_NAME
 from mediator.standing.parser import LONGEST_WINDOW_S, MOST_RELATIONS
-from mediator.standing.query_parser import LONGEST_LATENESS_S
+from mediator.standing.query_parser import LONGEST_LATENESS_S, MOST_LAG
 from mediator.standing.query_parser import LONGEST_NAME as LONGEST_QUERY_NAME
 from mediator.views.parser import LONGEST_NAME, MOST_COLUMNS, MOST_JOINS, MOST_KEYS
 
@@ -270,6 +270,7 @@ GRAMMAR: Final[dict[str, Any]] = {
             },
             "window_s": {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_WINDOW_S},
             "lateness_s": {"type": "number", "minimum": 0, "maximum": LONGEST_LATENESS_S},
+            "max_lag": {"type": "integer", "minimum": 1, "maximum": MOST_LAG},
             "into": _closed(
                 {
                     "stream": NAME_SCHEMA,

@@ -112,7 +112,7 @@ async def test_requests_are_refused_while_the_catalogue_does_not_answer(replica:
     catalogue = replica.mediator.catalogue
     store, clock = Catalogue(catalogue), SystemClock()
     runs, workers = HeldRuns(catalogue), CatalogueWorkers(catalogue)
-    control = AdmissionControl(store, runs, None, workers, "other", lambda _: None, clock)
+    control = AdmissionControl(store, runs, None, None, workers, "other", lambda _: None, clock)
     rule = "ON EVENT Timer e IF serviceMemoryLoad() > 0 THEN refuseBelow(5, 60)"
     await control.put(rule, None, None, dry_run=False)
     store.answers = False

@@ -10,7 +10,8 @@ from redis.asyncio import Redis
 from mediator.base.errors import TooManyRequests
 from mediator.coordination import message_queue
 from mediator.coordination.message_queue import RedisMessageQueue
-from mediator.flows.queue import Batch, End, Ended, FlowKey, FlowLoad, NewMessage, NoBatch, Pause
+from mediator.flows.queue import Batch, End, Ended, FlowKey, FlowLoad, NewMessage, NoBatch
+from mediator.model.pause import Pause
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.process.service import unique

@@ -13,6 +13,7 @@ import orjson
 from app.api.options import DataOptions
 from app.api.router import DataApi
 from mediator.event_streams.port import EventStream, EventStreams, NewTuple, StreamKey
+from mediator.model.pause import Pause
 from tests.faults.conditions import eventually
 from tests.process.event_streams import read_events
 from tests.process.service import Service, field_on
@@ -101,6 +102,24 @@ class Bench:
     async def has_state(self, query: str, state: str) -> bool:
         answer = await self.client.get(f"standing-queries/{query}")
         return bool(answer.status_code == 200 and answer.json()["state"] == state)
+
+    async def pause(self, query: str, rule: Pause | None = None) -> None:
+        """Pause a query as a rule would, and wait until it is paused."""
+        service = self.service.mediator.standing_queries
+        assert service is not None
+        assert await service.pause(self.database, query, rule or Pause(1, 1, 3600.0))
+        await eventually(lambda: self.has_state(query, "paused"))
+
+    async def resume(self, query: str) -> None:
+        service = self.service.mediator.standing_queries
+        assert service is not None
+        assert await service.resume(self.database, query)
+
+    async def show(self, query: str) -> dict[str, Any]:
+        answer = await self.client.get(f"standing-queries/{query}")
+        assert answer.status_code == 200, answer.text
+        shown: dict[str, Any] = answer.json()
+        return shown
 
     async def page(self, query: str, **parameters: Any) -> dict[str, Any]:
         answer = await self.client.get(f"standing-queries/{query}/results", params=parameters)

@@ -79,7 +79,7 @@ class Recorder:
         self._progress = publication.progress
         for query, state in publication.states.items():
             if state.name == READY:
-                self.ready[query] = self.end
+                self.ready.setdefault(query, self.end)  # it is ready again after a pause
         for query, results in publication.results.items():
             self.results.setdefault(query, []).extend(results)
 

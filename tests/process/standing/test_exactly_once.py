@@ -1,9 +1,10 @@
-"""Results over HTTP equal a join of all logged tuples, whatever goes wrong at any publication."""
+"""Results over HTTP equal a join of all logged tuples, whatever fails, and whatever is paused."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator
+from functools import partial
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from mediator.base import holding
 from mediator.standing.model import Join
 from mediator.standing.needs import needs_of
+from tests.faults.conditions import eventually
 from tests.process.standing.bench import Bench
 from tests.process.standing.oracle import Recorder
 
@@ -90,9 +92,18 @@ async def test_results_equal_a_join_of_the_log_whatever_fails(
             queries.append(await bench.ready(query(random, "ns", "nt", "nu")))
             queries.append(await bench.ready(query(random, "nt", "nu")))
             joins |= await _joins(bench)
+        if step in (9, 17):
+            await bench.pause(queries[1])
+        if step in (13, 21):
+            await bench.resume(queries[1])
+        if step == 18:
+            await bench.pause(queries[2])
         if step == 15:
             assert (await bench.client.delete(f"standing-queries/{queries[0]}")).status_code == 204
+    await bench.resume(queries[2])
     await bench.has_taken_all()
+    for each in queries[1:]:
+        await eventually(partial(bench.has_state, each, "ready"))
     assert sum(map(len, recorder.results.values())) > 50
     for each in queries[1:]:
         assert recorder.found(each) == recorder.expected(each, joins[each])

@@ -61,6 +61,21 @@ def test_its_flow_of_reports_yields_to_others(name: str, paused_s: float, fires:
 
 
 @pytest.mark.parametrize(
+    ("late", "paused_s", "fired"),
+    [(1, 0, [1]), (1, 5, []), (0, 5, [2]), (0, 0, [1])],
+)
+def test_its_costly_query_waits_for_quieter_times(
+    late: int, paused_s: float, fired: list[int]
+) -> None:
+    rules = parse_rules(block("cadl", 2), INSTALLATION)
+    matches = {"name": "matches", "paused_s": paused_s, "late": 0}
+    snapshot = Snapshot(subjects={"query": [matches, {"name": "a", "paused_s": 0, "late": late}]})
+    events = Event("QueryLate", {"query": matches}), Event("Timer")
+    decisions = [each for event in events for each in rules.decide(event, snapshot, Random(1))]
+    assert [each.rule.number for each in decisions if each.holds] == fired
+
+
+@pytest.mark.parametrize(
     "name",
     [
         *INSTALLATION.events,

@@ -1,4 +1,4 @@
-"""Events of flows, from how many of their messages were late at two looks."""
+"""Events of what is late, from how much of it was at two looks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import pytest
 
 from mediator.admission.engine import parse_rules
 from mediator.admission.evaluation import Event, Snapshot, Subject
-from mediator.admission.flows import FlowEvents, flow_subject
 from mediator.admission.installation import INSTALLATION
+from mediator.admission.lateness import LateEvents, flow_subject, query_subject
 from mediator.flows.queue import FlowLoad
 from mediator.flows.service import FlowState
+from mediator.model.pause import Pause
+from mediator.standing.results import PAUSED, READY, RESUMING, QueryState, StoredQuery
+from mediator.standing.service import StandingLoad, StandingState
 
 MOST = 50
 
@@ -20,13 +23,17 @@ def late(id_: str, ever: int, lately: int = 0) -> tuple[Subject, int]:
     return flow_subject(FlowState(id_, "shop", "orders", FlowLoad(5, lately, ever, 0.0))), ever
 
 
+def flow_events() -> LateEvents:
+    return LateEvents("FlowLate", "flow")
+
+
 def ids(events: list[Event]) -> list[str]:
     assert {event.name for event in events} <= {"FlowLate"}
     return [event.attributes["flow"]["id"] for event in events]
 
 
 def test_more_late_messages_than_at_the_last_look_are_an_event() -> None:
-    events = FlowEvents()
+    events = flow_events()
     looks = [
         ([late("a", 7), late("b", 3, 3)], ["b"]),  # what was late long ago is none
         ([late("a", 8), late("b", 3, 3)], ["a"]),
@@ -39,7 +46,7 @@ def test_more_late_messages_than_at_the_last_look_are_an_event() -> None:
 
 
 def test_what_is_beyond_the_bound_is_an_event_of_the_next_look() -> None:
-    events, flows = FlowEvents(), [late(each, 1, 1) for each in "abc"]
+    events, flows = flow_events(), [late(each, 1, 1) for each in "abc"]
     assert ids(events.of(flows, 2)) == ["a", "b"]
     assert ids(events.of(flows, 2)) == ["c"]
     flows = [late(each, 2, 2) for each in "abc"]
@@ -49,18 +56,48 @@ def test_what_is_beyond_the_bound_is_an_event_of_the_next_look() -> None:
 
 
 def test_another_replica_begins_with_what_was_late_lately() -> None:
-    events = FlowEvents()
+    events = flow_events()
     events.of([late("a", 1, 1)], MOST)
     events.forget()
     assert ids(events.of([late("a", 1, 1)], MOST)) == ["a"]
 
 
+def lagging(lag: int, state: str = READY) -> tuple[Subject, int]:
+    stored = StoredQuery({"name": "matches"}, ("r",), QueryState(state, numbers={"r": 1}))
+    found = StandingState("a", "shop", stored, StandingLoad(lag, 100, Pause(1, 1, 7.0)))
+    return query_subject(found), found.late
+
+
+def test_a_query_that_falls_further_behind_than_it_may_is_an_event() -> None:
+    events = LateEvents("QueryLate", "query")
+    looks = [(100, 0), (101, 1), (101, 0), (300, 1), (200, 0), (201, 1), (0, 0), (101, 1)]
+    for lag, expected in looks:
+        found = events.of([lagging(lag)], MOST)
+        assert len(found) == expected
+        assert all(each.attributes["query"]["lag"] == lag for each in found)
+    events.forget()
+    assert len(events.of([lagging(101)], MOST)) == 1
+
+
+def test_a_query_is_not_late_because_of_its_pause() -> None:
+    events = LateEvents("QueryLate", "query")
+    assert events.of([lagging(0)], MOST) == []
+    for state in (PAUSED, RESUMING):
+        subject, late = lagging(1_000, state)
+        assert (subject["lag"], subject["late"], subject["paused_s"]) == (1_000, 0, 7.0)
+        assert events.of([(subject, late)], MOST) == []
+
+
+@pytest.mark.parametrize("kind", ["Flow", "Query"])
 @pytest.mark.parametrize(
     ("snapshot", "holds"),
-    [(Snapshot(), False), (Snapshot(subjects={"flow": []}), True)],
+    [(Snapshot(), False), (Snapshot(subjects={"flow": [], "query": []}), True)],
 )
-def test_no_condition_holds_on_flows_that_are_not_known(snapshot: Snapshot, holds: bool) -> None:
-    text = "ON EVENT Timer e IF NOT existsFlow(late > 0) THEN resumeFlow(selectRandomFlow(1 < 2))"
+def test_no_condition_holds_on_what_is_not_known(
+    snapshot: Snapshot, holds: bool, kind: str
+) -> None:
+    action = f"resume{kind}(selectRandom{kind}(1 < 2))"
+    text = f"ON EVENT Timer e IF NOT exists{kind}(late > 0) THEN {action}"
     (decision,) = parse_rules(text, INSTALLATION).decide(Event("Timer"), snapshot, Random(1))
     assert decision.holds is holds
 
@@ -69,6 +106,7 @@ def test_no_condition_holds_on_flows_that_are_not_known(snapshot: Snapshot, hold
     ("actions", "expected"),
     [
         ("pauseFlow(e.flow, 5)", ["flows"]),
+        ("pauseQuery(selectRandomQuery(lag > 5), 5), resumeFlow(e.flow)", ["flows", "queries"]),
         ("resumeFlow(e.flow), startRun(selectRandomRun(1 < 2))", ["flows", "runs"]),
     ],
 )

@@ -1,0 +1,131 @@
+"""A query that is paused has the results that it would have had, and they come when it goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mediator.event_streams.port import StreamKey
+from mediator.model.pause import Pause
+from mediator.standing import lag
+from tests.faults.conditions import eventually
+from tests.process.standing.bench import Q1, Q2, Bench
+
+RS: dict[str, Any] = {**Q1, "relations": ["r", "s"], "predicates": [["r.a", "s.a"]]}
+S: dict[str, Any] = {"a": 1, "b": 2}
+
+
+async def test_a_paused_query_has_no_results_until_it_goes_on(bench: Bench) -> None:
+    query, other = await bench.ready(RS), await bench.ready(RS)
+    await bench.send("r", (1, {"a": 1}))
+    await bench.has_taken_all()
+    await bench.pause(query)
+    shown = await bench.show(query)
+    assert (shown["lag"], shown["max_lag"]) == (0, 10_000)
+    assert (shown["paused"]["version"], shown["paused"]["rule"]) == (1, 1)
+    await bench.send("s", (2, S), (3, S))
+    await bench.finds(other, *[{"r": {"a": 1}, "s": S}] * 2)
+    assert await bench.results(query) == []
+    assert (await bench.show(query))["lag"] == 2
+    assert (await bench.show(other))["lag"] == 0
+    await bench.resume(query)
+    await eventually(lambda: bench.has_state(query, "ready"))
+    await bench.finds(query, *[{"r": {"a": 1}, "s": S}] * 2)
+    shown = await bench.show(query)
+    assert (shown["lag"], shown["paused"]) == (0, None)
+
+
+async def test_what_no_other_query_needs_any_more_is_kept_for_a_paused_one(bench: Bench) -> None:
+    """Windows of the others move on by far, and a query comes that needs more of the history."""
+    query, other = await bench.ready(RS), await bench.ready(Q2)
+    await bench.send("r", (1, {"a": 1}))
+    await bench.send("s", (1, {"a": 7, "b": 7}))
+    await bench.has_taken_all()
+    await bench.pause(query)
+    await bench.send("s", (2, S))
+    await bench.send("t", (2, {"b": 2, "c": 3}))
+    for second in range(20, 2000, 200):
+        await bench.send("u", (second, {"c": 3}))
+        await bench.has_taken_all()
+    await bench.ready({**Q2, "window_s": 3000})
+    assert await bench.results(query) == []
+    await bench.resume(query)
+    await bench.finds(query, {"r": {"a": 1}, "s": S})
+    await bench.send("s", (1815, S))
+    await bench.send("r", (1816, {"a": 1}))
+    await bench.finds(query, *[{"r": {"a": 1}, "s": S}] * 2)
+    assert await bench.results(other) == []
+
+
+async def test_a_pause_ends_by_itself_and_with_the_rules_that_made_it(bench: Bench) -> None:
+    query, service = await bench.ready(RS), bench.service.mediator.standing_queries
+    assert service is not None
+    await bench.pause(query)
+    # A later one says anew when it ends.
+    assert await service.pause(bench.database, query, Pause(1, 1, 0.01))
+    await eventually(lambda: bench.has_state(query, "ready"))
+    await bench.pause(query, Pause(4, 1, 3600))
+    await service.end_pauses(4)
+    assert (await bench.show(query))["paused"]
+    await service.end_pauses(5)
+    await eventually(lambda: bench.has_state(query, "ready"))
+    assert not await service.resume(bench.database, query)
+    assert not await service.pause(bench.database, "0" * 32, Pause(1, 1, 5))
+    assert not await service.pause("nowhere", query, Pause(1, 1, 5))
+
+
+async def test_a_pause_ends_when_too_much_is_missed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lag, "MOST_MISSED", 5)
+    query = await bench.ready(RS)
+    await bench.pause(query)
+    await bench.send("r", (1, {"a": 1}))
+    await bench.send("s", *[(2, S)] * 5)
+    await bench.finds(query, *[{"r": {"a": 1}, "s": S}] * 5)
+    # It still is to be paused, and is when it has caught up.
+    await eventually(lambda: bench.has_state(query, "paused"))
+    await bench.send("s", (2, S))
+    await bench.has_taken_all()
+    assert len(await bench.results(query)) == 5
+
+
+async def test_a_query_that_is_paused_or_catches_up_can_be_removed(bench: Bench) -> None:
+    query, other = await bench.ready(RS), await bench.ready(RS)
+    await bench.pause(query)
+    await bench.send("r", (1, {"a": 1}))
+    await bench.send("s", (2, S))
+    await bench.has_taken_all()
+    assert (await bench.client.delete(f"standing-queries/{query}")).status_code == 204
+    await bench.send("s", (3, S))
+    await bench.finds(other, *[{"r": {"a": 1}, "s": S}] * 2)
+    shared = bench.service.mediator.coordination
+    assert shared is not None
+    assert await shared.standing_results.pauses(bench.id) == {}
+
+
+async def test_a_paused_query_whose_stream_is_dropped_is_stopped(bench: Bench) -> None:
+    query = await bench.ready(RS)
+    await bench.pause(query)
+    await bench.streams.drop(StreamKey(bench.id, "r"))
+    await eventually(lambda: bench.has_state(query, "stopped"))
+    assert (await bench.show(query))["lag"] == 0
+
+
+async def test_the_plan_is_that_of_queries_that_are_executed(bench: Bench) -> None:
+    query = await bench.ready(RS)
+
+    async def runs() -> bool:
+        return (await bench.plan())["running"] is not None
+
+    await eventually(runs)
+    await bench.pause(query)
+    assert (await bench.plan())["running"] is None
+
+
+@pytest.mark.parametrize("value", [0, 100_001, 1.5, "5", None])
+async def test_a_lag_that_is_none_is_refused(bench: Bench, value: Any) -> None:
+    answer = await bench.client.post("standing-queries", json={**RS, "max_lag": value})
+    assert answer.status_code == 400
+    assert [each["pointer"] for each in answer.json()["errors"]] == ["/max_lag"]
