@@ -26,6 +26,7 @@ from redis.asyncio import Redis
 
 from mediator.base.lease import Lease, LeaseLost
 from mediator.changes.feed import PositionGone
+from mediator.coordination.definitions import Definition, Definitions
 from mediator.coordination.errors import entries_of, reply_of, texts_of
 from mediator.model.pause import Pause
 from mediator.standing.results import (
@@ -46,7 +47,6 @@ from redis_connection.scripts import lua_text
 
 __all__ = ["RedisStandingResults"]
 
-_DATABASES: Final = "portolan:standing"
 _BATCHES_AT_ONCE: Final = 100
 _LEASE_LOST: Final = -1
 _REPORT: Final = """
@@ -99,6 +99,8 @@ class RedisStandingResults:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
+        self._definitions = Definitions(redis, "portolan:standing", "queries")
+        self._base = self._definitions.base
         self._publish = redis.register_script(
             lua_text("mediator.coordination.scripts", "standing_publish")
         )
@@ -109,61 +111,36 @@ class RedisStandingResults:
         self._end_pauses = redis.register_script(_END_PAUSES)
 
     async def put_query(self, key: QueryKey, query: StoredQuery, most: int) -> bool:
-        base = _base(key.database)
         document = {"query": query.document, "relations": query.relations}
-        if await reply_of(self._redis.hlen(f"{base}queries")) >= most:
-            return False
-        await reply_of(self._redis.sadd(_DATABASES, key.database))
-        async with self._redis.pipeline(transaction=True) as pipe:
-            pipe.hset(f"{base}queries", key.query, orjson.dumps(document))
-            pipe.hincrby(f"{base}published", "revision", 1)
-            await reply_of(pipe.execute())
-        return True
+        return await self._definitions.put(key.database, key.query, document, most)
 
     async def databases(self) -> set[str]:
-        return {each.decode() for each in await reply_of(self._redis.smembers(_DATABASES))}
+        return await self._definitions.databases()
 
     async def queries(self, database: str) -> dict[str, StoredQuery]:
-        base = _base(database)
-        async with self._redis.pipeline(transaction=True) as pipe:
-            pipe.hgetall(f"{base}queries")
-            pipe.hgetall(f"{base}states")
-            documents, states = await reply_of(pipe.execute())
-        return {id_.decode(): _query(text, states.get(id_)) for id_, text in documents.items()}
+        found = await self._definitions.all(database)
+        return {id_: _query(each) for id_, each in found.items()}
 
     async def query(self, key: QueryKey) -> StoredQuery | None:
-        base = _base(key.database)
-        async with self._redis.pipeline(transaction=True) as pipe:
-            pipe.hget(f"{base}queries", key.query)
-            pipe.hget(f"{base}states", key.query)
-            document, state = await reply_of(pipe.execute())
-        return None if document is None else _query(document, state)
+        found = await self._definitions.find(key.database, [key.query])
+        return _query(found[key.query]) if found else None
 
     async def drop_query(self, key: QueryKey) -> bool:
-        base = _base(key.database)
-        async with self._redis.pipeline(transaction=True) as pipe:
-            for name in ("queries", "states", "counts", "deliveries", "pauses"):
-                pipe.hdel(f"{base}{name}", key.query)
-            pipe.unlink(f"{base}results:{key.query}")
-            pipe.hincrby(f"{base}published", "revision", 1)
-            removed, *_ = await reply_of(pipe.execute())
-        return bool(removed)
+        hashes = ("counts", "deliveries", "pauses")
+        return await self._definitions.drop(key.database, key.query, ["results"], hashes)
 
     async def clear(self, database: str) -> None:
-        for id_ in await self.queries(database):
+        for id_ in await self._definitions.ids(database):
             await self.drop_query(QueryKey(database, id_))
-        base = _base(database)
-        await reply_of(self._redis.srem(_DATABASES, database))
-        names = [f"{base}{name}" for name in ("published", "batches", "report")]
-        await reply_of(self._redis.unlink(*names))
+        await self._definitions.forget(database, ("batches", "report"))
 
     async def published(self, database: str) -> Published:
-        found = texts_of(await reply_of(self._redis.hgetall(f"{_base(database)}published")))
+        found = texts_of(await reply_of(self._redis.hgetall(f"{self._base(database)}published")))
         progress = _progress(found.get("progress"))
         return Published(int(found.get("sequence", 0)), int(found.get("revision", 0)), progress)
 
     async def batches(self, database: str) -> AsyncIterator[LoggedBatch]:
-        key, after = f"{_base(database)}batches", "-"
+        key, after = f"{self._base(database)}batches", "-"
         while True:
             found = await reply_of(self._redis.xrange(key, after, "+", _BATCHES_AT_ONCE))
             for id_, fields in found:
@@ -187,18 +164,18 @@ class RedisStandingResults:
                 len(results),
                 *results,
             )
-        keys = [_base(database), lease.key]
+        keys = [self._base(database), lease.key]
         if await reply_of(self._publish(keys=keys, args=args)) == _LEASE_LOST:
             raise LeaseLost
 
     async def last_result(self, key: QueryKey) -> int:
-        count = await reply_of(self._redis.hget(f"{_base(key.database)}counts", key.query))
+        count = await reply_of(self._redis.hget(f"{self._base(key.database)}counts", key.query))
         return int(count or 0)
 
     async def results(
         self, key: QueryKey, after: int, limit: int, wait_s: float = 0.0
     ) -> list[StoredResult]:
-        base = _base(key.database)
+        base = self._base(key.database)
         name = f"{base}results:{key.query}"
         async with self._redis.pipeline(transaction=True) as pipe:
             pipe.hget(f"{base}counts", key.query)
@@ -216,50 +193,46 @@ class RedisStandingResults:
     async def pause(self, key: QueryKey, pause: Pause) -> bool | None:
         rule, left_ms = f"{pause.version} {pause.rule}", round(pause.seconds * 1000)
         args: list[Any] = [key.query, rule, left_ms]
-        reply = await reply_of(self._pause(keys=[_base(key.database)], args=args))
+        reply = await reply_of(self._pause(keys=[self._base(key.database)], args=args))
         return None if reply < 0 else bool(reply)
 
     async def resume(self, key: QueryKey) -> bool:
-        keys = [_base(key.database)]
+        keys = [self._base(key.database)]
         return bool(await reply_of(self._resume(keys=keys, args=[key.query])))
 
     async def end_pauses(self, database: str, before: int) -> None:
-        await reply_of(self._end_pauses(keys=[_base(database)], args=[before]))
+        await reply_of(self._end_pauses(keys=[self._base(database)], args=[before]))
 
     async def pauses(self, database: str) -> dict[str, Pause]:
         async with self._redis.pipeline(transaction=True) as pipe:
             pipe.time()
-            pipe.hgetall(f"{_base(database)}pauses")
+            pipe.hgetall(f"{self._base(database)}pauses")
             (seconds, microseconds), found = await reply_of(pipe.execute())
         now_s = seconds + microseconds / 1e6
         pauses = {id_.decode(): _pause(text, now_s) for id_, text in found.items()}
         return {id_: each for id_, each in pauses.items() if each.seconds > 0}
 
     async def deliveries(self, database: str) -> dict[str, Delivery]:
-        found = texts_of(await reply_of(self._redis.hgetall(f"{_base(database)}deliveries")))
+        found = texts_of(await reply_of(self._redis.hgetall(f"{self._base(database)}deliveries")))
         return {id_: Delivery(*map(int, text.split())) for id_, text in found.items()}
 
     async def put_delivery(self, key: QueryKey, lease: Lease, delivery: Delivery) -> None:
         args = [lease.token, key.query, f"{delivery.done} {delivery.until}"]
-        keys = [_base(key.database), lease.key]
+        keys = [self._base(key.database), lease.key]
         if await reply_of(self._delivery(keys=keys, args=args)) == _LEASE_LOST:
             raise LeaseLost
 
     async def put_report(self, database: str, lease: Lease, report: bytes) -> None:
-        keys = [f"{_base(database)}report", lease.key]
+        keys = [f"{self._base(database)}report", lease.key]
         await reply_of(self._report(keys=keys, args=[lease.token, report]))
 
     async def report(self, database: str) -> bytes | None:
-        found: bytes | None = await reply_of(self._redis.get(f"{_base(database)}report"))
+        found: bytes | None = await reply_of(self._redis.get(f"{self._base(database)}report"))
         return found
 
 
-def _base(database: str) -> str:
-    return f"{{portolan:standing:{database}}}:"
-
-
-def _query(text: bytes, state: bytes | None) -> StoredQuery:
-    document = orjson.loads(text)
+def _query(definition: Definition) -> StoredQuery:
+    document, state = definition
     shown = QueryState() if state is None else QueryState(*orjson.loads(state))
     return StoredQuery(document["query"], tuple(document["relations"]), shown)
 
