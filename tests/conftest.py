@@ -22,6 +22,7 @@ from mediator.catalogue import connection
 from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.port import Kind
 from mediator.stores.port import SystemConfig
+from tests.process.access.examinations import share
 
 # How long an example takes depends on the machine: no test asserts a time. And a run that failed
 # must fail again: examples are the same every time, unless `--hypothesis-profile explore` asks.
@@ -75,8 +76,12 @@ def _unclosed_is_found_where_it_was_opened() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def server_urls() -> Iterator[Mapping[str, str]]:
+def server_urls(
+    tmp_path_factory: pytest.TempPathFactory, worker_id: str
+) -> Iterator[Mapping[str, str]]:
     """URLs of one running server of each kind."""
+    own = tmp_path_factory.getbasetemp()
+    of_the_run = own if worker_id == "master" else own.parent
     given: dict[str, str] = {
         kind: os.environ.get(f"PORTOLAN_TEST_{kind.upper()}_URL", "") for kind in KINDS
     }
@@ -87,6 +92,7 @@ def server_urls() -> Iterator[Mapping[str, str]]:
     try:
         with EmbeddedFleet(data_dir) as fleet:
             endpoints = fleet.endpoints
+            share(of_the_run, [endpoint.url for endpoint in endpoints.values()])
             yield {kind: given[kind] or endpoints[kind].url for kind in KINDS}
     finally:
         shutil.rmtree(data_dir, ignore_errors=True)

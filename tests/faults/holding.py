@@ -15,6 +15,7 @@ from typing import TypeAlias
 from urllib.parse import parse_qs, unquote_plus, urlsplit
 
 from mediator.stores.port import SystemConfig
+from tests.process.access.examinations import same_server
 
 __all__ = ["Holding", "proxied"]
 
@@ -130,8 +131,10 @@ async def proxied(config: SystemConfig) -> AsyncIterator[tuple[Holding, SystemCo
     holding = Holding(_connecting(config))
     server = await asyncio.start_server(holding.serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
+    reached = replace(config, url=_url(config, port))
+    same_server(config.url, reached.url)
     try:
-        yield holding, replace(config, url=_url(config, port))
+        yield holding, reached
     finally:
         server.close()
         await holding.close()

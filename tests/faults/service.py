@@ -100,8 +100,9 @@ class Service:
     async def start(self) -> None:
         """Start, and return once it has logged its addresses."""
         catalogue_url = self._environment.get("PORTOLAN_CATALOGUE_URL", "")
-        if self._configs:
-            await recall(self._configs, catalogue_url)
+        new = self._configs if self._process is None else ()
+        if new:
+            await recall(new, catalogue_url)
         port, admin_port = self.ports
         self._process = await Forked.start(
             ("serve", *self._arguments, "--port", port, "--admin-port", admin_port),
@@ -110,8 +111,8 @@ class Service:
         async with asyncio.timeout(READY_WITHIN_S):
             await self._announced()
         self._drain = asyncio.create_task(self._read_rest())
-        if self._configs:
-            await remember(self._configs, catalogue_url)
+        if new:
+            await remember(new, catalogue_url)
         self.up.set()
 
     async def kill(self) -> None:

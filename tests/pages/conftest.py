@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, ViewportSize, async_playwright
 
 from mediator.catalogue.connection import Catalogue
 from mediator.stores.port import SystemConfig
@@ -17,6 +17,7 @@ from tests.pages.stage import Stage
 from tests.process.service import scratch_catalogue, scratch_systems, unique
 
 CHROMIUM = shutil.which("chromium")
+VIEWPORT: ViewportSize = {"width": 1200, "height": 900}
 
 _REPORT_VIOLATIONS = """
 document.addEventListener("securitypolicyviolation",
@@ -56,7 +57,7 @@ async def stage(
         await catalogue.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 async def browser() -> AsyncIterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed")
@@ -68,11 +69,14 @@ async def browser() -> AsyncIterator[Browser]:
         await browser.close()
 
 
-@pytest.fixture
-async def page(browser: Browser, stage: Stage) -> AsyncIterator[Page]:
-    """A tab, at the address of the pages; its complaints fail the test."""
+@pytest.fixture(scope="module")
+async def tab(browser: Browser, stage: Stage) -> AsyncIterator[tuple[Page, list[str]]]:
+    """A tab at the address of the pages, and its complaints.
+
+    Opening one takes as long as what a test does in it, so the tests of a module share it.
+    """
     base = str(stage.admin.base_url.join("/"))
-    context = await browser.new_context(base_url=base, viewport={"width": 1200, "height": 900})
+    context = await browser.new_context(base_url=base)
     page = await context.new_page()
     await page.add_init_script(_REPORT_VIOLATIONS)
     complaints: list[str] = []
@@ -80,6 +84,19 @@ async def page(browser: Browser, stage: Stage) -> AsyncIterator[Page]:
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("requestfailed", lambda request: complaints.append(f"{request.failure}: {request.url}"))
     page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
-    yield page
+    yield page, complaints
     await context.close()
+
+
+@pytest.fixture
+async def page(tab: tuple[Page, list[str]]) -> AsyncIterator[Page]:
+    """The tab, with nothing left of another test; its complaints fail the test."""
+    page, complaints = tab
+    complaints.clear()
+    await page.set_viewport_size(VIEWPORT)
+    await page.emulate_media(color_scheme="light")
+    yield page
+    if page.url != "about:blank":
+        await page.evaluate("localStorage.clear()")
+        await page.goto("about:blank")
     assert [message for message in complaints if "ERR_ABORTED" not in message] == []

@@ -11,7 +11,7 @@ from tests.pages.stage import Stage
 from tests.process.service import unique
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def plain(browser: Browser, stage: Stage) -> AsyncIterator[Page]:
     """A tab that runs no script."""
     base = str(stage.admin.base_url.join("/"))

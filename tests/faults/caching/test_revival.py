@@ -7,10 +7,13 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
+from mediator.embedded.fleet import join
+from mediator.stores.port import SystemConfig
 from tests.faults.caching.http_client import Connection
 from tests.faults.conditions import eventually
 from tests.faults.service import Service
 from tests.faults.stores import KINDS, Stores
+from tests.process.access.examinations import remember
 from tests.process.service import field_on
 
 CLASS_OF = {"redis": "sessions", "postgres": "orders", "mongo": "notes"}
@@ -36,6 +39,10 @@ async def test_killed_stores_are_restarted() -> None:
     data_dir = Path(tempfile.mkdtemp(prefix="portolan-revival-"))
     try:
         async with Service.embedded(data_dir, "--durability", "full").running() as service:
+            _, catalogue = join(data_dir)
+            # Stores of tests' own are like these.
+            own = [SystemConfig(name, kind, "", "full") for name, kind in KINDS.items()]
+            await remember(own, catalogue.url)
             await _survive(service, Stores(data_dir))
     finally:
         Stores(data_dir).end()

@@ -1,4 +1,4 @@
-"""Two replicas of a service, as processes that can be killed."""
+"""Two replicas of a service, as processes that can be killed; their relays die with them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ async def replicas(
     async with AsyncExitStack() as stack:
         catalogue = await stack.enter_async_context(scratch_catalogue(postgresql_config))
         configs = await stack.enter_async_context(scratch_systems(redis_config, postgresql_config))
-        services = [Service.on(configs, catalogue, redis_config.url) for _ in range(2)]
+        services = [
+            Service.on(configs, catalogue, redis_config.url, relays="here") for _ in range(2)
+        ]
         for each in services:
             await stack.enter_async_context(each.running())
         yield services

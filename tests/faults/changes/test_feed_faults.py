@@ -9,6 +9,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,15 @@ import pytest
 
 from mediator.embedded.redis import EmbeddedRedis
 from mediator.stores.port import SystemConfig
-from tests.faults.caching.http_client import Connection, Unanswered, Unreachable
+from tests.faults.caching.http_client import Answer, Connection, Unanswered, Unreachable
 from tests.faults.conditions import eventually
 from tests.faults.service import Service
-from tests.faults.stores import KINDS, OwnStores, Stores
-from tests.process.service import field_on, scratch_catalogue, scratch_systems
+from tests.faults.stores import KINDS, OwnStores
+from tests.process.service import field_on, scratch_catalogue, scratch_systems, unique
 
 CLIENTS = 6
-WRITES = 600
-KILLS = 3
+WRITES = 400
+KILLS = 2
 OBJECTS = 12
 UPDATE = {"content-type": "application/vnd.portolan.update+json"}
 CLASSES: dict[str, Any] = {
@@ -35,19 +36,56 @@ CLASSES: dict[str, Any] = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def data_dir() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="portolan-feed-"))
     yield directory
-    Stores(directory).end()
     shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="module")
+def stores(data_dir: Path) -> Iterator[OwnStores]:
+    own = OwnStores(data_dir)
+    try:
+        with own.running():
+            yield own
+    finally:
+        own.end()
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A database of a service, whose changes are looked at."""
+
+    service: Service
+    name: str
+
+    @classmethod
+    async def begin(cls, service: Service) -> Shop:
+        name = unique("shop")
+        placed = await service.put_schema(name, CLASSES)
+        assert len({placed[class_name] for class_name in CLASSES}) == 3
+        return cls(service, name)
+
+    async def get(self, target: str) -> Answer:
+        with closing(Connection(self.service.data)) as http:
+            return await http.request("GET", f"/v1/{self.name}/{target}")
+
+
+@pytest.fixture(scope="module")
+async def service(stores: OwnStores) -> AsyncIterator[Service]:
+    """A service on stores that can be killed, which hold its feed and its catalogue as well."""
+    configs = stores.configs()
+    async with Service.on(configs, configs[1].url, configs[0].url).running() as started:
+        await started.favour()
+        yield started
 
 
 class Writers:
     """Clients that count objects up, and remember what was acknowledged."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, shop: Shop) -> None:
+        self._service, self._shop = shop.service, shop.name
         self.acknowledged: Counter[tuple[str, str]] = Counter()
         self.sent = 0
 
@@ -55,7 +93,7 @@ class Writers:
         with closing(Connection(self._service.data)) as http:
             for class_name in CLASSES:
                 body = [{"id": f"o{n}"} for n in range(OBJECTS)]
-                answer = await http.request("POST", f"/v1/shop/{class_name}", body)
+                answer = await http.request("POST", f"/v1/{self._shop}/{class_name}", body)
                 assert answer.status == 200
 
     async def run(self, most: int) -> None:
@@ -76,7 +114,7 @@ class Writers:
                 self.sent += 1
                 class_name = list(CLASSES)[self.sent % len(CLASSES)]
                 id_ = f"o{self.sent // len(CLASSES) % OBJECTS}"
-                path = f"/v1/shop/{class_name}/{id_}"
+                path = f"/v1/{self._shop}/{class_name}/{id_}"
                 await self._service.up.wait()
                 try:
                     answer = await http.request("PATCH", path, {"n": {"inc": 1}}, UPDATE)
@@ -86,46 +124,42 @@ class Writers:
                     self.acknowledged[class_name, id_] += 1
 
 
-async def feed_of(service: Service, after: str = "beginning") -> list[dict[str, Any]]:
+async def feed_of(shop: Shop, after: str = "beginning") -> list[dict[str, Any]]:
     """Read a feed from a position up to now."""
     found: list[dict[str, Any]] = []
-    with closing(Connection(service.data)) as http:
-        while True:
-            path = f"/v1/shop/changes?after={after}&limit=500"
-            answer = await http.request("GET", path)
-            if answer.status == 410:  # the feed got a new generation meanwhile
-                return await feed_of(service)
-            assert answer.status == 200, answer
-            page = answer.json()
-            found, after = found + page["changes"], page["position"]
-            if not page["changes"]:
-                return found
+    while True:
+        answer = await shop.get(f"changes?after={after}&limit=500")
+        if answer.status == 410:  # the feed got a new generation meanwhile
+            return await feed_of(shop)
+        assert answer.status == 200, answer
+        page = answer.json()
+        found, after = found + page["changes"], page["position"]
+        if not page["changes"]:
+            return found
 
 
-async def position_of(service: Service, after: str = "beginning") -> str | None:
+async def position_of(shop: Shop, after: str = "beginning") -> str | None:
     """Return the position after the first changes beyond another one; None if that is gone."""
-    with closing(Connection(service.data)) as http:
-        answer = await http.request("GET", f"/v1/shop/changes?after={after}&limit=10")
+    answer = await shop.get(f"changes?after={after}&limit=10")
     position: str | None = answer.json().get("position")
     assert (answer.status, position is None) in {(200, False), (410, True)}, answer
     return position
 
 
-async def values_of(service: Service) -> dict[tuple[str, str], float]:
-    values = {}
-    with closing(Connection(service.data)) as http:
-        for class_name in CLASSES:
-            for n in range(OBJECTS):
-                answer = await http.request("GET", f"/v1/shop/{class_name}/o{n}")
-                assert answer.status == 200, answer
-                values[class_name, f"o{n}"] = answer.json()["n"]
+async def values_of(shop: Shop) -> dict[tuple[str, str], float]:
+    values: dict[tuple[str, str], float] = {}
+    for class_name in CLASSES:
+        answer = await shop.get(f"{class_name}/export")
+        assert answer.status == 200, answer
+        values |= {(class_name, each["id"]): each["n"] for each in answer.lines()}
+    assert len(values) == len(CLASSES) * OBJECTS
     return values
 
 
-async def is_complete(service: Service) -> bool:
+async def is_complete(shop: Shop) -> bool:
     """Whether the last change of every object has its current value."""
-    last = {(c["class"], c["object"]): c["after"]["n"] for c in await feed_of(service)}
-    return last == await values_of(service)
+    last = {(c["class"], c["object"]): c["after"]["n"] for c in await feed_of(shop)}
+    return last == await values_of(shop)
 
 
 def check(changes: list[dict[str, Any]], values: dict[tuple[str, str], float]) -> None:
@@ -140,28 +174,27 @@ def check(changes: list[dict[str, Any]], values: dict[tuple[str, str], float]) -
         assert [c["after"]["n"] for c in objects[name]] == list(range(int(value) + 1)), name
 
 
+async def check_complete(shop: Shop, writers: Writers) -> None:
+    """The feed has all changes, and what was acknowledged is among them."""
+    await eventually(partial(is_complete, shop))
+    values = await values_of(shop)
+    check(await feed_of(shop), values)
+    assert all(values[name] >= n for name, n in writers.acknowledged.items())
+
+
 @pytest.mark.timeout(400)
-async def test_the_feed_is_complete_after_kills(data_dir: Path) -> None:
-    try:
-        async with Service.embedded(data_dir).running() as service:
-            await service.favour()
-            placed = await service.put_schema("shop", CLASSES)
-            assert len({placed[name] for name in CLASSES}) == 3
-            writers = Writers(service)
-            await writers.create()
-            for _ in range(KILLS):
-                writing = asyncio.create_task(writers.run(WRITES // KILLS))
-                before = writers.sent
-                await eventually(partial(_beyond, writers, before + WRITES // KILLS // 2))
-                await service.kill()
-                await service.start()
-                await writing
-            await eventually(partial(is_complete, service))
-            values = await values_of(service)
-            check(await feed_of(service), values)
-            assert all(values[name] >= n for name, n in writers.acknowledged.items())
-    finally:
-        Stores(data_dir).end()
+async def test_the_feed_is_complete_after_kills(service: Service) -> None:
+    shop = await Shop.begin(service)
+    writers = Writers(shop)
+    await writers.create()
+    for _ in range(KILLS):
+        writing = asyncio.create_task(writers.run(WRITES // KILLS))
+        before = writers.sent
+        await eventually(partial(_beyond, writers, before + WRITES // KILLS // 2))
+        await service.kill()
+        await service.start()
+        await writing
+    await check_complete(shop, writers)
 
 
 async def _beyond(writers: Writers, count: int) -> bool:
@@ -169,32 +202,25 @@ async def _beyond(writers: Writers, count: int) -> bool:
 
 
 @pytest.mark.timeout(400)
-async def test_the_feed_is_complete_after_stores_were_killed(data_dir: Path) -> None:
+async def test_the_feed_is_complete_after_stores_were_killed(
+    service: Service, stores: OwnStores
+) -> None:
     """The Redis that is killed is the feed's own as well, the PostgreSQL that of the catalogue."""
-    stores = OwnStores(data_dir)
-    with stores.running():
-        configs = stores.configs()
-        redis, postgres = configs[0].url, configs[1].url
-        async with Service.on(configs, postgres, redis).running() as service:
-            await service.favour()
-            await service.put_schema("shop", CLASSES)
-            writers = Writers(service)
-            await writers.create()
-            writing = asyncio.create_task(writers.run(sys.maxsize))
-            try:
-                for system in KINDS:
-                    await _advance(writers)
-                    with stores.killed(system):
-                        await eventually(partial(_refused, service, system))
-                await _advance(writers)
-            finally:
-                writing.cancel()
-            await asyncio.wait({writing})
-            await eventually(partial(is_complete, service))
-            values = await values_of(service)
-            check(await feed_of(service), values)
-            assert all(values[name] >= n for name, n in writers.acknowledged.items())
-            assert not any("FeedGapFound" in line for line in service.output)
+    shop = await Shop.begin(service)
+    writers = Writers(shop)
+    await writers.create()
+    writing = asyncio.create_task(writers.run(sys.maxsize))
+    try:
+        for system in KINDS:
+            await _advance(writers)
+            with stores.killed(system):
+                await eventually(partial(_refused, shop, system))
+        await _advance(writers)
+    finally:
+        writing.cancel()
+    await asyncio.wait({writing})
+    await check_complete(shop, writers)
+    assert not any("FeedGapFound" in line for line in service.output)
 
 
 async def _advance(writers: Writers) -> None:
@@ -203,16 +229,15 @@ async def _advance(writers: Writers) -> None:
 
     async def beyond() -> bool:
         now = writers.by_class()
-        return all(now[name] >= before[name] + 20 for name in CLASSES)
+        return all(now[name] >= before[name] + 10 for name in CLASSES)
 
     await eventually(beyond)
 
 
-async def _refused(service: Service, system: str) -> bool:
+async def _refused(shop: Shop, system: str) -> bool:
     """Whether the service has met the death of a store."""
     class_name = list(CLASSES)[list(KINDS).index(system)]
-    with closing(Connection(service.data)) as http:
-        return (await http.request("GET", f"/v1/shop/{class_name}/o0")).status == 503
+    return (await shop.get(f"{class_name}/o0")).status == 503
 
 
 @pytest.fixture
@@ -221,7 +246,7 @@ async def falling(
     redis_config: SystemConfig,
     postgresql_config: SystemConfig,
     mongodb_config: SystemConfig,
-) -> AsyncIterator[tuple[Service, EmbeddedRedis]]:
+) -> AsyncIterator[tuple[Shop, EmbeddedRedis]]:
     """A service whose coordination Redis, and only that one, can be restored to an older state."""
     server = EmbeddedRedis(data_dir / "coordination", "second")
     endpoint = await asyncio.to_thread(server.start)
@@ -229,37 +254,36 @@ async def falling(
     async with (
         scratch_catalogue(postgresql_config) as catalogue,
         scratch_systems(*configs) as scratch,
-        Service.on(scratch, catalogue, endpoint.url).running() as service,
+        Service.on(scratch, catalogue, endpoint.url, relays="here").running() as service,
     ):
         await service.favour()
-        await service.put_schema("shop", CLASSES)
-        yield service, server
+        yield await Shop.begin(service), server
     await asyncio.to_thread(server.stop)
 
 
 @pytest.mark.timeout(300)
 async def test_a_redis_restored_to_an_older_state_gets_all_changes_again(
-    falling: tuple[Service, EmbeddedRedis], data_dir: Path
+    falling: tuple[Shop, EmbeddedRedis], data_dir: Path
 ) -> None:
-    service, server = falling
-    writers = Writers(service)
+    shop, server = falling
+    writers = Writers(shop)
     await writers.create()
     await writers.run(100)
-    await eventually(partial(is_complete, service))
+    await eventually(partial(is_complete, shop))
     home, older = data_dir / "coordination", data_dir / "older"
     await asyncio.to_thread(server.stop)
     shutil.copytree(home, older)
     await asyncio.to_thread(server.start)
     await writers.run(200)
-    await eventually(partial(is_complete, service))
-    reached = await position_of(service) or ""
+    await eventually(partial(is_complete, shop))
+    reached = await position_of(shop) or ""
     await asyncio.to_thread(server.stop)
     shutil.rmtree(home)
     shutil.move(older, home)
     await asyncio.to_thread(server.start)
     await writers.run(50)
-    await eventually(partial(is_complete, service))
-    check(await feed_of(service), await values_of(service))
-    assert await position_of(service, reached) is None, "a follower may miss what came again"
-    assert any("FeedRollbackFound" in line for line in service.output)
-    assert not any("FeedGapFound" in line for line in service.output)
+    await eventually(partial(is_complete, shop))
+    check(await feed_of(shop), await values_of(shop))
+    assert await position_of(shop, reached) is None, "a follower may miss what came again"
+    assert any("FeedRollbackFound" in line for line in shop.service.output)
+    assert not any("FeedGapFound" in line for line in shop.service.output)

@@ -19,8 +19,8 @@ UPDATE = {"content-type": "application/vnd.portolan.update+json"}
 CLASSES = {"counts": {"fields": {"n": field_on("redis", "integer", default=0)}}}
 
 
-@pytest.fixture
-async def service(
+@pytest.fixture(scope="module")
+async def own(
     redis_config: SystemConfig, postgresql_config: SystemConfig
 ) -> AsyncIterator[Service]:
     async with (
@@ -29,6 +29,14 @@ async def service(
         Service.on(configs, url, redis_config.url).running() as started,
     ):
         yield started
+
+
+@pytest.fixture
+async def service(own: Service) -> Service:
+    """One that runs, whatever a test before has done to it."""
+    if not own.up.is_set():
+        await own.start()
+    return own
 
 
 async def _relays(service: Service) -> psutil.Process | None:

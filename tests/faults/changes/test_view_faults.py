@@ -30,7 +30,7 @@ VIEW = {
     "join": {"as": "home", "reference": "city"},
     "aggregate": {"group": ["home.name"], "compute": {"n": {"count": "*"}, "old": {"max": "age"}}},
 }
-KILLS = 3
+KILLS = 2
 
 
 class Writer:

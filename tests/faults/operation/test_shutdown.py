@@ -26,6 +26,7 @@ FIELDS = {name: field_on(name, group=name) for name in SYSTEMS}
 NEVER_CLOSED = """
 import asyncio
 from app.cli import main
+from app.service.interruption import closing
 from mediator.service import Mediator
 
 async def stop(self):
@@ -36,6 +37,7 @@ async def stop(self):
             pass
 
 Mediator.stop = stop
+closing.__wrapped__.__defaults__ = (0.1,)  # seconds; none is enough
 main()
 """
 FAILING = NEVER_CLOSED.replace(

@@ -14,18 +14,20 @@ from typing import Any
 from tests.faults.caching.http_client import Answer, Connection, Unanswered, Unreachable
 from tests.faults.service import Service
 from tests.faults.writes.history import History
-from tests.faults.writes.writes import CLASSES, TOGETHER, UPDATE, Write, look, result_of
+from tests.faults.writes.writes import BATCHED, CLASSES, TOGETHER, UPDATE, Write, look, result_of
 
-__all__ = ["DATABASE", "Client", "Load", "RequestClient"]
+__all__ = ["DATABASE", "MADE", "Client", "Load", "RequestClient"]
 
 DATABASE = "news"
-OBJECTS = 80
+OBJECTS = 40
 """Of each class; every other one is only added to, and never put again or deleted."""
 BATCH = 50
 PAUSE_S = 0.02
 MERGE = {"content-type": "application/merge-patch+json"}
 HALVES = ("left", "right")
 PASSING = {503, 409}
+MADE = ("made", f"{BATCHED}made")
+"""Classes whose objects the service names."""
 
 
 @dataclass
@@ -90,8 +92,10 @@ class Load:
     async def begin(self) -> None:
         """Make all objects."""
         with closing(Client(self, random.Random(0), 0)) as client:
-            puts = [Write.put(each, next(self.numbers)) for each in self.histories.values()]
-            await client.send_batch(puts)
+            histories = list(self.histories.values())
+            for first in range(0, len(histories), BATCH):
+                batch = histories[first : first + BATCH]
+                await client.send_batch([Write.put(each, next(self.numbers)) for each in batch])
         assert self.outcomes["acknowledged"] == len(self.histories)
 
 
@@ -218,7 +222,8 @@ class Client:
         await self._send(self._some(history), UPDATE)
 
     async def _add_alone(self, _: History) -> None:
-        history = self._load.histories[f"on_three/o{self._rng.randrange(OBJECTS)}"]
+        class_name = self._rng.choice(("on_three", f"{BATCHED}on_three"))
+        history = self._load.histories[f"{class_name}/o{self._rng.randrange(OBJECTS)}"]
         await self._send(Write.alone(history), UPDATE)
 
     async def _add_once(self, _: History) -> None:
@@ -242,7 +247,7 @@ class Client:
         """Make an object under an Idempotency-Key until it is answered: once."""
         number = next(self._load.numbers)
         body, headers = dict.fromkeys(HALVES, number), {"idempotency-key": f"make-{number}"}
-        answer = await self._client.insist("POST", "made", body, headers)
+        answer = await self._client.insist("POST", self._rng.choice(MADE), body, headers)
         assert answer.status == 201, answer
         self._load.created[number] = answer.json()["id"]
         self._load.count("acknowledged")

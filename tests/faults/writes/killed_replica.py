@@ -1,9 +1,4 @@
-"""A replica that carries out transactions of a history, and is killed at a step of one of them.
-
-Run as a program, with a JSON object in its arguments: `systems`, `catalogue_url`, `database`,
-`objects`, `seed`, and the step `name`, before or `after` which it is killed. It prints JSON lines
-for each transaction before it is sent, and another one once it is acknowledged.
-"""
+"""A replica that carries out transactions of a history, and is killed at a step of one of them."""
 
 from __future__ import annotations
 
@@ -11,18 +6,19 @@ import asyncio
 import os
 import random
 import signal
-import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import Any
 
-import orjson
 import pytest
 
 from mediator.stores.port import SystemConfig
 from tests.process.service import service
 from tests.process.transactions.crashable import CrashPoint, make_crashable
-from tests.process.transactions.histories import Attempt, History
+from tests.process.transactions.histories import History
+
+__all__ = ["Setup", "run"]
 
 SURVIVED = 3
 """Transactions that it carries out before."""
@@ -46,23 +42,31 @@ class KillAt(CrashPoint):
         return result
 
 
-def _print_attempt(attempt: Attempt) -> None:
-    sys.stdout.buffer.write(orjson.dumps(attempt.dump()) + b"\n")
-    sys.stdout.buffer.flush()
+@dataclass(frozen=True)
+class Setup:
+    """What it works on, and the step `name`, before or `after` which it is killed."""
+
+    systems: list[SystemConfig]
+    catalogue_url: str
+    database: str
+    objects: list[tuple[str, str]]
+    seed: int
+    name: str
+    after: bool
 
 
-async def _work(setup: dict[str, Any]) -> None:
-    configs = [SystemConfig(**config) for config in setup["systems"]]
-    async with service(configs, setup["catalogue_url"]) as running:
+def run(setup: Setup, attempts: Connection) -> None:
+    """Carry out transactions; send each one before it is sent, and again once acknowledged."""
+    asyncio.run(_work(setup, attempts))
+
+
+async def _work(setup: Setup, attempts: Connection) -> None:
+    async with service(setup.systems, setup.catalogue_url) as running:
         with pytest.MonkeyPatch.context() as patched:
             make_crashable(running.mediator, patched)
-            kill = KillAt(0, setup["after"], name=setup["name"])
-            history = History(running, setup["database"], random.Random(setup["seed"]))
-            history.objects = [(class_name, id_) for class_name, id_ in setup["objects"]]
-            history.kill_point, history.notify = kill, _print_attempt
+            history = History(running, setup.database, random.Random(setup.seed))
+            history.objects = setup.objects
+            history.kill_point = KillAt(0, setup.after, name=setup.name)
+            history.notify = attempts.send
             while True:
                 await history.transact(crashable=False)
-
-
-if __name__ == "__main__":
-    asyncio.run(_work(orjson.loads(sys.argv[1])))

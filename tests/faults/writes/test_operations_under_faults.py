@@ -1,7 +1,8 @@
 """Operations of all kinds while everything breaks: nothing acknowledged is lost, nothing is torn.
 
-Two replicas serve objects on one, two and three systems. The answers are held against what can have
-been (`tests.faults.writes.history`, `tests.faults.writes.transfers`), during it and at the end.
+Two replicas serve objects on one, two and three systems; operations of half of the classes share
+store calls. The answers are held against what can have been (`tests.faults.writes.history`,
+`tests.faults.writes.transfers`), during it and at the end.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ import pytest
 
 from tests.faults.cluster import Cluster, cluster
 from tests.faults.conditions import eventually
-from tests.faults.writes.clients import DATABASE, Client, Load, RequestClient
+from tests.faults.writes.clients import DATABASE, MADE, Client, Load, RequestClient
 from tests.faults.writes.fault_injection import Faults
 from tests.faults.writes.history import History
 from tests.faults.writes.transfers import BANKS, Auditor, Ledger, Teller
-from tests.faults.writes.writes import CLASSES, TWO, look
+from tests.faults.writes.writes import BATCHED, CLASSES, TWO, look
 from tests.process.service import field_on
 
 log = logging.getLogger(__name__)
@@ -37,26 +38,25 @@ THROUGHPUT = [
 SCHEMA: dict[str, dict[str, Any]] = {
     **CLASSES,
     **BANKS,
-    "made": TWO,
+    **dict.fromkeys(MADE, TWO),
     "transfers": {"from": field_on("redis"), "to": field_on("redis")},
 }
 
 
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize(
-    ("operations", "kills", "others", "longest_s", "batching"),
+    ("operations", "kills", "others", "longest_s"),
     [
-        (5_000, 6, 4, 3.0, None),
-        (2_500, 4, 2, 3.0, {"max_wait_s": 0.02}),
-        pytest.param(100_000, 16, 34, 20.0, None, marks=pytest.mark.large),
+        (3_000, 5, 4, 3.0),
+        pytest.param(100_000, 16, 34, 20.0, marks=pytest.mark.large),
     ],
 )
 async def test_nothing_acknowledged_is_lost_and_nothing_is_torn(
-    operations: int, kills: int, others: int, longest_s: float, batching: dict[str, float] | None
+    operations: int, kills: int, others: int, longest_s: float
 ) -> None:
     rng = random.Random(seed := os.environ.get("PORTOLAN_TEST_SEED", "1"))
     async with cluster() as stage:
-        await _set_up(stage, batching)
+        await _set_up(stage)
         load, ledger = Load(stage.replicas, operations), Ledger()
         faults = Faults(stage, rng, longest_s)
         drawn = faults.draw(kills, others)
@@ -79,10 +79,14 @@ async def test_nothing_acknowledged_is_lost_and_nothing_is_torn(
         assert ledger.audits, "no audit stood"
 
 
-async def _set_up(stage: Cluster, batching: dict[str, float] | None) -> None:
+async def _set_up(stage: Cluster) -> None:
     await stage.replicas[0].favour()
-    members = {"annotations": THROUGHPUT, "batching": batching}
-    schema = {name: {"fields": fields, **members} for name, fields in SCHEMA.items()}
+    schema: dict[str, dict[str, Any]] = {
+        name: {"fields": fields, "annotations": THROUGHPUT} for name, fields in SCHEMA.items()
+    }
+    for name, members in schema.items():
+        if name.startswith(BATCHED):
+            members["batching"] = {"max_wait_s": 0.02}
     placed = await stage.replicas[0].put_schema(DATABASE, schema)
     assert len({placed[f"on_three.{name}"] for name in ("left", "middle", "right")}) == 3
     assert len({placed[f"{bank}.balance"] for bank in BANKS}) == 3
@@ -134,9 +138,11 @@ async def _is_whole(client: RequestClient, history: History) -> bool:
 
 async def _check_created(load: Load, client: RequestClient) -> None:
     """Each request without an id has created exactly one object."""
-    export = await client.request("GET", "made/export")
-    assert export is not None
-    found = {line["id"]: (line["left"], line["right"]) for line in export.lines()}
+    found: dict[str, tuple[int, int]] = {}
+    for class_name in MADE:
+        export = await client.request("GET", f"{class_name}/export")
+        assert export is not None
+        found |= {line["id"]: (line["left"], line["right"]) for line in export.lines()}
     numbers = [left for left, _ in found.values()]
     assert all(left == right for left, right in found.values()), "one is torn"
     assert len(numbers) == len(set(numbers)), "one request has created two objects"

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import random
 import signal
-import sys
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 
-import orjson
 import pytest
 
 from mediator.stores.port import SystemConfig
+from tests.faults.writes.killed_replica import Setup, run
 from tests.process.service import Service, scratch_catalogue, scratch_systems, service
 from tests.process.transactions.histories import CLASSES, Attempt, History
 from tests.process.transactions.serializability import cycle_in
@@ -26,7 +30,6 @@ KILLS = {
     "applied": ("finish", False),
     "cleared": ("finish", True),
 }
-MEMBERS = ("name", "kind", "url", "durability", "deadline_s", "namespace", "pool_size")
 WORKERS, OPERATIONS = 3, 8
 
 
@@ -44,47 +47,50 @@ async def bank(
 
 
 class Replica:
-    """A replica in a process of its own, and what it printed of its transactions."""
+    """A replica in a process of its own, and the transactions that it has reported."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: BaseProcess, reports: Connection) -> None:
         self._process = process
+        self._reports = reports
         self.attempts: dict[str, Attempt] = {}
         self.started = asyncio.Event()
 
     @classmethod
-    async def start(cls, history: History, kill_name: str, seed: int) -> Replica:
+    def start(cls, history: History, kill_name: str, seed: int) -> Replica:
         name, after = KILLS[kill_name]
-        configs = history.mediator.configs.values()
-        setup = {
-            "systems": [{name: getattr(config, name) for name in MEMBERS} for config in configs],
-            "catalogue_url": history.mediator.catalogue_url,
-            "database": history.database,
-            "objects": history.objects,
-            "seed": seed,
-            "name": name,
-            "after": after,
-        }
-        arguments = ("-m", "tests.faults.writes.killed_replica", orjson.dumps(setup).decode())
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, *arguments, stdout=asyncio.subprocess.PIPE
+        setup = Setup(
+            [*history.mediator.configs.values()],
+            history.mediator.catalogue_url,
+            history.database,
+            history.objects,
+            seed,
+            name,
+            after,
         )
-        return cls(process)
+        # Forked from a process that has imported the service already.
+        forks = multiprocessing.get_context("forkserver")
+        reports, theirs = forks.Pipe(duplex=False)
+        process = forks.Process(target=run, args=(setup, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        return cls(process, reports)
 
-    async def end(self) -> None:
-        """Read its output until it is killed."""
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
-            if line.endswith(b"\n"):
-                attempt = Attempt.load(orjson.loads(line))
+    async def end(self, threads: ThreadPoolExecutor) -> None:
+        """Take its reports until it is killed."""
+        loop = asyncio.get_running_loop()
+        with suppress(EOFError):
+            while True:
+                attempt: Attempt = await loop.run_in_executor(threads, self._reports.recv)
                 self.attempts[attempt.operation] = attempt
-            self.started.set()
+                self.started.set()
         self.started.set()
-        assert await self._process.wait() == -signal.SIGKILL
+        await loop.run_in_executor(threads, self._process.join)
+        assert self._process.exitcode == -signal.SIGKILL
 
-    async def kill(self) -> None:
-        if self._process.returncode is None:
-            self._process.kill()
-            await self._process.wait()
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self._reports.close()
 
 
 @pytest.mark.timeout(300)
@@ -94,17 +100,18 @@ async def test_replicas_killed_between_any_two_steps_leave_a_serializable_histor
     history = History(bank, await bank.put_schema(CLASSES), random.Random(1))
     await history.begin(per_class=2)
     replicas: Sequence[Replica] = ()
+    threads = ThreadPoolExecutor(len(KILLS))
     try:
-        starts = (Replica.start(history, kill_name, seed) for seed, kill_name in enumerate(KILLS))
-        replicas = await asyncio.gather(*starts)
-        ends = [asyncio.create_task(replica.end()) for replica in replicas]
+        replicas = [Replica.start(history, name, seed) for seed, name in enumerate(KILLS)]
+        ends = [asyncio.create_task(replica.end(threads)) for replica in replicas]
         await asyncio.gather(*(replica.started.wait() for replica in replicas))
         while not all(task.done() for task in ends):
             await asyncio.gather(*(history.work(OPERATIONS) for _ in range(WORKERS)))
         await asyncio.gather(*ends)
     finally:
         for replica in replicas:
-            await replica.kill()
+            replica.kill()
+        threads.shutdown()
     for replica in replicas:
         assert replica.attempts
         for attempt in replica.attempts.values():

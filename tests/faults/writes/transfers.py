@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.faults.caching.http_client import Answer
 from tests.faults.writes.clients import Load, RequestClient
+from tests.faults.writes.writes import BATCHED
 from tests.process.service import field_on
 
 __all__ = ["ACCOUNTS", "BANKS", "Auditor", "Ledger", "Teller"]
@@ -19,12 +20,17 @@ OPENING = 100
 NUMBER = 24
 
 # The MongoDB stand-in has no exact integers.
-BANKS: dict[str, dict[str, Any]] = {
+_BANKS: dict[str, dict[str, Any]] = {
     "savings": {"balance": field_on("postgres", "integer", default=0)},
     "wallets": {"balance": field_on("redis", "integer", default=0)},
     "loans": {"balance": field_on("mongo", "float", default=0)},
 }
-FAMILIES = [[f"{bank}/a{n}" for bank in BANKS] for n in range(NUMBER // len(BANKS))]
+BANKS = {prefix + name: fields for prefix in ("", BATCHED) for name, fields in _BANKS.items()}
+FAMILIES = [
+    [f"{prefix}{bank}/a{n}" for bank in _BANKS]
+    for prefix in ("", BATCHED)
+    for n in range(NUMBER // len(BANKS))
+]
 """One account of each bank: coins move within a family, so an audit need not read them all."""
 ACCOUNTS = [account for family in FAMILIES for account in family]
 

@@ -13,6 +13,7 @@ from tests.faults.writes.history import BASE, GROUPS, Attempt, History, Versions
 from tests.process.service import field_on
 
 __all__ = [
+    "BATCHED",
     "CLASSES",
     "TOGETHER",
     "TWO",
@@ -38,7 +39,7 @@ REDIS = field_on("redis", "integer", default=0)
 MONGO = field_on("mongo", "float", default=0)
 POSTGRES = field_on("postgres", "integer", default=0)
 TWO = {"left": {**REDIS, "group": "left"}, "right": POSTGRES}
-CLASSES: dict[str, dict[str, Any]] = {
+_CLASSES: dict[str, dict[str, Any]] = {
     "on_redis": {"n": REDIS},
     "on_mongo": {"n": MONGO},
     "on_postgres": {"n": POSTGRES},
@@ -50,6 +51,9 @@ CLASSES: dict[str, dict[str, Any]] = {
     },
 }
 """Fields of each class; but for `extra` they are added to together."""
+BATCHED = "batched_"
+"""Prefix of classes whose operations share store calls; each has one like it that does not."""
+CLASSES = {prefix + name: fields for prefix in ("", BATCHED) for name, fields in _CLASSES.items()}
 TOGETHER = {
     name: [field for field in fields if field != "extra"] for name, fields in CLASSES.items()
 }

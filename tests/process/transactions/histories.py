@@ -51,18 +51,6 @@ class Attempt:
     touched: list[tuple[str, str, list[str]]]
     acknowledged: float | None = None
 
-    def dump(self) -> dict[str, Any]:
-        """Put it into JSON."""
-        return {**vars(self), "reads": list(self.reads.items())}
-
-    @classmethod
-    def load(cls, document: Mapping[str, Any]) -> Attempt:
-        """Read it back."""
-        reads: dict[Item, int | None] = {
-            (c, i, g): version for (c, i, g), version in document["reads"]
-        }
-        return cls(**{**document, "reads": reads})
-
     def written(self, versions: Sequence[Mapping[str, int]]) -> dict[Item, int]:
         """Return the items that it wrote, given the versions that each write was answered with."""
         written: dict[Item, int] = {}
