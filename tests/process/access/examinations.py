@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from urllib.parse import urlsplit
 
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.registrations import CatalogueSystems, StoredSystem
@@ -53,7 +54,9 @@ async def _systems(catalogue_url: str) -> AsyncIterator[CatalogueSystems]:
 
 
 def _key(config: SystemConfig) -> tuple[str, ...]:
-    return config.name, config.kind, config.url, str(config.durability), str(config.partitions)
+    url = urlsplit(config.url)
+    server = url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()  # whoever the user is
+    return config.name, config.kind, server, str(config.durability), str(config.partitions)
 
 
 def _as_found(found: StoredSystem, _: StoredSystem | None) -> StoredSystem:
