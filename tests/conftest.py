@@ -19,6 +19,7 @@ import pytest
 from hypothesis import settings
 
 from mediator.catalogue import connection
+from mediator.embedded import mongodb
 from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.port import Kind
 from mediator.stores.port import SystemConfig
@@ -33,6 +34,7 @@ settings.load_profile("portolan")
 # Compiling for speed takes longer than a test uses the code: a third less processor time, with what
 # `tests/spark` sets.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+mongodb.FLAGS = (*mongodb.FLAGS, "-XX:TieredStopAtLevel=1")
 
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 6 << 30
 """A file system in memory, and the room that a run may need there."""

@@ -36,10 +36,10 @@ def serve_reference(app: FastAPI) -> None:
     )
     environment.filters["json"] = lambda value, indent=None: json.dumps(value, indent=indent)
     environment.filters["last_of"] = lambda reference: reference.rpartition("/")[2]
-    template = environment.get_template("reference.html")
 
     @cache
     def page() -> str:
+        template = environment.get_template("reference.html")  # compiled when somebody looks
         document = app.openapi()
         return template.render(
             info=document["info"],

@@ -22,7 +22,7 @@ from mediator.control.port import SystemRegistration
 from mediator.flows.http_hosts import parse_host
 from mediator.scaling.energy import Energy
 from mediator.schema.annotations import Capability
-from mediator.stores.kinds import store_kinds
+from mediator.stores.kinds import is_store_kind, store_kinds
 from mediator.stores.port import SystemConfig
 from spark_jobs.session import SparkOptions
 
@@ -136,7 +136,7 @@ def _flow_host(host: str) -> str:
 
 
 def _known_kind(kind: str) -> str:
-    if kind not in store_kinds():
+    if not is_store_kind(kind):
         raise ValueError(f"one of {', '.join(store_kinds())} is expected")
     return kind
 

@@ -27,7 +27,7 @@ _OLDEST_JAVA = 17  # as for Spark; sockets need 16
 _COMMIT_MS = {"second": 250, "full": 0}
 # Commits follow each other at that distance; what is left of the second is for slow disks.
 _JAVA_DURABILITY_S = {"second": 1.0, "full": 0.0}
-_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-Xshare:auto")
+FLAGS: tuple[str, ...] = ("-Xmx512m", "-XX:+UseSerialGC", "-Xshare:auto")
 _QUIET = "-Dslf4j.internal.verbosity=ERROR"
 _STAND_IN_NOTE = "a stand-in for MongoDB: no transactions, no text search, no secondary indexes"
 _KEPT_NOTE = "mongod is installed, and the data that is here was written by mongo-java-server"
@@ -112,7 +112,7 @@ class EmbeddedJavaMongo(_MongoServer):
         except NoJava as error:
             reason = f"mongod is not on PATH, and {error}"
             raise ServerUnavailable("mongodb", reason, REMEDY) from error
-        options = (*_FLAGS, _QUIET, "-cp", class_path(fetch_jars()), LAUNCHER)
+        options = (*FLAGS, _QUIET, "-cp", class_path(fetch_jars()), LAUNCHER)
         files = (str(self.directory / "store.mv"), str(self._socket))
         return Command((java, *options, *files, str(_COMMIT_MS[self._durability])))
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from mediator.stores.port import Store, SystemConfig
 
-__all__ = ["ENTRY_POINTS", "make_store", "store_kinds"]
+__all__ = ["ENTRY_POINTS", "is_store_kind", "make_store", "store_kinds"]
 
 ENTRY_POINTS: Final = "portolan.stores"
 """The group of entry points under which a package offers a store, called with a `SystemConfig`."""
@@ -23,6 +23,11 @@ _OURS: Final = {
 def store_kinds() -> tuple[str, ...]:
     """Return the names of all kinds: ours, then those of installed packages."""
     return tuple(dict.fromkeys([*_OURS, *(p.name for p in entry_points(group=ENTRY_POINTS))]))
+
+
+def is_store_kind(name: str) -> bool:
+    """Whether there is such a kind; for ours, the installed packages are not searched."""
+    return name in _OURS or name in store_kinds()
 
 
 def make_store(config: SystemConfig) -> Store:

@@ -1,23 +1,21 @@
 """A replica of the service whose steps can be stopped: in this process, or in one to be killed.
 
-Run as a program it takes a plan as its argument, prints where it listens, and from then on
-stops where it has to: `arm STEP` on its input has the next such step wait, which it reports by
-`at STEP`; `go` lets it go on.
+One in a process of its own says through its connection where it listens, and from then on stops
+where it has to: `arm STEP` has the next such step wait, which it reports by `at STEP`; `go` lets it
+go on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import sys
-from asyncio.subprocess import PIPE, Process
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any, Literal, TypeAlias
-
-import orjson
 
 from app.api.options import DataOptions
 from app.api.router import DataApi
@@ -36,6 +34,7 @@ from sketch.protocol.port import (
 )
 from sketch.redis.server import RedisSketch
 from sketch.ttl import Static
+from tests.faults.operation.forked import calling, connected
 from tests.process.caching.serving import served
 from tests.process.service import Service, service
 
@@ -177,15 +176,18 @@ async def replica(plan: Plan, barriers: Barriers) -> AsyncIterator[Replica]:
 class Stoppable:
     """A replica in a process of its own."""
 
-    def __init__(self, process: Process, url: str) -> None:
+    def __init__(
+        self, process: BaseProcess, reports: asyncio.StreamReader, orders: asyncio.StreamWriter
+    ) -> None:
         self._process = process
-        self.url = url
+        self._reports = reports
+        self._orders = orders
+        self.url = ""
 
     async def arm(self, step: Step) -> None:
         """Have the next such step wait."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"arm {step}\n".encode())
-        await self._process.stdin.drain()
+        self._orders.write(f"arm {step}\n".encode())
+        await self._orders.drain()
         assert await self.line() == f"armed {step}"
 
     async def at(self, step: Step) -> None:
@@ -194,53 +196,46 @@ class Stoppable:
 
     async def kill(self) -> None:
         """End it as a crash would."""
-        if self._process.returncode is None:
-            self._process.kill()
-        await self._process.wait()
+        self._process.kill()
+        await asyncio.to_thread(self._process.join)
 
     async def line(self) -> str:
-        assert self._process.stdout is not None
-        return (await self._process.stdout.readline()).decode().strip()
+        return (await self._reports.readline()).decode().strip()
 
 
 @asynccontextmanager
 async def stoppable(plan: Plan) -> AsyncIterator[Stoppable]:
     """Run a replica in a process of its own, and kill it at the end."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.proxies.replica", orjson.dumps(asdict(plan)).decode()),
-        stdin=PIPE,
-        stdout=PIPE,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    )
-    started = Stoppable(process, "")
+    ours, theirs = connected()
+    reports, orders = await asyncio.open_connection(sock=ours)
     try:
-        started.url = await started.line()
-        assert started.url
-        yield started
+        async with calling(_run, plan, theirs) as process:
+            theirs.close()
+            started = Stoppable(process, reports, orders)
+            started.url = await started.line()
+            assert started.url
+            yield started
     finally:
-        await started.kill()
+        orders.close()
 
 
-def _report(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+def _run(plan: Plan, connection: Connection) -> None:
+    asyncio.run(_serve(plan, socket.socket(fileno=os.dup(connection.fileno()))))
 
 
-async def _main(plan: Plan) -> None:
-    barriers = Barriers(lambda step: _report(f"at {step}"))
-    orders = asyncio.StreamReader()
-    loop = asyncio.get_running_loop()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
+async def _serve(plan: Plan, connection: socket.socket) -> None:
+    orders, reports = await asyncio.open_connection(sock=connection)
+
+    def report(line: str) -> None:
+        reports.write(f"{line}\n".encode())
+
+    barriers = Barriers(lambda step: report(f"at {step}"))
     async with replica(plan, barriers) as started:
-        _report(started.url)
+        report(started.url)
         while line := (await orders.readline()).decode().strip():
             order, _, step = line.partition(" ")
             if order == "arm":
                 barriers.arm(step)  # type: ignore[arg-type]  # the name comes from the test
-                _report(f"armed {step}")
+                report(f"armed {step}")
             else:
                 barriers.open()
-
-
-if __name__ == "__main__":
-    asyncio.run(_main(Plan(**orjson.loads(sys.argv[1]))))

@@ -1,4 +1,4 @@
-"""`portolan` in a process that is forked from one which has imported all of it already.
+"""Processes that are forked from one which has imported all of `portolan` already.
 
 To import the service takes several times as long as to start it, and tests start it often.
 """
@@ -9,9 +9,10 @@ import asyncio
 import multiprocessing
 import os
 import signal
+import socket
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from tempfile import TemporaryFile
@@ -21,11 +22,19 @@ import orjson
 
 from app.cli import COMMANDS
 
-__all__ = ["Forked", "Result", "called"]
+__all__ = ["Forked", "Result", "called", "calling", "connected", "exit_code_of"]
 
 _FORKS = multiprocessing.get_context("forkserver")
+_LATE = ("app.commands.service_client", "app.commands.yaml_text", "app.settings.known", "httpcore")
+"""What commands import when they are called."""
+
 _FORKS.set_forkserver_preload(
-    ["app.service.serving", *sorted({where.partition(":")[0] for where in COMMANDS.values()})]
+    [
+        "app.service.serving",
+        *sorted({where.partition(":")[0] for where in COMMANDS.values()}),
+        *_LATE,
+        "tests.faults.operation.frozen",  # at last
+    ]
 )
 
 
@@ -43,6 +52,32 @@ class Result(NamedTuple):
     @property
     def objects(self) -> list[Any]:
         return [orjson.loads(line) for line in self.lines]
+
+
+@asynccontextmanager
+async def calling(function: Callable[..., None], *arguments: Any) -> AsyncIterator[BaseProcess]:
+    """Call a function of a module in a process of its own, which is killed at the end."""
+    process = _FORKS.Process(target=function, args=arguments, daemon=True)
+    await asyncio.to_thread(process.start)
+    try:
+        yield process
+    finally:
+        process.kill()
+        await asyncio.to_thread(process.join)
+
+
+async def exit_code_of(function: Callable[..., None], *arguments: Any) -> int:
+    """Call a function of a module in a process of its own; return how that ended."""
+    async with calling(function, *arguments) as process:
+        await asyncio.to_thread(process.join)
+        assert process.exitcode is not None
+        return process.exitcode
+
+
+def connected() -> tuple[socket.socket, Connection]:
+    """Return the two ends of a connection: ours, and the one to call a function with."""
+    ours, theirs = socket.socketpair()
+    return ours, Connection(theirs.detach())
 
 
 async def called(
@@ -76,7 +111,7 @@ class Forked:
 
     Args:
         process: The process.
-        output: What it prints.
+        output: What it prints, on both streams unless the first one goes elsewhere.
     """
 
     def __init__(self, process: BaseProcess, output: asyncio.StreamReader) -> None:
@@ -84,12 +119,26 @@ class Forked:
         self.output = output
 
     @classmethod
-    async def start(cls, arguments: Sequence[str], environment: Mapping[str, str]) -> Forked:
-        """Run `portolan` with arguments of its command line, in an environment."""
+    async def start(
+        cls,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        stdin: int | None = None,
+        stdout: int | None = None,
+    ) -> Forked:
+        """Run `portolan` with arguments of its command line, in an environment.
+
+        Args:
+            stdin: What it reads, nothing if not given.
+            stdout: Where it prints results.
+        """
         ours, theirs = _FORKS.Pipe(duplex=False)
-        process = _process([None, theirs, theirs], arguments, environment)
+        given, printed = (None if fd is None else Connection(os.dup(fd)) for fd in (stdin, stdout))
+        process = _process([given, printed or theirs, theirs], arguments, environment)
         await asyncio.to_thread(process.start)
-        theirs.close()
+        for end in filter(None, (given, printed, theirs)):
+            end.close()
         output = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(output), os.fdopen(os.dup(ours.fileno()), "rb")
@@ -114,6 +163,11 @@ class Forked:
         assert self._process.exitcode is not None
         return self._process.exitcode
 
+    async def ended(self) -> tuple[int, str]:
+        """Wait until it has ended; return its exit status and the rest of its output."""
+        said = await self.output.read()
+        return await self.wait(), said.decode()
+
 
 def _process(
     streams: Sequence[Connection | None], arguments: Sequence[str], environment: Mapping[str, str]
@@ -127,7 +181,8 @@ def _run(
     streams: Sequence[Connection | None], arguments: Sequence[str], environment: Mapping[str, str]
 ) -> None:
     os.environ.clear()
-    os.environ.update(environment)
+    # Half of what a command takes would be to read all authorities that the Internet trusts.
+    os.environ.update({"SSL_CERT_DIR": os.devnull, **environment})
     for stream, own in zip(streams, (sys.stdin, sys.stdout, sys.stderr), strict=True):
         if stream is not None:
             os.dup2(stream.fileno(), own.fileno())

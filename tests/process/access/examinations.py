@@ -14,6 +14,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -31,13 +32,13 @@ _SHARED: list[Path] = []
 def share(directory: Path, urls: Iterable[str]) -> None:
     """Share findings in a directory; each process of the run has servers like these."""
     _SHARED.append(directory)
-    _OF_THE_RUN.update(urls)
+    _OF_THE_RUN.update(map(_server, urls))
 
 
 def same_server(url: str, other: str) -> None:
     """State that the server at an address is reached at another one as well."""
-    if url in _OF_THE_RUN:
-        _OF_THE_RUN.add(other)
+    if _server(url) in _OF_THE_RUN:
+        _OF_THE_RUN.add(_server(other))
 
 
 async def recall(configs: Sequence[SystemConfig], catalogue_url: str) -> None:
@@ -74,10 +75,17 @@ async def _systems(catalogue_url: str) -> AsyncIterator[CatalogueSystems]:
 
 
 def _key(config: SystemConfig) -> str:
+    server = _server(config.url)
     # Servers whose durability is stated are started by tests, all of them in the same way.
-    is_alike = config.url in _OF_THE_RUN or config.durability is not None
-    server = "" if is_alike else sha256(config.url.encode()).hexdigest()
-    return f"{config.name}-{config.kind}-{config.durability}-{server}"
+    is_alike = server in _OF_THE_RUN or config.durability is not None
+    which = "" if is_alike else sha256(server.encode()).hexdigest()
+    return f"{config.name}-{config.kind}-{config.durability}-{config.partitions}-{which}"
+
+
+def _server(url: str) -> str:
+    """Return an address without the user."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _find(key: str) -> StoredSystem | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import sys
 from typing import Any
 
 import orjson
@@ -22,6 +20,7 @@ from app.settings.main import (
     SystemSettings,
 )
 from app.settings.telemetry import TelemetrySettings
+from tests.faults.operation.forked import called
 
 PLANTED = "hush-hush-planted"
 UNREACHABLE = f"postgresql://u:{PLANTED}@127.0.0.1:1/x"
@@ -107,15 +106,9 @@ def test_settings_do_not_print_their_secrets() -> None:
 
 async def output_of(*arguments: str, **changed: str) -> str:
     """What a command prints, everywhere, with the secret planted in all settings."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from app.cli import main; main()", *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        env={**os.environ, **ENVIRONMENT, **changed},
-    )
-    output, _ = await process.communicate()
-    assert process.returncode not in (None, 0)
-    return output.decode()
+    result = await called(arguments, {**os.environ, **ENVIRONMENT, **changed})
+    assert result.exit_code != 0
+    return result.stdout + result.stderr
 
 
 @pytest.mark.parametrize(

@@ -17,20 +17,16 @@ import pytest
 
 from app.service.tls import Certificate
 from mediator.stores.port import SystemConfig
+from tests.faults.operation.forked import called
 from tests.faults.service import Service
 from tests.process.access.certificates import write_certificate
 from tests.process.service import scratch_catalogue
 
-COMMANDS = (sys.executable, "-c", "from app.cli import main; main()")
 
-
-async def ran(*command: str, **settings: str) -> tuple[int | None, str]:
-    environment = {**os.environ, "COLUMNS": "200", **settings}
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=PIPE, stderr=STDOUT, env=environment
-    )
-    output, _ = await process.communicate()
-    return process.returncode, output.decode()
+async def ran(*words: str, **settings: str) -> tuple[int, str]:
+    """Run `portolan`; return its exit status and all that it printed."""
+    result = await called(words, {**os.environ, "COLUMNS": "200", **settings})
+    return result.exit_code, result.stdout + result.stderr
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +50,12 @@ async def service(
     files = {"tls_certificate": str(certificate.chain), "tls_key": str(certificate.key)}
     options = {**files, **{f"admin_{name}": file for name, file in files.items()}}
     running = Service.on(
-        system_configs, catalogue, redis_config.url, authentication="required", **options
+        system_configs,
+        catalogue,
+        redis_config.url,
+        authentication="required",
+        relays="here",
+        **options,
     )
     async with running.running():
         yield running
@@ -64,7 +65,7 @@ async def service(
 async def key(catalogue: str) -> str:
     """A key of the operator, created without the ports as the first one is."""
     make = ("key", "create", "--subject", "me", "--grant", "admin")
-    code, output = await ran(*COMMANDS, *make, PORTOLAN_CATALOGUE_URL=catalogue)
+    code, output = await ran(*make, PORTOLAN_CATALOGUE_URL=catalogue)
     assert code == 0, output
     return str(orjson.loads(output)["key"])
 
@@ -85,17 +86,27 @@ async def test_both_ports_accept_only_tls(service: Service, certificate: Certifi
 
 async def test_the_health_check_of_the_image_uses_tls(service: Service) -> None:
     port = str(urlsplit(service.admin).port)
-    check = (sys.executable, "-m", "app.service.alive")
     over_tls = {"PORTOLAN_ADMIN_PORT": port, "PORTOLAN_ADMIN_TLS_CERTIFICATE": "/a/file"}
-    assert await ran(*check, **over_tls) == (0, "")
-    assert await ran(*check, PORTOLAN_ADMIN_PORT=port) == (1, "")
+    assert await checked(**over_tls) == (0, b"")
+    assert await checked(PORTOLAN_ADMIN_PORT=port) == (1, b"")
+
+
+async def checked(**settings: str) -> tuple[int | None, bytes]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "app.service.alive"),
+        stdout=PIPE,
+        stderr=STDOUT,
+        env={**os.environ, **settings},
+    )
+    output, _ = await process.communicate()
+    return process.returncode, output
 
 
 async def test_the_doctor_connects_over_tls_with_a_key(
     service: Service, certificate: Certificate, key: str, tmp_path: Path
 ) -> None:
     (file := tmp_path / "key").write_text(f"{key}\n")
-    doctor = (*COMMANDS, "doctor", "--url", service.admin)
+    doctor = ("doctor", "--url", service.admin)
     client_trusting = {"SSL_CERT_FILE": str(certificate.chain)}
     code, output = await ran(*doctor, "--key-file", str(file), **client_trusting)
     assert (code, "it is ready" in output) == (0, True), output
@@ -113,6 +124,6 @@ async def test_coherence_is_proven_over_tls(
     """What `helm test` runs where the chart has both ports speak it."""
     prove = ("prove-coherence", service.data, "--admin", service.admin)
     client_trusting = {"SSL_CERT_FILE": str(certificate.chain), "PORTOLAN_KEY": key}
-    code, output = await ran(*COMMANDS, *prove, **client_trusting)
+    code, output = await ran(*prove, **client_trusting)
     assert code == 0, output
     assert output.endswith("Proven.\n")

@@ -15,6 +15,7 @@ from app.service.container import Container, build
 from app.settings.access import AccessSettings
 from app.settings.main import CacheSettings, HttpSettings, MediatorSettings, SystemSettings
 from mediator.stores.port import SystemConfig
+from tests.process.access.examinations import recall, remember
 from tests.process.jobs.idle_worker import idle_worker
 from tests.process.service import unique
 
@@ -117,8 +118,10 @@ async def guarded(
     )
     caching = CacheSettings(sketch="redis")
     access_settings = AccessSettings(authentication="required", **access)
+    await recall(configs, catalogue_url)
     container = await build(HttpSettings(), settings, caching, access_settings)
     try:
+        await remember(configs, catalogue_url)
         async with idle_worker(container.mediator.workers):
             yield await _fill(container)
     finally:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
 import re
 import socket
-import sys
-from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +16,7 @@ import pytest
 from app.commands.coherence_proof import Incoherent, Proof
 from benchmarks.harness.varnish import Varnish, varnish
 from mediator.stores.port import SystemConfig
+from tests.faults.operation.forked import called
 from tests.faults.service import Service
 from tests.process.caching.serving import Reply, send_reply, served
 from tests.process.service import scratch_catalogue
@@ -58,6 +57,7 @@ async def installed(
             catalogue,
             redis_config.url,
             purge=orjson.dumps([target]).decode(),
+            relays="here",
         )
         service.ports = (str(port), "0")
         async with service.running():
@@ -65,15 +65,10 @@ async def installed(
 
 
 async def test_the_command_proves_it_step_by_step(installed: Installation) -> None:
-    command = ("-c", "from app.cli import main; main()", "prove-coherence", installed.purged.url)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, *command, "--admin", installed.service.admin, "--cached"),
-        stdout=PIPE,
-        stderr=STDOUT,
-    )
-    output, _ = await process.communicate()
-    assert process.returncode == 0, output.decode()
-    assert output.decode().splitlines() == [
+    words = ("prove-coherence", installed.purged.url, "--admin", installed.service.admin)
+    result = await called((*words, "--cached"), os.environ)
+    assert result.exit_code == 0, result
+    assert result.lines == [
         "a scratch database was made",
         "every replica knows the database",
         "written",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +12,13 @@ from typing import Any
 
 import orjson
 
+from mediator.stores.port import SystemConfig
 from tests.faults.caching.http_client import Connection
-from tests.faults.operation.forked import Result, called
+from tests.faults.operation.forked import Forked, Result, called
 from tests.faults.service import Service
+from tests.process.service import scratch_catalogue, scratch_systems
 
-__all__ = ["SHOP", "Shop", "changed"]
+__all__ = ["SHOP", "Shop", "changed", "running_service"]
 
 SHOP: dict[str, Any] = {
     "classes": {
@@ -49,6 +51,19 @@ def changed(**fields: Any) -> dict[str, Any]:
     return schema
 
 
+@asynccontextmanager
+async def running_service(*kinds: SystemConfig) -> AsyncIterator[Service]:
+    """Run a service in a process of its own on Redis, PostgreSQL and MongoDB, with a feed."""
+    redis, postgresql, _ = kinds
+    async with (
+        scratch_systems(*kinds) as configs,
+        scratch_catalogue(postgresql) as url,
+        Service.on(configs, url, redis.url, sketch="off", relays="here").running() as service,
+    ):
+        await service.favour()
+        yield service
+
+
 @dataclass
 class Shop:
     """A database of a running service, and a directory of files for commands."""
@@ -65,19 +80,10 @@ class Shop:
         return {**os.environ, **settings, "COLUMNS": "200"}
 
     async def start(
-        self,
-        *words: str,
-        stdin: int = asyncio.subprocess.DEVNULL,
-        stdout: int = asyncio.subprocess.PIPE,
-    ) -> asyncio.subprocess.Process:
-        """Start `portolan`, with what it says on standard error in a pipe."""
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", "from app.cli import main; main()", *words),
-            stdin=stdin,
-            stdout=stdout,
-            stderr=asyncio.subprocess.PIPE,
-            env=self.environment,
-        )
+        self, *words: str, stdin: int | None = None, stdout: int | None = None
+    ) -> Forked:
+        """Start `portolan`, at a terminal if one is given."""
+        return await Forked.start(words, self.environment, stdin=stdin, stdout=stdout)
 
     async def call(self, *words: str, text: bytes = b"") -> Result:
         """Call `portolan` with a text as its standard input."""

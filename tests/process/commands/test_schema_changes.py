@@ -23,13 +23,13 @@ async def test_a_change_is_asked_about(opened: Shop) -> None:
         try:
             process = await opened.start(*apply, stdin=theirs)
             os.write(ours, answer)
-            _, err = await process.communicate()
+            status, said = await process.ended()
         finally:
             os.close(ours)
             os.close(theirs)
-        assert process.returncode == 2 - version, err
-        assert b"Put it in force?" in err
-        assert (b"has version 2" in err) is (version == 2)
+        assert status == 2 - version, said
+        assert "Put it in force?" in said
+        assert ("has version 2" in said) is (version == 2)
 
 
 async def test_a_concurrent_change_is_refused(opened: Shop) -> None:
@@ -39,16 +39,15 @@ async def test_a_concurrent_change_is_refused(opened: Shop) -> None:
     ours, end = pty.openpty()
     try:
         process = await opened.start("schema", "apply", opened.database, mine, stdin=end)
-        assert process.stderr is not None
-        await process.stderr.readuntil(b"Put it in force?")
+        await process.output.readuntil(b"Put it in force?")
         await opened.done("schema", "apply", opened.database, theirs, "--yes")
         os.write(ours, b"y\n")
-        _, err = await process.communicate()
+        status, said = await process.ended()
     finally:
         os.close(ours)
         os.close(end)
-    assert process.returncode == 1
-    assert f"That was not done: The schema of {opened.database} has version 2 now." in err.decode()
+    assert status == 1
+    assert f"That was not done: The schema of {opened.database} has version 2 now." in said
     fields = orjson.loads((await opened.done("schema", "show", opened.database)).stdout)
     assert {"size"} == fields["classes"]["products"]["fields"].keys() & {"size", "colour"}
 
@@ -97,12 +96,12 @@ async def test_a_database_is_dropped_if_its_name_is_typed(opened: Shop, typed: s
     try:
         process = await opened.start("schema", "drop", opened.database, stdin=theirs)
         os.write(ours, f"{typed or opened.database}\n".encode())
-        _, err = await process.communicate()
+        status, said = await process.ended()
     finally:
         os.close(ours)
         os.close(theirs)
-    assert f"Type {opened.database} to drop it with all of that".encode() in err
-    assert process.returncode == (0 if typed is None else 1), err
+    assert f"Type {opened.database} to drop it with all of that" in said
+    assert status == (0 if typed is None else 1), said
     shown = await opened.call("schema", "show", opened.database)
     assert shown.exit_code == (1 if typed is None else 0)
 

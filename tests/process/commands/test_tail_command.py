@@ -10,25 +10,24 @@ from contextlib import asynccontextmanager
 
 import orjson
 
+from tests.faults.operation.forked import Forked
 from tests.process.commands.shop import Shop
 
 
 @asynccontextmanager
-async def followed(shop: Shop, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def followed(shop: Shop, *words: str) -> AsyncIterator[Forked]:
     """Follow all changes of a shop, and stop at the end, if the test has not."""
     process = await shop.start("tail", shop.database, *words, "--after", "beginning")
     try:
         yield process
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.communicate()
+        process.send(signal.SIGKILL)
+        await process.ended()
 
 
-async def line_of(process: asyncio.subprocess.Process) -> str:
-    assert process.stdout is not None
+async def line_of(process: Forked) -> str:
     async with asyncio.timeout(120):
-        return (await process.stdout.readline()).decode()
+        return (await process.output.readline()).decode()
 
 
 async def test_changes_are_printed_until_it_is_interrupted(opened: Shop) -> None:
@@ -39,19 +38,19 @@ async def test_changes_are_printed_until_it_is_interrupted(opened: Shop) -> None
         await opened.put("customers", "ada", {"name": "A\x1b[31m"})
         changed = await line_of(process)
         assert changed.endswith('  replace  customers/ada  name: "Ada" → "A\\u001b[31m"\n')
-        process.send_signal(signal.SIGINT)
+        process.send(signal.SIGINT)
         async with asyncio.timeout(120):
-            _, err = await process.communicate()
-    assert process.returncode == 0
-    [position] = re.findall(r"To go on: --after (\S+)\n", err.decode())
+            status, said = await process.ended()
+    assert status == 0
+    [position] = re.findall(r"To go on: --after (\S+)\n", said)
     await opened.put("customers", "ben", {"name": "Ben"})
     rest = ("tail", opened.database, "customers", "--json", "--after", position)
     process = await opened.start(*rest)
     change = orjson.loads(await line_of(process))
     if change["object"] == "ada":  # the last one comes again if its end had not been read
         change = orjson.loads(await line_of(process))
-    process.kill()
-    await process.communicate()
+    process.send(signal.SIGKILL)
+    await process.ended()
     assert (change["object"], change["after"]) == ("ben", {"name": "Ben"})
 
 

@@ -15,7 +15,7 @@ from mediator.base.errors import Conflict, ConstraintViolated, Unavailable
 from mediator.base.observation import StoreCallFinished
 from mediator.control import constraint_check
 from mediator.control.port import ChangeOptions, SchemaChange
-from mediator.data_plane.port import PAGE
+from mediator.data_plane import port
 from mediator.model.operations import Create, Put
 from mediator.query.execution import QueryResult
 from tests.process.service import Service, field_on, unique
@@ -132,15 +132,17 @@ async def test_a_refusal_over_http_says_where_how_many_and_what_to_do(
     assert found_now == {"title": "t", "size": 0, "tag": "new"}
 
 
-async def test_a_large_class_is_checked_to_its_end(mediator: Service) -> None:
+async def test_a_class_of_several_pages_is_checked_to_its_end(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(port, "PAGE", 10)
     name = await mediator.put_schema(notes(**SPLIT)["classes"])
-    several = 2 * PAGE + 7
+    several = 27
     ids = [f"{number:05}" for number in range(several)]
     creations = [
         Create(name, "notes", id_, unique(), values={"title": id_, "size": 1}) for id_ in ids
     ]
-    for begin in range(0, several, PAGE):
-        await mediator.mediator.data.batch(creations[begin : begin + PAGE])
+    await mediator.mediator.data.batch(creations)
     last = Put(name, "notes", ids[-1], unique(), values={"size": 0})
     await mediator.mediator.data.write(last)
     bound = {**SPLIT, "size": {**SPLIT["size"], "minimum": 1}}

@@ -11,7 +11,8 @@ import pytest
 from mediator.base.errors import Conflict, Invalid, MediatorError, NotFound, Unavailable
 from mediator.control import copying
 from mediator.control.copy_report import CopyReport, CopyRules, Fallback, Kind
-from mediator.data_plane.port import PAGE, pages
+from mediator.data_plane import port
+from mediator.data_plane.port import pages
 from mediator.model.filters import Compare, Comparison
 from mediator.model.operations import Create, Delete, Operation, Outcome, Update
 from mediator.model.query import Query
@@ -231,16 +232,16 @@ def before_writes(
     monkeypatch.setattr(of.mediator.data, "batch", overtaken)
 
 
-async def test_a_long_copy_goes_on_where_it_stopped(mediator: Service) -> None:
+async def test_a_long_copy_goes_on_where_it_stopped(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(port, "PAGE", 5)
     game = await mediator.put_schema(game_on("postgres"))
     await mediator.mediator.data.batch(
-        [
-            Create(game, "players", f"p{n:04}", unique(), values={"name": f"n{n}"})
-            for n in range(PAGE + 3)
-        ]
+        [Create(game, "players", f"p{n:04}", unique(), values={"name": f"n{n}"}) for n in range(8)]
     )
     first = await copy(mediator, game, "players.name:account", for_s=0.0)
-    assert (first.objects, first.next) == (PAGE, f"p{PAGE - 1:04}")
+    assert (first.objects, first.next) == (5, "p0004")
     second = await copy(mediator, game, "players.name:account", after=first.next, for_s=0.0)
     assert second.objects == 3
     last = await copy(mediator, game, "players.name:account", after=second.next, for_s=0.0)
@@ -249,7 +250,7 @@ async def test_a_long_copy_goes_on_where_it_stopped(mediator: Service) -> None:
 
 
 async def of_all(of: Service, game: str) -> dict[str, Value]:
-    query = Query(game, "players", fields=("account",), limit=2 * PAGE)
+    query = Query(game, "players", fields=("account",), limit=1_000)
     items = (await of.mediator.data.query(query, STRONG)).items
     return {item.outcome.id: (item.outcome.values or {}).get("account") for item in items}
 

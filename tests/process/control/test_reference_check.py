@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mediator.base.errors import Invalid, NotFound
-from mediator.data_plane.port import PAGE
+from mediator.data_plane import port
 from mediator.integrity import references
 from mediator.integrity.references import ReferenceCheck, Repair
 from mediator.model.operations import Condition, Create, Delete, Outcome, Update
@@ -102,14 +102,13 @@ async def test_a_long_check_goes_on_where_it_stopped(
     mediator: Service, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(references, "WORK_S", 0.0)
-    count = PAGE + 3
+    monkeypatch.setattr(port, "PAGE", 5)
     creates = [
-        Create(library, "strict", f"s{n:04}", unique(), values={"author": None})
-        for n in range(count)
+        Create(library, "strict", f"s{n:04}", unique(), values={"author": None}) for n in range(8)
     ]
     await mediator.mediator.data.batch(creates)
     first = await check_of(mediator).check(library, "strict", "author")
-    assert (first.objects, first.next) == (PAGE, f"s{PAGE - 1:04}")
+    assert (first.objects, first.next) == (5, "s0004")
     second = await check_of(mediator).check(library, "strict", "author", after=first.next)
     assert second.objects == 3
 

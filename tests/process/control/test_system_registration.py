@@ -15,6 +15,8 @@ from mediator.base.errors import (
     SchemaInvalid,
     Unavailable,
 )
+from mediator.control.known_systems import Findings
+from mediator.control.opening import Opening
 from mediator.control.port import SystemRegistration
 from mediator.stores.kinds import make_store
 from mediator.stores.port import Store, StoreUnavailable, SystemConfig
@@ -189,8 +191,16 @@ class Opens:
 
 
 @pytest.fixture
-async def other(mediator: Service, redis_config: SystemConfig) -> AsyncIterator[SystemConfig]:
-    """A system that the other replica registers, forgotten at the end."""
+async def other(
+    mediator: Service, redis_config: SystemConfig, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[SystemConfig]:
+    """A system that the other replica registers, forgotten at the end; its server is known."""
+    [known] = [each for each in mediator.mediator.registry if each.name == "redis"]
+
+    async def examined(*_: object) -> Findings | None:
+        return known.findings
+
+    monkeypatch.setattr(Opening, "examine", examined)
     namespace = mediator.configs["redis"].namespace + "c"
     config = replace(redis_config, name=unique("other")[:30], namespace=namespace)
     yield config

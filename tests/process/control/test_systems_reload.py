@@ -23,6 +23,7 @@ from mediator.control.port import SystemRegistration
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.faults.service import Service as Process
+from tests.process.access.examinations import recall
 from tests.process.service import (
     NOWHERE,
     Service,
@@ -175,7 +176,10 @@ async def test_a_signal_reloads_the_systems_file(
 
     async with scratch_catalogue(postgresql_config) as url:
         write_file(first)
-        process = Process.on([], url, first.url, systems_file=str(path), sketch="off")
+        await recall([first], url)
+        process = Process.on(
+            [], url, first.url, systems_file=str(path), sketch="off", relays="here"
+        )
         async with process.running():
             write_file(as_user(first, second, "two"))
             os.kill(process.pid, signal.SIGHUP)

@@ -112,7 +112,7 @@ async def service(
 ) -> AsyncIterator[Service]:
     """A service on the mediator of the test run, so that systems are examined only once."""
     redis = {"sketch_url": redis_config.url, "coordination_url": redis_config.url}
-    served = Service.on(system_configs, catalogue_url, sketch="redis", **redis)
+    served = Service.on(system_configs, catalogue_url, sketch="redis", relays="here", **redis)
     async with served.running() as running:
         await running.favour()
         yield running

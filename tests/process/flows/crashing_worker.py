@@ -1,8 +1,6 @@
-"""A worker of a flow whose process is killed at a point, or (no point) works on.
+"""A worker of a flow whose process is killed at a point.
 
 The flow is that of the orders, unless the document in the queue has a plan.
-
-Arguments: URL of Redis, database, flow, point, how often it is passed before, and the lease (ms).
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from typing import Any, Final
 from uuid import uuid4
 
@@ -89,17 +86,17 @@ class Killing:
         self._left -= 1
 
 
-async def main(url: str, database: str, name: str, point: str, after: int, lease_ms: int) -> None:
+def crash(url: str, key: FlowKey, point: str, after: int, lease_ms: int) -> None:
+    """Work in this process until it is killed at a point, passed `after` times before."""
+    asyncio.run(_work(url, key, point, after, lease_ms))
+
+
+async def _work(url: str, key: FlowKey, point: str, after: int, lease_ms: int) -> None:
     message_queue._LEASE_MS = lease_ms  # type: ignore[misc]  # noqa: SLF001 - so that tests are quick
     async with Redis.from_url(url) as redis:
         queue: Any = Killing(RedisMessageQueue(redis), point, after)
-        invoker: Invoker = Killing(RecordingInvoker(redis, name), point, after)
-        key, token, clock = FlowKey(database, name), uuid4().hex, SystemClock()
+        invoker: Invoker = Killing(RecordingInvoker(redis, key.flow), point, after)
+        token, clock = uuid4().hex, SystemClock()
         document = await queue.flow(key)
         executed = flow(document.get("plan", ORDERS), ordered=document["ordered"])
         await FlowWorker(key, executed, queue, invoker, token, clock).run()
-
-
-if __name__ == "__main__":
-    _url, _database, _name, _point, _after, _lease_ms = sys.argv[1:]
-    asyncio.run(main(_url, _database, _name, _point, int(_after), int(_lease_ms)))

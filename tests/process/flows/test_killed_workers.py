@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -19,7 +18,8 @@ from mediator.flows.queue import FlowKey, NewMessage
 from mediator.flows.worker import FlowWorker
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
-from tests.process.flows.crashing_worker import LOCAL, RecordingInvoker
+from tests.faults.operation.forked import exit_code_of
+from tests.process.flows.crashing_worker import LOCAL, RecordingInvoker, crash
 from tests.process.flows.http_service import http_service
 from tests.process.service import unique
 from tests.unit.flows.plans import ORDERS, flow
@@ -43,10 +43,8 @@ class Killed:
 
     async def run(self, key: FlowKey, point: str, after: int, lease_ms: int = 300) -> None:
         """Run a worker until it is killed; the other one waits for the end of its lease."""
-        module = "tests.process.flows.crashing_worker"
-        arguments = ("-m", module, self.url, *key, point, str(after), str(lease_ms))
-        process = await asyncio.create_subprocess_exec(sys.executable, *arguments)
-        assert await process.wait() == -signal.SIGKILL
+        ended = await exit_code_of(crash, self.url, key, point, after, lease_ms)
+        assert ended == -signal.SIGKILL
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ async def service(
         scratch_systems(redis_config, postgresql_config, mongodb_config) as configs,
         scratch_catalogue(postgresql_config) as url,
         Service.on(
-            configs, url, redis_config.url, jobs_dir=str(tmp_path), sketch="off"
+            configs, url, redis_config.url, jobs_dir=str(tmp_path), sketch="off", relays="here"
         ).running() as running,
     ):
         await running.favour()

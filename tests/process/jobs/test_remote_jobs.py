@@ -102,7 +102,7 @@ async def plant(
         scratch_systems(redis_config, postgresql_config, mongodb_config) as configs,
         scratch_catalogue(postgresql_config) as url,
         ServiceProcess.on(
-            configs, url, redis_config.url, jobs_dir=str(jobs), sketch="off"
+            configs, url, redis_config.url, jobs_dir=str(jobs), sketch="off", relays="here"
         ).running() as service,
     ):
         await service.favour()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-from collections.abc import AsyncIterator, Awaitable
+import signal
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from mediator.model.guard import CacheKey
 from mediator.stores.port import SystemConfig, Write, WriteKind
 from sketch.protocol.port import Partition
 from tests.faults.conditions import eventually
+from tests.faults.operation.forked import Forked
 from tests.process.operation.backups import (
     SPREAD,
     Start,
@@ -160,7 +161,7 @@ async def test_no_copy_from_before_a_restoration_is_fresh(
         await own.get(database, "things", "newer")
 
 
-def command(of: Service, *words: str) -> Awaitable[asyncio.subprocess.Process]:
+async def command(of: Service, *words: str) -> Forked:
     names = ("name", "kind", "url", "namespace", "deadline_s")
     systems = [{name: getattr(c, name) for name in names} for c in of.configs.values()]
     settings = {
@@ -168,18 +169,13 @@ def command(of: Service, *words: str) -> Awaitable[asyncio.subprocess.Process]:
         "PORTOLAN_SYSTEMS": orjson.dumps(systems).decode(),
         "PORTOLAN_SKETCH": "off",
     }
-    return asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from app.cli import main; main()", *words),
-        env={**os.environ, **settings},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
+    return await Forked.start(words, {**os.environ, **settings})
 
 
 async def done(of: Service, *words: str) -> str:
     process = await command(of, *words)
-    output = (await process.communicate())[0].decode()
-    assert process.returncode == 0, output
+    status, output = await process.ended()
+    assert status == 0, output
     return output
 
 
@@ -193,8 +189,8 @@ async def test_a_killed_backup_cannot_be_restored(mediator: Service, tmp_path: P
         return await asyncio.to_thread((directory / database / "things.ndjson.gz").exists)
 
     await eventually(is_started)
-    process.kill()
-    await process.communicate()
+    process.send(signal.SIGKILL)
+    await process.ended()
     if not (directory / MANIFEST).exists():  # it may have been faster than the signal
         with pytest.raises(ArchiveInvalid, match="no backup"):
             await restore(own, directory, force=True)
@@ -218,8 +214,8 @@ async def test_a_killed_restoration_can_be_repeated(
             return False
 
     await eventually(some)
-    process.kill()
-    await process.communicate()
+    process.send(signal.SIGKILL)
+    await process.ended()
     output = await done(target, "restore", str(tmp_path / "b"), "--force")
     assert "objects put: 600" in output
     saved = lines_of(tmp_path / "b", database, "things")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
 import signal
-import sys
 import tempfile
-from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +18,8 @@ import psutil
 import pytest
 
 from app.commands.demo.newspaper import SCHEMA
+from tests.faults.operation.forked import Forked
 
-COMMAND = (sys.executable, "-c", "from app.cli import main; main()", "demo")
 UPDATE = {"content-type": "application/vnd.portolan.update+json"}
 
 
@@ -28,7 +27,7 @@ UPDATE = {"content-type": "application/vnd.portolan.update+json"}
 class Demo:
     """A demo that has printed everything and is still up."""
 
-    process: Process
+    process: Forked
     directory: Path
     output: str
 
@@ -46,19 +45,16 @@ class Demo:
         return found[1]
 
 
-async def started(directory: Path, *options: str) -> Process:
+async def started(directory: Path, *options: str) -> Forked:
     free = ("--port", "0", "--admin-port", "0", "--seconds", "1")
     where = ("--data-dir", str(directory))
-    return await asyncio.create_subprocess_exec(
-        *COMMAND, *where, *free, *options, stdout=PIPE, stderr=STDOUT
-    )
+    return await Forked.start(("demo", *where, *free, *options), os.environ)
 
 
-async def output_until(process: Process, end: str) -> str:
-    assert process.stdout is not None
+async def output_until(process: Forked, end: str) -> str:
     output = ""
     while end not in output:
-        line = await process.stdout.readline()
+        line = await process.output.readline()
         assert line, output
         output += line.decode()
     return output
@@ -71,9 +67,8 @@ async def demo() -> AsyncIterator[Demo]:
     try:
         yield Demo(process, directory, await output_until(process, "until Ctrl-C"))
     finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGINT)
-        await process.communicate()
+        process.send(signal.SIGINT)
+        await process.ended()
         shutil.rmtree(directory)
 
 
@@ -138,16 +133,16 @@ async def test_another_declaration_moves_the_people(demo: Demo) -> None:
 
 async def test_the_demo_ends_on_ctrl_c_and_can_be_run_again(demo: Demo) -> None:
     children = psutil.Process(demo.process.pid).children(recursive=True)
-    demo.process.send_signal(signal.SIGINT)
-    rest, _ = await demo.process.communicate()
-    assert demo.process.returncode == 0, rest.decode()
-    assert "Traceback" not in rest.decode()
+    demo.process.send(signal.SIGINT)
+    status, rest = await demo.process.ended()
+    assert status == 0, rest
+    assert "Traceback" not in rest
     _, left = await asyncio.to_thread(psutil.wait_procs, children, timeout=10)
     assert left == []
     again = await started(demo.directory, "--once")
-    output, _ = await again.communicate()
-    assert again.returncode == 0, output.decode()
-    assert "Throughput, measured here" in output.decode()
+    status, output = await again.ended()
+    assert status == 0, output
+    assert "Throughput, measured here" in output
 
 
 async def _amend(client: httpx.AsyncClient, system: str, metrics: dict[str, Any]) -> None:

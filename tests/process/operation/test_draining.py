@@ -31,7 +31,9 @@ async def service(
     async with (
         scratch_systems(redis_config, postgresql_config) as configs,
         scratch_catalogue(postgresql_config) as url,
-        Service.on(configs, url, redis_config.url, drain_s="600").running() as started,
+        Service.on(
+            configs, url, redis_config.url, drain_s="600", relays="here"
+        ).running() as started,
     ):
         yield started
 
