@@ -25,6 +25,7 @@ from tests.spark.office import Office
 # Processes of Spark inherit the environment of their first session: it names one catalogue, which
 # is made before and is used by all tests that read classes.
 ODD = "a=b: c\\d é # !\n\"e'"
+_CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 SMALL = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
@@ -32,6 +33,13 @@ SMALL = {
     # Compiling takes longer than a few hundred rows.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Nobody looks at plans.
+    "spark.sql.ui.explainMode": "simple",
+    # The default starts some twenty processes for the files of a batch, as `readlink`.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
 
 
