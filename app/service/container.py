@@ -163,7 +163,7 @@ async def build(
     mediator.admission.traffic = MeasuredTraffic(
         sampler, lambda: data.active, limiter, SystemClock()
     )
-    refresh = telemetry.job_refresher(mediator).refresh
+    refresh = telemetry.state_refresher(mediator).refresh
     probes = _probes(mediator, caching)
     context = _admin_context(mediator, caches, security, data, recent, probes, refresh)
     admin = create_admin_app(mediator.control, telemetry.metrics.registry, context)

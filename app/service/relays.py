@@ -33,6 +33,7 @@ from mediator.base.observation import (
     FeedRollbackFound,
     Observation,
     Observer,
+    StandingQueriesCounted,
 )
 from mediator.coordination.feed import Retention
 from mediator.service import Mediator, MediatorOptions
@@ -48,7 +49,8 @@ _YIELDING: Final = 5
 
 _STOP_WITHIN_S: Final = 5.0
 _FORWARDED: Final[dict[str, type[Any]]] = {
-    kind.__name__: kind for kind in (ChangesRelayed, FeedRollbackFound, FeedGapFound)
+    kind.__name__: kind
+    for kind in (ChangesRelayed, FeedRollbackFound, FeedGapFound, StandingQueriesCounted)
 }
 
 

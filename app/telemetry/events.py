@@ -9,6 +9,8 @@ from prometheus_client import CollectorRegistry, Histogram
 from app.telemetry.metric_group import OF_CLASS, Handlers, counter, gauge, histogram
 from mediator.base.observation import (
     ChangesRelayed,
+    EventStreamAppended,
+    EventStreamRefused,
     FeedGapFound,
     FeedLagMeasured,
     FeedRollbackFound,
@@ -19,6 +21,7 @@ from mediator.base.observation import (
     RequestFinished,
     RequestRefused,
     RuleFired,
+    StandingQueriesCounted,
     ViewReadFinished,
     ViolationDetected,
 )
@@ -30,6 +33,7 @@ __all__ = [
     "placement_handlers",
     "purge_handlers",
     "request_handlers",
+    "stream_handlers",
     "tenant_handlers",
     "view_handlers",
 ]
@@ -51,6 +55,17 @@ _OF_FLOWS: Final = {
     "late": "Messages that ended beyond the latency bound of their flow.",
 }
 """Counters without further labels, by the names in a flow's report."""
+
+
+_OF_STANDING_QUERIES: Final = {
+    "batches": "Batches that were executed for standing queries.",
+    "tuples": "Tuples that were taken for them.",
+    "late": "Those of them that came too late, and were dropped.",
+    "results": "Results that were published.",
+    "caught_up": "Tuples that a query had missed by a pause, and has executed since.",
+    "pauses": "Times that rules of admission control have paused standing queries.",
+}
+"""Counters by the names in the event."""
 
 
 def request_handlers(registry: CollectorRegistry) -> Handlers:
@@ -170,6 +185,29 @@ def flow_handlers(registry: CollectorRegistry) -> Handlers:
             waits.labels(event.database).observe(event.wait_s)
 
     return {FlowCounted: counted}
+
+
+def stream_handlers(registry: CollectorRegistry) -> Handlers:
+    counters = {
+        name: counter(registry, f"portolan_standing_query_{name}", about, "database")
+        for name, about in _OF_STANDING_QUERIES.items()
+    }
+    about = "Tuples that clients have appended to event streams."
+    appended = counter(registry, "portolan_event_stream_appended_tuples", about, "database")
+    about = (
+        "Batches that an event stream did not take, as it was full or a consumer too far behind."
+    )
+    refused = counter(registry, "portolan_event_stream_refusals", about, "database", "limit")
+
+    def counted(event: StandingQueriesCounted) -> None:
+        for name, number in event.counts.items():
+            counters[name].labels(event.database).inc(number)
+
+    return {
+        StandingQueriesCounted: counted,
+        EventStreamAppended: lambda e: appended.labels(e.database).inc(e.tuples),
+        EventStreamRefused: lambda e: refused.labels(e.database, e.limit).inc(),
+    }
 
 
 def admission_handlers(registry: CollectorRegistry) -> Handlers:

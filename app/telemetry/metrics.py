@@ -17,6 +17,7 @@ from app.telemetry.events import (
     placement_handlers,
     purge_handlers,
     request_handlers,
+    stream_handlers,
     tenant_handlers,
     view_handlers,
 )
@@ -76,6 +77,19 @@ class Metrics(Collector):
         about = "Runs that the catalogue keeps."
         self.runs = gauge(registry, "portolan_runs", about, "database", "state")
         self.workers = gauge(registry, "portolan_workers", "Workers that carry out runs.")
+        streams = stream_handlers(registry)
+        about = "Standing queries, by their state."
+        self.standing_queries = gauge(
+            registry, "portolan_standing_queries", about, "database", "state"
+        )
+        about = "Tuples that the standing query which is furthest behind has not executed."
+        self.standing_lag = gauge(registry, "portolan_standing_query_lag_tuples", about, "database")
+        about = "Tuples that event streams keep."
+        self.stream_tuples = gauge(registry, "portolan_event_stream_tuples", about, "database")
+        about = "Tuples by which the consumer that is furthest behind is behind an event stream."
+        self.consumer_lag = gauge(
+            registry, "portolan_event_stream_consumer_lag_tuples", about, "database"
+        )
         tenants = tenant_handlers(registry)
         about = "Objects that a tenant keeps."
         self.tenant_objects = gauge(registry, "portolan_tenant_objects", about, "tenant")
@@ -92,6 +106,7 @@ class Metrics(Collector):
             **self.caches.handlers,
             **tenants,
             **flow_handlers(registry),
+            **streams,
             **admission_handlers(registry),
         }
         self._waiting: list[Any] = []

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import httpx
@@ -20,18 +22,21 @@ from app.telemetry.traces import TracedTransport
 from mediator.base.clock import Clock, SystemClock
 from mediator.base.errors import Unavailable
 from mediator.base.observation import FilteredObserver, Observer
+from mediator.event_streams.service import EventStreamService
+from mediator.routing.model import RoutingModel
 from mediator.service import Mediator
+from mediator.standing.service import StandingQueries
 from sketch.purging.port import PurgeEvent
 
-__all__ = ["JobRefresher", "Telemetry"]
+__all__ = ["StateRefresher", "Telemetry"]
 
 _WORKER_SEEN_WITHIN_S: Final = 60.0
 
 _REFRESH_S: Final = 5.0
-"""Scrapes that follow each other sooner share one answer of the catalogue."""
+"""Scrapes that follow each other sooner share one answer."""
 
 _WITHIN_S: Final = 1.0
-"""A catalogue that takes longer must not hold up the other metrics."""
+"""A server that takes longer must not hold up the other metrics."""
 
 _log = logging.getLogger("portolan.telemetry")
 
@@ -71,30 +76,61 @@ class Telemetry:
         """Return a transport of requests to a cache; None: nothing is traced."""
         return TracedTransport(self.traces) if self.traces is not None else None
 
-    def job_refresher(self, mediator: Mediator) -> JobRefresher:
-        async def count() -> tuple[Mapping[tuple[str, str], int], int]:
-            workers = await mediator.workers.seen(_WORKER_SEEN_WITHIN_S)
-            return await mediator.runs.count(), workers.working
+    def state_refresher(self, mediator: Mediator) -> StateRefresher:
+        metrics = self.metrics
 
-        return JobRefresher(self.metrics, count, SystemClock())
+        async def measure_jobs() -> None:
+            workers, runs = await mediator.workers.seen(_WORKER_SEEN_WITHIN_S), mediator.runs
+            show(metrics.runs, await runs.count())
+            metrics.workers.set(workers.working)
+
+        measures = [measure_jobs]
+        queries, streams = mediator.standing_queries, mediator.event_stream_service
+        if queries is not None and streams is not None:
+            measures += [
+                partial(_measure_queries, metrics, queries),
+                partial(_measure_streams, metrics, streams, lambda: mediator.data.model),
+            ]
+        return StateRefresher(measures, SystemClock())
 
     def _observe_purging(self, event: PurgeEvent) -> None:
         self.metrics.observe(event)
         log_purging(event)
 
 
-@dataclass(eq=False)
-class JobRefresher:
-    """Refreshes the metrics of jobs, at most every few seconds.
+async def _measure_queries(metrics: Metrics, queries: StandingQueries) -> None:
+    states = await queries.states()
+    show(metrics.standing_queries, Counter((e.database, e.query.state.name) for e in states))
+    lags: dict[tuple[str], int] = {}
+    for each in states:
+        lags[each.database,] = max(each.load.lag, lags.get((each.database,), 0))
+    show(metrics.standing_lag, lags)
 
-    Without an answer of the catalogue the last counts stay.
+
+async def _measure_streams(
+    metrics: Metrics, streams: EventStreamService, model: Callable[[], RoutingModel]
+) -> None:
+    kept: dict[tuple[str], int] = {}
+    behind: dict[tuple[str], int] = {}
+    for name, database in model().databases.items():
+        if reports := await streams.reports(database.id):
+            kept[name,] = sum(each.last - each.first + 1 for each in reports)
+            behind[name,] = max(each.furthest_behind for each in reports)
+    show(metrics.stream_tuples, kept)
+    show(metrics.consumer_lag, behind)
+
+
+@dataclass(eq=False)
+class StateRefresher:
+    """Refreshes the metrics of what servers keep for all replicas, at most every few seconds.
+
+    Without an answer what was measured last stays.
 
     Attributes:
-        _count: Counts the runs of each database in each state, and the workers at work.
+        _measures: Each measures by one server.
     """
 
-    _metrics: Metrics
-    _count: Callable[[], Awaitable[tuple[Mapping[tuple[str, str], int], int]]]
+    _measures: Sequence[Callable[[], Awaitable[None]]]
     _clock: Clock
     _due: float = field(default=0.0, init=False)
 
@@ -102,13 +138,14 @@ class JobRefresher:
         now = self._clock.monotonic()
         if now < self._due:
             return
-        # Before the await: a scrape that comes meanwhile does not query the catalogue as well.
+        # Before the await: a scrape that comes meanwhile does not query the servers as well.
         self._due = now + _REFRESH_S
-        try:
-            async with asyncio.timeout(_WITHIN_S):
-                runs, workers = await self._count()
-        except (TimeoutError, Unavailable):
-            _log.debug("the catalogue does not answer; the last counts of runs stay")
-        else:
-            show(self._metrics.runs, runs)
-            self._metrics.workers.set(workers)
+        await asyncio.gather(*map(_measure, self._measures))
+
+
+async def _measure(measure: Callable[[], Awaitable[None]]) -> None:
+    try:
+        async with asyncio.timeout(_WITHIN_S):
+            await measure()
+    except (TimeoutError, Unavailable):
+        _log.debug("a server does not answer; what was measured last stays")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,12 +12,15 @@ from app.admin.api.health import Lifecycle
 from app.admin.application import create_admin_app
 from app.admin.context import AdminContext
 from app.telemetry.metrics import MOST_WAITING, Metrics
-from app.telemetry.telemetry import JobRefresher
+from app.telemetry.telemetry import StateRefresher
 from mediator.base.errors import Unavailable
 from mediator.base.observation import (
+    EventStreamAppended,
+    EventStreamRefused,
     FlowCounted,
     PlacementDecided,
     RequestFinished,
+    StandingQueriesCounted,
     StoreCallFinished,
     SystemRegistered,
     ViewReadFinished,
@@ -98,6 +100,22 @@ def test_flows_are_counted_by_their_database() -> None:
     assert 'portolan_flow_wait_seconds_count{database="news"} 1.0' in text
 
 
+def test_standing_queries_and_event_streams_are_counted_by_their_database() -> None:
+    metrics = Metrics()
+    counts = {"batches": 1, "tuples": 5, "late": 2, "results": 3}
+    metrics.observe(StandingQueriesCounted("news", counts))
+    metrics.observe(StandingQueriesCounted("news", {"caught_up": 4, "results": 1}))
+    metrics.observe(StandingQueriesCounted("news", {"pauses": 1}))
+    metrics.observe(EventStreamAppended("news", "prices", 500))
+    metrics.observe(EventStreamRefused("news", "prices", "consumer"))
+    text = scraped(metrics)
+    for name, number in {**counts, "results": 4, "caught_up": 4, "pauses": 1}.items():
+        assert f'portolan_standing_query_{name}_total{{database="news"}} {number}.0' in text
+    assert 'portolan_event_stream_appended_tuples_total{database="news"} 500.0' in text
+    refusals = 'portolan_event_stream_refusals_total{database="news",limit="consumer"} 1.0'
+    assert refusals in text
+
+
 def test_gauges_show_current_values() -> None:
     metrics = Metrics()
     ages = {("news", "articles"): 0.4}
@@ -112,25 +130,29 @@ def test_gauges_show_current_values() -> None:
     assert f"portolan_view_staleness_seconds{{{of_class}}}" not in scraped(metrics)
 
 
-async def test_runs_are_counted_periodically_even_if_the_catalogue_is_away_later() -> None:
-    metrics, clock, counted = Metrics(), HandClock(), [0]
+async def test_states_are_measured_periodically_even_if_one_server_is_away_later() -> None:
+    metrics, clock, counted = Metrics(), HandClock(), [0, 0]
 
-    async def count() -> tuple[Mapping[tuple[str, str], int], int]:
+    async def away() -> None:
         counted[0] += 1
         if counted[0] > 1:
             raise Unavailable("away", system="catalogue")
-        return {("news", "queued"): 2}, 1
+        metrics.workers.set(counted[0])
 
-    refresher = JobRefresher(metrics, count, clock)
+    async def there() -> None:
+        counted[1] += 1
+        metrics.stream_tuples.labels("news").set(counted[1])
+
+    refresher = StateRefresher([away, there], clock)
     for _ in range(3):
         await refresher.refresh()
-    assert counted == [1]
+    assert counted == [1, 1]
     clock.elapsed_s += 60
     await refresher.refresh()
-    assert counted == [2]
+    assert counted == [2, 2]
     text = scraped(metrics)
-    assert 'portolan_runs{database="news",state="queued"} 2.0' in text, "what was known last"
-    assert "portolan_workers 1.0" in text
+    assert "portolan_workers 1.0" in text, "what was known last"
+    assert 'portolan_event_stream_tuples{database="news"} 2.0' in text
 
 
 async def test_startup_liveness_and_readiness_differ() -> None:
