@@ -74,7 +74,7 @@ async def _append(
     service: EventStreamService, key: StreamKey, batches: Sequence[Sequence[Any]]
 ) -> None:
     for batch in batches:
-        await service.append(key, batch, None)
+        await service.append(key.database, key, batch, None)
 
 
 async def _add(redis: Redis, batches: Sequence[Sequence[Any]]) -> None:

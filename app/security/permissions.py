@@ -48,6 +48,8 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/data/new": {"GET": _READ_ALL, "POST": _READ_ALL},
     "/queries": {"GET": _READ_ALL},
     "/feed": {"GET": _READ_ALL},
+    "/streams": {"GET": _READ_ALL},
+    "/streams/{database}/plan.svg": {"GET": _READ_ALL},
     "/jobs": {"GET": _READ_ALL},
     "/jobs/{database}": {"POST": _READ_ALL},
     "/jobs/{database}/{run}": {"GET": _READ_ALL},

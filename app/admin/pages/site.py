@@ -23,6 +23,7 @@ from app.admin.pages import (
     queries,
     schema_editor,
     schema_map,
+    streams,
     systems,
     what_if,
 )
@@ -42,6 +43,7 @@ PAGES: Final[tuple[Page, ...]] = (
     data.PAGE,
     queries.PAGE,
     feed.PAGE,
+    streams.PAGE,
     coherence.PAGE,
     jobs.PAGE,
     admission.PAGE,

@@ -145,6 +145,8 @@ PAGES: Final = {
     "POST /keys/{tenant}/keys": ("admin", OPERATORS, NOTHING),
     "POST /keys/{tenant}/revoke": ("admin", OPERATORS, NOTHING),
     "POST /keys/{tenant}/remove": ("admin", OPERATORS, NOTHING),
+    "GET /streams": ("read", OPERATORS, NOTHING),
+    "GET /streams/{database}/plan.svg": ("read", OPERATORS, NOTHING),
     "GET /jobs": ("read", OPERATORS, NOTHING),
     "POST /jobs/{database}": ("read", OPERATORS, NOTHING),
     "GET /jobs/{database}/{run}": ("read", OPERATORS, NOTHING),

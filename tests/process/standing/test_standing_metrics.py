@@ -1,0 +1,77 @@
+"""What operators see of standing queries and event streams: events that are counted, and gauges."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from prometheus_client import generate_latest
+
+from app.settings.telemetry import TelemetrySettings
+from app.telemetry import telemetry
+from app.telemetry.telemetry import Telemetry
+from mediator.base.errors import TooManyRequests
+from mediator.base.observation import (
+    EventStreamAppended,
+    EventStreamRefused,
+    StandingQueriesCounted,
+)
+from mediator.event_streams.port import StreamKey
+from tests.faults.conditions import eventually
+from tests.process.standing.bench import Q1, Bench
+
+RS = {**Q1, "relations": ["r", "s"], "predicates": [["r.a", "s.a"]]}
+
+
+async def test_what_is_executed_missed_and_caught_up_is_counted(bench: Bench) -> None:
+    query = await bench.ready(RS)
+    await bench.send("r", (100, {"a": 1}))
+    await bench.has_taken_all()
+    await bench.send("s", (50, {"a": 1, "b": 2}), (100, {"a": 1, "b": 2}))
+    await bench.finds(query, {"r": {"a": 1}, "s": {"a": 1, "b": 2}})
+    await bench.pause(query)
+    await bench.send("s", *[(100, {"a": 1, "b": 2})] * 3)
+    await bench.has_taken_all()
+    await bench.resume(query)
+    await eventually(lambda: bench.has_state(query, "ready"))
+    counts: Counter[str] = Counter()
+    for event in bench.service.observed:
+        if isinstance(event, StandingQueriesCounted) and event.database == bench.database:
+            counts.update(event.counts)
+    assert counts.pop("batches") >= 3
+    assert counts == {"tuples": 6, "late": 1, "results": 4, "caught_up": 3, "pauses": 1}
+
+
+async def test_lag_and_lengths_are_read_at_a_scrape(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telemetry, "_WITHIN_S", 60.0)
+    query = await bench.ready(RS)
+    await bench.pause(query)
+    await bench.send("r", (1, {"a": 1}))
+    await bench.send("s", *[(1, {"a": 1, "b": 2})] * 2)
+    await bench.has_taken_all()
+    shown = Telemetry(TelemetrySettings())
+    await shown.state_refresher(bench.service.mediator).refresh()
+    text = generate_latest(shown.metrics.registry).decode()
+    of = f'database="{bench.database}"'
+    assert f"portolan_standing_query_lag_tuples{{{of}}} 3.0" in text
+    assert f'portolan_standing_queries{{{of},state="paused"}} 1.0' in text
+    assert f"portolan_event_stream_tuples{{{of}}} 3.0" in text
+    assert f"portolan_event_stream_consumer_lag_tuples{{{of}}}" in text
+
+
+async def test_what_clients_append_and_what_is_refused_is_observed(bench: Bench) -> None:
+    streams, name = bench.service.mediator.event_stream_service, bench.database
+    assert streams is not None
+    await bench.declare("small", ["a"], most_tuples=1)
+    key, tuples = StreamKey(bench.id, "small"), [{"time_s": 1, "values": {"a": 1}}]
+    for _ in range(2):  # the second one is a repetition
+        await streams.append(name, key, tuples, ("batch", "fingerprint"))
+    with pytest.raises(TooManyRequests):
+        await streams.append(name, key, tuples, None)
+    kinds = (EventStreamAppended, EventStreamRefused)
+    assert [each for each in bench.service.observed if isinstance(each, kinds)] == [
+        EventStreamAppended(name, "small", 1),
+        EventStreamRefused(name, "small", "tuples"),
+    ]
