@@ -113,7 +113,8 @@ async def test_a_query_is_listed_shown_and_dropped(bench: Bench) -> None:
     listed = (await bench.client.get("standing-queries")).json()["items"]
     assert listed == [{"id": query, "name": "q1", "state": "ready"}]
     shown = (await bench.client.get(f"standing-queries/{query}")).json()
-    assert shown == {"id": query, "name": "q1", "state": "ready", "query": Q1}
+    load = {"lag": 0, "max_lag": 10_000, "paused": None}
+    assert shown == {"id": query, "name": "q1", "state": "ready", "query": Q1, **load}
     assert (await bench.client.delete(f"standing-queries/{query}")).status_code == 204
     for path in ("", "/results"):
         answer = await bench.client.get(f"standing-queries/{query}{path}")
