@@ -37,6 +37,12 @@ class DataApi:
         await send({"type": "http.response.body", "body": body})
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that does something else for a second is no system that is away."""
+    monkeypatch.setattr("app.admin.pages.sizes._WITHIN_S", 60.0)
+
+
 def request(data: DataApi) -> Any:
     return SimpleNamespace(app=SimpleNamespace(state=SimpleNamespace(data=data)), headers={})
 
