@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import signal
-import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -17,16 +18,18 @@ from mediator.stores.port import SystemConfig
 from tests.faults.caching.http_client import Answer, Connection, Unanswered, Unreachable
 from tests.faults.conditions import eventually
 from tests.faults.holding import Holding, proxied
+from tests.faults.operation.forked import called
 from tests.faults.service import Service
-from tests.process.service import field_on, scratch_catalogue, scratch_systems
+from tests.process.service import field_on, scratch_catalogue, scratch_systems, unique
 
 BOUND_S = 5.0
-OBJECTS = 40
-WRITERS = 4
-KILLS = 2
-SAMPLES_BETWEEN_KILLS = 150
-SAMPLES_BETWEEN_CUTS = 60
+OBJECTS = 10
+WRITERS = 2
+SAMPLES = 60
+"""Between two faults."""
 READ_WITHIN_S = 5.0
+PAUSE_S = 0.02
+"""Between two requests of a client: what is waited for takes seconds, however many there are."""
 UPDATE = {"content-type": "application/vnd.portolan.update+json"}
 BOUNDED = {"prefer": "consistency=bounded"}
 STRONG = {"prefer": "consistency=strong"}
@@ -48,8 +51,9 @@ SCHEMA: dict[str, Any] = {
 class Load:
     """Counts articles up and reads them, on whichever replica is there."""
 
-    def __init__(self, replicas: Sequence[Service]) -> None:
-        self._replicas = replicas
+    def __init__(self, replicas: Sequence[Service], database: str) -> None:
+        self.replicas = replicas
+        self.database = database
         self._rng = random.Random(5)
         self._acknowledged: dict[tuple[str, str], list[float]] = {}
         self.refused: set[Service] = set()
@@ -65,6 +69,7 @@ class Load:
     async def write(self) -> None:
         """Count up until the end; a field of one system each time."""
         while not self.ended:
+            await asyncio.sleep(PAUSE_S)
             figure = (f"a{self._rng.randrange(OBJECTS)}", self._rng.choice(("hits", "likes")))
             id_, field = figure
             replica = self._any()
@@ -78,6 +83,7 @@ class Load:
     async def sample(self) -> None:
         """Read until the end, and compare the age of each answer with the age that it states."""
         while not self.ended:
+            await asyncio.sleep(PAUSE_S)
             id_ = f"a{self._rng.randrange(OBJECTS)}"
             sent_at, answer = time.monotonic(), None
             with suppress(TimeoutError):  # one that stands still answers when it goes on
@@ -115,9 +121,9 @@ class Load:
             assert answer.json().get(field, 0) >= due, (id_, field, parameters)
 
     def _any(self) -> Service:
-        replica = self._rng.choice(self._replicas)
+        replica = self._rng.choice(self.replicas)
         if not replica.up.is_set():
-            replica = next(each for each in self._replicas if each is not replica)
+            replica = next(each for each in self.replicas if each is not replica)
         return replica
 
     async def _send(
@@ -131,113 +137,108 @@ class Load:
         replica = replica or self._any()
         with closing(Connection(replica.data)) as http:
             try:
-                return await http.request(method, f"/v1/shop/{path}", body, headers or {})
+                return await http.request(
+                    method, f"/v1/{self.database}/{path}", body, headers or {}
+                )
             except (Unreachable, Unanswered):
                 await asyncio.sleep(0)
                 return None
 
 
-@asynccontextmanager
-async def replicas(configs: Sequence[SystemConfig]) -> AsyncIterator[list[Service]]:
-    """Run two services on the same stores."""
-    postgres = next(config for config in configs if config.kind == "postgresql")
-    redis = next(config for config in configs if config.kind == "redis")
-    async with scratch_systems(*configs) as own, scratch_catalogue(postgres) as url:
-        both = [Service.on(own, url, coordination_url=redis.url) for _ in range(2)]
-        async with both[0].running(), both[1].running():
-            await both[0].favour()
-            yield both
+@dataclass(frozen=True)
+class Pair:
+    """Two services, the second of which can be cut off from the coordination Redis."""
 
+    both: list[Service]
+    holding: Holding
 
-@pytest.mark.timeout(300)
-async def test_materialising_is_taken_over_and_keeps_its_bound(
-    redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
-) -> None:
-    async with replicas((redis_config, postgresql_config, mongodb_config)) as both:
-        await _put_schema(both[0])
-        load = Load(both)
+    async def load(self) -> Load:
+        """Set the schema of a new database, and create what is written and read."""
+        load = Load(self.both, unique("shop"))
+        with closing(Connection(self.both[0].admin)) as admin:
+            answer = await admin.request("PUT", f"/admin/v1/schemas/{load.database}", SCHEMA)
+        assert answer.status == 200, answer
         await load.create()
-        async with asyncio.TaskGroup() as group:
-            for _ in range(WRITERS):
-                group.create_task(load.write())
-            group.create_task(load.sample())
-            await _sampled(load)
-            for number in range(KILLS):
-                victim = both[number % 2]
-                await victim.kill()
-                await _sampled(load)  # by the other one, which has taken over
-                await victim.start()
-            load.ended = True
-        await load.check_equal()
-        await _is_verified(both[1])
+        return load
 
 
-@asynccontextmanager
-async def cut_off(configs: Sequence[SystemConfig]) -> AsyncIterator[tuple[list[Service], Holding]]:
-    """Run two services, the second of which can be cut off from the coordination Redis."""
-    postgres = next(config for config in configs if config.kind == "postgresql")
-    redis = next(config for config in configs if config.kind == "redis")
+@pytest.fixture
+async def pair(
+    redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
+) -> AsyncIterator[Pair]:
+    """What relays and materialises is in the services: it dies and stalls with them."""
+    configs = (redis_config, postgresql_config, mongodb_config)
     async with (
         scratch_systems(*configs) as own,
-        scratch_catalogue(postgres) as url,
-        proxied(redis) as (holding, through),
+        scratch_catalogue(postgresql_config) as url,
+        proxied(redis_config) as (holding, through),
     ):
-        urls = (redis.url, through.url)
-        both = [Service.on(own, url, coordination_url=u, sketch="off") for u in urls]
+        both = [
+            Service.on(own, url, reached.url, sketch="off", relays="here")
+            for reached in (redis_config, through)
+        ]
         async with both[0].running(), both[1].running():
             await both[0].favour()
-            yield both, holding
+            yield Pair(both, holding)
 
 
-@pytest.mark.timeout(300)
+@asynccontextmanager
+async def under_way(load: Load) -> AsyncIterator[None]:
+    """Write and read while the block runs; at the end the view has what the systems have."""
+    async with asyncio.TaskGroup() as group:
+        for _ in range(WRITERS):
+            group.create_task(load.write())
+        group.create_task(load.sample())
+        await _sampled(load)
+        yield
+        await _sampled(load)
+        load.ended = True
+    await load.check_equal()
+    await _is_verified(load)
+
+
+@pytest.mark.timeout(600)
+async def test_materialising_is_taken_over_and_keeps_its_bound(pair: Pair) -> None:
+    load = await pair.load()
+    async with under_way(load):
+        for victim in pair.both:
+            await victim.kill()
+            await _sampled(load)  # by the other one, which has taken over
+            await victim.start()
+
+
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("fault", ["cut", "stalled", "cut and killed"])
 async def test_a_replica_that_cannot_be_followed_acknowledges_nothing(
-    redis_config: SystemConfig,
-    postgresql_config: SystemConfig,
-    mongodb_config: SystemConfig,
-    fault: str,
+    pair: Pair, fault: str
 ) -> None:
     """Changes that only it can relay would be missing from answers that are reported as current."""
-    configs = (redis_config, postgresql_config, mongodb_config)
-    async with cut_off(configs) as (both, holding):
-        await _put_schema(both[0])
-        load = Load(both)
-        await load.create()
-        async with asyncio.TaskGroup() as group:
-            for _ in range(WRITERS):
-                group.create_task(load.write())
-            group.create_task(load.sample())
-            await _sampled(load, SAMPLES_BETWEEN_CUTS)
-            if fault != "stalled":
-                holding.hold()
-                await eventually(lambda: _is_refused(load, both[1]))
-            if fault == "stalled":
-                both[1].send(signal.SIGSTOP)
-                both[1].up.clear()
-            elif fault == "cut and killed":
-                await both[1].kill()
-            await _sampled(
-                load, SAMPLES_BETWEEN_CUTS
-            )  # by the other one, which has gone on without it
-            if fault == "stalled":
-                both[1].send(signal.SIGCONT)
-                both[1].up.set()
-            else:
-                await holding.release()
-            if fault == "cut and killed":
-                await both[1].start()
-            await _sampled(load, SAMPLES_BETWEEN_CUTS)
-            load.ended = True
-        await load.check_equal()
-        await _is_verified(both[1])
+    load, second = await pair.load(), pair.both[1]
+    async with under_way(load):
+        if fault == "stalled":
+            second.send(signal.SIGSTOP)
+            second.up.clear()
+        else:
+            pair.holding.hold()
+            await eventually(lambda: _is_refused(load, second))
+        if fault == "cut and killed":
+            await second.kill()
+        await _sampled(load)  # by the other one, which has gone on without it
+        if fault == "stalled":
+            second.send(signal.SIGCONT)
+            second.up.set()
+        else:
+            await pair.holding.release()
+        if fault == "cut and killed":
+            await second.start()
 
 
 async def _is_refused(load: Load, replica: Service) -> bool:
     return replica in load.refused
 
 
-async def _sampled(load: Load, count: int = SAMPLES_BETWEEN_KILLS) -> None:
-    enough = load.samples + count
+async def _sampled(load: Load) -> None:
+    enough = load.samples + SAMPLES
 
     async def done() -> bool:
         return load.samples >= enough
@@ -245,19 +246,8 @@ async def _sampled(load: Load, count: int = SAMPLES_BETWEEN_KILLS) -> None:
     await eventually(done)
 
 
-async def _put_schema(service: Service) -> None:
-    with closing(Connection(service.admin)) as admin:
-        answer = await admin.request("PUT", "/admin/v1/schemas/shop", SCHEMA)
-    assert answer.status == 200, answer
-
-
-async def _is_verified(service: Service) -> None:
-    command = "from app.cli import main; main()"
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", command, "verify", "shop", "--url", service.admin),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await process.communicate()
-    assert process.returncode == 0, output.decode()
-    assert "articles" in output.decode()
+async def _is_verified(load: Load) -> None:
+    arguments = ("verify", load.database, "--url", load.replicas[1].admin)
+    result = await called(arguments, os.environ)
+    assert result.exit_code == 0, result
+    assert "articles" in result.stdout

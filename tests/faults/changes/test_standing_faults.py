@@ -24,16 +24,18 @@ QUERY = {
 }
 KEYS = 5
 KILLS = 2
+PAUSE_S = 0.02
 
 
 class Sender:
-    """Sends batches without pause, on whichever replica is there, each once."""
+    """Sends batches all the time, on whichever replica is there, each once."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self.client = client
 
     async def run(self) -> None:
         for number in count():
+            await asyncio.sleep(PAUSE_S)
             tuples = [{"time_s": 1000, "values": {"k": number % KEYS, "n": number}}]
             headers = {"idempotency-key": f"batch-{number}"}
             while True:
@@ -43,7 +45,7 @@ class Sender:
                     answer = await self.client.post(path, json={"tuples": tuples}, headers=headers)
                     if answer.status_code == 200:
                         break
-                await asyncio.sleep(0)
+                await asyncio.sleep(PAUSE_S)
 
 
 async def test_a_killed_holder_loses_no_result_and_doubles_none(replicas: list[Service]) -> None:

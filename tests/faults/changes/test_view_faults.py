@@ -31,10 +31,11 @@ VIEW = {
     "aggregate": {"group": ["home.name"], "compute": {"n": {"count": "*"}, "old": {"max": "age"}}},
 }
 KILLS = 2
+PAUSE_S = 0.02
 
 
 class Writer:
-    """Writes people without pause, on whichever replica is there."""
+    """Writes people all the time, on whichever replica is there."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self.client = client
@@ -42,6 +43,7 @@ class Writer:
     async def run(self) -> None:
         number = 0
         while True:
+            await asyncio.sleep(PAUSE_S)
             number += 1
             person, body = f"people/p{number % 40}", {"city": f"c{number % 3}", "age": number % 17}
             # What becomes of a write whose replica is killed is not known, here or to the view.

@@ -67,7 +67,10 @@ class Plant:
             found.update(await self.request("GET", f"jobs/{run}"))
             return found["state"] in states
 
-        await eventually(reached)
+        try:
+            await eventually(reached)
+        except TimeoutError:
+            raise AssertionError(f"it does not reach {states}: {found}") from None
         return found
 
 
@@ -119,6 +122,7 @@ async def test_a_run_outlives_its_worker_and_the_service(plant: Plant) -> None:
     await eventually(is_taken_again)
     await plant.service.kill()
     await plant.service.start()
+    await plant.reaches(run, "running", "done", "failed")  # Spark has started: half of the time
     done = await plant.reaches(run, "done", "failed")
     assert done["state"] == "done", orjson.dumps(done).decode()
     assert done["attempt"] == 2
