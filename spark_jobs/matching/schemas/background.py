@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from spark_jobs.matching.schemas.relations import (
     INVERSE,
@@ -19,8 +19,9 @@ from spark_jobs.matching.schemas.relations import (
     type_confidence,
 )
 from spark_jobs.matching.schemas.words import words_of
+from spark_jobs.runner.port import InputUnfit
 
-__all__ = ["Background", "Path", "Statement"]
+__all__ = ["Background", "Path", "Statement", "parse_statement"]
 
 MOST_STATEMENTS: Final = 1_000_000
 MOST_NEIGHBOURS: Final = 1_000
@@ -260,3 +261,28 @@ def _rank(path: Path) -> tuple[float, int, tuple[str, ...]]:
 
 def _term(text: str) -> str:
     return " ".join(words_of(text))
+
+
+def parse_statement(row: Mapping[str, Any]) -> Statement:
+    """Read a row of a background.
+
+    Raises:
+        InputUnfit: It states nothing.
+    """
+    try:
+        relation = Relation(row["relation"])
+        confidence = float(row["confidence"])
+    except (TypeError, ValueError):
+        relation, confidence = Relation.RELATED, 0.0
+    if (
+        relation is Relation.RELATED
+        or not 0 < confidence <= 1
+        or not row["source"]
+        or not row["target"]
+    ):
+        stored = ", ".join(each for each in Relation if each is not Relation.RELATED)
+        raise InputUnfit(
+            f"background: the row {row['id']} needs source, target, a relation ({stored}), "
+            "and a confidence above 0, at most 1."
+        )
+    return Statement(str(row["source"]), str(row["target"]), relation, confidence)

@@ -11,7 +11,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from spark_jobs.matching.schemas.assignment import one_to_one
-from spark_jobs.matching.schemas.background import MOST_STATEMENTS, Background, Path, Statement
+from spark_jobs.matching.schemas.background import (
+    MOST_STATEMENTS,
+    Background,
+    Path,
+    parse_statement,
+)
 from spark_jobs.matching.schemas.confidence import Calibration, calibration_error
 from spark_jobs.matching.schemas.elements import Candidate, Element
 from spark_jobs.matching.schemas.feedback import Decisions, parse_decisions
@@ -207,29 +212,9 @@ def _background(
     if frame.count() > MOST_STATEMENTS:
         raise InputUnfit(f"background has more than {MOST_STATEMENTS:,} rows.")
     for row in frame.toArrow().to_pylist():
-        background.add(_statement(row))
+        background.add(parse_statement(row))
     context.count("terms of the background", len(background))
     return background
-
-
-def _statement(row: Mapping[str, Any]) -> Statement:
-    try:
-        relation = Relation(row["relation"])
-        confidence = float(row["confidence"])
-    except (TypeError, ValueError):
-        relation, confidence = Relation.RELATED, 0.0
-    if (
-        relation is Relation.RELATED
-        or not 0 < confidence <= 1
-        or not row["source"]
-        or not row["target"]
-    ):
-        stored = ", ".join(each for each in Relation if each is not Relation.RELATED)
-        raise InputUnfit(
-            f"background: the row {row['id']} needs source, target, a relation ({stored}), "
-            "and a confidence above 0, at most 1."
-        )
-    return Statement(str(row["source"]), str(row["target"]), relation, confidence)
 
 
 def _decisions(spec: SchemaMatchingSpec, context: StageContext) -> Decisions:

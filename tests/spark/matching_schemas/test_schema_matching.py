@@ -110,7 +110,8 @@ def test_its_specification(sample: SampleJob) -> None:
     SchemaMatchingSpec.parse(SchemaMatching.example)
 
 
-@pytest.mark.connect
+@pytest.mark.large  # each stage is carried out four times; the example of a kind is tried each time
+@pytest.mark.timeout(900)
 def test_it_is_interrupted_and_resumed(
     sample: SampleJob, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -259,12 +260,6 @@ def test_columns_of_mixed_types_and_in_other_scripts_are_matched(
     ("member", "document", "reason"),
     [
         ("background", {"source": "a", "target": "b", "relation": "kin", "confidence": 1}, "row 1"),
-        (
-            "background",
-            {"source": "a", "target": "b", "relation": "is-a", "confidence": 2},
-            "row 1",
-        ),
-        ("background", {"source": "", "target": "b", "relation": "is-a", "confidence": 1}, "row 1"),
         ("feedback", {"left": "a", "right": "b", "accepted": "perhaps"}, "row 1"),
     ],
 )

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.matching.schemas.background import Background, Path, Statement
+from spark_jobs.matching.schemas.background import Background, Path, Statement, parse_statement
 from spark_jobs.matching.schemas.relations import INVERSE, Relation, compose
+from spark_jobs.runner.port import InputUnfit
 
 E, I, V, H, P, R = Relation  # noqa: E741 - as in the sheet
 STORED = (E, I, V, H, P)
@@ -213,3 +214,23 @@ def test_a_term_with_very_many_neighbours_is_no_way_from_one_to_another() -> Non
 
 def test_evidence_names_the_terms_along_the_path() -> None:
     assert str(Path(I, 0.9, ("automobile", "car", "vehicle"))) == "automobile > car > vehicle"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"relation": "kin"},
+        {"relation": "related"},
+        {"confidence": 2},
+        {"confidence": 0},
+        {"confidence": "sure"},
+        {"confidence": None},
+        {"source": ""},
+        {"target": None},
+    ],
+)
+def test_a_row_that_states_nothing_is_refused(changed: dict[str, object]) -> None:
+    row = {"id": 1, "source": "a", "target": "b", "relation": "is-a", "confidence": "0.5"}
+    assert parse_statement(row) == Statement("a", "b", I, 0.5)
+    with pytest.raises(InputUnfit, match="row 1"):
+        parse_statement({**row, **changed})
