@@ -45,7 +45,7 @@ def test_as_many_plans_are_left_as_the_paper_counts(
 @pytest.mark.parametrize(
     ("capacity", "trees", "most"),
     [
-        (UNLIMITED, 400, 9),
+        (UNLIMITED, 150, 8),
         (Capacity(machine=1), 100, 7),
         (Capacity(1, 2), 100, 7),
         (Capacity(spark=2), 100, 7),

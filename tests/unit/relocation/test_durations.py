@@ -42,12 +42,12 @@ def cluster_of(relations: str, orders: tuple[str, str]) -> Cluster:
 
 
 def run(cluster: Cluster, *, move: bool) -> tuple[Found, float]:
-    """Feed tuples for eight windows; return the results, and the windows until old was purged."""
+    """Feed tuples for six windows; return the results, and the windows until old was purged."""
     draw = Random(1)
     running = LocalCluster(cluster)
     relations = sorted(cluster.layout.attributes)
     began_s = purged_s = now_s = 0.0
-    while now_s < 8 * _WINDOW_S:
+    while now_s < 6 * _WINDOW_S:
         now_s += _STEP_S
         relation = draw.choice(relations)
         running.append(relation, now_s, {"k": draw.randrange(10)})

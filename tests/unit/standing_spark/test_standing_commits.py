@@ -183,7 +183,7 @@ def execute(path: Path, batches: int) -> None:
     """Go on with what is left; the plan changes once."""
     first = StateDirectory(path).latest().batch + 1
     for number in range(first, batches):
-        running = InProcess(path, plan(materialise=number >= 2), retention_s=1)
+        running = InProcess(path, plan(materialise=number >= 1), retention_s=1)
         running.feed(number, batch_of(number, "RSTU"))
 
 
@@ -212,11 +212,11 @@ def killed_at(step: int, work: Callable[[], None]) -> bool:
 
 
 def test_a_process_may_be_killed_before_any_change_of_a_file(tmp_path: Path) -> None:
-    execute(tmp_path / "whole", 4)
+    execute(tmp_path / "whole", 3)
     expected, commit = rows(tmp_path / "whole"), StateDirectory(tmp_path / "whole").latest()
     step, path = 1, tmp_path / "1"
-    while killed_at(step, partial(execute, path, 4)):
-        execute(path, 4)
+    while killed_at(step, partial(execute, path, 3)):
+        execute(path, 3)
         found = StateDirectory(path).latest()
         assert rows(path) == expected
         assert (found.sent, found.rows, found.results) == (
