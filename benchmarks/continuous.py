@@ -44,7 +44,6 @@ _CONF: Final = {
     "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
-    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 _RATES: Final = (1_000.0, 10_000.0)
 _FILLED: Final = 10

@@ -56,6 +56,9 @@ _OWN_CONF: Final[Mapping[str, str]] = {
     # Arrow is how batches travel; a frame that cannot is a defect, not a slower path.
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",
+    # Else each expression looks for its line of Python, and tells the JVM.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.python.daemon.module": "spark_jobs.daemon",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",

@@ -24,7 +24,6 @@ _CONF: Final = {
     # A batch is small: what is divided less is done sooner.
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
-    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 """Settings that those of PORTOLAN_SPARK_CONF win over."""
 

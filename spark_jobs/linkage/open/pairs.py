@@ -206,9 +206,15 @@ def _shared(keys: Any, at: int, other: int) -> int:
 
 
 def random_pairs(sample: pa.Table, spec: OpenSpec, most: int) -> tuple[Rows, Floats]:
-    """Patterns of random pairs of a sample of records, and how many pairs show each."""
-    random = np.random.default_rng(spec.seed)
-    i, j = random.integers(0, sample.num_rows, (2, most))
+    """Patterns of random pairs of a sample of records, and how many pairs show each.
+
+    If there are no more than `most`, they are all compared, once each.
+    """
+    size = sample.num_rows
+    if size * (size - 1) // 2 <= most:
+        i, j = np.triu_indices(size, 1)
+    else:
+        i, j = np.random.default_rng(spec.seed).integers(0, size, (2, most))
     source = sample.column("source").to_numpy()
     other = (i != j) if spec.within else (source[i] != source[j])
     i, j = i[other], j[other]

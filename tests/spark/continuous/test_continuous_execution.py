@@ -159,7 +159,7 @@ def as_placed(placed: str, query: Query, draw: Random) -> Plan:
 
 
 @pytest.mark.parametrize("placed", ["spark", "database", "mixed"])
-@pytest.mark.parametrize("seed", [0, 11, 13])
+@pytest.mark.parametrize("seed", [4, 11, 13])
 def test_results_are_the_same_wherever_operators_are(
     spark: SparkSession,
     postgresql_config: SystemConfig,
@@ -170,7 +170,7 @@ def test_results_are_the_same_wherever_operators_are(
     """Three or four batches of several slides each: planning a batch costs more than its rows."""
     draw = Random(seed)
     tuples = drawn_tuples(draw, 30)
-    query = drawn_query(draw) if seed else parse_query(PAIRS)
+    query = parse_query(PAIRS) if seed == 4 else drawn_query(draw)
     expected = as_set(results(query, tuples, trigger=6))
     assert expected, "a result that is always empty proves little"
     plan = as_placed(placed, query, draw)

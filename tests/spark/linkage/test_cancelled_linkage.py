@@ -48,7 +48,7 @@ async def test_a_linkage_is_cancelled_in_each_stage(
             assert control.wait_for_cancel(120)
 
     monkeypatch.setattr(Control, "begin", hold)
-    monkeypatch.setattr(worker, "RUN_HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(worker, "RUN_HEARTBEAT_S", 0.2)
     run = await office.submit(JOB)
     async with office.worker(encoded, written):
         for stage in STAGES:

@@ -147,11 +147,11 @@ def found_in(
 
 
 VALUES = st.one_of(st.none(), st.sampled_from(["a", "b", "c", "1", "", "ä"]))
-COLUMNS = st.lists(st.lists(VALUES, max_size=6), min_size=1, max_size=5)
+COLUMNS = st.lists(st.lists(VALUES, max_size=6), min_size=1, max_size=10)
 
 
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(columns=COLUMNS, error=st.sampled_from([0.0, 0.25, 0.5]))
 def test_random_tables_against_sets(

@@ -25,7 +25,7 @@ from tests.spark.standing.feeds import (
 )
 from tests.unit.standing_spark.in_process import plan_of, results_in
 
-BATCHES = 8
+BATCHES = 6
 
 
 def commits(state: Path) -> list[int]:
