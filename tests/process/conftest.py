@@ -9,6 +9,7 @@ import pytest
 
 from app.settings.main import CacheSettings
 from mediator.stores.port import SystemConfig
+from tests.faults.service import Service as ServiceProcess
 from tests.process.caching.cached_paper import Paper, paper_on
 from tests.process.caching.guarded import Guarded, guarded
 from tests.process.caching.serving import Endpoint, served
@@ -102,3 +103,19 @@ async def endpoint() -> AsyncIterator[Endpoint]:
     endpoint = Endpoint()
     async with served(endpoint) as endpoint.url:
         yield endpoint
+
+
+@pytest.fixture(scope="module")
+async def started(
+    redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
+) -> AsyncIterator[ServiceProcess]:
+    """A service in a process of its own, with a feed."""
+    async with (
+        scratch_systems(redis_config, postgresql_config, mongodb_config) as configs,
+        scratch_catalogue(postgresql_config) as url,
+        ServiceProcess.on(
+            configs, url, redis_config.url, sketch="off", relays="here"
+        ).running() as service,
+    ):
+        await service.favour()
+        yield service

@@ -1,4 +1,4 @@
-"""A service for all modules of this folder, and clients of both kinds."""
+"""A service in a process of its own, with a feed, and clients of both kinds."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Final
 
 import pytest
 
-from mediator.stores.port import SystemConfig
 from portolan_client import AsyncAdminClient, AsyncClient
 from tests.faults.service import Service
 from tests.process.clients.both import KINDS, Kind, opened
-from tests.process.commands.shop import SHOP, running_service
+from tests.process.commands.shop import SHOP
 from tests.process.service import unique
 
 ACCOUNTS: Final = {
@@ -23,15 +22,6 @@ ACCOUNTS: Final = {
         "visits": {"type": "integer"},
     },
 }
-
-
-@pytest.fixture(scope="package")
-async def started(
-    redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
-) -> AsyncIterator[Service]:
-    """A service in a process of its own, with a feed."""
-    async with running_service(redis_config, postgresql_config, mongodb_config) as service:
-        yield service
 
 
 @pytest.fixture(params=KINDS)

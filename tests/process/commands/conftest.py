@@ -1,25 +1,14 @@
-"""A service for all modules of this folder; each test has a database of its own there."""
+"""A service in a process of its own, with a feed; each test has a database of its own there."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from mediator.stores.port import SystemConfig
 from tests.faults.service import Service
-from tests.process.commands.shop import Shop, running_service
+from tests.process.commands.shop import Shop
 from tests.process.service import unique
-
-
-@pytest.fixture(scope="package")
-async def started(
-    redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
-) -> AsyncIterator[Service]:
-    """A service in a process of its own, with a feed."""
-    async with running_service(redis_config, postgresql_config, mongodb_config) as service:
-        yield service
 
 
 @pytest.fixture

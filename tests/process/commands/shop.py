@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +10,11 @@ from typing import Any
 
 import orjson
 
-from mediator.stores.port import SystemConfig
 from tests.faults.caching.http_client import Connection
 from tests.faults.operation.forked import Forked, Result, called
 from tests.faults.service import Service
-from tests.process.service import scratch_catalogue, scratch_systems
 
-__all__ = ["SHOP", "Shop", "changed", "running_service"]
+__all__ = ["SHOP", "Shop", "changed"]
 
 SHOP: dict[str, Any] = {
     "classes": {
@@ -49,19 +45,6 @@ def changed(**fields: Any) -> dict[str, Any]:
     schema = deepcopy(SHOP)
     schema["classes"]["products"]["fields"] |= fields
     return schema
-
-
-@asynccontextmanager
-async def running_service(*kinds: SystemConfig) -> AsyncIterator[Service]:
-    """Run a service in a process of its own on Redis, PostgreSQL and MongoDB, with a feed."""
-    redis, postgresql, _ = kinds
-    async with (
-        scratch_systems(*kinds) as configs,
-        scratch_catalogue(postgresql) as url,
-        Service.on(configs, url, redis.url, sketch="off", relays="here").running() as service,
-    ):
-        await service.favour()
-        yield service
 
 
 @dataclass

@@ -195,10 +195,10 @@ async def other(
     mediator: Service, redis_config: SystemConfig, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[SystemConfig]:
     """A system that the other replica registers, forgotten at the end; its server is known."""
-    [known] = [each for each in mediator.mediator.registry if each.name == "redis"]
+    [findings] = [each.findings for each in mediator.mediator.registry if each.name == "redis"]
 
     async def examined(*_: object) -> Findings | None:
-        return known.findings
+        return findings
 
     monkeypatch.setattr(Opening, "examine", examined)
     namespace = mediator.configs["redis"].namespace + "c"
