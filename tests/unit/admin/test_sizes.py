@@ -38,7 +38,7 @@ class DataApi:
 
 
 @pytest.fixture(autouse=True)
-def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def _long_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that does something else for a second is no system that is away."""
     monkeypatch.setattr("app.admin.pages.sizes._WITHIN_S", 60.0)
 
