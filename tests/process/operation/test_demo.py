@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import shutil
 import signal
+import sys
 import tempfile
+from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,8 @@ import psutil
 import pytest
 
 from app.commands.demo.newspaper import SCHEMA
-from tests.faults.operation.forked import Forked
 
+COMMAND = (sys.executable, "-c", "from app.cli import main; main()", "demo")
 UPDATE = {"content-type": "application/vnd.portolan.update+json"}
 
 
@@ -27,7 +28,7 @@ UPDATE = {"content-type": "application/vnd.portolan.update+json"}
 class Demo:
     """A demo that has printed everything and is still up."""
 
-    process: Forked
+    process: Process
     directory: Path
     output: str
 
@@ -45,16 +46,19 @@ class Demo:
         return found[1]
 
 
-async def started(directory: Path, *options: str) -> Forked:
+async def started(directory: Path, *options: str) -> Process:
     free = ("--port", "0", "--admin-port", "0", "--seconds", "1")
     where = ("--data-dir", str(directory))
-    return await Forked.start(("demo", *where, *free, *options), os.environ)
+    return await asyncio.create_subprocess_exec(
+        *COMMAND, *where, *free, *options, stdout=PIPE, stderr=STDOUT
+    )
 
 
-async def output_until(process: Forked, end: str) -> str:
+async def output_until(process: Process, end: str) -> str:
+    assert process.stdout is not None
     output = ""
     while end not in output:
-        line = await process.output.readline()
+        line = await process.stdout.readline()
         assert line, output
         output += line.decode()
     return output
@@ -67,8 +71,9 @@ async def demo() -> AsyncIterator[Demo]:
     try:
         yield Demo(process, directory, await output_until(process, "until Ctrl-C"))
     finally:
-        process.send(signal.SIGINT)
-        await process.ended()
+        if process.returncode is None:
+            process.send_signal(signal.SIGINT)
+        await process.communicate()
         shutil.rmtree(directory)
 
 
@@ -133,16 +138,16 @@ async def test_another_declaration_moves_the_people(demo: Demo) -> None:
 
 async def test_the_demo_ends_on_ctrl_c_and_can_be_run_again(demo: Demo) -> None:
     children = psutil.Process(demo.process.pid).children(recursive=True)
-    demo.process.send(signal.SIGINT)
-    status, rest = await demo.process.ended()
-    assert status == 0, rest
-    assert "Traceback" not in rest
+    demo.process.send_signal(signal.SIGINT)
+    rest, _ = await demo.process.communicate()
+    assert demo.process.returncode == 0, rest.decode()
+    assert "Traceback" not in rest.decode()
     _, left = await asyncio.to_thread(psutil.wait_procs, children, timeout=10)
     assert left == []
     again = await started(demo.directory, "--once")
-    status, output = await again.ended()
-    assert status == 0, output
-    assert "Throughput, measured here" in output
+    output, _ = await again.communicate()
+    assert again.returncode == 0, output.decode()
+    assert "Throughput, measured here" in output.decode()
 
 
 async def _amend(client: httpx.AsyncClient, system: str, metrics: dict[str, Any]) -> None:
