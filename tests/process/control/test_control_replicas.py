@@ -61,7 +61,7 @@ async def test_no_schema_is_parsed_but_the_one_that_changes(
         parsed.append(database)
         return parse_schema(database, document)
 
-    for module in ("layout", "schemas"):
+    for module in ("layout", "schema_planner"):
         monkeypatch.setattr(f"mediator.control.{module}.parse_schema", counted)
     more = {"classes": {"notes": on("postgres"), "more": on("redis")}}
     await mediator.mediator.control.set_schema(name, more)

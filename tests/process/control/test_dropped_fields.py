@@ -12,6 +12,7 @@ import pytest
 from pymongo import AsyncMongoClient
 from redis.asyncio import Redis
 
+from mediator.base.concurrency import end
 from mediator.base.errors import Conflict, DataWouldMove, Invalid, Unavailable
 from mediator.control import erasure, membership
 from mediator.control.port import ChangeOptions, SchemaChange
@@ -285,28 +286,32 @@ async def test_an_erasure_that_ends_during_a_change_does_not_refuse_it(
 async def test_nothing_is_erased_while_a_replica_may_write_it(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch, system: str
 ) -> None:
-    monkeypatch.setattr(membership, "TIMEOUT_S", 0.2)
     database = await filled(mediator, system)
     await late.mediator.membership.renew()
-    await put(mediator, database, classes(system, "price", "tags"), options=DROP)
-    with pytest.raises(Unavailable):
-        await mediator.mediator.erasure.run()
-    await late.mediator.data.write(
-        Update(database, "products", "a", unique("op"), values={"price": 1, "name": "late"})
-    )
-    assert await mediator.values(database, "products", "a") == {"name": "late"}
-    with pytest.raises(Unavailable):  # a field of this name comes when nobody means another one
-        await put(mediator, database, classes(system, "tags", price=field_on(system, "integer")))
+    another = classes(system, "tags", price=field_on(system, "integer"))
+    with monkeypatch.context() as soon:
+        soon.setattr(membership, "TIMEOUT_S", 0.2)
+        await put(mediator, database, classes(system, "price", "tags"), options=DROP)
+        with pytest.raises(Unavailable):
+            await mediator.mediator.erasure.run()
+        await late.mediator.data.write(
+            Update(database, "products", "a", unique("op"), values={"price": 1, "name": "late"})
+        )
+        assert await mediator.values(database, "products", "a") == {"name": "late"}
+        with pytest.raises(Unavailable):  # a field of this name comes when nobody means another one
+            await put(mediator, database, another)
     await late.mediator.membership.renew()
     with pytest.raises(Conflict, match="no field price any more"):
         await late.mediator.data.write(
             Update(database, "products", "a", unique("op"), values={"price": 2})
         )
     late_follows = asyncio.create_task(_follow(late))
-    await mediator.mediator.erasure.run()
-    await put(mediator, database, classes(system, "tags", price=field_on(system, "integer")))
-    assert await mediator.values(database, "products", "a") == {"name": "late"}
-    late_follows.cancel()
+    try:
+        await mediator.mediator.erasure.run()
+        await put(mediator, database, another)
+        assert await mediator.values(database, "products", "a") == {"name": "late"}
+    finally:
+        await end([late_follows])
 
 
 async def _follow(late: Service) -> None:
