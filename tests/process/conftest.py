@@ -43,6 +43,18 @@ async def mediator(
 
 
 @pytest.fixture(scope="module")
+async def own_systems(
+    redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
+) -> AsyncIterator[Sequence[SystemConfig]]:
+    """The three systems in namespaces of the module's own.
+
+    Whoever relays changes relays all of a namespace, those of other tests as well.
+    """
+    async with scratch_systems(redis_config, postgresql_config, mongodb_config) as configs:
+        yield configs
+
+
+@pytest.fixture(scope="module")
 async def own_catalogue(postgresql_config: SystemConfig) -> AsyncIterator[str]:
     """URL of a catalogue of the module's own."""
     async with scratch_catalogue(postgresql_config) as url:
@@ -51,49 +63,36 @@ async def own_catalogue(postgresql_config: SystemConfig) -> AsyncIterator[str]:
 
 @pytest.fixture(scope="module")
 async def paper(
-    system_configs: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
+    own_systems: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
 ) -> AsyncIterator[Paper]:
     """Cacheable articles, with a sketch of their own."""
-    async with paper_on(system_configs, own_catalogue, redis_config.url, CacheSettings()) as opened:
+    async with paper_on(own_systems, own_catalogue, redis_config.url, CacheSettings()) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
 async def other(
     paper: Paper,
-    system_configs: Sequence[SystemConfig],
+    own_systems: Sequence[SystemConfig],
     own_catalogue: str,
     redis_config: SystemConfig,
 ) -> AsyncIterator[Paper]:
     """Another replica of the service that `paper` is on."""
     settings = CacheSettings()
-    async with paper_on(system_configs, own_catalogue, redis_config.url, settings, paper) as opened:
+    async with paper_on(own_systems, own_catalogue, redis_config.url, settings, paper) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
 async def running(
     redis_config: SystemConfig,
-    system_configs: Sequence[SystemConfig],
-    catalogue_url: str,
+    own_systems: Sequence[SystemConfig],
+    own_catalogue: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Guarded]:
     """An installation that requires keys."""
     jobs: Path = tmp_path_factory.mktemp("jobs")
-    async with guarded(system_configs[:2], catalogue_url, redis_config.url, jobs) as installation:
-        yield installation
-
-
-@pytest.fixture(scope="module")
-async def installation(
-    redis_config: SystemConfig,
-    system_configs: Sequence[SystemConfig],
-    own_catalogue: str,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[Guarded]:
-    """An installation that requires keys, on a catalogue of its own."""
-    jobs: Path = tmp_path_factory.mktemp("jobs")
-    async with guarded(system_configs[:2], own_catalogue, redis_config.url, jobs) as running:
+    async with guarded(own_systems[:2], own_catalogue, redis_config.url, jobs) as running:
         yield running
 
 

@@ -16,14 +16,14 @@ from tests.process.service import unique
 @pytest.fixture(scope="module")
 async def running(
     redis_config: SystemConfig,
-    system_configs: Sequence[SystemConfig],
-    catalogue_url: str,
+    own_systems: Sequence[SystemConfig],
+    own_catalogue: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Guarded]:
     jobs: Path = tmp_path_factory.mktemp("jobs")
     general = {"tenant_body_bytes": GENERAL_BYTES}
     async with guarded(
-        system_configs[:2], catalogue_url, redis_config.url, jobs, **general
+        own_systems[:2], own_catalogue, redis_config.url, jobs, **general
     ) as installation:
         yield installation
 

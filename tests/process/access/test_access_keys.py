@@ -187,10 +187,10 @@ async def test_no_key_is_seen_again_in_answers_metrics_or_logs(
 
 
 async def test_keys_are_created_listed_and_revoked_from_the_command_line(
-    running: Guarded, catalogue_url: str
+    running: Guarded, own_catalogue: str
 ) -> None:
     async def run(*arguments: str, code: int = 0) -> str:
-        environment = {"PORTOLAN_CATALOGUE_URL": catalogue_url}
+        environment = {"PORTOLAN_CATALOGUE_URL": own_catalogue}
         done = await asyncio.to_thread(CliRunner().invoke, key, arguments, env=environment)
         assert done.exit_code == code, done.output
         return done.output

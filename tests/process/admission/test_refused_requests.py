@@ -3,35 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 
 import httpx
-import pytest
 
-from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
-from tests.process.caching.guarded import Guarded, bearer, guarded
+from tests.process.caching.guarded import Guarded, bearer
 from tests.process.caching.newspaper import assert_problem
-from tests.process.service import scratch_catalogue
 
 SECONDS = 600
-
-
-@pytest.fixture(scope="module")
-async def busy(
-    redis_config: SystemConfig,
-    system_configs: Sequence[SystemConfig],
-    postgresql_config: SystemConfig,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[Guarded]:
-    """An installation of its own: rules are for all tenants of one."""
-    jobs: Path = tmp_path_factory.mktemp("jobs")
-    async with (
-        scratch_catalogue(postgresql_config) as url,
-        guarded(system_configs[:2], url, redis_config.url, jobs) as running,
-    ):
-        yield running
 
 
 async def follow(running: Guarded, rule: str) -> None:
@@ -59,59 +38,60 @@ async def until(
     return await answered(running, key, class_name)
 
 
-async def test_a_busy_tenant_is_refused_until_other_rules_hold(busy: Guarded) -> None:
-    key, operator = await busy.key("read"), await busy.key("admin", tenant="operator")
-    chosen = f'selectRandomTenant(name = "{busy.owner}" AND rate > 0)'
-    await follow(busy, f"existsTenant(rate > 0) THEN refuseTenant({chosen}, {SECONDS})")
-    refused = await until(busy, key, 429)
+async def test_a_busy_tenant_is_refused_until_other_rules_hold(running: Guarded) -> None:
+    key, operator = await running.key("read"), await running.key("admin", tenant="operator")
+    chosen = f'selectRandomTenant(name = "{running.owner}" AND rate > 0)'
+    await follow(running, f"existsTenant(rate > 0) THEN refuseTenant({chosen}, {SECONDS})")
+    refused = await until(running, key, 429)
     assert assert_problem(refused, 429, "too-many-requests")["limit"] == "admission"
     assert 1 <= int(refused.headers["retry-after"]) <= SECONDS
-    assert (await answered(busy, operator)).status_code == 404
-    metrics = (await busy.admin.get("/metrics", headers=bearer(operator))).text
-    counted = rf'portolan_tenant_refusals_total{{limit="admission",tenant="{busy.owner}"}} (\S+)'
+    assert (await answered(running, operator)).status_code == 404
+    metrics = (await running.admin.get("/metrics", headers=bearer(operator))).text
+    counted = rf'portolan_tenant_refusals_total{{limit="admission",tenant="{running.owner}"}} (\S+)'
     assert float(re.findall(counted, metrics)[0]) >= 2
     assert re.search(r'portolan_admission_rules_fired_total{event="Timer",rule="1"} [1-9]', metrics)
-    await follow(busy, "")
-    assert (await answered(busy, key)).status_code == 404
+    await follow(running, "")
+    assert (await answered(running, key)).status_code == 404
 
 
-async def test_tenants_of_low_priority_are_refused(busy: Guarded) -> None:
-    key, operator = await busy.key("read"), await busy.key("admin", tenant="operator")
-    path, limits = f"/admin/v1/tenants/{busy.owner}", {"limits": {"priority": 4}}
-    await busy.admin.put(path, json=limits, headers=bearer(operator))
-    await follow(busy, f"requestsInFlight() >= 0 THEN refuseBelow(5, {SECONDS})")
-    refused = await until(busy, key, 503)
+async def test_tenants_of_low_priority_are_refused(running: Guarded) -> None:
+    key, operator = await running.key("read"), await running.key("admin", tenant="operator")
+    path, limits = f"/admin/v1/tenants/{running.owner}", {"limits": {"priority": 4}}
+    await running.admin.put(path, json=limits, headers=bearer(operator))
+    await follow(running, f"requestsInFlight() >= 0 THEN refuseBelow(5, {SECONDS})")
+    refused = await until(running, key, 503)
     assert assert_problem(refused, 503, "unavailable")["limit"] == "admission"
     assert int(refused.headers["retry-after"]) <= SECONDS
-    other = await busy.key("admin", tenant=busy.other_tenant)
-    assert (await answered(busy, other)).status_code == 404
-    assert (await answered(busy, operator)).status_code == 404
-    await follow(busy, "")
-    await busy.admin.put(path, json={"limits": {}}, headers=bearer(operator))
+    other = await running.key("admin", tenant=running.other_tenant)
+    assert (await answered(running, other)).status_code == 404
+    assert (await answered(running, operator)).status_code == 404
+    await follow(running, "")
+    await running.admin.put(path, json={"limits": {}}, headers=bearer(operator))
 
 
-async def test_requests_for_a_class_are_refused(busy: Guarded) -> None:
-    key = await busy.key("read")
-    await follow(
-        busy, f'serviceMemoryLoad() > 0 THEN refuseClass("{busy.database}.notes", {SECONDS})'
-    )
-    refused = await until(busy, key, 503)
+async def test_requests_for_a_class_are_refused(running: Guarded) -> None:
+    key = await running.key("read")
+    refuse = f'refuseClass("{running.database}.notes", {SECONDS})'
+    await follow(running, f"serviceMemoryLoad() > 0 THEN {refuse}")
+    refused = await until(running, key, 503)
     assert "refuses requests for notes" in assert_problem(refused, 503, "unavailable")["detail"]
-    assert (await answered(busy, key, "articles")).status_code == 404
-    await follow(busy, "")
-    assert (await answered(busy, key)).status_code == 404
+    assert (await answered(running, key, "articles")).status_code == 404
+    await follow(running, "")
+    assert (await answered(running, key)).status_code == 404
 
 
-async def test_a_run_has_at_most_the_priority_of_its_tenant(busy: Guarded) -> None:
-    key, operator = await busy.key("jobs", "read"), await busy.key("admin", tenant="operator")
-    path, limits = f"/admin/v1/tenants/{busy.owner}", {"limits": {"priority": 4}}
-    await busy.admin.put(path, json=limits, headers=bearer(operator))
+async def test_a_run_has_at_most_the_priority_of_its_tenant(running: Guarded) -> None:
+    key, operator = await running.key("jobs", "read"), await running.key("admin", tenant="operator")
+    path, limits = f"/admin/v1/tenants/{running.owner}", {"limits": {"priority": 4}}
+    await running.admin.put(path, json=limits, headers=bearer(operator))
     spec = {"records": {"class": "notes"}, "field": "title"}
     job = {"kind": "example.count", "spec": spec, "priority": 5}
 
     async def submitted(priority: int) -> httpx.Response:
-        jobs = f"/v1/{busy.database}/jobs"
-        return await busy.data.post(jobs, json={**job, "priority": priority}, headers=bearer(key))
+        jobs = f"/v1/{running.database}/jobs"
+        return await running.data.post(
+            jobs, json={**job, "priority": priority}, headers=bearer(key)
+        )
 
     async def is_refused() -> bool:
         return (await submitted(5)).status_code == 400
@@ -125,8 +105,8 @@ async def test_a_run_has_at_most_the_priority_of_its_tenant(busy: Guarded) -> No
     )
 
 
-async def test_rules_are_the_operators(busy: Guarded) -> None:
-    own = {**await busy.headers("own", "admin"), "content-type": "text/plain"}
+async def test_rules_are_the_operators(running: Guarded) -> None:
+    own = {**await running.headers("own", "admin"), "content-type": "text/plain"}
     for method, path in (("PUT", "rules"), ("GET", "rules"), ("POST", "dry-run"), ("GET", "log")):
-        answer = await busy.admin.request(method, f"/admin/v1/admission/{path}", headers=own)
+        answer = await running.admin.request(method, f"/admin/v1/admission/{path}", headers=own)
         assert_problem(answer, 403, "forbidden")

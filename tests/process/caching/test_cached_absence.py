@@ -201,10 +201,10 @@ async def test_a_client_sees_a_creation_within_its_bound_and_its_own_at_once(
 
 
 async def test_ids_that_do_not_exist_take_no_more_room_than_the_bound(
-    system_configs: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
+    own_systems: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
 ) -> None:
     url, settings = redis_config.url, CacheSettings()
-    async with paper_on(system_configs, own_catalogue, url, settings, keys=20) as paper:
+    async with paper_on(own_systems, own_catalogue, url, settings, keys=20) as paper:
         answers = [await paper.get(unique("x")) for _ in range(15)]
         assert ["portolan-expires" in it.headers for it in answers] == [True] * 10 + [False] * 5
         assert {it.headers["cache-control"] for it in answers[10:]} == {"no-store"}

@@ -48,10 +48,10 @@ class Calls:
 
 @pytest.fixture
 async def fresh(
-    system_configs: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
+    own_systems: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
 ) -> AsyncIterator[Paper]:
     """A database whose results were never requested, with leases that are usable for long."""
-    async with paper_on(system_configs, own_catalogue, redis_config.url, CacheSettings()) as opened:
+    async with paper_on(own_systems, own_catalogue, redis_config.url, CacheSettings()) as opened:
         opened.caches.leases.usable_s = 600.0
         yield opened
 
@@ -199,7 +199,7 @@ async def test_a_lease_that_is_being_ended_is_not_ended_by_a_round_as_well(
 
 
 async def test_a_record_becomes_cacheable_when_the_replica_does_not_listen(
-    system_configs: Sequence[SystemConfig],
+    own_systems: Sequence[SystemConfig],
     own_catalogue: str,
     redis_config: SystemConfig,
     paper: Paper,
@@ -208,9 +208,7 @@ async def test_a_record_becomes_cacheable_when_the_replica_does_not_listen(
     """However often the record is written: the lease is old some time, and not renewed."""
     monkeypatch.setattr(RedisSketch, "listen", _never_listens)
     settings = CacheSettings()
-    async with paper_on(
-        system_configs, own_catalogue, redis_config.url, settings, paper
-    ) as isolated:
+    async with paper_on(own_systems, own_catalogue, redis_config.url, settings, paper) as isolated:
         id_ = await created_object(isolated)
         await isolated.inc(id_)
         assert not cacheable(await paper.get(id_))
@@ -239,7 +237,7 @@ async def wait_for_listeners(paper: Paper, replicas: int) -> None:
 
 @pytest.mark.usefixtures("long_leases")
 async def test_a_result_is_not_cacheable_while_leases_of_its_class_are_cached(
-    system_configs: Sequence[SystemConfig],
+    own_systems: Sequence[SystemConfig],
     own_catalogue: str,
     redis_config: SystemConfig,
     fresh: Paper,
@@ -252,7 +250,7 @@ async def test_a_result_is_not_cacheable_while_leases_of_its_class_are_cached(
     for text in ("a", "b"):
         await paper.http.put(f"notes/{id_}", json={"text": text})
     query, settings = f"notes?text={word}", CacheSettings()
-    async with paper_on(system_configs, own_catalogue, redis_config.url, settings, paper) as other:
+    async with paper_on(own_systems, own_catalogue, redis_config.url, settings, paper) as other:
         assert not cacheable(await other.http.get(query))
         await paper.http.put(f"notes/{id_}", json={"text": word})
         assert not cacheable(await other.http.get(query))
@@ -265,13 +263,13 @@ async def test_a_result_is_not_cacheable_while_leases_of_its_class_are_cached(
 
 @pytest.mark.usefixtures("long_leases")
 async def test_a_query_at_another_replica_releases_idle_leases(
-    system_configs: Sequence[SystemConfig],
+    own_systems: Sequence[SystemConfig],
     own_catalogue: str,
     redis_config: SystemConfig,
     fresh: Paper,
 ) -> None:
     paper, settings, id_ = fresh, CacheSettings(), unique("n")
-    async with paper_on(system_configs, own_catalogue, redis_config.url, settings, paper) as other:
+    async with paper_on(own_systems, own_catalogue, redis_config.url, settings, paper) as other:
         await wait_for_listeners(paper, 2)
         for text in ("a", "b"):
             await paper.http.put(f"notes/{id_}", json={"text": text})
@@ -300,13 +298,13 @@ async def test_a_query_at_the_same_replica_releases_leases_at_once(fresh: Paper)
 
 
 async def test_a_replica_that_stops_leaves_nothing_pending(
-    system_configs: Sequence[SystemConfig],
+    own_systems: Sequence[SystemConfig],
     own_catalogue: str,
     redis_config: SystemConfig,
     paper: Paper,
 ) -> None:
     settings = CacheSettings()
-    async with paper_on(system_configs, own_catalogue, redis_config.url, settings, paper) as gone:
+    async with paper_on(own_systems, own_catalogue, redis_config.url, settings, paper) as gone:
         for _ in range(20):
             await gone.put(unique("a"))
         assert await pending(paper) > 0
@@ -348,14 +346,14 @@ async def test_after_a_loss_nothing_is_kept_though_writes_go_on(
 
 
 async def test_a_lease_that_never_ends_is_recovered_by_another_replica(
-    system_configs: Sequence[SystemConfig],
+    own_systems: Sequence[SystemConfig],
     own_catalogue: str,
     redis_config: SystemConfig,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The pending write of several writes, of which all but the last were acknowledged."""
     settings = CacheSettings(write_lease_s=2.0)
-    async with paper_on(system_configs, own_catalogue, redis_config.url, settings) as paper:
+    async with paper_on(own_systems, own_catalogue, redis_config.url, settings) as paper:
         id_ = await created_object(paper)
         await paper.inc(id_)
         leases = paper.caches.leases

@@ -171,10 +171,10 @@ async def test_the_filter_is_served_whole_or_by_class_in_two_forms(paper: Paper,
 
 
 async def test_an_orphaned_write_is_fenced_and_recovered(
-    system_configs: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig, id_: str
+    own_systems: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig, id_: str
 ) -> None:
     settings = CacheSettings(write_lease_s=0.5)
-    async with paper_on(system_configs, own_catalogue, redis_config.url, settings) as paper:
+    async with paper_on(own_systems, own_catalogue, redis_config.url, settings) as paper:
         await paper.put(id_)
         await paper.get(id_)
         key = f"articles/{id_}#hits"
@@ -189,9 +189,9 @@ async def test_an_orphaned_write_is_fenced_and_recovered(
 
 
 async def test_without_the_sketch_writes_are_refused_and_reads_are_not_kept(
-    system_configs: Sequence[SystemConfig], own_catalogue: str, id_: str
+    own_systems: Sequence[SystemConfig], own_catalogue: str, id_: str
 ) -> None:
-    async with paper_on(system_configs, own_catalogue, NOWHERE, CacheSettings()) as paper:
+    async with paper_on(own_systems, own_catalogue, NOWHERE, CacheSettings()) as paper:
         refused = await paper.http.put(f"articles/{id_}", json={"title": "One"})
         assert refused.status_code == 503
         assert refused.headers["content-type"] == "application/problem+json"

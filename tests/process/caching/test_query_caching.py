@@ -321,13 +321,13 @@ async def test_a_retry_of_an_unended_write_is_acknowledged_after_recovery(
 
 
 async def test_an_orphaned_write_invalidates_all_results(
-    system_configs: Sequence[SystemConfig],
+    own_systems: Sequence[SystemConfig],
     own_catalogue: str,
     redis_config: SystemConfig,
     word: str,
 ) -> None:
     settings = CacheSettings(write_lease_s=0.5, cache_queries=1)
-    async with paper_on(system_configs, own_catalogue, redis_config.url, settings) as paper:
+    async with paper_on(own_systems, own_catalogue, redis_config.url, settings) as paper:
         await kept(paper, "notes", text=word)
         beyond = await get_page(paper, "notes", text="another")
         assert "portolan-expires" not in beyond.headers

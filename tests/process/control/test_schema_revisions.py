@@ -161,28 +161,28 @@ async def test_schemas_from_before_are_kept_without_author_and_time(catalogue: C
     assert [tuple(each) for each in found] == [("news_1", 7, EMPTY, *[None] * 4)]
 
 
-async def test_tenants_see_their_own_authors_only(installation: Guarded) -> None:
+async def test_tenants_see_their_own_authors_only(running: Guarded) -> None:
     """The schema was set by the operator, then by its owner; then the database is given away."""
-    path = f"/admin/v1/schemas/{installation.database}"
-    operator = await installation.headers("operator", "schema")
-    own = await installation.headers("own", "schema")
-    answer = await installation.admin.patch(path, json={"annotations": []}, headers=own)
+    path = f"/admin/v1/schemas/{running.database}"
+    operator = await running.headers("operator", "schema")
+    own = await running.headers("own", "schema")
+    answer = await running.admin.patch(path, json={"annotations": []}, headers=own)
     assert answer.status_code == 200, answer.text
 
     async def authors(headers: dict[str, str]) -> list[Any]:
-        listed = await installation.admin.get(f"{path}/revisions", headers=headers)
+        listed = await running.admin.get(f"{path}/revisions", headers=headers)
         assert listed.status_code == 200, listed.text
         found = [each["by"] for each in listed.json()["items"]]
         for number, by in enumerate(reversed(found), 1):
-            one = await installation.admin.get(f"{path}/revisions/{number}", headers=headers)
+            one = await running.admin.get(f"{path}/revisions/{number}", headers=headers)
             assert one.json()["by"] == by
         return found
 
     theirs = {"tenant": "operator", "subject": "somebody"}
-    mine = {"tenant": installation.owner, "subject": "somebody"}
+    mine = {"tenant": running.owner, "subject": "somebody"}
     assert await authors(operator) == [mine, theirs]
     assert await authors(own) == [mine, None]
-    tenancy = installation.container.mediator.tenancy
-    await tenancy.disown(installation.owner, installation.database)
-    await tenancy.own(installation.other_tenant, installation.database)
-    assert await authors(await installation.headers("stranger", "schema")) == [None, None]
+    tenancy = running.container.mediator.tenancy
+    await tenancy.disown(running.owner, running.database)
+    await tenancy.own(running.other_tenant, running.database)
+    assert await authors(await running.headers("stranger", "schema")) == [None, None]

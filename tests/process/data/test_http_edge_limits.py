@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
 import pytest
 
 from app.http.connections import Connections, PortLimits
-from mediator.stores.port import SystemConfig
 from tests.faults.caching.http_client import Unanswered
 from tests.faults.conditions import eventually
-from tests.process.caching.guarded import Guarded, bearer, guarded
+from tests.process.caching.guarded import Guarded, bearer
 from tests.process.data.http_edge import (
     CHUNKED,
     END,
@@ -125,52 +124,38 @@ async def _has_capacity(edge: Edge) -> bool:
         return False
 
 
-@pytest.fixture(scope="module")
-async def installation(
-    redis_config: SystemConfig,
-    system_configs: Sequence[SystemConfig],
-    catalogue_url: str,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[Guarded]:
-    jobs = tmp_path_factory.mktemp("jobs")
-    async with guarded(system_configs[:2], catalogue_url, redis_config.url, jobs) as running:
-        yield running
-
-
-async def test_a_key_in_a_trailer_is_ignored(installation: Guarded) -> None:
-    headers = await installation.headers("operator", "write")
-    path = f"/v1/{installation.database}/secrets/smuggled"
+async def test_a_key_in_a_trailer_is_ignored(running: Guarded) -> None:
+    headers = await running.headers("operator", "write")
+    path = f"/v1/{running.database}/secrets/smuggled"
     head = f"PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n".encode()
     trailer = f"0\r\nAuthorization: {headers['authorization']}\r\n\r\n".encode()
     port = Connections(PortLimits())
-    async with serving(installation.container.data, port) as address, connected(address) as client:
+    async with serving(running.container.data, port) as address, connected(address) as client:
         client.send(head + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n" + trailer)
         assert (await client.answer()).status == 401
-    assert (await installation.data.get(path, headers=headers)).status_code == 404
+    assert (await running.data.get(path, headers=headers)).status_code == 404
 
 
-async def test_a_hanging_body_releases_its_slot_of_the_tenant(installation: Guarded) -> None:
+async def test_a_hanging_body_releases_its_slot_of_the_tenant(running: Guarded) -> None:
     """A tenant with one request under way, which never ends, is not shut out by it."""
-    operator = await installation.headers("operator", "admin")
-    tenant = f"/admin/v1/tenants/{installation.owner}"
-    limited = await installation.admin.put(
-        tenant, json={"limits": {"in_flight": 1}}, headers=operator
-    )
+    operator = await running.headers("operator", "admin")
+    tenant = f"/admin/v1/tenants/{running.owner}"
+    limited = await running.admin.put(tenant, json={"limits": {"in_flight": 1}}, headers=operator)
     assert limited.status_code in {200, 201}, limited.text
-    own = bearer(await installation.key("write"))
-    path = f"/v1/{installation.database}/secrets/there"
+    own = bearer(await running.key("write"))
+    path = f"/v1/{running.database}/secrets/there"
     head = f"PUT {path} HTTP/1.1\r\nHost: x\r\nAuthorization: {own['authorization']}\r\n"
     length = "Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n"
     port = Connections(PortLimits(body=1))
-    async with serving(installation.container.data, port) as address, connected(address) as client:
+    async with serving(running.container.data, port) as address, connected(address) as client:
         client.send(f"{head}{length}".encode())
         assert (await client.answer()).status == 100, "it is under way"
-        assert await _status(installation, path, own) == 429
+        assert await _status(running, path, own) == 429
         for _ in range(2):
             port.sweep()
         assert (await client.answer()).status == 408
-        assert await _status(installation, path, own) == 200
+        assert await _status(running, path, own) == 200
 
 
-async def _status(installation: Guarded, path: str, headers: Mapping[str, str]) -> int:
-    return (await installation.data.get(path, headers=headers)).status_code
+async def _status(running: Guarded, path: str, headers: Mapping[str, str]) -> int:
+    return (await running.data.get(path, headers=headers)).status_code

@@ -41,7 +41,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 BUSY = 503
-EXAMPLES = 12
+EXAMPLES = 5
 CLASSES: dict[str, Any] = {
     "articles": {
         "fields": {
@@ -108,29 +108,29 @@ def ndjson(_: schemathesis.SerializationContext, value: Any) -> bytes:
 
 @pytest.fixture(scope="module")
 async def service(
-    system_configs: Sequence[SystemConfig], catalogue_url: str, redis_config: SystemConfig
+    own_systems: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
 ) -> AsyncIterator[Service]:
     """A service on the mediator of the test run, so that systems are examined only once."""
     redis = {"sketch_url": redis_config.url, "coordination_url": redis_config.url}
-    served = Service.on(system_configs, catalogue_url, sketch="redis", relays="here", **redis)
+    served = Service.on(own_systems, own_catalogue, sketch="redis", relays="here", **redis)
     async with served.running() as running:
         await running.favour()
         yield running
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
-async def test_data_api(service: Service, mode: GenerationMode, catalogue_url: str) -> None:
+async def test_data_api(service: Service, mode: GenerationMode, own_catalogue: str) -> None:
     await fill(service)
-    await hire(catalogue_url)
+    await hire(own_catalogue)
     await asyncio.to_thread(examine, service.data, mode)
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
 async def test_data_api_of_a_database(
-    service: Service, mode: GenerationMode, catalogue_url: str
+    service: Service, mode: GenerationMode, own_catalogue: str
 ) -> None:
     await fill(service)
-    await hire(catalogue_url)
+    await hire(own_catalogue)
     await asyncio.to_thread(examine, f"{service.data}/v1/shop", mode)
 
 
@@ -149,9 +149,9 @@ async def fill(service: Service) -> None:
             assert answer.status in (200, 201), answer
 
 
-async def hire(catalogue_url: str) -> None:
+async def hire(own_catalogue: str) -> None:
     """Let a worker be seen, so that jobs are taken; what it does is of no matter here."""
-    catalogue = Catalogue(catalogue_url)
+    catalogue = Catalogue(own_catalogue)
     await CatalogueWorkers(catalogue).heartbeat("schemathesis", None)
     await catalogue.close()
 

@@ -81,10 +81,10 @@ def check(printed: Any, answered: Any, pointer: str = "") -> None:
 
 @pytest.fixture(scope="module")
 async def mediator(
-    system_configs: Sequence[SystemConfig], own_catalogue: str
+    own_systems: Sequence[SystemConfig], own_catalogue: str
 ) -> AsyncIterator[Service]:
     """A service whose operator states the page's figures, with what `make run` has set up."""
-    async with service(system_configs, own_catalogue) as started:
+    async with service(own_systems, own_catalogue) as started:
         control = started.mediator.control
         for name, metrics in MEASURED.items():
             await control.amend(name, metrics=metrics)

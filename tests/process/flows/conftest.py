@@ -16,9 +16,9 @@ from tests.process.flows.shop import Shop, shop_on
 
 @pytest.fixture(scope="module")
 async def shop(
-    system_configs: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
+    own_systems: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
 ) -> AsyncIterator[Shop]:
-    async with shop_on(system_configs, own_catalogue, redis_config.url) as opened:
+    async with shop_on(own_systems, own_catalogue, redis_config.url) as opened:
         yield opened
 
 

@@ -36,12 +36,12 @@ Replica: TypeAlias = Callable[[], AbstractAsyncContextManager[Guarded]]
 @pytest.fixture
 def shared_service(
     redis_config: SystemConfig,
-    system_configs: Sequence[SystemConfig],
-    catalogue_url: str,
+    own_systems: Sequence[SystemConfig],
+    own_catalogue: str,
     tmp_path: Path,
 ) -> Replica:
     """Starts another replica."""
-    return partial(guarded, system_configs[:2], catalogue_url, redis_config.url, tmp_path)
+    return partial(guarded, own_systems[:2], own_catalogue, redis_config.url, tmp_path)
 
 
 def job(class_name: str, **more: Any) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from tests.process.standing.bench import Bench, bench_on
 
 @pytest.fixture(scope="module")
 async def started(
-    system_configs: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
+    own_systems: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
 ) -> AsyncIterator[Service]:
-    async with service(system_configs, own_catalogue, coordination_url=redis_config.url) as running:
+    async with service(own_systems, own_catalogue, coordination_url=redis_config.url) as running:
         await running.favour()
         yield running
 

@@ -12,7 +12,7 @@ from tests.process.streams.market import Market, market_on
 
 @pytest.fixture(scope="module")
 async def market(
-    system_configs: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
+    own_systems: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
 ) -> AsyncIterator[Market]:
-    async with market_on(system_configs, own_catalogue, redis_config.url) as opened:
+    async with market_on(own_systems, own_catalogue, redis_config.url) as opened:
         yield opened

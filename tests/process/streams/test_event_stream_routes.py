@@ -290,25 +290,25 @@ async def test_events_end_when_the_stream_is_dropped(market: Market) -> None:
     assert await following == []
 
 
-async def test_a_grant_names_a_stream_as_it_names_a_class(installation: Guarded) -> None:
+async def test_a_grant_names_a_stream_as_it_names_a_class(running: Guarded) -> None:
     prices, other = unique("prices"), unique("other")
-    operator = await installation.headers("operator", "write")
-    base = f"/v1/{installation.database}/event-streams"
+    operator = await running.headers("operator", "write")
+    base = f"/v1/{running.database}/event-streams"
     for name in (prices, other):
         document = {"name": name, "attributes": ATTRIBUTES}
-        answer = await installation.data.post(base, json=document, headers=operator)
+        answer = await running.data.post(base, json=document, headers=operator)
         assert answer.status_code == 201
     body = {"tuples": [{"time_s": time.time(), "values": {"price": 1.0}}]}
-    writer = bearer(await installation.key(f"write:{installation.database}/{prices}"))
-    reader = bearer(await installation.key(f"read:{installation.database}/{prices}"))
+    writer = bearer(await running.key(f"write:{running.database}/{prices}"))
+    reader = bearer(await running.key(f"read:{running.database}/{prices}"))
     statuses = {}
     for caller, headers in (("writer", writer), ("reader", reader)):
         for name in (prices, other):
             path = f"{base}/{name}"
-            sent = await installation.data.post(f"{path}/tuples", json=body, headers=headers)
-            read = await installation.data.get(f"{path}/tuples", headers=headers)
-            shown = await installation.data.get(path, headers=headers)
-            dropped = await installation.data.delete(path, headers=headers)
+            sent = await running.data.post(f"{path}/tuples", json=body, headers=headers)
+            read = await running.data.get(f"{path}/tuples", headers=headers)
+            shown = await running.data.get(path, headers=headers)
+            dropped = await running.data.delete(path, headers=headers)
             key = caller, "own" if name == prices else "other"
             statuses[key] = [each.status_code for each in (sent, read, shown, dropped)]
     assert statuses == {
@@ -317,28 +317,28 @@ async def test_a_grant_names_a_stream_as_it_names_a_class(installation: Guarded)
         ("reader", "own"): [403, 200, 200, 403],
         ("reader", "other"): [403] * 4,
     }
-    refused = await installation.data.post(base, json={}, headers=writer)
+    refused = await running.data.post(base, json={}, headers=writer)
     assert refused.status_code in (400, 403)
 
 
 async def test_a_class_that_takes_the_name_of_a_stream_opens_it_to_nobody(
-    installation: Guarded,
+    running: Guarded,
 ) -> None:
     """Who may use the class by its grant may not use the stream that had the name before."""
     name = unique("prices")
-    operator = await installation.headers("operator", "write")
-    base = f"/v1/{installation.database}/event-streams"
+    operator = await running.headers("operator", "write")
+    base = f"/v1/{running.database}/event-streams"
     document = {"name": name, "attributes": ATTRIBUTES}
-    await installation.data.post(base, json=document, headers=operator)
-    path = f"/admin/v1/schemas/{installation.database}"
+    await running.data.post(base, json=document, headers=operator)
+    path = f"/admin/v1/schemas/{running.database}"
     schema = {"classes": {name: {"fields": {"title": {"type": "string"}}}}}
-    answer = await installation.admin.patch(path, json=schema, headers=operator)
+    answer = await running.admin.patch(path, json=schema, headers=operator)
     assert answer.status_code == 200, answer.text
-    reader = bearer(await installation.key(f"read:{installation.database}/{name}"))
-    url = f"/v1/{installation.database}/{name}"
-    assert (await installation.data.get(url, headers=reader)).status_code == 200
-    refused = await installation.data.get(f"{base}/{name}/tuples", headers=reader)
+    reader = bearer(await running.key(f"read:{running.database}/{name}"))
+    url = f"/v1/{running.database}/{name}"
+    assert (await running.data.get(url, headers=reader)).status_code == 200
+    refused = await running.data.get(f"{base}/{name}/tuples", headers=reader)
     assert refused.status_code == 403
-    everything = bearer(await installation.key(f"read:{installation.database}"))
-    allowed = await installation.data.get(f"{base}/{name}/tuples", headers=everything)
+    everything = bearer(await running.key(f"read:{running.database}"))
+    allowed = await running.data.get(f"{base}/{name}/tuples", headers=everything)
     assert allowed.status_code == 200

@@ -15,10 +15,10 @@ from tests.process.data.owned.drafts import Drafts, fill
 @pytest.fixture(scope="module")
 async def drafts(
     redis_config: SystemConfig,
-    system_configs: Sequence[SystemConfig],
-    catalogue_url: str,
+    own_systems: Sequence[SystemConfig],
+    own_catalogue: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Drafts]:
     jobs: Path = tmp_path_factory.mktemp("jobs")
-    async with guarded(system_configs[:2], catalogue_url, redis_config.url, jobs) as running:
+    async with guarded(own_systems[:2], own_catalogue, redis_config.url, jobs) as running:
         yield await fill(running)

@@ -166,11 +166,11 @@ class Kept:
 
 
 @pytest.fixture
-async def kept(installation: Guarded) -> Kept:
-    kept = Kept(installation, unique("db"), await installation.headers("operator", "write"))
+async def kept(running: Guarded) -> Kept:
+    kept = Kept(running, unique("db"), await running.headers("operator", "write"))
     await kept.change("price")
     path = f"/v1/{kept.database}/goods/a"
-    await installation.data.put(path, json={"price": 5}, headers=kept.headers)
+    await running.data.put(path, json={"price": 5}, headers=kept.headers)
     await kept.change("cost", rename="goods.price:cost")
     return kept
 
@@ -208,16 +208,14 @@ async def test_no_cache_gives_a_client_the_names_of_another_version(
     "path", ["goods/a", "goods/a?fields=price", "goods?price.ge=1", "goods?fields=id"]
 )
 async def test_what_caches_may_keep_of_others_they_may_not_of_a_pinned_client(
-    installation: Guarded, path: str
+    running: Guarded, path: str
 ) -> None:
     """Only a field is added, so that copies of the class may be kept at once."""
-    headers = await installation.headers("operator", "write")
-    kept = Kept(installation, unique("db"), headers)
+    headers = await running.headers("operator", "write")
+    kept = Kept(running, unique("db"), headers)
     await kept.change("price")
-    await installation.data.put(
-        f"/v1/{kept.database}/goods/a", json={"price": 5}, headers=kept.headers
-    )
-    await installation.admin.patch(
+    await running.data.put(f"/v1/{kept.database}/goods/a", json={"price": 5}, headers=kept.headers)
+    await running.admin.patch(
         f"/admin/v1/schemas/{kept.database}",
         json={"classes": {"goods": {"fields": {"more": {"type": "string"}}}}},
         headers=kept.headers,
