@@ -42,7 +42,7 @@ async def catalogue(postgresql_config: SystemConfig) -> AsyncIterator[str]:
 
 @pytest.fixture(scope="module")
 async def service(
-    system_configs: Sequence[SystemConfig],
+    own_systems: Sequence[SystemConfig],
     redis_config: SystemConfig,
     catalogue: str,
     certificate: Certificate,
@@ -50,7 +50,7 @@ async def service(
     files = {"tls_certificate": str(certificate.chain), "tls_key": str(certificate.key)}
     options = {**files, **{f"admin_{name}": file for name, file in files.items()}}
     running = Service.on(
-        system_configs,
+        own_systems,
         catalogue,
         redis_config.url,
         authentication="required",

@@ -30,14 +30,14 @@ THEN resumeFlow(selectRandomFlow(name = "reports" AND paused_s > 0))
 
 @pytest.fixture(scope="module")
 async def shop(
-    system_configs: Sequence[SystemConfig],
+    own_systems: Sequence[SystemConfig],
     postgresql_config: SystemConfig,
     redis_config: SystemConfig,
 ) -> AsyncIterator[Shop]:
     """An installation of its own: rules are for all flows of one."""
     async with (
         scratch_catalogue(postgresql_config) as url,
-        shop_on(system_configs, url, redis_config.url) as opened,
+        shop_on(own_systems, url, redis_config.url) as opened,
         following(opened.service),
     ):
         yield opened

@@ -40,7 +40,7 @@ def free_port() -> int:
 
 @pytest.fixture(scope="module")
 async def installed(
-    system_configs: Sequence[SystemConfig],
+    own_systems: Sequence[SystemConfig],
     postgresql_config: SystemConfig,
     redis_config: SystemConfig,
 ) -> AsyncIterator[Installation]:
@@ -53,7 +53,7 @@ async def installed(
     ):
         target = {"name": "varnish-0", "kind": "varnish", "at": purged.url, "token": TOKEN}
         service = Service.on(
-            system_configs,
+            own_systems,
             catalogue,
             redis_config.url,
             purge=orjson.dumps([target]).decode(),

@@ -62,13 +62,13 @@ def base_only(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 async def settings(
-    system_configs: Sequence[SystemConfig],
+    own_systems: Sequence[SystemConfig],
     postgresql_config: SystemConfig,
     redis_config: SystemConfig,
 ) -> AsyncIterator[dict[str, str]]:
     """Settings of a service on the databases of the run."""
     names = ("name", "kind", "url", "namespace")
-    systems = [{name: getattr(each, name) for name in names} for each in system_configs]
+    systems = [{name: getattr(each, name) for name in names} for each in own_systems]
     async with scratch_catalogue(postgresql_config) as catalogue:
         yield {
             "PORTOLAN_CATALOGUE_URL": catalogue,
