@@ -17,9 +17,11 @@ import pytest
 
 from app.service.tls import Certificate
 from mediator.stores.port import SystemConfig
+from tests.faults.conditions import eventually
 from tests.faults.operation.forked import called
 from tests.faults.service import Service
 from tests.process.access.certificates import write_certificate
+from tests.process.caching.guarded import bearer
 from tests.process.service import scratch_catalogue
 
 
@@ -62,12 +64,23 @@ async def service(
 
 
 @pytest.fixture(scope="module")
-async def key(catalogue: str) -> str:
-    """A key of the operator, created without the ports as the first one is."""
+async def key(catalogue: str, service: Service, certificate: Certificate) -> str:
+    """A key of the operator, created without the ports as the first one is; the service knows it.
+
+    It looks for new keys once a second.
+    """
     make = ("key", "create", "--subject", "me", "--grant", "admin")
     code, output = await ran(*make, PORTOLAN_CATALOGUE_URL=catalogue)
     assert code == 0, output
-    return str(orjson.loads(output)["key"])
+    key = str(orjson.loads(output)["key"])
+    trusted = ssl.create_default_context(cafile=certificate.chain)
+    async with httpx.AsyncClient(verify=trusted, headers=bearer(key)) as client:
+
+        async def is_known() -> bool:
+            return (await client.get(f"{service.admin}/admin/v1/systems")).status_code == 200
+
+        await eventually(is_known)
+    return key
 
 
 async def test_both_ports_accept_only_tls(service: Service, certificate: Certificate) -> None:
