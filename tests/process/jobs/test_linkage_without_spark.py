@@ -55,7 +55,7 @@ def processes(worker: WorkerProcess) -> list[str]:
     return [child.name() for child in psutil.Process(worker.pid).children(recursive=True)]
 
 
-@pytest.mark.timeout(300)  # a service and a worker start, on a machine that may be busy
+@pytest.mark.timeout(600)  # a service and a worker start, on a machine that may be busy
 async def test_two_classes_are_linked_and_no_program_is_started(
     service: tuple[Service, WorkerProcess],
 ) -> None:
