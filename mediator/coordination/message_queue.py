@@ -145,7 +145,7 @@ class RedisMessageQueue:
         return int(await self._call("replay", key, *_rows(messages)))
 
     async def take(self, key: FlowKey, token: str, wait_s: float) -> Batch | NoBatch:
-        reply = await self._call("take", key, token, _LEASE_MS, round(wait_s * 1000))
+        reply = await self._call("take", key, token, _LEASE_MS, round(wait_s * 1e6))
         if not reply:
             return NoBatch(None)
         if len(reply) == 1:

@@ -9,7 +9,7 @@
 -- queue, running         sorted sets of partitions by creation: waiting, and taken by a worker
 -- partition:<n>          list: its messages, each as position, time (ms), ticket and body
 -- lease:<n>, lease:out   who executes a batch, and who sends in order
--- timer                  exists until the next partition is due
+-- due                    when the next partition is due (microseconds)
 -- attempts               hash: how often each running partition was given out
 -- held                   hash: by position what ended, and waits for its turn
 -- waiting                hash: by ticket '' or a dead letter; all that counts for the bound
@@ -27,9 +27,13 @@ if redis.replicate_commands then redis.replicate_commands() end
 
 local base = KEYS[1]
 
-local function now_ms()
+local function now_us()
   local clock = redis.call('TIME')
-  return clock[1] * 1000 + math.floor(clock[2] / 1000)
+  return clock[1] * 1000000 + clock[2]
+end
+
+local function now_ms()
+  return math.floor(now_us() / 1000)
 end
 
 -- Messages are queued by one level at a time; the value begins with its number, as those of two
@@ -51,7 +55,7 @@ local function append(level, values, ticket, body, ms)
 end
 
 -- Sets what expires, if it is not there. If it is, and lasts longer than it could have been set to,
--- the server's clock was set back, or the waiting time has become shorter.
+-- the server's clock was set back.
 local function hold(name, value, ms)
   if redis.call('SET', name, value, 'NX', 'PX', ms) then return true end
   if redis.call('PTTL', name) > tonumber(ms) then redis.call('PEXPIRE', name, ms) end

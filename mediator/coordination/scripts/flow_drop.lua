@@ -7,7 +7,7 @@ for _, set in ipairs({'queue', 'running'}) do
   end
 end
 for _, name in ipairs({
-  'bound', 'level', 'arrived', 'sent', 'given', 'open', 'values', 'queue', 'running', 'lease:out', 'timer',
+  'bound', 'level', 'arrived', 'sent', 'given', 'open', 'values', 'queue', 'running', 'lease:out', 'due',
   'attempts', 'held', 'waiting', 'dead', 'ended', 'results', 'counts', 'report',
   'paused', 'behind',
 }) do redis.call('DEL', base .. name) end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -61,6 +62,20 @@ def counters_of(values: Sequence[str]) -> list[int]:
         counters.append(sum(partitions[each] for each in behind))
         partitions[value] = partitions.get(value, 0) + 1
     return counters
+
+
+async def seconds_of(redis: Redis) -> float:
+    now: Any = await redis.time()
+    return float(now[0] + now[1] / 1e6)
+
+
+def due_key(key: FlowKey) -> str:
+    return f"{message_queue._base(key)}due"  # noqa: SLF001
+
+
+async def put_due(redis: Redis, key: FlowKey, in_s: float) -> None:
+    """Let the next partition be due in so many seconds."""
+    await redis.set(due_key(key), round((await seconds_of(redis) + in_s) * 1e6))
 
 
 async def test_messages_of_one_value_are_one_batch_and_the_oldest_batch_is_next(
@@ -145,7 +160,7 @@ async def test_the_next_batch_is_given_out_once_in_a_waiting_time_to_all_workers
         assert 0 < found.due_in_s <= 60
 
 
-@pytest.mark.parametrize("name", ["timer", "lease:2", "lease:out"])
+@pytest.mark.parametrize("name", ["lease:2", "lease:out"])
 async def test_a_clock_of_redis_that_is_set_back_stops_no_flow(
     queue: RedisMessageQueue, key: FlowKey, redis_config: SystemConfig, name: str
 ) -> None:
@@ -160,7 +175,18 @@ async def test_a_clock_of_redis_that_is_set_back_stops_no_flow(
         assert await redis.pexpire(at, 3_600_000)
         await queue.take(key, OTHER, 10)
         await queue.next_held(key, OTHER, 1)
-        assert await redis.pttl(at) <= max(10_000, message_queue._LEASE_MS)  # noqa: SLF001
+        assert await redis.pttl(at) <= message_queue._LEASE_MS  # noqa: SLF001
+
+
+async def test_a_clock_of_redis_that_is_set_back_makes_no_partition_wait_longer(
+    queue: RedisMessageQueue, key: FlowKey, redis_config: SystemConfig
+) -> None:
+    await queue.enqueue(key, messages("AB"), None)
+    async with Redis.from_url(redis_config.url) as redis:
+        await put_due(redis, key, 3600)
+        assert await queue.take(key, TOKEN, 60) == NoBatch(60)
+        due_us = int(await redis.get(due_key(key)) or 0)
+        assert due_us <= (await seconds_of(redis) + 60) * 1e6
 
 
 async def test_a_shorter_waiting_time_holds_at_once(queue: RedisMessageQueue, key: FlowKey) -> None:
@@ -178,21 +204,42 @@ async def test_a_batch_whose_turn_is_late_does_not_wait(
     wait_s = 1.0
     async with Redis.from_url(redis_config.url) as redis:
 
-        async def seconds() -> float:
-            now: Any = await redis.time()
-            return float(now[0] + now[1] / 1e6)
-
         async def is_late() -> bool:
-            return await seconds() > arrived + 2 * wait_s
+            return await seconds_of(redis) > arrived + 2 * wait_s
 
         await queue.enqueue(key, messages("ABC"), None)
-        arrived = await seconds()
+        arrived = await seconds_of(redis)
         await eventually(is_late)
     for _ in "AB":
         assert isinstance(await queue.take(key, TOKEN, wait_s), Batch)
     await queue.enqueue(key, messages("D"), None)
     found = await queue.take(key, TOKEN, 60)
     assert isinstance(found, NoBatch)
+
+
+async def test_the_wait_is_from_one_due_time_to_the_next_however_late_a_worker_is(
+    queue: RedisMessageQueue, key: FlowKey
+) -> None:
+    """Else whatever a batch takes beyond the wait would be lost for all that follow."""
+    wait_s = 0.5
+    await queue.enqueue(key, messages("ABCDEFGH"), None)
+    assert isinstance(await queue.take(key, TOKEN, wait_s), Batch)
+    await asyncio.sleep(2 * wait_s)
+    for _ in "BC":
+        assert isinstance(await queue.take(key, TOKEN, wait_s), Batch)
+
+
+async def test_nothing_is_made_up_for_before_a_message_arrived(
+    queue: RedisMessageQueue, key: FlowKey, redis_config: SystemConfig
+) -> None:
+    async with Redis.from_url(redis_config.url) as redis:
+        await put_due(redis, key, -3600)
+    await queue.enqueue(key, messages("AB"), None)
+    assert isinstance(await queue.take(key, TOKEN, 60), Batch)
+    found = await queue.take(key, TOKEN, 60)
+    assert isinstance(found, NoBatch)
+    assert found.due_in_s is not None
+    assert 0 < found.due_in_s <= 60
 
 
 async def test_messages_are_queued_by_the_present_level_and_stay_where_they_are(
