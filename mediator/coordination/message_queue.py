@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 
 from mediator.base.errors import IdempotencyReused, NotFound, ResultGone, TooManyRequests
 from mediator.coordination.errors import reply_of, texts_of
+from mediator.coordination.pauses import Pauses, pauses_text
 from mediator.flows.queue import (
     LEASE_S,
     LEVEL_DIGITS,
@@ -52,12 +53,16 @@ _SPAN_S: Final = 30
 _PAGE_BYTES: Final = 2**20
 """Beyond these a page of results has no more."""
 
+_FLOW: Final = "flow"
+"""What is paused under the keys of a flow."""
+
 _CONSTANTS: Final = {
     "LARGEST_BATCH": LARGEST_BATCH,
     "RESULT_MS": RESULTS_KEPT_S * 1000,
     "LEVEL_DIGITS": LEVEL_DIGITS,
     "MOST_RESULTS": MOST_RESULTS,
     "SPAN_MS": _SPAN_S * 1000,
+    "FLOW": f"'{_FLOW}'",
 }
 """Of the scripts."""
 
@@ -70,11 +75,9 @@ _NAMES: Final = (
     "enqueue",
     "load",
     "next",
-    "pause",
     "release",
     "replay",
     "results",
-    "resume",
     "take",
 )
 _SCRIPTS: Final = "mediator.coordination.scripts"
@@ -85,14 +88,8 @@ class RedisMessageQueue:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        constants = "\n".join(f"local {name} = {number}" for name, number in _CONSTANTS.items())
-        common = lua_text(_SCRIPTS, "flow_common")
-        self._scripts = {
-            name: redis.register_script(
-                "\n".join((constants, common, lua_text(_SCRIPTS, f"flow_{name}")))
-            )
-            for name in _NAMES
-        }
+        self._scripts = {name: redis.register_script(_script(name)) for name in _NAMES}
+        self._pauses = Pauses(redis, _script("pause"))
 
     async def put_flow(
         self, key: FlowKey, document: Mapping[str, Any], bound_s: float, most: int
@@ -155,15 +152,13 @@ class RedisMessageQueue:
         return Batch(number, attempt, partitions, arrived, level, bool(behind), queued)
 
     async def pause(self, key: FlowKey, pause: Pause) -> bool | None:
-        arguments = pause.version, pause.rule, round(pause.seconds * 1000)
-        reply = await self._call("pause", key, *arguments)
-        return None if reply < 0 else bool(reply)
+        return await self._pauses.begin(_base(key), _FLOW, pause)
 
     async def resume(self, key: FlowKey) -> bool:
-        return bool(await self._call("resume", key, ""))
+        return await self._pauses.resume(_base(key), _FLOW)
 
     async def end_pauses(self, keys: Collection[FlowKey], before: int) -> None:
-        await self._call_each("resume", keys, before)
+        await self._pauses.end([_base(key) for key in keys], before)
 
     async def loads(self, keys: Collection[FlowKey]) -> list[FlowLoad]:
         replies = await self._call_each("load", keys)
@@ -252,14 +247,13 @@ class RedisMessageQueue:
             pipeline.zcard(f"{base}dead")
             pipeline.get(f"{base}level")
             pipeline.get(f"{base}report")
-            pipeline.get(f"{base}paused")
-            pipeline.pttl(f"{base}paused")
             replies = await reply_of(pipeline.execute())
-        counts, partitions, waiting, held, dead, level, report, paused, left_ms = replies
+        counts, partitions, waiting, held, dead, level, report = replies
         numbers = {name: int(text) for name, text in texts_of(counts).items()}
         sizes = {"partitions": partitions, "held": held, "dead_letters": dead}
         sizes |= {"queued": waiting - dead, "level": int(level or 0)}
-        measured, pause = orjson.loads(report) if report else None, _pause(paused, left_ms)
+        measured = orjson.loads(report) if report else None
+        pause = (await self._pauses.lasting(base)).get(_FLOW)
         return {"counts": numbers, **sizes, "paused": pause, "measured": measured}
 
     async def _call_each(self, name: str, keys: Collection[FlowKey], *arguments: Any) -> list[Any]:
@@ -274,16 +268,14 @@ class RedisMessageQueue:
         return await reply_of(self._scripts[name](keys=[_base(key)], args=arguments))
 
 
+def _script(name: str) -> str:
+    constants = "\n".join(f"local {name} = {value}" for name, value in _CONSTANTS.items())
+    files = "flow_common", f"flow_{name}"
+    return "\n".join((constants, pauses_text(), *(lua_text(_SCRIPTS, each) for each in files)))
+
+
 def _base(key: FlowKey) -> str:
     return f"{{portolan:flow:{key.database}:{key.flow}}}:"
-
-
-def _pause(text: bytes | None, left_ms: int) -> Pause | None:
-    """Return a pause as it is stored, for the time that is left of it."""
-    if text is None or left_ms < 0:
-        return None
-    version, rule, _ = map(int, text.split())
-    return Pause(version, rule, left_ms / 1000)
 
 
 def _rows(messages: Iterable[NewMessage]) -> Iterable[str | bytes]:

@@ -121,20 +121,6 @@ async def test_a_pause_ends_by_itself_and_a_later_one_holds(
     assert (await queue.report(key))["counts"] == {"pauses": 1}
 
 
-async def test_a_clock_of_redis_that_is_set_back_prolongs_no_pause(
-    queue: RedisMessageQueue, key: FlowKey, redis: Redis
-) -> None:
-    """What expires at a time lasts an hour longer then: here it is set to."""
-    await queue.pause(key, Pause(1, 2, 10.0))
-    name = f"{message_queue._base(key)}paused"  # noqa: SLF001
-    await redis.pexpire(name, 3_600_000)
-    found = await queue.take(key, TOKEN, 0)
-    assert isinstance(found, NoBatch)
-    assert found.due_in_s is not None
-    assert found.due_in_s <= 10
-    assert await redis.pttl(name) <= 10_000
-
-
 async def test_the_queue_is_behind_until_it_has_caught_up(
     queue: RedisMessageQueue, key: FlowKey
 ) -> None:
