@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from mediator.embedded import mongodb
 from mediator.embedded.directories import DataDirectoryBusy
 from mediator.embedded.fleet import EmbeddedFleet
 from tests.process.embedded.servers import (
@@ -52,12 +51,7 @@ def test_a_second_service_on_the_directory_is_refused(data_dir: Path) -> None:
         assert len(server_pids(data_dir)) == len(KINDS)
 
 
-def test_servers_of_a_killed_service_are_adopted(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A server that was started with other options is no server of ours; see `tests/conftest.py`.
-    flags = tuple(flag for flag in mongodb.FLAGS if "Tiered" not in flag)
-    monkeypatch.setattr(mongodb, "FLAGS", flags)
+def test_servers_of_a_killed_service_are_adopted(data_dir: Path) -> None:
     service = running_service(data_dir)
     before = server_pids(data_dir)
     service.kill()
