@@ -14,6 +14,7 @@ from app.settings.systems_file import read_systems
 from app.telemetry.log import log_observation
 from mediator.coordination.feed import Retention
 from mediator.flows.http_hosts import HttpHosts
+from mediator.flows.http_services import HttpServices
 from mediator.query.budget import Limits
 from mediator.scaling.energy import Energy
 from mediator.service import Mediator, MediatorOptions
@@ -77,7 +78,9 @@ def mediator_options(
         retention=Retention(settings.feed_changes, settings.feed_hours * 3600),
         query_limits=Limits(rows=settings.query_rows, seconds=settings.query_seconds),
         energy=settings.energy or Energy(),
-        flow_hosts=HttpHosts.of(settings.flow_hosts, private=settings.flow_private_addresses),
+        flow_services=HttpServices(
+            HttpHosts.of(settings.flow_hosts, private=settings.flow_private_addresses)
+        ),
         alone=alone,
         relaying="elsewhere" if has_relay_process(settings) else "here",
     )

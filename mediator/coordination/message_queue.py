@@ -7,6 +7,7 @@ beside their messages: a server that loses its last second loses both of them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -36,7 +37,7 @@ from mediator.flows.queue import (
 from mediator.model.pause import Pause
 from redis_connection.scripts import lua_text
 
-__all__ = ["LARGEST_BATCH", "MOST_RESULTS", "RESULTS_KEPT_S", "RedisMessageQueue"]
+__all__ = ["LARGEST_BATCH", "MOST_RESULTS", "RESULTS_KEPT_S", "QueueBounds", "RedisMessageQueue"]
 
 LARGEST_BATCH: Final = 500
 """Messages of one partition; further ones of its value make another."""
@@ -67,7 +68,6 @@ _CONSTANTS: Final = {
 """Of the scripts."""
 
 _FLOWS: Final = "portolan:flows"
-_LEASE_MS: Final = round(LEASE_S * 1000)
 _FULL, _REUSED, _GONE = -1, -2, -3
 _NAMES: Final = (
     "drop",
@@ -83,11 +83,29 @@ _NAMES: Final = (
 _SCRIPTS: Final = "mediator.coordination.scripts"
 
 
+@dataclass(frozen=True, slots=True)
+class QueueBounds:
+    """What a flow may need.
+
+    Attributes:
+        lease_s: Seconds after which a batch is given to another worker, unless it is renewed.
+        messages: That have not ended, dead letters included.
+    """
+
+    lease_s: float = LEASE_S
+    messages: int = MOST_QUEUED
+
+    @property
+    def lease_ms(self) -> int:
+        return round(self.lease_s * 1000)
+
+
 class RedisMessageQueue:
     """Implements `mediator.flows.queue.MessageQueue` in one Redis."""
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, redis: Redis, bounds: QueueBounds | None = None) -> None:
         self._redis = redis
+        self.bounds = bounds or QueueBounds()
         self._scripts = {name: redis.register_script(_script(name)) for name in _NAMES}
         self._pauses = Pauses(redis, _script("pause"))
 
@@ -124,7 +142,7 @@ class RedisMessageQueue:
         self, key: FlowKey, messages: Sequence[NewMessage], retry: tuple[str, str] | None
     ) -> bool:
         reply = await self._call(
-            "enqueue", key, MOST_QUEUED, *(retry or ("", "")), *_rows(messages)
+            "enqueue", key, self.bounds.messages, *(retry or ("", "")), *_rows(messages)
         )
         if reply == _GONE:
             raise NotFound("There is no such message flow.")
@@ -132,8 +150,8 @@ class RedisMessageQueue:
             raise IdempotencyReused("The Idempotency-Key was used for other messages.")
         if reply == _FULL:
             detail = (
-                f"The flow has {MOST_QUEUED} messages that have not ended, or would have more; dead"
-                " letters count until they are replayed."
+                f"The flow has {self.bounds.messages} messages that have not ended, or would have"
+                " more; dead letters count until they are replayed."
             )
             raise TooManyRequests(detail, extra={"limit": "messages"})
         return bool(reply)
@@ -142,7 +160,7 @@ class RedisMessageQueue:
         return int(await self._call("replay", key, *_rows(messages)))
 
     async def take(self, key: FlowKey, token: str, wait_s: float) -> Batch | NoBatch:
-        reply = await self._call("take", key, token, _LEASE_MS, round(wait_s * 1000))
+        reply = await self._call("take", key, token, self.bounds.lease_ms, round(wait_s * 1000))
         if not reply:
             return NoBatch(None)
         if len(reply) == 1:
@@ -169,7 +187,7 @@ class RedisMessageQueue:
         if await reply_of(self._redis.get(lease)) != token.encode():
             return False
         # If it ended in between, `end` refuses what its holder does.
-        return bool(await reply_of(self._redis.pexpire(lease, _LEASE_MS)))
+        return bool(await reply_of(self._redis.pexpire(lease, self.bounds.lease_ms)))
 
     async def end_batch(
         self,
@@ -187,7 +205,7 @@ class RedisMessageQueue:
         return _recorded(await self._call("end", key, *head, *counted, *rows))
 
     async def next_held(self, key: FlowKey, token: str, most: int) -> list[Ended]:
-        reply = await self._call("next", key, token, _LEASE_MS, most)
+        reply = await self._call("next", key, token, self.bounds.lease_ms, most)
         held = [_held(int(reply[i]), reply[i + 1]) for i in range(1, len(reply), 2)]
         # What follows the first one was not sent: it is released before.
         return [held[0]._replace(is_repeated=bool(reply[0])), *held[1:]] if held else []
@@ -197,7 +215,9 @@ class RedisMessageQueue:
     ) -> Recorded | None:
         counted = [text for pair in counts.items() for text in pair]
         row = _ended_row(ended)
-        return _recorded(await self._call("release", key, token, _LEASE_MS, *row, *counted))
+        return _recorded(
+            await self._call("release", key, token, self.bounds.lease_ms, *row, *counted)
+        )
 
     async def ticket(self, key: FlowKey, ticket: str) -> Ticket | None:
         base = _base(key)
