@@ -6,6 +6,7 @@ import os
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 
 from mediator.embedded.directories import DataDirectoryBusy
@@ -61,6 +62,15 @@ def test_servers_of_a_killed_service_are_adopted(data_dir: Path) -> None:
         for endpoint in fleet.endpoints.values():
             put(endpoint, "adopted")
     assert not processes_in(data_dir)
+
+
+def test_a_server_has_the_options_of_java_that_its_owner_chose(data_dir: Path) -> None:
+    chosen = "-Dportolan.chosen=1"
+    with EmbeddedFleet(data_dir, java_options=[chosen]):
+        running = {
+            kind: psutil.Process(pid).cmdline() for kind, pid in server_pids(data_dir).items()
+        }
+    assert [kind for kind, command in running.items() if chosen in command] == ["mongodb/h2"]
 
 
 def test_killed_servers_of_a_killed_service_are_restarted(data_dir: Path) -> None:
