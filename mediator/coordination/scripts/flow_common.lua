@@ -1,4 +1,5 @@
--- The beginning of every script of message flows. KEYS[1] is what the keys of the flow begin with.
+-- The beginning of every script of message flows, behind that of pauses: KEYS[1] is what the keys of the
+-- flow begin with, and while there is a pause of FLOW, nothing is taken.
 --
 -- bound                  the latency bound (ms), as long as the flow exists
 -- level                  number of the level that messages are queued by
@@ -19,21 +20,11 @@
 -- results                stream: the ticket and the outcome of what ended, as far as it is kept
 -- counts                 hash
 -- late:<n>               how many ended beyond the bound in the n-th span of time, until it has passed
--- paused                 while it exists, nothing is taken: version and number of the rule that paused
---                        the flow, and for how long (ms)
 -- behind                 exists from a pause until the queue has caught up with it
-
-if redis.replicate_commands then redis.replicate_commands() end
-
-local base = KEYS[1]
 
 local function now_us()
   local clock = redis.call('TIME')
   return clock[1] * 1000000 + clock[2]
-end
-
-local function now_ms()
-  return math.floor(now_us() / 1000)
 end
 
 -- Messages are queued by one level at a time; the value begins with its number, as those of two
@@ -69,16 +60,6 @@ end
 -- The number of the present span of time.
 local function span()
   return math.floor(now_ms() / SPAN_MS)
-end
-
--- How long the flow is still paused (ms); nil: it is not. If that is longer than it was paused for, the
--- server's clock was set back.
-local function paused_ms()
-  local paused = redis.call('GET', base .. 'paused')
-  if not paused then return nil end
-  local most, left = tonumber(string.match(paused, '%d+$')), redis.call('PTTL', base .. 'paused')
-  if left > most then redis.call('PEXPIRE', base .. 'paused', most) end
-  return math.max(1, math.min(left, most))
 end
 
 -- Ends a message: its result can be read for some time, a failed one becomes a dead letter.

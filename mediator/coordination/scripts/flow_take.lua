@@ -15,7 +15,7 @@ local function give(number, partitions)
   return given
 end
 
-local paused = paused_ms()
+local paused = paused_ms(FLOW)
 if paused then return {paused} end
 local partitions = redis.call('ZCARD', base .. 'queue')
 -- As many as there are workers at most.
