@@ -68,7 +68,10 @@ class ClassBacklog:
             detail = f"The class {name} takes results too slowly, or did not for too long."
             raise Undeliverable(query, detail) from None
         if at.until == REFUSED:
-            reason = "another result had its number: the coordination Redis has gone back"
+            reason = (
+                "the class is gone, or another result had its number, as when the coordination"
+                " Redis has returned to an older state"
+            )
             try:
                 for each in following:
                     creation_of(self._route, key, into, each)

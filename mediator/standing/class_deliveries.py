@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from mediator.base.errors import AlreadyExists, IdempotencyReused, Invalid, MediatorError
+from mediator.base.concurrency import concurrently
+from mediator.base.errors import AlreadyExists, IdempotencyReused, Invalid, MediatorError, NotFound
 from mediator.base.holding import Holder
 from mediator.base.lease import Lease
 from mediator.changes.feed import PositionGone
@@ -20,7 +21,7 @@ from mediator.data_plane.admitted import Admitted
 from mediator.model.operations import Create
 from mediator.routing.model import DatabaseRoute
 from mediator.standing.context import HolderContext
-from mediator.standing.needs import needs_of
+from mediator.standing.destination_parser import destination_of
 from mediator.standing.query import Destination
 from mediator.standing.result_objects import creation_of
 from mediator.standing.results import REFUSED, Delivery, QueryKey, StoredResult
@@ -85,8 +86,10 @@ class _Deliveries:
             if route is None:
                 return
             await self._look(route)
-            waiting = (self._deliver(route, id_, into) for id_, into in self._into.items())
-            if not any(await asyncio.gather(*waiting)):
+            delivered = await concurrently(
+                self._deliver(route, id_, into) for id_, into in self._into.items()
+            )
+            if not any(delivered):
                 await asyncio.sleep(_POLL_S)
 
     async def _look(self, route: DatabaseRoute) -> None:
@@ -99,12 +102,15 @@ class _Deliveries:
         revision = (await results.published(id_)).revision
         if route is self._route and revision == self._revision:
             return
-        streams = await self._context.streams.of_database(id_)
-        queries = needs_of(await results.queries(id_), route.schema, streams).queries
+        # Those that are stopped, too: what they have found until then is not lost.
+        stored = (await results.queries(id_)).items()
+        known = ((query, destination_of(each.document)) for query, each in stored)
         self._into = {
-            query: each.into
-            for query, each in queries.items()
-            if each.into is not None and each.into.target.kind == "class"
+            query: into
+            for query, into in known
+            if into is not None
+            and into.target.kind == "class"
+            and into.target.name in route.classes
         }
         self._route, self._revision = route, revision
 
@@ -122,7 +128,9 @@ class _Deliveries:
             return False
         taken, error = await self._write(route, key, into, due)
         done = at.done + taken
-        if isinstance(error, Invalid | IdempotencyReused):
+        if isinstance(error, Invalid | NotFound | IdempotencyReused):
+            if await self._context.is_outdated(route):
+                return True  # by the newer schema the class may take it
             await self._note(key, Delivery(done, REFUSED))
             return False
         if taken:
@@ -138,14 +146,9 @@ class _Deliveries:
         due: Sequence[StoredResult],
     ) -> tuple[int, MediatorError | None]:
         """Create objects; return how many results have theirs, and why the next one has not."""
-        creations: list[Create] = []
-        refusal: Invalid | None = None
-        for each in due:
-            try:
-                creations.append(creation_of(route, key, into, each))
-            except Invalid as error:
-                refusal = error
-                break
+        if into.target.name not in route.classes:
+            return 0, NotFound(f"There is no class {into.target.name}.")
+        creations, refusal = _creations_of(route, key, into, due)
         try:
             async with self._admitted(self._context.plane, route.schema.database) as plane:
                 answers = await plane.batch(creations)
@@ -171,6 +174,19 @@ class _Deliveries:
         seconds = _FIRST_PAUSE_S if before is None else 2 * before.seconds
         seconds = min(seconds, _LONGEST_PAUSE_S)
         self._pauses[query] = _Pause(seconds, now + seconds)
+
+
+def _creations_of(
+    route: DatabaseRoute, key: QueryKey, into: Destination, due: Sequence[StoredResult]
+) -> tuple[list[Create], Invalid | None]:
+    """Return the writes of results up to the first that the class refuses, and why it does."""
+    creations: list[Create] = []
+    for each in due:
+        try:
+            creations.append(creation_of(route, key, into, each))
+        except Invalid as error:
+            return creations, error
+    return creations, None
 
 
 _NO_PAUSE: Final = _Pause(0.0, float("-inf"))

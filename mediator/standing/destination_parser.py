@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from mediator.event_streams.port import EventStream
 from mediator.query.json_node import Node
@@ -11,11 +11,11 @@ from mediator.schema.ids import FIELD_NAME
 from mediator.schema.tree import ClassSchema, Mode, Schema
 from mediator.schema.types import FieldType
 from mediator.schema.values import SET_BY_SERVICE
-from mediator.standing.query import Destination, Source
+from mediator.standing.query import Destination, Source, SourceKind
 from mediator.standing.source_parser import KINDS, parse_source
 from mediator.standing.source_types import attributes_of, attributes_of_class
 
-__all__ = ["parse_destination"]
+__all__ = ["destination_of", "parse_destination"]
 
 _MOST_VALUES: Final = 64
 
@@ -53,6 +53,18 @@ def parse_destination(
     return Destination(target, values)
 
 
+def destination_of(document: Mapping[str, Any]) -> Destination | None:
+    """Return where the results of a query go, which was parsed when it was created."""
+    into = document.get("into")
+    if into is None:
+        return None
+    kind: SourceKind = "stream" if "stream" in into else "class"
+    paths = ((attribute, path.partition(".")) for attribute, path in into["values"].items())
+    return Destination(
+        Source(kind, into[kind]), {attribute: (alias, of) for attribute, (alias, _, of) in paths}
+    )
+
+
 def _check_field(node: Node, class_: ClassSchema, name: str) -> None:
     field = class_.fields.get(name)
     if name == "id":
@@ -68,16 +80,17 @@ def _check_field(node: Node, class_: ClassSchema, name: str) -> None:
 def _check_type(node: Node, given: str | None, wanted: str | None, *, of_class: bool) -> None:
     if wanted is None or given == wanted:
         return
-    if of_class:
-        # In JSON an integer is a number, and whether a text is a time, say, its value decides.
-        if (given, wanted) != (FieldType.INTEGER, FieldType.FLOAT):
-            node.error(f"must have the type {wanted}, as values of the field have in JSON")
-        return
-    node.error(f"must have the type {wanted}, which the attribute is declared with")
+    if not of_class:
+        node.error(f"must have the type {wanted}, which the attribute is declared with")
+    # In JSON an integer is a number, and whether a text is a time, say, its value decides.
+    elif (given, wanted) != (FieldType.INTEGER, FieldType.FLOAT):
+        declared = "; its stream declares no type" if given is None else ""
+        node.error(f"must have the type {wanted}, as values of the field have in JSON{declared}")
 
 
 def _check_required(node: Node, class_: ClassSchema) -> None:
-    given = node.value if isinstance(node.value, dict) else {}
+    if not isinstance(node.value, dict) or not node.value:
+        return
     for name, field in class_.fields.items():
-        if field.required and not field.has_default and name not in given:
+        if field.required and not field.has_default and name not in node.value:
             node[name].error(f"is required, as {class_.name} requires it and has no default")

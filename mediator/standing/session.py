@@ -156,6 +156,8 @@ class Session:
         stored = await context.results.queries(id_)
         self._needs = needs_of(stored, self._route.schema, self._streams)
         if self._needs.refused:
+            if await self._context.is_outdated(self._route):
+                raise OutOfDate
             await self._log.publish(states=self._needs.refused)
 
     async def _load(self) -> None:

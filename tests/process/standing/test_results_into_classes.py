@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 from mediator.base import holding
 from mediator.base.errors import OutcomeUnknown, Unavailable
 from mediator.coordination import standing_results
+from mediator.event_streams.port import StreamKey
 from mediator.standing import class_deliveries
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
@@ -215,6 +216,23 @@ async def test_an_outage_holds_results_up_and_no_other_query(bench: Bench, fault
     assert await bench.has_state(query, "ready")
     faults.fails_to_write = lambda _: False
     assert (await there(bench, f"hits/{query}-1"))["name"] == "a"
+
+
+async def test_what_a_query_has_found_before_it_was_stopped_is_written(
+    bench: Bench, faults: Faults
+) -> None:
+    faults.fails_to_write, faults.is_written = lambda _: True, False
+    query = await bench.ready(JOIN)
+    await sends(bench, "a", "b")
+    await faults.reaches(writes=2)
+    await bench.streams.drop(StreamKey(bench.id, "x"))
+    await stopped(bench, query)
+    # Another replica goes on, which has not known the query before.
+    faults.fails_to_note = lambda number: number == 1
+    faults.fails_to_write = lambda _: False
+    await there(bench, f"hits/{query}-1")
+    await eventually(partial(has_delivered, bench, query, 2))
+    assert (await there(bench, f"hits/{query}-2"))["name"] == "b"
 
 
 async def stopped(bench: Bench, query: str) -> str:
