@@ -149,16 +149,17 @@ class _Deliveries:
         if into.target.name not in route.classes:
             return 0, NotFound(f"There is no class {into.target.name}.")
         creations, refusal = _creations_of(route, key, into, due)
+        taken = 0
         try:
             async with self._admitted(self._context.plane, route.schema.database) as plane:
-                answers = await plane.batch(creations)
+                for answer in await plane.batch(creations):
+                    # An object that has the id is the result's, whatever clients made of it.
+                    if isinstance(answer, MediatorError) and not isinstance(answer, AlreadyExists):
+                        raise answer
+                    taken += 1
         except MediatorError as error:
-            return 0, error
-        for taken, answer in enumerate(answers):
-            # An object that has the id is that of the result, whatever clients made of it.
-            if isinstance(answer, MediatorError) and not isinstance(answer, AlreadyExists):
-                return taken, answer
-        return len(answers), refusal
+            return taken, error
+        return taken, refusal
 
     async def _note(self, key: QueryKey, delivery: Delivery) -> None:
         await self._context.results.put_delivery(key, self._lease, delivery)
