@@ -80,7 +80,6 @@ class _Deliveries:
     async def run(self) -> None:
         """Continue where the last holder has ended, until the database is gone."""
         context = self._context
-        self._at = await context.results.deliveries(self._database)
         while not context.has_ended:
             route = context.plane.model.by_id.get(self._database)
             if route is None:
@@ -99,6 +98,8 @@ class _Deliveries:
             return
         self._looked_at = now
         results, id_ = self._context.results, self._database
+        # Nobody else writes it down, but the coordination Redis may return to an older state.
+        self._at = await results.deliveries(id_)
         revision = (await results.published(id_)).revision
         if route is self._route and revision == self._revision:
             return

@@ -267,19 +267,20 @@ async def test_a_result_that_the_class_refuses_stops_the_query_and_no_earlier_on
 
 
 async def test_another_result_under_the_same_number_is_noticed(
-    bench: Bench, faults: Faults, redis_config: SystemConfig
+    bench: Bench, redis_config: SystemConfig
 ) -> None:
-    faults.fails_to_note = lambda _: True
     query = await bench.ready(JOIN)
     await sends(bench, "a")
-    await there(bench, f"hits/{query}-1")
-    # As after a return of the coordination Redis to an older state.
+    await eventually(partial(has_delivered, bench, query, 1))
+    # The coordination Redis returns to an older state, and executes otherwise.
     async with Redis.from_url(redis_config.url) as redis:
-        key = f"{{portolan:standing:{bench.id}}}:results:{query}"
-        [(_, fields)] = await redis.xrange(key)
-        await redis.delete(key)
-        await redis.xadd(key, {"r": fields[b"r"].replace(b'"a"', b'"b"')}, "1-0")
-    faults.fails_to_note = lambda _: False
+        base = f"{{portolan:standing:{bench.id}}}:"
+        [(_, fields)] = await redis.xrange(f"{base}results:{query}")
+        async with redis.pipeline(transaction=True) as pipe:
+            pipe.delete(f"{base}results:{query}")
+            pipe.xadd(f"{base}results:{query}", {"r": fields[b"r"].replace(b'"a"', b'"b"')}, "1-0")
+            pipe.hset(f"{base}deliveries", query, "0 0")
+            await pipe.execute()
     assert "another result had its number" in await stopped(bench, query)
     assert (await there(bench, f"hits/{query}-1"))["name"] == "a"
 
