@@ -14,6 +14,7 @@ from mediator.base.errors import OutcomeUnknown, Unavailable
 from mediator.coordination import standing_results
 from mediator.event_streams.port import StreamKey
 from mediator.standing import class_deliveries
+from mediator.standing.results import QueryKey
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.process.service import Service, field_on
@@ -80,13 +81,14 @@ async def is_there(bench: Bench, path: str) -> bool:
 
 
 class Faults:
-    """What happens to deliveries, in the place of the systems and of the coordination Redis."""
+    """What happens to the bench's deliveries, in the place of systems and coordination Redis."""
 
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         shared = bench.service.mediator.coordination
         assert shared is not None
-        self._write, self._note = bench.service.mediator.data.batch, shared.standing_results
-        self._put = self._note.put_delivery
+        self._bench = bench
+        self._write = bench.service.mediator.data.batch
+        self._put = shared.standing_results.put_delivery
         self.notes = self.writes = 0
         self.fails_to_write: Callable[[int], bool] = lambda _: False
         self.fails_to_note: Callable[[int], bool] = lambda _: False
@@ -95,6 +97,8 @@ class Faults:
         monkeypatch.setattr(shared.standing_results, "put_delivery", self._put_delivery)
 
     async def _batch(self, operations: Any, **members: Any) -> Any:
+        if operations[0].database != self._bench.database:
+            return await self._write(operations, **members)
         self.writes += 1
         if not self.fails_to_write(self.writes):
             return await self._write(operations, **members)
@@ -103,11 +107,12 @@ class Faults:
         await self._write(operations, **members)
         return [OutcomeUnknown("It has not answered.", system="redis") for _ in operations]
 
-    async def _put_delivery(self, *args: Any) -> None:
-        self.notes += 1
-        if self.fails_to_note(self.notes):
-            raise Unavailable("It went down.", system="coordination")
-        await self._put(*args)
+    async def _put_delivery(self, key: QueryKey, *args: Any) -> None:
+        if key.database == self._bench.id:
+            self.notes += 1
+            if self.fails_to_note(self.notes):
+                raise Unavailable("It went down.", system="coordination")
+        await self._put(key, *args)
 
     async def reaches(self, writes: int) -> None:
         """Wait for so many more attempts to write."""
