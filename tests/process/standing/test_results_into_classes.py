@@ -280,10 +280,11 @@ async def test_another_result_under_the_same_number_is_noticed(
     # The coordination Redis returns to an older state, and executes otherwise.
     async with Redis.from_url(redis_config.url) as redis:
         base = f"{{portolan:standing:{bench.id}}}:"
-        [(_, fields)] = await redis.xrange(f"{base}results:{query}")
+        entries: Any = await redis.xrange(f"{base}results:{query}")
+        other = entries[0][1][b"r"].replace(b'"a"', b'"b"')
         async with redis.pipeline(transaction=True) as pipe:
             pipe.delete(f"{base}results:{query}")
-            pipe.xadd(f"{base}results:{query}", {"r": fields[b"r"].replace(b'"a"', b'"b"')}, "1-0")
+            pipe.xadd(f"{base}results:{query}", {"r": other}, "1-0")
             pipe.hset(f"{base}deliveries", query, "0 0")
             await pipe.execute()
     assert "another result had its number" in await stopped(bench, query)
