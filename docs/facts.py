@@ -28,9 +28,9 @@ from app.settings.main import (
     HttpSettings,
     JobSettings,
     MediatorSettings,
-    PurgeTarget,
     SystemSettings,
 )
+from app.settings.purge import PurgeTarget
 from app.settings.telemetry import TelemetrySettings
 from app.telemetry.metrics import Metrics
 from mediator.model.operators import APPLICABLE, Operator

@@ -63,7 +63,6 @@ from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.data_plane.executor import Executor
 from mediator.event_streams.port import EventStreams
 from mediator.event_streams.service import EventStreamService
-from mediator.flows.http_hosts import HttpHosts
 from mediator.flows.http_services import HttpServices
 from mediator.flows.service import FlowService
 from mediator.integrity.check import Integrity
@@ -123,7 +122,7 @@ class MediatorOptions:
         alone: Whether there must be no other replica, as it keeps state that others would need.
         migrate: Whether the tables of the catalogue are upgraded at the start.
         energy: What the operator states of powers.
-        flow_hosts: The hosts whose HTTP services message flows may invoke.
+        flow_services: The client of the HTTP services that message flows may invoke.
         decorate_control: Returns the control plane that is used, around the one given; the second
             argument is `CatalogueSystems.secret`.
     """
@@ -141,7 +140,7 @@ class MediatorOptions:
     alone: bool = False
     migrate: bool = True
     energy: Energy = field(default_factory=Energy)
-    flow_hosts: HttpHosts = field(default_factory=HttpHosts)
+    flow_services: HttpServices = field(default_factory=HttpServices)
     decorate_control: DecorateControl = lambda control, _: control
 
 
@@ -227,7 +226,7 @@ class Mediator:
                 shared.message_queue,
                 self.replica,
                 self._clock,
-                HttpServices(self._options.flow_hosts),
+                self._options.flow_services,
                 self._observe,
             )
             if shared

@@ -19,10 +19,10 @@ import pytest
 from hypothesis import settings
 
 from mediator.catalogue import connection
-from mediator.embedded import mongodb
 from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.port import Kind
 from mediator.stores.port import SystemConfig
+from tests.java import QUICK_JAVA
 from tests.process.access.examinations import share
 
 # How long an example takes depends on the machine: no test asserts a time. And a run that failed
@@ -31,10 +31,7 @@ settings.register_profile("explore", deadline=None)
 settings.register_profile("portolan", deadline=None, derandomize=True)
 settings.load_profile("portolan")
 
-# Compiling for speed takes longer than a test uses the code: a third less processor time, with what
-# `tests/spark` sets.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-mongodb.FLAGS = (*mongodb.FLAGS, "-XX:TieredStopAtLevel=1")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(QUICK_JAVA))
 
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 6 << 30
 """A file system in memory, and the room that a run may need there."""
@@ -92,7 +89,7 @@ def server_urls(
         return
     data_dir = Path(tempfile.mkdtemp(prefix="portolan-test-"))
     try:
-        with EmbeddedFleet(data_dir) as fleet:
+        with EmbeddedFleet(data_dir, java_options=QUICK_JAVA) as fleet:
             endpoints = fleet.endpoints
             share(of_the_run, [endpoint.url for endpoint in endpoints.values()])
             yield {kind: given[kind] or endpoints[kind].url for kind in KINDS}

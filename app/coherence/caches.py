@@ -20,7 +20,8 @@ from app.coherence.orphans import Recovery, ResolvesWrites, partitions_in
 from app.coherence.overview import MOST_PARTITIONS, describe
 from app.coherence.query_registry import OnResultsChanged, QueryRegistry
 from app.coherence.write_guard import SYSTEM, SketchGuard
-from app.settings.main import CacheSettings, MissingSetting, PurgeTarget
+from app.settings.main import CacheSettings, MissingSetting
+from app.settings.purge import PurgeTarget
 from mediator.base.clock import Clock, SystemClock
 from mediator.base.concurrency import end
 from mediator.base.errors import Unavailable

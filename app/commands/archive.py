@@ -33,7 +33,7 @@ def backup(directory: Directory, *, database: Databases = None, data_dir: DataDi
     """Save databases and the catalogue in a new directory, while they are in use."""
 
     async def save(settings: MediatorSettings) -> None:
-        from app.service.container import reading
+        from app.service.mediators import reading
         from mediator.archive.backup import Backup
 
         async with reading(settings) as mediator:
@@ -60,7 +60,7 @@ def restore(
     """Bring back what a backup holds. Nothing else should write to its databases meanwhile."""
 
     async def bring_back(settings: MediatorSettings) -> None:
-        from app.service.container import writing
+        from app.service.mediators import writing
         from app.settings.main import CacheSettings
         from mediator.archive.restore import Restoration
 

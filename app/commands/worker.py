@@ -77,7 +77,7 @@ def _restart() -> NoReturn:
 
 
 async def _work(*, embedded: bool, data_dir: Path | None) -> None:
-    from app.service.container import writing
+    from app.service.mediators import writing
     from app.settings.main import CacheSettings, JobSettings
     from spark_jobs.session import SessionDied
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from fastapi import FastAPI
 from pydantic import SecretStr
@@ -22,6 +21,7 @@ from app.coherence.caches import Caches, make_caches
 from app.coherence.probe_readers import cache_readers
 from app.security.data_port import RequestAuthoriser
 from app.security.security import Security
+from app.service.mediators import has_relay_process, mediator_options, revealed
 from app.service.relays import RelayProcess
 from app.service.traffic import MeasuredTraffic
 from app.settings.access import AccessSettings
@@ -36,7 +36,6 @@ from app.settings.main import (
 from app.settings.systems_file import SystemsFile, read_systems
 from app.settings.telemetry import TelemetrySettings
 from app.telemetry.costly_queries import CostlyQueries
-from app.telemetry.log import log_observation
 from app.telemetry.metrics import Metrics
 from app.telemetry.recent_events import KEPT, RecentEvents
 from app.telemetry.request_history import EVERY_S, RequestHistory, RequestSampler
@@ -46,16 +45,12 @@ from mediator.base.clock import SystemClock
 from mediator.base.observation import CostlyQueryFound, FilteredObserver, Observer, broadcast
 from mediator.base.periodic_tasks import PeriodicTask, Scheduler
 from mediator.catalogue.replicas import NotAlone
-from mediator.coordination.feed import Retention
 from mediator.embedded.port import Endpoint, Kind
-from mediator.flows.http_hosts import HttpHosts
-from mediator.query.budget import Limits
-from mediator.scaling.energy import Energy
-from mediator.service import Mediator, MediatorOptions
+from mediator.service import Mediator
 from mediator.staleness_probes.service import StalenessProbes
 from mediator.stores.kinds import make_store
 
-__all__ = ["Container", "build", "on_embedded", "reading", "writing"]
+__all__ = ["Container", "build", "on_embedded"]
 
 EMBEDDED_NAMES: dict[Kind, str] = {"redis": "redis", "postgresql": "postgres", "mongodb": "mongo"}
 """Names under which the embedded stores are registered, by kind."""
@@ -140,7 +135,7 @@ async def build(
     observers: list[Observer] = [*telemetry.observers, *recent.observers]
     observe = broadcast(*observers)
     caches = _caches(settings, caching, telemetry)
-    options = _options(settings, caches, alone=caches is not None and caches.alone)
+    options = mediator_options(settings, caches, alone=caches is not None and caches.alone)
     mediator = Mediator(options, make_store, observers)
     await _start(mediator, caching)
     security = await _secure(mediator, access, observe)
@@ -185,7 +180,7 @@ def _caches(
 ) -> Caches | None:
     if caching is None:
         return None
-    url, events = _revealed(settings.coordination_url), telemetry.cache_events()
+    url, events = revealed(settings.coordination_url), telemetry.cache_events()
     return make_caches(caching, url, events, telemetry.connect)
 
 
@@ -294,47 +289,6 @@ async def _secure(
     return security
 
 
-@asynccontextmanager
-async def writing(settings: MediatorSettings, caching: CacheSettings) -> AsyncIterator[Mediator]:
-    """Run a mediator that keeps caches coherent as the service does, and serves no requests.
-
-    Raises:
-        MissingSetting: There is no catalogue, or the sketch is not shared.
-        Unavailable: The catalogue does not answer.
-    """
-    if caching.sketch == "memory":
-        raise MissingSetting("A sketch in memory is one process's own: set PORTOLAN_SKETCH=redis.")
-    caches = make_caches(caching, _revealed(settings.coordination_url))
-    mediator = Mediator(_options(settings, caches), make_store, [log_observation])
-    async with AsyncExitStack() as rest:
-        if caches is not None:
-            rest.push_async_callback(caches.close)
-        rest.push_async_callback(mediator.stop)
-        await mediator.start()
-        if caches is not None:
-            rest.push_async_callback(caches.stop)
-            caches.start(mediator.orphan_resolver, lambda: mediator.data.model)
-        yield mediator
-
-
-@asynccontextmanager
-async def reading(settings: MediatorSettings) -> AsyncIterator[Mediator]:
-    """Open a mediator that only reads: it does nothing in the background, and upgrades nothing.
-
-    Raises:
-        MissingSetting: There is no catalogue.
-        Conflict: The catalogue is of another version.
-        Unavailable: The catalogue does not answer.
-    """
-    options = replace(_options(settings), migrate=False)
-    mediator = Mediator(options, make_store, [log_observation])
-    try:
-        await mediator.open()
-        yield mediator
-    finally:
-        await mediator.stop()
-
-
 def on_embedded(settings: MediatorSettings, endpoints: Mapping[Kind, Endpoint]) -> MediatorSettings:
     """Point settings at embedded stores: catalogue, coordination, and the systems themselves."""
     systems = [
@@ -373,53 +327,14 @@ async def _start(mediator: Mediator, caching: CacheSettings | None) -> None:
         ) from error
 
 
-def _options(
-    settings: MediatorSettings, caches: Caches | None = None, *, alone: bool = False
-) -> MediatorOptions:
-    """Return the options of a mediator that keeps caches coherent, whatever it writes."""
-    options = MediatorOptions(
-        catalogue_url=settings.required_catalogue_url,
-        migrate=settings.catalogue_migrate == "auto",
-        coordination_url=_revealed(settings.coordination_url),
-        systems=[system.registration() for system in _systems(settings)],
-        proposal_margin=settings.proposal_margin,
-        proposal_dwell_s=settings.proposal_dwell_s,
-        retention=Retention(settings.feed_changes, settings.feed_hours * 3600),
-        query_limits=Limits(rows=settings.query_rows, seconds=settings.query_seconds),
-        energy=settings.energy or Energy(),
-        flow_hosts=HttpHosts.of(settings.flow_hosts, private=settings.flow_private_addresses),
-        alone=alone,
-        relaying="elsewhere" if _has_relay_process(settings) else "here",
-    )
-    if caches is None:
-        return options
-    return replace(options, guard=caches.guard, decorate_control=caches.coherent)
-
-
-def _systems(settings: MediatorSettings) -> list[SystemSettings]:
-    """Return what settings and file name; of a system that both name, the file holds."""
-    named = {system.name: system for system in settings.systems}
-    if settings.systems_file is not None:
-        named |= {system.name: system for system in read_systems(settings.systems_file)}
-    return list(named.values())
-
-
 def _followed(settings: MediatorSettings, mediator: Mediator) -> SystemsFile | None:
     path = settings.systems_file
     return SystemsFile(path, read_systems(path), mediator.registry.reconfigure) if path else None
 
 
-def _has_relay_process(settings: MediatorSettings) -> bool:
-    return settings.relays == "process" and settings.coordination_url is not None
-
-
 def _relays(settings: MediatorSettings, observe: Observer) -> RelayProcess | None:
-    if not _has_relay_process(settings):
+    if not has_relay_process(settings):
         return None
     relays = RelayProcess(settings, observe)
     relays.start()
     return relays
-
-
-def _revealed(secret: SecretStr | None) -> str | None:
-    return secret.get_secret_value() if secret else None

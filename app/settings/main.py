@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
-    JsonValue,
     PositiveFloat,
     PositiveInt,
     SecretStr,
@@ -18,6 +17,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from app.settings.purge import PurgeTarget
 from mediator.control.port import SystemRegistration
 from mediator.flows.http_hosts import parse_host
 from mediator.scaling.energy import Energy
@@ -33,8 +33,6 @@ __all__ = [
     "JobSettings",
     "MediatorSettings",
     "MissingSetting",
-    "PurgeRequest",
-    "PurgeTarget",
     "SystemSettings",
 ]
 
@@ -245,36 +243,6 @@ class MediatorSettings(BaseSettings):
                 " or use embedded stores (--embedded, PORTOLAN_EMBEDDED)."
             )
         return self.catalogue_url.get_secret_value()
-
-
-class PurgeRequest(BaseModel):
-    """The request that purges tags of any cache, as `sketch.purging.TagApi` describes it."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    method: Literal["POST", "PURGE", "PUT", "DELETE"] = "PURGE"
-    headers: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")], str] = {}
-    body: JsonValue = None
-    separator: Literal[" ", ",", ", "] = " "
-    most: Annotated[int, Field(ge=1, le=10_000)] = 200
-
-
-class PurgeTarget(BaseModel):
-    """A cache that is purged, as an element of `PORTOLAN_PURGE`."""
-
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
-
-    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
-    kind: Literal["varnish", "nginx", "fastly", "cloudflare", "tags"]
-    at: Annotated[str, Field(min_length=1, max_length=2000)]
-    token: SecretStr
-    request: PurgeRequest | None = None
-
-    @model_validator(mode="after")
-    def _check_request(self) -> Self:
-        if (self.kind == "tags") is (self.request is None):
-            raise ValueError("A request is expected for caches of the kind tags, and for no other.")
-        return self
 
 
 class CacheSettings(BaseSettings):

@@ -112,10 +112,10 @@ async def _measure_streams(
 ) -> None:
     kept: dict[tuple[str], int] = {}
     behind: dict[tuple[str], int] = {}
-    for name, database in model().databases.items():
-        if reports := await streams.reports(database.id):
-            kept[name,] = sum(each.last - each.first + 1 for each in reports)
-            behind[name,] = max(each.furthest_behind for each in reports)
+    names = {database.id: name for name, database in model().databases.items()}
+    for id_, reports in (await streams.reports(names)).items():
+        kept[names[id_],] = sum(each.last - each.first + 1 for each in reports)
+        behind[names[id_],] = max(each.furthest_behind for each in reports)
     show(metrics.stream_tuples, kept)
     show(metrics.consumer_lag, behind)
 

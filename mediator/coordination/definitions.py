@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 from redis.asyncio import Redis
 
+from mediator.coordination.databases import Databases
 from mediator.coordination.errors import reply_of
 
 __all__ = ["Definition", "Definitions"]
@@ -41,20 +42,17 @@ class Definitions:
 
     def __init__(self, redis: Redis, databases: str, name: str) -> None:
         self._redis = redis
-        self._databases, self._name = databases, name
+        self._databases, self._name = Databases(redis, databases), name
+        self.base: Final = self._databases.base
         self._put = redis.register_script(_PUT)
-
-    def base(self, database: str) -> str:
-        """Return what all keys of a database begin with."""
-        return f"{{{self._databases}:{database}}}:"
 
     async def databases(self) -> set[str]:
         """Return the databases that have, or had, definitions."""
-        return {each.decode() for each in await reply_of(self._redis.smembers(self._databases))}
+        return await self._databases.all()
 
     async def put(self, database: str, id_: str, document: dict[str, Any], most: int) -> bool:
         """Write a definition down, unless the database has `most` of them already."""
-        await reply_of(self._redis.sadd(self._databases, database))
+        await self._databases.add(database)
         base = self.base(database)
         keys = [f"{base}{self._name}", f"{base}published"]
         return bool(await reply_of(self._put(keys, [id_, orjson.dumps(document), most])))
@@ -112,5 +110,5 @@ class Definitions:
     async def forget(self, database: str, keys: Iterable[str] = ()) -> None:
         """Remove what is left of a database that has none any more: `keys`, and its revision."""
         base = self.base(database)
-        await reply_of(self._redis.srem(self._databases, database))
+        await self._databases.remove(database)
         await reply_of(self._redis.unlink(*(f"{base}{key}" for key in ("published", *keys))))

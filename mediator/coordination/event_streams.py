@@ -1,13 +1,13 @@
 """Event streams in the coordination Redis; `scripts/event_streams_common.lua` lists the keys.
 
-All keys of a database share one hash tag, so that one script sees them all. The number of a tuple
-is its id in a Redis stream. Retention goes by the clock of the Redis, of which only differences
-count.
+All keys of a database share one hash tag, so that one script sees them all;
+`portolan:event-streams` is the set of databases that have streams. The number of a tuple is its id
+in a Redis stream. Retention goes by the clock of the Redis, of which only differences count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, exp
 from time import monotonic
@@ -19,6 +19,7 @@ from redis.asyncio import Redis
 
 from mediator.base.errors import Conflict, IdempotencyReused, NotFound, TooManyRequests
 from mediator.changes.feed import PositionGone
+from mediator.coordination.databases import Databases
 from mediator.coordination.errors import reply_of
 from mediator.event_streams.port import (
     Appended,
@@ -71,6 +72,9 @@ class RedisEventStreams:
 
     def __init__(self, redis: Redis, bounds: StreamBounds | None = None) -> None:
         self._redis = redis
+        self._databases = Databases(redis, "portolan:event-streams")
+        self._base = self._databases.base
+        self._asked: set[str] = set()
         self._bounds = bounds or StreamBounds()
         constants = {
             "MOST_BEHIND": self._bounds.behind,
@@ -91,18 +95,34 @@ class RedisEventStreams:
         }
 
     async def declare(self, key: StreamKey, stream: EventStream, most: int) -> bool:
+        await self._databases.add(key.database)
         numbers = (round(stream.retention_s * 1000), stream.most_tuples)
         reply = await self._call("declare", key, _document(stream), most, *numbers, stream.id)
         if reply < 0:
             raise Conflict(f"A database has {most:,} event streams at most.")
         return bool(reply)
 
+    async def databases(self, among: Collection[str]) -> set[str]:
+        # Streams may be older than the set: each database is asked once for its own.
+        if new := set(among) - self._asked:
+            await self._add_older(list(new))
+            self._asked = set(among)
+        return (await self._databases.all()).intersection(among)
+
+    async def _add_older(self, databases: Sequence[str]) -> None:
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for each in databases:
+                pipe.exists(f"{self._base(each)}streams")
+            found = await reply_of(pipe.execute())
+        if older := [each for each, count in zip(databases, found, strict=True) if count]:
+            await self._databases.add(*older)
+
     async def of_database(self, database: str) -> dict[str, EventStream]:
-        found = await reply_of(self._redis.hgetall(f"{_base(database)}streams"))
+        found = await reply_of(self._redis.hgetall(f"{self._base(database)}streams"))
         return {name.decode(): _stream(name.decode(), text) for name, text in found.items()}
 
     async def find(self, key: StreamKey) -> EventStream | None:
-        text = await reply_of(self._redis.hget(f"{_base(key.database)}streams", key.stream))
+        text = await reply_of(self._redis.hget(f"{self._base(key.database)}streams", key.stream))
         return None if text is None else _stream(key.stream, text)
 
     async def drop(self, key: StreamKey) -> bool:
@@ -111,7 +131,9 @@ class RedisEventStreams:
     async def clear(self, database: str) -> None:
         for name in await self.of_database(database):
             await self.drop(StreamKey(database, name))
-        await reply_of(self._redis.unlink(f"{_base(database)}dropped", f"{_base(database)}highest"))
+        await self._databases.remove(database)
+        base = self._base(database)
+        await reply_of(self._redis.unlink(f"{base}dropped", f"{base}highest"))
 
     async def append(
         self, key: StreamKey, tuples: Sequence[NewTuple], declared: EventStream | None = None
@@ -156,11 +178,11 @@ class RedisEventStreams:
         return TooManyRequests(detail, extra={"limit": "consumer", "consumer": name})
 
     async def last(self, key: StreamKey) -> int:
-        state = f"{_base(key.database)}state:{key.stream}"
+        state = f"{self._base(key.database)}state:{key.stream}"
         return int(await reply_of(self._redis.hget(state, "last")) or 0)
 
     async def report(self, key: StreamKey) -> StreamReport:
-        base, name = _base(key.database), key.stream
+        base, name = self._base(key.database), key.stream
         names = ("last", "bytes", "rate", "rated", "clock", "elapsed")
         async with self._redis.pipeline(transaction=True) as pipe:
             pipe.time()
@@ -193,7 +215,7 @@ class RedisEventStreams:
             if rows or left_s <= 0:
                 return [_tuple(after + 1 + index, row) for index, row in enumerate(rows)]
             # What it returns is read again, in pages.
-            name = f"{_base(key.database)}tuples:{key.stream}"
+            name = f"{self._base(key.database)}tuples:{key.stream}"
             block = ceil(min(left_s, _BLOCK_S) * 1000)
             await reply_of(self._redis.xread({name: f"{after}-0"}, 1, block))
 
@@ -208,12 +230,8 @@ class RedisEventStreams:
         await self._call("consumed", key, consumer, number)
 
     async def _call(self, name: str, key: StreamKey, *arguments: Any) -> Any:
-        call = self._scripts[name](keys=[_base(key.database)], args=[key.stream, *arguments])
+        call = self._scripts[name](keys=[self._base(key.database)], args=[key.stream, *arguments])
         return await reply_of(call)
-
-
-def _base(database: str) -> str:
-    return f"{{portolan:event-streams:{database}}}:"
 
 
 def _document(stream: EventStream) -> bytes:

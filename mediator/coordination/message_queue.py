@@ -7,6 +7,7 @@ beside their messages: a server that loses its last second loses both of them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -14,6 +15,7 @@ from redis.asyncio import Redis
 
 from mediator.base.errors import IdempotencyReused, NotFound, ResultGone, TooManyRequests
 from mediator.coordination.errors import reply_of, texts_of
+from mediator.coordination.pauses import Pauses, pauses_text
 from mediator.flows.queue import (
     LEASE_S,
     LEVEL_DIGITS,
@@ -35,7 +37,7 @@ from mediator.flows.queue import (
 from mediator.model.pause import Pause
 from redis_connection.scripts import lua_text
 
-__all__ = ["LARGEST_BATCH", "MOST_RESULTS", "RESULTS_KEPT_S", "RedisMessageQueue"]
+__all__ = ["LARGEST_BATCH", "MOST_RESULTS", "RESULTS_KEPT_S", "QueueBounds", "RedisMessageQueue"]
 
 LARGEST_BATCH: Final = 500
 """Messages of one partition; further ones of its value make another."""
@@ -52,17 +54,20 @@ _SPAN_S: Final = 30
 _PAGE_BYTES: Final = 2**20
 """Beyond these a page of results has no more."""
 
+_FLOW: Final = "flow"
+"""What is paused under the keys of a flow."""
+
 _CONSTANTS: Final = {
     "LARGEST_BATCH": LARGEST_BATCH,
     "RESULT_MS": RESULTS_KEPT_S * 1000,
     "LEVEL_DIGITS": LEVEL_DIGITS,
     "MOST_RESULTS": MOST_RESULTS,
     "SPAN_MS": _SPAN_S * 1000,
+    "FLOW": f"'{_FLOW}'",
 }
 """Of the scripts."""
 
 _FLOWS: Final = "portolan:flows"
-_LEASE_MS: Final = round(LEASE_S * 1000)
 _FULL, _REUSED, _GONE = -1, -2, -3
 _NAMES: Final = (
     "drop",
@@ -70,29 +75,39 @@ _NAMES: Final = (
     "enqueue",
     "load",
     "next",
-    "pause",
     "release",
     "replay",
     "results",
-    "resume",
     "take",
 )
 _SCRIPTS: Final = "mediator.coordination.scripts"
 
 
+@dataclass(frozen=True, slots=True)
+class QueueBounds:
+    """What a flow may need.
+
+    Attributes:
+        lease_s: Seconds after which a batch is given to another worker, unless it is renewed.
+        messages: That have not ended, dead letters included.
+    """
+
+    lease_s: float = LEASE_S
+    messages: int = MOST_QUEUED
+
+    @property
+    def lease_ms(self) -> int:
+        return round(self.lease_s * 1000)
+
+
 class RedisMessageQueue:
     """Implements `mediator.flows.queue.MessageQueue` in one Redis."""
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, redis: Redis, bounds: QueueBounds | None = None) -> None:
         self._redis = redis
-        constants = "\n".join(f"local {name} = {number}" for name, number in _CONSTANTS.items())
-        common = lua_text(_SCRIPTS, "flow_common")
-        self._scripts = {
-            name: redis.register_script(
-                "\n".join((constants, common, lua_text(_SCRIPTS, f"flow_{name}")))
-            )
-            for name in _NAMES
-        }
+        self.bounds = bounds or QueueBounds()
+        self._scripts = {name: redis.register_script(_script(name)) for name in _NAMES}
+        self._pauses = Pauses(redis, _script("pause"))
 
     async def put_flow(
         self, key: FlowKey, document: Mapping[str, Any], bound_s: float, most: int
@@ -127,7 +142,7 @@ class RedisMessageQueue:
         self, key: FlowKey, messages: Sequence[NewMessage], retry: tuple[str, str] | None
     ) -> bool:
         reply = await self._call(
-            "enqueue", key, MOST_QUEUED, *(retry or ("", "")), *_rows(messages)
+            "enqueue", key, self.bounds.messages, *(retry or ("", "")), *_rows(messages)
         )
         if reply == _GONE:
             raise NotFound("There is no such message flow.")
@@ -135,8 +150,8 @@ class RedisMessageQueue:
             raise IdempotencyReused("The Idempotency-Key was used for other messages.")
         if reply == _FULL:
             detail = (
-                f"The flow has {MOST_QUEUED} messages that have not ended, or would have more; dead"
-                " letters count until they are replayed."
+                f"The flow has {self.bounds.messages} messages that have not ended, or would have"
+                " more; dead letters count until they are replayed."
             )
             raise TooManyRequests(detail, extra={"limit": "messages"})
         return bool(reply)
@@ -145,7 +160,8 @@ class RedisMessageQueue:
         return int(await self._call("replay", key, *_rows(messages)))
 
     async def take(self, key: FlowKey, token: str, wait_s: float) -> Batch | NoBatch:
-        reply = await self._call("take", key, token, _LEASE_MS, round(wait_s * 1000))
+        lease_ms, wait_us = self.bounds.lease_ms, round(wait_s * 1e6)
+        reply = await self._call("take", key, token, lease_ms, wait_us)
         if not reply:
             return NoBatch(None)
         if len(reply) == 1:
@@ -155,15 +171,13 @@ class RedisMessageQueue:
         return Batch(number, attempt, partitions, arrived, level, bool(behind), queued)
 
     async def pause(self, key: FlowKey, pause: Pause) -> bool | None:
-        arguments = pause.version, pause.rule, round(pause.seconds * 1000)
-        reply = await self._call("pause", key, *arguments)
-        return None if reply < 0 else bool(reply)
+        return await self._pauses.begin(_base(key), _FLOW, pause)
 
     async def resume(self, key: FlowKey) -> bool:
-        return bool(await self._call("resume", key, ""))
+        return await self._pauses.resume(_base(key), _FLOW)
 
     async def end_pauses(self, keys: Collection[FlowKey], before: int) -> None:
-        await self._call_each("resume", keys, before)
+        await self._pauses.end([_base(key) for key in keys], before)
 
     async def loads(self, keys: Collection[FlowKey]) -> list[FlowLoad]:
         replies = await self._call_each("load", keys)
@@ -174,7 +188,7 @@ class RedisMessageQueue:
         if await reply_of(self._redis.get(lease)) != token.encode():
             return False
         # If it ended in between, `end` refuses what its holder does.
-        return bool(await reply_of(self._redis.pexpire(lease, _LEASE_MS)))
+        return bool(await reply_of(self._redis.pexpire(lease, self.bounds.lease_ms)))
 
     async def end_batch(
         self,
@@ -192,7 +206,7 @@ class RedisMessageQueue:
         return _recorded(await self._call("end", key, *head, *counted, *rows))
 
     async def next_held(self, key: FlowKey, token: str, most: int) -> list[Ended]:
-        reply = await self._call("next", key, token, _LEASE_MS, most)
+        reply = await self._call("next", key, token, self.bounds.lease_ms, most)
         held = [_held(int(reply[i]), reply[i + 1]) for i in range(1, len(reply), 2)]
         # What follows the first one was not sent: it is released before.
         return [held[0]._replace(is_repeated=bool(reply[0])), *held[1:]] if held else []
@@ -202,7 +216,9 @@ class RedisMessageQueue:
     ) -> Recorded | None:
         counted = [text for pair in counts.items() for text in pair]
         row = _ended_row(ended)
-        return _recorded(await self._call("release", key, token, _LEASE_MS, *row, *counted))
+        return _recorded(
+            await self._call("release", key, token, self.bounds.lease_ms, *row, *counted)
+        )
 
     async def ticket(self, key: FlowKey, ticket: str) -> Ticket | None:
         base = _base(key)
@@ -252,14 +268,13 @@ class RedisMessageQueue:
             pipeline.zcard(f"{base}dead")
             pipeline.get(f"{base}level")
             pipeline.get(f"{base}report")
-            pipeline.get(f"{base}paused")
-            pipeline.pttl(f"{base}paused")
             replies = await reply_of(pipeline.execute())
-        counts, partitions, waiting, held, dead, level, report, paused, left_ms = replies
+        counts, partitions, waiting, held, dead, level, report = replies
         numbers = {name: int(text) for name, text in texts_of(counts).items()}
         sizes = {"partitions": partitions, "held": held, "dead_letters": dead}
         sizes |= {"queued": waiting - dead, "level": int(level or 0)}
-        measured, pause = orjson.loads(report) if report else None, _pause(paused, left_ms)
+        measured = orjson.loads(report) if report else None
+        pause = (await self._pauses.lasting(base)).get(_FLOW)
         return {"counts": numbers, **sizes, "paused": pause, "measured": measured}
 
     async def _call_each(self, name: str, keys: Collection[FlowKey], *arguments: Any) -> list[Any]:
@@ -274,16 +289,14 @@ class RedisMessageQueue:
         return await reply_of(self._scripts[name](keys=[_base(key)], args=arguments))
 
 
+def _script(name: str) -> str:
+    constants = "\n".join(f"local {name} = {value}" for name, value in _CONSTANTS.items())
+    files = "flow_common", f"flow_{name}"
+    return "\n".join((constants, pauses_text(), *(lua_text(_SCRIPTS, each) for each in files)))
+
+
 def _base(key: FlowKey) -> str:
     return f"{{portolan:flow:{key.database}:{key.flow}}}:"
-
-
-def _pause(text: bytes | None, left_ms: int) -> Pause | None:
-    """Return a pause as it is stored, for the time that is left of it."""
-    if text is None or left_ms < 0:
-        return None
-    version, rule, _ = map(int, text.split())
-    return Pause(version, rule, left_ms / 1000)
 
 
 def _rows(messages: Iterable[NewMessage]) -> Iterable[str | bytes]:

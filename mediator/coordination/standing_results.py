@@ -8,7 +8,7 @@ All keys of a database share one hash tag, so that one script sees them all:
 | `{portolan:standing:<database>}:queries` | hash: the document of each query |
 | `…:states` | hash: the state of each query that is no longer building |
 | `…:counts` | hash: the number of the last result of each query |
-| `…:pauses` | hash: the pause of each query: version and number of the rule, and its end |
+| `…:pauses` | hash: the pause of each query, see `scripts/pauses.lua` |
 | `…:deliveries` | hash: how far the results of each query were appended to a stream |
 | `…:published` | hash: `sequence` of the last batch, `progress`, `revision` of the queries |
 | `…:batches` | stream: `tuples` of each batch, by its sequence |
@@ -28,6 +28,7 @@ from mediator.base.lease import Lease, LeaseLost
 from mediator.changes.feed import PositionGone
 from mediator.coordination.definitions import Definition, Definitions
 from mediator.coordination.errors import entries_of, reply_of, texts_of
+from mediator.coordination.pauses import Pauses, pauses_text
 from mediator.model.pause import Pause
 from mediator.standing.results import (
     MOST_RESULTS,
@@ -63,36 +64,6 @@ end
 return 1
 """
 
-_NOW: Final = """
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local function lasts(pause) return pause and tonumber(string.match(pause, '%d+$')) > now end
-"""
-_PAUSE: Final = f"""
-if redis.replicate_commands then redis.replicate_commands() end
-{_NOW}
-if redis.call('HEXISTS', KEYS[1] .. 'queries', ARGV[1]) == 0 then return -1 end
-local before = redis.call('HGET', KEYS[1] .. 'pauses', ARGV[1])
-local pause = ARGV[2] .. ' ' .. string.format('%.0f', now + ARGV[3])
-redis.call('HSET', KEYS[1] .. 'pauses', ARGV[1], pause)
-return lasts(before) and 0 or 1
-"""
-_RESUME: Final = f"""
-if redis.replicate_commands then redis.replicate_commands() end
-{_NOW}
-local before = redis.call('HGET', KEYS[1] .. 'pauses', ARGV[1])
-redis.call('HDEL', KEYS[1] .. 'pauses', ARGV[1])
-return lasts(before) and 1 or 0
-"""
-_END_PAUSES: Final = """
-local pauses = redis.call('HGETALL', KEYS[1] .. 'pauses')
-for at = 1, #pauses, 2 do
-  if tonumber(string.match(pauses[at + 1], '^%d+')) < tonumber(ARGV[1]) then
-    redis.call('HDEL', KEYS[1] .. 'pauses', pauses[at])
-  end
-end
-"""
-
 
 class RedisStandingResults:
     """Implements `mediator.standing.results.StandingResults` in one Redis."""
@@ -106,9 +77,8 @@ class RedisStandingResults:
         )
         self._report = redis.register_script(_REPORT)
         self._delivery = redis.register_script(_DELIVERY)
-        self._pause = redis.register_script(_PAUSE)
-        self._resume = redis.register_script(_RESUME)
-        self._end_pauses = redis.register_script(_END_PAUSES)
+        begin = lua_text("mediator.coordination.scripts", "standing_pause")
+        self._pauses = Pauses(redis, f"{pauses_text()}\n{begin}")
 
     async def put_query(self, key: QueryKey, query: StoredQuery, most: int) -> bool:
         document = {"query": query.document, "relations": query.relations}
@@ -191,26 +161,16 @@ class RedisStandingResults:
         return [StoredResult(_number(id_), fields[b"r"]) for id_, fields in found]
 
     async def pause(self, key: QueryKey, pause: Pause) -> bool | None:
-        rule, left_ms = f"{pause.version} {pause.rule}", round(pause.seconds * 1000)
-        args: list[Any] = [key.query, rule, left_ms]
-        reply = await reply_of(self._pause(keys=[self._base(key.database)], args=args))
-        return None if reply < 0 else bool(reply)
+        return await self._pauses.begin(self._base(key.database), key.query, pause)
 
     async def resume(self, key: QueryKey) -> bool:
-        keys = [self._base(key.database)]
-        return bool(await reply_of(self._resume(keys=keys, args=[key.query])))
+        return await self._pauses.resume(self._base(key.database), key.query)
 
     async def end_pauses(self, database: str, before: int) -> None:
-        await reply_of(self._end_pauses(keys=[self._base(database)], args=[before]))
+        await self._pauses.end([self._base(database)], before)
 
     async def pauses(self, database: str) -> dict[str, Pause]:
-        async with self._redis.pipeline(transaction=True) as pipe:
-            pipe.time()
-            pipe.hgetall(f"{self._base(database)}pauses")
-            (seconds, microseconds), found = await reply_of(pipe.execute())
-        now_s = seconds + microseconds / 1e6
-        pauses = {id_.decode(): _pause(text, now_s) for id_, text in found.items()}
-        return {id_: each for id_, each in pauses.items() if each.seconds > 0}
+        return await self._pauses.lasting(self._base(database))
 
     async def deliveries(self, database: str) -> dict[str, Delivery]:
         found = texts_of(await reply_of(self._redis.hgetall(f"{self._base(database)}deliveries")))
@@ -239,11 +199,6 @@ def _query(definition: Definition) -> StoredQuery:
 
 def _state(state: QueryState) -> bytes:
     return orjson.dumps([state.name, state.detail, dict(state.numbers)])
-
-
-def _pause(text: bytes, now_s: float) -> Pause:
-    version, rule, until_ms = map(int, text.split())
-    return Pause(version, rule, until_ms / 1000 - now_s)
 
 
 def _text(progress: Progress) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -34,18 +34,26 @@ class EmbeddedFleet:
     exits, so a service has to turn SIGTERM into an exit and nothing more. Servers that outlive a
     killed service are adopted by the next fleet on the same directory.
 
+    Args:
+        java_options: Options of servers that Java runs, besides our own.
+
     Attributes:
         endpoints: The servers that run, by kind.
         unavailable: The servers that this machine cannot run, with reasons and remedies.
     """
 
-    def __init__(self, data_dir: Path, durability: Durability = "second") -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        durability: Durability = "second",
+        java_options: Sequence[str] = (),
+    ) -> None:
         self._mutex = threading.RLock()
         self._lock = DataDirectoryLock(data_dir)
         self._servers: tuple[EmbeddedServer, ...] = (
             EmbeddedRedis(data_dir / "redis", durability),
             EmbeddedPostgres(data_dir / "postgresql", durability),
-            EmbeddedMongo(data_dir / "mongodb", durability),
+            EmbeddedMongo(data_dir / "mongodb", durability, java_options),
         )
         self.endpoints: Mapping[Kind, Endpoint] = {}
         self.unavailable: tuple[ServerUnavailable, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,7 +28,7 @@ _OLDEST_JAVA = 17  # as for Spark; sockets need 16
 _COMMIT_MS = {"second": 250, "full": 0}
 # Commits follow each other at that distance; what is left of the second is for slow disks.
 _JAVA_DURABILITY_S = {"second": 1.0, "full": 0.0}
-FLAGS: tuple[str, ...] = ("-Xmx512m", "-XX:+UseSerialGC", "-Xshare:auto")
+_JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-Xshare:auto")
 _QUIET = "-Dslf4j.internal.verbosity=ERROR"
 _STAND_IN_NOTE = "a stand-in for MongoDB: no transactions, no text search, no secondary indexes"
 _KEPT_NOTE = "mongod is installed, and the data that is here was written by mongo-java-server"
@@ -104,7 +105,19 @@ class EmbeddedJavaMongo(_MongoServer):
     The launcher adds what the library lacks: the socket, replies that later updates cannot change,
     commits that never cut a command in two, and commits every quarter of a second or, with `full`,
     before each reply.
+
+    Args:
+        java_options: Options of Java besides our own.
     """
+
+    def __init__(
+        self,
+        directory: Path,
+        durability: Durability = "second",
+        java_options: Sequence[str] = (),
+    ) -> None:
+        super().__init__(directory, durability)
+        self._java_options = java_options
 
     def _command(self) -> Command:
         try:
@@ -112,9 +125,10 @@ class EmbeddedJavaMongo(_MongoServer):
         except NoJava as error:
             reason = f"mongod is not on PATH, and {error}"
             raise ServerUnavailable("mongodb", reason, REMEDY) from error
-        options = (*FLAGS, _QUIET, "-cp", class_path(fetch_jars()), LAUNCHER)
+        options = (*_JAVA_OPTIONS, *self._java_options, _QUIET)
+        program = ("-cp", class_path(fetch_jars()), LAUNCHER)
         files = (str(self.directory / "store.mv"), str(self._socket))
-        return Command((java, *options, *files, str(_COMMIT_MS[self._durability])))
+        return Command((java, *options, *program, *files, str(_COMMIT_MS[self._durability])))
 
     def _ping(self, _: Command) -> Endpoint | None:
         if (claimed := self._version()) is None:
@@ -129,13 +143,21 @@ class EmbeddedMongo(EmbeddedServer):
     """The server that can serve this directory; a note says which one the data belongs to.
 
     Each kind of server has a directory of its own in it.
+
+    Args:
+        java_options: Options of Java, if it runs the server, besides our own.
     """
 
     kind: ClassVar[Kind] = "mongodb"
 
-    def __init__(self, directory: Path, durability: Durability = "second") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        durability: Durability = "second",
+        java_options: Sequence[str] = (),
+    ) -> None:
         self._genuine = _EmbeddedMongod(directory / "mongod", durability)
-        self._stand_in = EmbeddedJavaMongo(directory / "h2", durability)
+        self._stand_in = EmbeddedJavaMongo(directory / "h2", durability, java_options)
 
     @property
     def is_running(self) -> bool:

@@ -7,7 +7,7 @@ name an earlier one had begins after the numbers of that one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 from uuid import uuid4
@@ -110,6 +110,9 @@ class EventStreams(Protocol):
         Raises:
             Conflict: The database has `most` streams already.
         """
+
+    async def databases(self, among: Collection[str]) -> set[str]:
+        """Return those of some databases that have, or had, streams."""
 
     async def of_database(self, database: str) -> dict[str, EventStream]:
         """Return the streams of a database by name."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -92,8 +92,13 @@ class EventStreamService:
             "consumers": consumers,
         }
 
-    async def reports(self, database: str) -> list[StreamReport]:
-        """Return what there is of the streams of a database, which is given by its id."""
+    async def reports(self, databases: Collection[str]) -> dict[str, list[StreamReport]]:
+        """Return what there is of the streams of those of some databases that have any, by id."""
+        having = await self._streams.databases(databases)
+        found = {each: await self._reports(each) for each in having}
+        return {each: reports for each, reports in found.items() if reports}
+
+    async def _reports(self, database: str) -> list[StreamReport]:
         found = await self._streams.of_database(database)
         keys = [StreamKey(database, name) for name in found]
         reports = await asyncio.gather(*map(self._streams.report, keys), return_exceptions=True)

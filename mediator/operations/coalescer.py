@@ -100,11 +100,16 @@ class _Queue(Generic[_C, _R]):
         future: asyncio.Future[_R] = asyncio.get_running_loop().create_future()
         waiting.futures.append(future)
         self._operations += 1
-        self._plan()
+        # Else a call changes nothing: when the next batch is due depends on the first of its calls.
+        if self._timer is None or len(self._waiting) >= self.wait.most:
+            self._plan()
         return future
 
-    def _plan(self) -> None:
-        """Have the next batch begin when it is due, unless it will anyway."""
+    def _plan(self, *, collected: bool = False) -> None:
+        """Have the next batch begin when it is due, unless it will anyway.
+
+        `collected`: What waits has had its time, so that the rest of this tick need not be awaited.
+        """
         if not self._waiting:
             return
         due_s = self._due_s()
@@ -112,10 +117,13 @@ class _Queue(Generic[_C, _R]):
             if self._timer_s <= due_s:
                 return
             self._timer.cancel()
+            self._timer = None
         loop, left_s = asyncio.get_running_loop(), due_s - self._clock.monotonic()
         self._timer_s = due_s
         if left_s > 0:
             self._timer = loop.call_later(left_s, self._begin)
+        elif collected:
+            self._begin()
         else:
             # Not here: what arrives in the same tick of the event loop belongs to it as well.
             self._timer = loop.call_soon(self._begin)
@@ -141,17 +149,12 @@ class _Queue(Generic[_C, _R]):
             loop = asyncio.get_running_loop()
             task = loop.create_task(self._execute(batch), context=batch[0].context)
             self._batches.add(task)
-            task.add_done_callback(self._ended)
-        self._plan()
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._batches.discard(task)
+            task.add_done_callback(self._batches.discard)
         self._plan()
 
     async def _execute(self, batch: Sequence[_Waiting[_C, _R]]) -> None:
-        begun_s = self._clock.monotonic()
         try:
-            results = await self._send([waiting.call for waiting in batch])
+            results = await self._results(batch)
             for waiting, result in zip(batch, results, strict=True):
                 _resolve(waiting.futures, result)
         except BaseException:
@@ -159,8 +162,16 @@ class _Queue(Generic[_C, _R]):
             for waiting in batch:
                 _resolve(waiting.futures, self._broken_off(waiting.call))
             raise
+
+    async def _results(self, batch: Sequence[_Waiting[_C, _R]]) -> Sequence[_R | MediatorError]:
+        begun_s = self._clock.monotonic()
+        try:
+            return await self._send([waiting.call for waiting in batch])
         finally:
             self._measure(batch, begun_s)
+            self._batches -= {asyncio.current_task()}
+            # Before the callers go on, so that the store works while they are answered.
+            self._plan(collected=True)
 
     def _broken_off(self, call: Read | Write) -> MediatorError:
         error = OutcomeUnknown if self._direction == "write" else Unavailable

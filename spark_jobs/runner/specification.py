@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import PurePath
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
@@ -27,6 +28,7 @@ __all__ = [
     "SpecInvalid",
     "Specification",
     "Text",
+    "short_form",
 ]
 
 _FORMATS: Final = {
@@ -169,3 +171,14 @@ Source: TypeAlias = Annotated[
     Discriminator(_branch),
 ]
 """Where a table lies: ``{"file": …}`` or ``{"class": …}``."""
+
+
+def short_form(short: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
+    """Let the JSON Schema of a model admit its short form, too."""
+
+    def extend(schema: dict[str, Any]) -> None:
+        whole = dict(schema)
+        schema.clear()
+        schema["anyOf"] = [short, whole]
+
+    return extend

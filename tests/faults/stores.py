@@ -12,6 +12,7 @@ import psutil
 from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.port import Kind
 from mediator.stores.port import SystemConfig
+from tests.java import QUICK_JAVA
 
 __all__ = ["KINDS", "OwnStores", "Stores"]
 
@@ -71,7 +72,7 @@ class OwnStores(Stores):
 
     def __init__(self, data_dir: Path) -> None:
         super().__init__(data_dir)
-        self._fleet = EmbeddedFleet(data_dir, "full")
+        self._fleet = EmbeddedFleet(data_dir, "full", QUICK_JAVA)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:

@@ -57,7 +57,7 @@ async def stage(
         await catalogue.close()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 async def browser() -> AsyncIterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed")

@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from app.coherence.caches import make_purgers
-from app.settings.main import PurgeTarget
+from app.settings.purge import PurgeTarget
 from sketch.purging.port import CachedKey, PurgeFailed
 from sketch.purging.purgers import (
     TagApi,

@@ -16,6 +16,8 @@ import orjson
 import psutil
 import pyspark
 
+from tests.java import QUICK_JAVA
+
 __all__ = ["ClusterRun", "command_on_cluster", "executor_of", "executors"]
 
 _EXECUTORS: Final = 2
@@ -99,7 +101,7 @@ def executor_of(process: int) -> psutil.Process:
 
 
 def _settings(home: Path) -> dict[str, str]:
-    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for processes that run for a minute
+    quick = " ".join(QUICK_JAVA)
     conf = {
         "spark.driver.extraJavaOptions": quick,
         "spark.executor.extraJavaOptions": quick,

@@ -58,26 +58,29 @@ class RunDocument(_Document):
     age_s: _Figure = 0
 
 
-class FlowDocument(_Document):
+class _PausableDocument(_Document):
+    """What rules can pause."""
+
+    id: _Text
+    database: _Text = ""
+    name: _Text = ""
+    paused_s: _Figure = 0
+
+
+class FlowDocument(_PausableDocument):
     """A message flow, as rules see it."""
 
     id: _Text = "flow"
-    database: _Text = ""
-    name: _Text = ""
     queued: int = Field(0, ge=0, le=2**31)
     late: int = Field(0, ge=0, le=2**31)
-    paused_s: _Figure = 0
 
 
-class QueryDocument(_Document):
+class QueryDocument(_PausableDocument):
     """A standing query, as rules see it."""
 
     id: _Text = "query"
-    database: _Text = ""
-    name: _Text = ""
     lag: int = Field(0, ge=0, le=2**53)
     late: int = Field(0, ge=0, le=2**53)
-    paused_s: _Figure = 0
 
 
 class TenantDocument(_Document):

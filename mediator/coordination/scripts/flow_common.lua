@@ -1,4 +1,5 @@
--- The beginning of every script of message flows. KEYS[1] is what the keys of the flow begin with.
+-- The beginning of every script of message flows, behind that of pauses: KEYS[1] is what the keys of the
+-- flow begin with, and while there is a pause of FLOW, nothing is taken.
 --
 -- bound                  the latency bound (ms), as long as the flow exists
 -- level                  number of the level that messages are queued by
@@ -9,7 +10,7 @@
 -- queue, running         sorted sets of partitions by creation: waiting, and taken by a worker
 -- partition:<n>          list: its messages, each as position, time (ms), ticket and body
 -- lease:<n>, lease:out   who executes a batch, and who sends in order
--- timer                  exists until the next partition is due
+-- due                    when the next partition is due (microseconds)
 -- attempts               hash: how often each running partition was given out
 -- held                   hash: by position what ended, and waits for its turn
 -- waiting                hash: by ticket '' or a dead letter; all that counts for the bound
@@ -19,17 +20,11 @@
 -- results                stream: the ticket and the outcome of what ended, as far as it is kept
 -- counts                 hash
 -- late:<n>               how many ended beyond the bound in the n-th span of time, until it has passed
--- paused                 while it exists, nothing is taken: version and number of the rule that paused
---                        the flow, and for how long (ms)
 -- behind                 exists from a pause until the queue has caught up with it
 
-if redis.replicate_commands then redis.replicate_commands() end
-
-local base = KEYS[1]
-
-local function now_ms()
+local function now_us()
   local clock = redis.call('TIME')
-  return clock[1] * 1000 + math.floor(clock[2] / 1000)
+  return clock[1] * 1000000 + clock[2]
 end
 
 -- Messages are queued by one level at a time; the value begins with its number, as those of two
@@ -51,7 +46,7 @@ local function append(level, values, ticket, body, ms)
 end
 
 -- Sets what expires, if it is not there. If it is, and lasts longer than it could have been set to,
--- the server's clock was set back, or the waiting time has become shorter.
+-- the server's clock was set back.
 local function hold(name, value, ms)
   if redis.call('SET', name, value, 'NX', 'PX', ms) then return true end
   if redis.call('PTTL', name) > tonumber(ms) then redis.call('PEXPIRE', name, ms) end
@@ -65,16 +60,6 @@ end
 -- The number of the present span of time.
 local function span()
   return math.floor(now_ms() / SPAN_MS)
-end
-
--- How long the flow is still paused (ms); nil: it is not. If that is longer than it was paused for, the
--- server's clock was set back.
-local function paused_ms()
-  local paused = redis.call('GET', base .. 'paused')
-  if not paused then return nil end
-  local most, left = tonumber(string.match(paused, '%d+$')), redis.call('PTTL', base .. 'paused')
-  if left > most then redis.call('PEXPIRE', base .. 'paused', most) end
-  return math.max(1, math.min(left, most))
 end
 
 -- Ends a message: its result can be read for some time, a failed one becomes a dead letter.

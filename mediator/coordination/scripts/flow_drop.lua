@@ -7,9 +7,9 @@ for _, set in ipairs({'queue', 'running'}) do
   end
 end
 for _, name in ipairs({
-  'bound', 'level', 'arrived', 'sent', 'given', 'open', 'values', 'queue', 'running', 'lease:out', 'timer',
+  'bound', 'level', 'arrived', 'sent', 'given', 'open', 'values', 'queue', 'running', 'lease:out', 'due',
   'attempts', 'held', 'waiting', 'dead', 'ended', 'results', 'counts', 'report',
-  'paused', 'behind',
+  'pauses', 'behind',
 }) do redis.call('DEL', base .. name) end
 -- A count is kept for two spans.
 for at = span() - 2, span() do redis.call('DEL', base .. 'late:' .. at) end

@@ -7,4 +7,4 @@ local late = 0
 for at = span() - 1, span() do late = late + (redis.call('GET', base .. 'late:' .. at) or 0) end
 local queued = redis.call('HLEN', base .. 'waiting') - redis.call('ZCARD', base .. 'dead')
 local ever = tonumber(redis.call('HGET', base .. 'counts', 'late') or 0)
-return {queued, late, ever, paused_ms() or 0}
+return {queued, late, ever, paused_ms(FLOW) or 0}

@@ -1,5 +1,5 @@
 -- Gives a worker a batch: one whose lease has ended, or the oldest partition if one is due.
--- KEYS: prefix. ARGV: token, milliseconds of the lease, milliseconds until the next one is due.
+-- KEYS: prefix. ARGV: token, milliseconds of the lease, microseconds from one partition to the next.
 -- Returns {number, attempt, partitions, arrived, level, 1 if the queue is behind after a pause and else 0,
 -- message, ...}, or {ms until one is due}; {}: none.
 
@@ -15,7 +15,7 @@ local function give(number, partitions)
   return given
 end
 
-local paused = paused_ms()
+local paused = paused_ms(FLOW)
 if paused then return {paused} end
 local partitions = redis.call('ZCARD', base .. 'queue')
 -- As many as there are workers at most.
@@ -28,19 +28,28 @@ if partitions == 0 then
   redis.call('DEL', base .. 'behind')
   return {}
 end
-local wait_ms = tonumber(ARGV[3])
-if wait_ms > 0 then
-  -- Each partition has its turn once in so many waits. One whose turn is late does not wait: at the
-  -- shortest valid wait batches keep up, but never catch up.
+local wait_us = tonumber(ARGV[3])
+if wait_us > 0 then
+  local now = now_us()
   local oldest = redis.call('ZRANGE', base .. 'queue', 0, 0)[1]
   local head = redis.call('LINDEX', base .. 'partition:' .. oldest, 0)
-  local turn_ms = string.match(head, ' (%d+) ') + partitions * wait_ms - now_ms()
-  if turn_ms > 0 then redis.call('DEL', base .. 'behind') end
-  if turn_ms <= 0 then
-    redis.call('SET', base .. 'timer', 1, 'PX', wait_ms)
-  elseif not hold(base .. 'timer', 1, wait_ms) then
-    return {math.max(1, math.min(turn_ms, redis.call('PTTL', base .. 'timer')))}
+  local arrived = string.match(head, ' (%d+) ') * 1000
+  -- Each partition has its turn once in so many waits. One whose turn is late does not wait.
+  local turn = arrived + partitions * wait_us
+  if turn > now then redis.call('DEL', base .. 'behind') end
+  local due = tonumber(redis.call('GET', base .. 'due') or now)
+  if due > now + wait_us then
+    -- The server's clock was set back, or the waiting time has become shorter.
+    due = now + wait_us
+    redis.call('SET', base .. 'due', string.format('%.0f', due))
   end
+  local left = math.min(turn, due) - now
+  if left > 0 then return {math.ceil(left / 1000)} end
+  -- A wait after this one was due, not after it was taken: at the shortest valid wait batches keep up,
+  -- but what a long batch or a late worker loses would never be made up for. Before it arrived, it was
+  -- not due.
+  local next_due = math.min(math.max(due, arrived), now) + wait_us
+  redis.call('SET', base .. 'due', string.format('%.0f', next_due))
 end
 local number = redis.call('ZPOPMIN', base .. 'queue')[1]
 local value = redis.call('HGET', base .. 'values', number)

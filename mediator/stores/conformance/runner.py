@@ -21,6 +21,7 @@ from mediator.stores.conformance import (
     operators,
     path_indexes,
     queries,
+    reservations,
     retries,
     scanning,
     unique,
@@ -58,6 +59,7 @@ _THEMES: Final = (
     change_logs.THEME,
     concurrency.THEME,
     unique.THEME,
+    reservations.THEME,
     values.HOSTILE,
 )
 

@@ -31,6 +31,7 @@ from mediator.stores.postgres.search.statement import (
 )
 from mediator.stores.postgres.sql import Statement
 from mediator.stores.postgres.transactions import IntentStatements
+from mediator.stores.postgres.write.multi_row import MultiRowWrite, takes_rows
 from mediator.stores.postgres.write.prepared import PreparedWrite, WriteShape, check
 from mediator.stores.postgres.write.statement import (
     lock_statement,
@@ -57,6 +58,7 @@ class Statements:
         self.records = lru_cache(maxsize=256)(partial(fragment_table, namespace=namespace))
         self.reader = lru_cache(maxsize=STATEMENTS)(self._reader)
         self.write = lru_cache(maxsize=STATEMENTS)(self._write)
+        self.multi_row = lru_cache(maxsize=STATEMENTS)(self._multi_row)
         self.read = lru_cache(maxsize=STATEMENTS)(self._read)
         self.scan = lru_cache(maxsize=STATEMENTS)(self._scan)
         self.search = lru_cache(maxsize=SEARCHES)(self._search)
@@ -88,6 +90,13 @@ class Statements:
         check(shape)
         records = self.records(shape.fragment)
         return PreparedWrite(shape, records, write_statement(shape, records, self.namespace_tables))
+
+    def _multi_row(self, shape: WriteShape) -> MultiRowWrite | None:
+        """Return the statement for many writes of a shape; None: there is none."""
+        records = self.records(shape.fragment)
+        if not takes_rows(shape, records):
+            return None
+        return MultiRowWrite(self.write(shape), records, self.namespace_tables)
 
     def _read(self, fragment: Fragment, names: tuple[str, ...], many: bool) -> Statement:
         return read_statement(self._known(fragment, names), names, many=many)

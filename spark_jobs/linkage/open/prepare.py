@@ -21,15 +21,8 @@ from pyspark.sql.types import DoubleType, StructField, StructType
 
 from spark_jobs.columns import quoted
 from spark_jobs.linkage.open.quantities import as_quantities
-from spark_jobs.linkage.open.spec import (
-    KNOWN,
-    FieldComparison,
-    KeyPart,
-    Measure,
-    OpenSpec,
-    Rule,
-    Take,
-)
+from spark_jobs.linkage.open.rules import KeyPart, Rule, Take
+from spark_jobs.linkage.open.spec import KNOWN, FieldComparison, Measure, OpenSpec
 from spark_jobs.runner.port import InputUnfit, StageContext
 
 __all__ = ["FREQUENT", "LONGEST", "normalise", "source_name", "values", "with_frequencies"]

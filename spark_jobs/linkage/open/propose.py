@@ -14,13 +14,8 @@ import pyarrow.compute as pc
 from spark_jobs.linkage.open.profile import Profile, RecordSample, ValueKind, profile
 from spark_jobs.linkage.open.propose_blocking import propose_rules
 from spark_jobs.linkage.open.quantities import as_quantities
-from spark_jobs.linkage.open.spec import (
-    AgreementLevel,
-    FieldComparison,
-    LinkagePlan,
-    Rule,
-    WholeRecords,
-)
+from spark_jobs.linkage.open.rules import Rule
+from spark_jobs.linkage.open.spec import AgreementLevel, FieldComparison, LinkagePlan, WholeRecords
 from spark_jobs.linkage.open.whole.matching import MOST_RECORDS
 from spark_jobs.linkage.open.whole.proposal import columns_of_text, why_whole_records
 from spark_jobs.runner.port import InputUnfit

@@ -26,7 +26,7 @@ from spark_jobs.linkage.open.profile import (
     agreement_by_chance,
     numbered,
 )
-from spark_jobs.linkage.open.spec import KeyPart, Rule, Take
+from spark_jobs.linkage.open.rules import KeyPart, Rule, Take
 
 __all__ = ["ProposedRule", "propose_rules"]
 

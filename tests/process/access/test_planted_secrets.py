@@ -16,9 +16,9 @@ from app.settings.main import (
     HttpSettings,
     JobSettings,
     MediatorSettings,
-    PurgeTarget,
     SystemSettings,
 )
+from app.settings.purge import PurgeTarget
 from app.settings.telemetry import TelemetrySettings
 from tests.faults.operation.forked import called
 

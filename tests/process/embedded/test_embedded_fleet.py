@@ -6,9 +6,9 @@ import os
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 
-from mediator.embedded import mongodb
 from mediator.embedded.directories import DataDirectoryBusy
 from mediator.embedded.fleet import EmbeddedFleet
 from tests.process.embedded.servers import (
@@ -52,12 +52,7 @@ def test_a_second_service_on_the_directory_is_refused(data_dir: Path) -> None:
         assert len(server_pids(data_dir)) == len(KINDS)
 
 
-def test_servers_of_a_killed_service_are_adopted(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A server that was started with other options is no server of ours; see `tests/conftest.py`.
-    flags = tuple(flag for flag in mongodb.FLAGS if "Tiered" not in flag)
-    monkeypatch.setattr(mongodb, "FLAGS", flags)
+def test_servers_of_a_killed_service_are_adopted(data_dir: Path) -> None:
     service = running_service(data_dir)
     before = server_pids(data_dir)
     service.kill()
@@ -67,6 +62,15 @@ def test_servers_of_a_killed_service_are_adopted(
         for endpoint in fleet.endpoints.values():
             put(endpoint, "adopted")
     assert not processes_in(data_dir)
+
+
+def test_a_server_has_the_options_of_java_that_its_owner_chose(data_dir: Path) -> None:
+    chosen = "-Dportolan.chosen=1"
+    with EmbeddedFleet(data_dir, java_options=[chosen]):
+        running = {
+            kind: psutil.Process(pid).cmdline() for kind, pid in server_pids(data_dir).items()
+        }
+    assert [kind for kind, command in running.items() if chosen in command] == ["mongodb/h2"]
 
 
 def test_killed_servers_of_a_killed_service_are_restarted(data_dir: Path) -> None:

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from mediator.flows import worker
 from mediator.flows.http_services import HttpServices
 from mediator.stores.port import SystemConfig
 from tests.process.flows.http_service import AnyLocalHost, HttpService, http_service
@@ -15,10 +14,21 @@ from tests.process.flows.shop import Shop, shop_on
 
 
 @pytest.fixture(scope="module")
+def services() -> HttpServices:
+    """The client of the shop, whose flows may invoke this machine."""
+    return HttpServices(AnyLocalHost(), TOTAL_S)
+
+
+@pytest.fixture(scope="module")
 async def shop(
-    own_systems: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
+    own_systems: Sequence[SystemConfig],
+    own_catalogue: str,
+    redis_config: SystemConfig,
+    services: HttpServices,
 ) -> AsyncIterator[Shop]:
-    async with shop_on(own_systems, own_catalogue, redis_config.url) as opened:
+    async with shop_on(
+        own_systems, own_catalogue, redis_config.url, flow_services=services
+    ) as opened:
         yield opened
 
 
@@ -33,13 +43,3 @@ async def client() -> AsyncIterator[HttpServices]:
     services = HttpServices(AnyLocalHost(), TOTAL_S)
     yield services
     await services.close()
-
-
-@pytest.fixture
-def local(shop: Shop, client: HttpServices, monkeypatch: pytest.MonkeyPatch) -> Shop:
-    """The shop, whose flows may invoke this machine."""
-    flows = shop.service.mediator.flows
-    assert flows is not None
-    monkeypatch.setattr(flows, "_services", client)
-    monkeypatch.setattr(worker, "_RETRY_S", 0.001)
-    return shop

@@ -14,8 +14,7 @@ from uuid import uuid4
 from redis.asyncio import Redis
 
 from mediator.base.clock import SystemClock
-from mediator.coordination import message_queue
-from mediator.coordination.message_queue import RedisMessageQueue
+from mediator.coordination.message_queue import QueueBounds, RedisMessageQueue
 from mediator.flows.execution import Invoker
 from mediator.flows.http_request import HttpRequest
 from mediator.flows.http_services import HttpServices
@@ -92,9 +91,9 @@ def crash(url: str, key: FlowKey, point: str, after: int, lease_ms: int) -> None
 
 
 async def _work(url: str, key: FlowKey, point: str, after: int, lease_ms: int) -> None:
-    message_queue._LEASE_MS = lease_ms  # type: ignore[misc]  # noqa: SLF001 - so that tests are quick
+    bounds = QueueBounds(lease_s=lease_ms / 1000)
     async with Redis.from_url(url) as redis:
-        queue: Any = Killing(RedisMessageQueue(redis), point, after)
+        queue: Any = Killing(RedisMessageQueue(redis, bounds), point, after)
         invoker: Invoker = Killing(RecordingInvoker(redis, key.flow), point, after)
         token, clock = uuid4().hex, SystemClock()
         document = await queue.flow(key)

@@ -12,6 +12,7 @@ import httpx
 
 from app.api.options import DataOptions
 from app.api.router import DataApi
+from mediator.coordination.connecting import Coordination
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import WITHIN_S, eventually
 from tests.process.event_streams import read_events
@@ -43,6 +44,12 @@ class Shop:
     database: str
     api: DataApi
     client: httpx.AsyncClient
+
+    @property
+    def coordination(self) -> Coordination:
+        shared = self.service.mediator.coordination
+        assert shared is not None
+        return shared
 
     async def create(self, plan: Sequence[dict[str, Any]] = ORDERS, **members: Any) -> str:
         flow = {"plan": list(plan), "latency_s": 10, **members}
@@ -103,9 +110,9 @@ def orders(customers: Sequence[str] = CUSTOMERS, prefix: str = "m") -> list[dict
 
 @asynccontextmanager
 async def shop_on(
-    configs: Sequence[SystemConfig], catalogue_url: str, redis_url: str
+    configs: Sequence[SystemConfig], catalogue_url: str, redis_url: str, **options: Any
 ) -> AsyncIterator[Shop]:
-    async with service(configs, catalogue_url, coordination_url=redis_url) as started:
+    async with service(configs, catalogue_url, coordination_url=redis_url, **options) as started:
         await started.favour()
         database = await started.put_schema(CLASSES)
         for name, amount in CREDITS.items():

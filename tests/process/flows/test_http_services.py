@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from mediator.base.errors import Invalid, MediatorError, OutcomeUnknown, Unavailable
-from mediator.coordination import message_queue
-from mediator.flows import worker
+from mediator.coordination.message_queue import QueueBounds
 from mediator.flows.http_hosts import HttpHosts
 from mediator.flows.http_request import read_request
 from mediator.flows.http_services import LARGEST_RESPONSE, HttpServices
+from mediator.flows.worker import MOST_ATTEMPTS
 from mediator.query.json_node import Node
 from tests.process.access.certificates import write_certificate
 from tests.process.flows.http_service import HttpService, http_service
@@ -144,11 +144,11 @@ async def test_no_proxy_is_taken_from_the_environment(
 
 @pytest.mark.parametrize("ordered", [True, False])
 async def test_a_get_is_sent_once_for_a_partition_and_a_post_for_each_message(
-    local: Shop, remote: HttpService, ordered: bool
+    shop: Shop, remote: HttpService, ordered: bool
 ) -> None:
     plan = [RECEIVE, get(f"{remote.url}/customers/{{name}}"), post(f"{remote.url}/fail/0/orders")]
-    flow = await local.create(plan, ordered=ordered)
-    states = await local.ended(flow, await local.tickets(flow, messages("ABACBC")))
+    flow = await shop.create(plan, ordered=ordered)
+    states = await shop.ended(flow, await shop.tickets(flow, messages("ABACBC")))
     assert [state["result"]["found"]["customer"] for state in states] == list("ABACBC")
     answers = [state["result"]["answer"]["received"]["of"] for state in states]
     assert answers == [f"m{i}" for i in range(1, 7)]
@@ -157,7 +157,7 @@ async def test_a_get_is_sent_once_for_a_partition_and_a_post_for_each_message(
     assert len({each.key for each in posted}) == len(posted) == 6
     if ordered:
         assert [each.body["of"] for each in posted] == answers
-    report = await local.report(flow)
+    report = await shop.report(flow)
     assert (report["counts"]["lookups"], report["counts"]["lookups_saved"]) == (3, 3)
     assert "repeated_requests" not in report["counts"]
     assert report["partitioned_by"] == [{"attribute": "name", "by": "value"}]
@@ -165,46 +165,44 @@ async def test_a_get_is_sent_once_for_a_partition_and_a_post_for_each_message(
 
 @pytest.mark.parametrize("ordered", [True, False])
 async def test_a_request_whose_outcome_is_unknown_is_repeated_under_its_key(
-    local: Shop, remote: HttpService, ordered: bool
+    shop: Shop, remote: HttpService, ordered: bool
 ) -> None:
     plan = [RECEIVE, post(f"{remote.url}/fail/0/first"), post(f"{remote.url}/fail/2/{{name}}")]
-    flow = await local.create(plan, ordered=ordered)
-    (state,) = await local.ended(flow, await local.tickets(flow, messages("A")))
+    flow = await shop.create(plan, ordered=ordered)
+    (state,) = await shop.ended(flow, await shop.tickets(flow, messages("A")))
     assert state["state"] == "done"
     # What was answered is not sent again with what was not.
     assert len(remote.to("/fail/0")) == 1
     repeated = remote.to("/fail/2")
     assert (len(repeated), len({each.key for each in repeated})) == (3, 1)
-    assert (await local.report(flow))["counts"]["repeated_requests"] == 2
+    assert (await shop.report(flow))["counts"]["repeated_requests"] == 2
 
 
 @pytest.mark.parametrize("ordered", [True, False])
 async def test_a_message_whose_request_fails_does_not_fail_others(
-    local: Shop, remote: HttpService, ordered: bool
+    shop: Shop, remote: HttpService, ordered: bool
 ) -> None:
     """All of them are of one batch."""
     plan = [RECEIVE, post(f"{remote.url}/status/{{name}}")]
-    flow = await local.create(plan, ordered=ordered)
-    tickets = await local.tickets(flow, messages(["200", "404", "500", "302", "200"]))
-    states = await local.ended(flow, tickets)
+    flow = await shop.create(plan, ordered=ordered)
+    tickets = await shop.tickets(flow, messages(["200", "404", "500", "302", "200"]))
+    states = await shop.ended(flow, tickets)
     assert [s["state"] for s in states] == ["done", "failed", "failed", "failed", "done"]
     assert [len(remote.to(f"/status/{code}")) for code in (404, 500, 302)] == [1, 5, 1]
     assert "404" in states[1]["error"]["detail"]
 
 
 async def test_a_request_that_takes_longer_than_a_lease_ends(
-    local: Shop, remote: HttpService, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, remote: HttpService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lease of who sends in order is renewed meanwhile, so nobody else sends the same."""
-    # Five requests and their pauses take three times as long. A busy machine loses a shorter lease.
-    monkeypatch.setattr(worker, "_RETRY_S", 0.2)
-    monkeypatch.setattr(message_queue, "_LEASE_MS", 3000)
-    monkeypatch.setattr(worker, "LEASE_S", 3.0)
+    # Five requests and their pauses take half as long again. A busy machine loses a shorter lease.
+    monkeypatch.setattr(shop.coordination.message_queue, "bounds", QueueBounds(lease_s=6.0))
     plan = [RECEIVE, post(f"{remote.url}/{{name}}/0/x")]
-    flow = await local.create(plan, ordered=True)
-    states = await local.ended(flow, await local.tickets(flow, messages(["hang", "fail"])))
+    flow = await shop.create(plan, ordered=True)
+    states = await shop.ended(flow, await shop.tickets(flow, messages(["hang", "fail"])))
     assert [state["state"] for state in states] == ["failed", "done"]
-    assert len(remote.to("/hang")) == worker.MOST_ATTEMPTS
+    assert len(remote.to("/hang")) == MOST_ATTEMPTS
 
 
 async def test_an_operator_behind_a_write_is_executed_for_each_message(shop: Shop) -> None:
@@ -225,11 +223,11 @@ async def test_a_host_that_settings_do_not_list_is_refused(shop: Shop) -> None:
 
 
 async def test_a_host_that_is_not_listed_any_more_is_not_invoked(
-    local: Shop, client: HttpServices, remote: HttpService
+    shop: Shop, services: HttpServices, remote: HttpService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flow = await local.create([RECEIVE, get(f"{remote.url}/customers/{{name}}")])
-    client.hosts = HttpHosts()  # as a restart would
-    (state,) = await local.ended(flow, await local.tickets(flow, messages("A")))
+    flow = await shop.create([RECEIVE, get(f"{remote.url}/customers/{{name}}")])
+    monkeypatch.setattr(services, "hosts", HttpHosts())  # as a restart would
+    (state,) = await shop.ended(flow, await shop.tickets(flow, messages("A")))
     assert "PORTOLAN_FLOW_HOSTS" in state["error"]["detail"]
     assert remote.received == []
 

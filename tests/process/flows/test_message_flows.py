@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mediator.base.observation import FlowCounted
+from mediator.coordination.message_queue import QueueBounds
 from tests.faults.conditions import eventually
 from tests.process.flows.shop import CLASSES, CREDITS, CUSTOMERS, Shop, orders
 from tests.process.service import unique
@@ -120,7 +121,7 @@ async def test_values_of_messages_are_never_read_as_operators(shop: Shop) -> Non
 async def test_a_full_queue_refuses_messages_until_some_have_ended(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mediator.coordination.message_queue.MOST_QUEUED", 5)
+    monkeypatch.setattr(shop.coordination.message_queue, "bounds", QueueBounds(messages=5))
     flow = await shop.create()
     refused = await shop.send(flow, orders())
     assert (refused.status_code, refused.json()["type"]) == (429, "/problems/too-many-requests")
@@ -177,9 +178,8 @@ async def test_a_dropped_database_takes_its_flows_along(shop: Shop) -> None:
     created = await shop.client.post(path, json={"plan": ORDERS, "latency_s": 10})
     assert created.status_code == 201, created.text
     mediator = shop.service.mediator
-    assert mediator.coordination is not None
     id_ = mediator.data.model.databases[database].id
     await mediator.control.delete_schema(database)
     await mediator.clearing.run()
-    queue = mediator.coordination.message_queue
+    queue = shop.coordination.message_queue
     assert id_ not in {key.database for key in await queue.flows()}

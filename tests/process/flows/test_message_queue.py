@@ -10,11 +10,11 @@ import pytest
 from redis.asyncio import Redis
 
 from mediator.base.errors import TooManyRequests
-from mediator.coordination import message_queue
-from mediator.coordination.message_queue import RedisMessageQueue
+from mediator.coordination.message_queue import LARGEST_BATCH, QueueBounds, RedisMessageQueue
 from mediator.flows.queue import Batch, End, Ended, FlowKey, NewMessage, NoBatch
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
+from tests.process.flows.keys import key_of
 from tests.process.service import unique
 
 TOKEN, OTHER = "worker", "other"
@@ -61,6 +61,16 @@ def counters_of(values: Sequence[str]) -> list[int]:
         counters.append(sum(partitions[each] for each in behind))
         partitions[value] = partitions.get(value, 0) + 1
     return counters
+
+
+async def seconds_of(redis: Redis) -> float:
+    now: Any = await redis.time()
+    return float(now[0] + now[1] / 1e6)
+
+
+async def put_due(redis: Redis, key: FlowKey, in_s: float) -> None:
+    """Let the next partition be due in so many seconds."""
+    await redis.set(key_of(key, "due"), round((await seconds_of(redis) + in_s) * 1e6))
 
 
 async def test_messages_of_one_value_are_one_batch_and_the_oldest_batch_is_next(
@@ -115,9 +125,9 @@ async def test_messages_end_in_order_exactly_when_the_counters_of_the_paper_let_
 
 
 async def test_a_batch_whose_lease_has_ended_is_given_to_another_worker(
-    queue: RedisMessageQueue, key: FlowKey, monkeypatch: pytest.MonkeyPatch
+    queue: RedisMessageQueue, key: FlowKey
 ) -> None:
-    monkeypatch.setattr(message_queue, "_LEASE_MS", 50)
+    queue.bounds = QueueBounds(lease_s=0.05)
     await queue.enqueue(key, messages("AAB"), None)
     first, second = await taken(queue, key), await taken(queue, key)
 
@@ -145,7 +155,7 @@ async def test_the_next_batch_is_given_out_once_in_a_waiting_time_to_all_workers
         assert 0 < found.due_in_s <= 60
 
 
-@pytest.mark.parametrize("name", ["timer", "lease:2", "lease:out"])
+@pytest.mark.parametrize("name", ["lease:2", "lease:out"])
 async def test_a_clock_of_redis_that_is_set_back_stops_no_flow(
     queue: RedisMessageQueue, key: FlowKey, redis_config: SystemConfig, name: str
 ) -> None:
@@ -156,11 +166,22 @@ async def test_a_clock_of_redis_that_is_set_back_stops_no_flow(
     await queue.next_held(key, TOKEN, 1)
     assert isinstance(await queue.take(key, TOKEN, 10), Batch)
     async with Redis.from_url(redis_config.url) as redis:
-        at = f"{message_queue._base(key)}{name}"  # noqa: SLF001
+        at = key_of(key, name)
         assert await redis.pexpire(at, 3_600_000)
         await queue.take(key, OTHER, 10)
         await queue.next_held(key, OTHER, 1)
-        assert await redis.pttl(at) <= max(10_000, message_queue._LEASE_MS)  # noqa: SLF001
+        assert await redis.pttl(at) <= queue.bounds.lease_ms
+
+
+async def test_a_clock_of_redis_that_is_set_back_makes_no_partition_wait_longer(
+    queue: RedisMessageQueue, key: FlowKey, redis_config: SystemConfig
+) -> None:
+    await queue.enqueue(key, messages("AB"), None)
+    async with Redis.from_url(redis_config.url) as redis:
+        await put_due(redis, key, 3600)
+        assert await queue.take(key, TOKEN, 60) == NoBatch(60)
+        due_us = int(await redis.get(key_of(key, "due")) or 0)
+        assert due_us <= (await seconds_of(redis) + 60) * 1e6
 
 
 async def test_a_shorter_waiting_time_holds_at_once(queue: RedisMessageQueue, key: FlowKey) -> None:
@@ -178,21 +199,48 @@ async def test_a_batch_whose_turn_is_late_does_not_wait(
     wait_s = 1.0
     async with Redis.from_url(redis_config.url) as redis:
 
-        async def seconds() -> float:
-            now: Any = await redis.time()
-            return float(now[0] + now[1] / 1e6)
-
         async def is_late() -> bool:
-            return await seconds() > arrived + 2 * wait_s
+            return await seconds_of(redis) > arrived + 2 * wait_s
 
         await queue.enqueue(key, messages("ABC"), None)
-        arrived = await seconds()
+        arrived = await seconds_of(redis)
         await eventually(is_late)
     for _ in "AB":
         assert isinstance(await queue.take(key, TOKEN, wait_s), Batch)
     await queue.enqueue(key, messages("D"), None)
     found = await queue.take(key, TOKEN, 60)
     assert isinstance(found, NoBatch)
+
+
+async def test_the_wait_is_from_one_due_time_to_the_next_however_late_a_worker_is(
+    queue: RedisMessageQueue, key: FlowKey, redis_config: SystemConfig
+) -> None:
+    """Else whatever a batch takes beyond the wait would be lost for all that follow."""
+    wait_s = 0.5
+    async with Redis.from_url(redis_config.url) as redis:
+
+        async def is_late() -> bool:
+            return await seconds_of(redis) > taken + 2 * wait_s
+
+        await queue.enqueue(key, messages("ABCDEFGH"), None)
+        assert isinstance(await queue.take(key, TOKEN, wait_s), Batch)
+        taken = await seconds_of(redis)
+        await eventually(is_late)
+    for _ in "BC":
+        assert isinstance(await queue.take(key, TOKEN, wait_s), Batch)
+
+
+async def test_nothing_is_made_up_for_before_a_message_arrived(
+    queue: RedisMessageQueue, key: FlowKey, redis_config: SystemConfig
+) -> None:
+    async with Redis.from_url(redis_config.url) as redis:
+        await put_due(redis, key, -3600)
+    await queue.enqueue(key, messages("AB"), None)
+    assert isinstance(await queue.take(key, TOKEN, 60), Batch)
+    found = await queue.take(key, TOKEN, 60)
+    assert isinstance(found, NoBatch)
+    assert found.due_in_s is not None
+    assert 0 < found.due_in_s <= 60
 
 
 async def test_messages_are_queued_by_the_present_level_and_stay_where_they_are(
@@ -219,13 +267,10 @@ async def test_a_flow_that_is_gone_gets_no_level(queue: RedisMessageQueue, key: 
 
 
 async def test_ten_thousand_values_are_executed_in_order_and_leave_nothing(
-    queue: RedisMessageQueue,
-    key: FlowKey,
-    redis_config: SystemConfig,
-    monkeypatch: pytest.MonkeyPatch,
+    queue: RedisMessageQueue, key: FlowKey, redis_config: SystemConfig
 ) -> None:
     """More than the 8,000 values that Redis lets a script unpack at once."""
-    monkeypatch.setattr(message_queue, "MOST_QUEUED", 10_000)
+    queue.bounds = QueueBounds(messages=10_000)
     for start in range(0, 10_000, 1000):
         await queue.enqueue(key, messages([f"{start + n:032}" for n in range(1000)]), None)
     with pytest.raises(TooManyRequests):
@@ -247,7 +292,7 @@ async def test_ten_thousand_values_are_executed_in_order_and_leave_nothing(
 async def test_a_partition_is_never_larger_than_a_batch(
     queue: RedisMessageQueue, key: FlowKey
 ) -> None:
-    most = message_queue.LARGEST_BATCH
+    most = LARGEST_BATCH
     await queue.enqueue(key, messages("A" * (most + 1)), None)
     assert [len((await taken(queue, key)).messages) for _ in range(2)] == [most, 1]
 
@@ -266,9 +311,9 @@ async def test_one_worker_sends_at_a_time(queue: RedisMessageQueue, key: FlowKey
 
 
 async def test_only_what_a_worker_had_begun_may_have_been_sent_before(
-    queue: RedisMessageQueue, key: FlowKey, monkeypatch: pytest.MonkeyPatch
+    queue: RedisMessageQueue, key: FlowKey
 ) -> None:
-    monkeypatch.setattr(message_queue, "_LEASE_MS", 50)
+    queue.bounds = QueueBounds(lease_s=0.05)
     await queue.enqueue(key, messages("AAA"), None)
     batch = await taken(queue, key)
     assert await queue.end_batch(key, batch.number, TOKEN, ended(batch), {}, ordered=True)

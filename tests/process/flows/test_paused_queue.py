@@ -8,8 +8,7 @@ import pytest
 from redis.asyncio import Redis
 
 from mediator.base.errors import TooManyRequests
-from mediator.coordination import message_queue
-from mediator.coordination.message_queue import RedisMessageQueue
+from mediator.coordination.message_queue import QueueBounds, RedisMessageQueue
 from mediator.flows.queue import Batch, End, Ended, FlowKey, FlowLoad, NewMessage, NoBatch
 from mediator.model.pause import Pause
 from mediator.stores.port import SystemConfig
@@ -56,9 +55,9 @@ async def load(queue: RedisMessageQueue, key: FlowKey) -> FlowLoad:
 
 
 async def test_a_paused_flow_queues_messages_until_it_is_full_and_gives_none_out(
-    queue: RedisMessageQueue, key: FlowKey, monkeypatch: pytest.MonkeyPatch
+    queue: RedisMessageQueue, key: FlowKey
 ) -> None:
-    monkeypatch.setattr(message_queue, "MOST_QUEUED", 3)
+    queue.bounds = QueueBounds(messages=3)
     assert await queue.pause(key, LONG) is True
     await send(queue, key, "ABC")
     with pytest.raises(TooManyRequests):
@@ -78,9 +77,9 @@ async def test_a_paused_flow_queues_messages_until_it_is_full_and_gives_none_out
 
 
 async def test_no_batch_of_a_worker_that_is_gone_is_given_out_in_a_pause(
-    queue: RedisMessageQueue, key: FlowKey, monkeypatch: pytest.MonkeyPatch
+    queue: RedisMessageQueue, key: FlowKey
 ) -> None:
-    monkeypatch.setattr(message_queue, "_LEASE_MS", 1)
+    queue.bounds = QueueBounds(lease_s=0.001)
     await send(queue, key, "A")
     batch = await take(queue, key)
     await queue.pause(key, LONG)
@@ -119,20 +118,6 @@ async def test_a_pause_ends_by_itself_and_a_later_one_holds(
 
     await eventually(is_over)
     assert (await queue.report(key))["counts"] == {"pauses": 1}
-
-
-async def test_a_clock_of_redis_that_is_set_back_prolongs_no_pause(
-    queue: RedisMessageQueue, key: FlowKey, redis: Redis
-) -> None:
-    """What expires at a time lasts an hour longer then: here it is set to."""
-    await queue.pause(key, Pause(1, 2, 10.0))
-    name = f"{message_queue._base(key)}paused"  # noqa: SLF001
-    await redis.pexpire(name, 3_600_000)
-    found = await queue.take(key, TOKEN, 0)
-    assert isinstance(found, NoBatch)
-    assert found.due_in_s is not None
-    assert found.due_in_s <= 10
-    assert await redis.pttl(name) <= 10_000
 
 
 async def test_the_queue_is_behind_until_it_has_caught_up(

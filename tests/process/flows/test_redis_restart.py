@@ -15,9 +15,8 @@ from redis.asyncio import Redis
 
 from mediator.base.clock import SystemClock
 from mediator.base.concurrency import end
-from mediator.coordination import message_queue
 from mediator.coordination.connecting import connect
-from mediator.coordination.message_queue import RedisMessageQueue
+from mediator.coordination.message_queue import QueueBounds, RedisMessageQueue
 from mediator.embedded.redis import EmbeddedRedis
 from mediator.flows.http_request import HttpRequest
 from mediator.flows.plan import Query, Write
@@ -58,14 +57,11 @@ class Effects:
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-async def test_a_flow_goes_on_after_redis_was_killed(
-    server: EmbeddedRedis, ordered: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(message_queue, "_LEASE_MS", 500)
+async def test_a_flow_goes_on_after_redis_was_killed(server: EmbeddedRedis, ordered: bool) -> None:
     endpoint = await asyncio.to_thread(server.start)
     key, effects = FlowKey(unique(), unique()), Effects(NUMBERS[7])
     async with connect(endpoint.url) as redis:
-        queue = RedisMessageQueue(redis)
+        queue = RedisMessageQueue(redis, QueueBounds(lease_s=0.5))
         await queue.put_flow(key, {}, 10.0, 1)
         sent = [
             NewMessage(unique(), f"{at % 5}", orjson.dumps({"number": number, "name": "A"}))

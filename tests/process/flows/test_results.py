@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from mediator.coordination import message_queue
 from mediator.flows.queue import FlowKey
 from mediator.flows.worker import MOST_ATTEMPTS
 from tests.process.flows.http_service import HttpService
+from tests.process.flows.keys import key_of
 from tests.process.flows.remote import RECEIVE, messages, post
 from tests.process.flows.shop import Shop
 
@@ -26,12 +26,12 @@ SWITCH = {
 
 @pytest.mark.parametrize("ordered", [True, False])
 async def test_a_result_is_sent_to_the_webhook(
-    local: Shop, remote: HttpService, ordered: bool
+    shop: Shop, remote: HttpService, ordered: bool
 ) -> None:
     results = {"webhook": f"{remote.url}/fail/0/hook?token=1"}
-    flow = await local.create([RECEIVE, SWITCH], ordered=ordered, results=results)
-    tickets = await local.tickets(flow, messages("AXB"))
-    states = await local.ended(flow, tickets)
+    flow = await shop.create([RECEIVE, SWITCH], ordered=ordered, results=results)
+    tickets = await shop.tickets(flow, messages("AXB"))
+    states = await shop.ended(flow, tickets)
     assert [state["state"] for state in states] == ["done", "failed", "done"]
     received = [(each.method, each.target, each.body) for each in remote.received]
     assert received == [
@@ -39,24 +39,24 @@ async def test_a_result_is_sent_to_the_webhook(
         for ticket, number in ((tickets[0], "m1"), (tickets[2], "m3"))
     ]
     assert len({each.key for each in remote.received}) == 2
-    outbound = (await local.report(flow))["outbound_plan"]
+    outbound = (await shop.report(flow))["outbound_plan"]
     assert outbound == [{"op": "deliver", "operator": "/results/webhook", "cost": "linear"}]
 
 
 @pytest.mark.parametrize("ordered", [True, False])
 async def test_a_result_that_cannot_be_delivered_becomes_a_dead_letter(
-    local: Shop, remote: HttpService, ordered: bool
+    shop: Shop, remote: HttpService, ordered: bool
 ) -> None:
     results = {"webhook": f"{remote.url}/fail/{MOST_ATTEMPTS}/hook"}
     plan = [RECEIVE, post(f"{remote.url}/fail/0/orders")]
-    flow = await local.create(plan, ordered=ordered, results=results)
-    tickets = await local.tickets(flow, messages("AB"))
-    states = await local.ended(flow, tickets)
+    flow = await shop.create(plan, ordered=ordered, results=results)
+    tickets = await shop.tickets(flow, messages("AB"))
+    states = await shop.ended(flow, tickets)
     assert [state["state"] for state in states] == ["failed", "done"]
     assert "500" in states[0]["error"]["detail"]
-    replayed = await local.client.post(f"message-flows/{flow}/replay")
+    replayed = await shop.client.post(f"message-flows/{flow}/replay")
     assert replayed.json() == {"replayed": 1}
-    await local.ended(flow, tickets)
+    await shop.ended(flow, tickets)
     hooks = remote.to(f"/fail/{MOST_ATTEMPTS}/hook")
     keys = [each.key for each in hooks if each.body["ticket"] == tickets[0]]
     assert (len(keys), len(set(keys))) == (MOST_ATTEMPTS + 1, 1)
@@ -97,16 +97,12 @@ async def test_what_ended_is_read_in_pages(shop: Shop) -> None:
     assert await page(shop, flow, after=3) == {"items": [], "position": 3}
 
 
-async def test_results_that_are_not_known_any_more_are_gone(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_results_that_are_not_known_any_more_are_gone(shop: Shop) -> None:
     flow = await shop.create([RECEIVE, ECHO])
     await shop.ended(flow, await shop.tickets(flow, messages("ABC")))
-    mediator = shop.service.mediator
-    assert mediator.coordination is not None
-    key = FlowKey(mediator.data.model.databases[shop.database].id, flow)
-    redis = mediator.coordination.message_queue._redis  # noqa: SLF001 - as time would
-    await redis.xtrim(f"{message_queue._base(key)}results", maxlen=1, approximate=False)  # noqa: SLF001
+    key = FlowKey(shop.service.mediator.data.model.databases[shop.database].id, flow)
+    # As time would.
+    await shop.coordination.redis.xtrim(key_of(key, "results"), maxlen=1, approximate=False)
     assert (await page(shop, flow))["position"] == 3
     for after in (0, 1, 4):
         answer = await shop.client.get(f"message-flows/{flow}/results?after={after}")

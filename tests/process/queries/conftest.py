@@ -13,12 +13,12 @@ from tests.process.queries.querying import PLACEMENTS, QueryClient, fill, query_
 from tests.process.service import Service, field_on
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def data() -> Profiles:
     return generate(1_000, walls=60)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 async def loaded(
     mediator: Service, data: Profiles
 ) -> AsyncIterator[Callable[[tuple[str, ...]], Any]]:

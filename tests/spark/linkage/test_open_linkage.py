@@ -14,7 +14,8 @@ from benchmarks.harness.stage_context import FolderContext, frame
 from benchmarks.harness.synthetic_people import people
 from spark_jobs.linkage.open.kind import OpenLinkage
 from spark_jobs.linkage.open.prepare import values
-from spark_jobs.linkage.open.spec import KeyPart, LinkageResult, OpenSpec, Rule, Take
+from spark_jobs.linkage.open.rules import KeyPart, Rule, Take
+from spark_jobs.linkage.open.spec import LinkageResult, OpenSpec
 from spark_jobs.runner.port import InputUnfit
 from spark_jobs.runner.results import ResultFiles
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 
 from spark_jobs.linkage.open.local.hashing import begun, with_ints, with_longs, with_texts
 from spark_jobs.linkage.open.local.key_parts import as_days, part_of
-from spark_jobs.linkage.open.spec import KeyPart, Take
+from spark_jobs.linkage.open.rules import KeyPart, Take
 from spark_jobs.texts import as_text, has_text
 
 COLUMNS: dict[str, pa.Array] = {

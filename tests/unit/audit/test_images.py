@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from app.settings.known import SETTINGS
-from app.settings.main import HttpSettings, PurgeTarget, SystemSettings
+from app.settings.main import HttpSettings, SystemSettings
+from app.settings.purge import PurgeTarget
 from tests.process.operation.image import STAGES, Stage
 
 ROOT = Path(__file__).parents[3]

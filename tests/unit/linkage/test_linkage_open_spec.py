@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from spark_jobs.linkage.open.kind import OpenLinkage
+from spark_jobs.linkage.open.rules import Take
 from spark_jobs.linkage.open.spec import (
     Clustering,
     LinkageEngine,
     LinkagePlan,
     Measure,
     OpenSpec,
-    Take,
 )
 from spark_jobs.runner.specification import SpecInvalid
 

@@ -132,6 +132,24 @@ async def test_what_arrives_meanwhile_goes_together() -> None:
     assert store.batches == [["a"], ["b", "c", "d"]]
 
 
+async def test_the_next_batch_begins_before_the_callers_of_the_last_go_on() -> None:
+    store = Store()
+    store.released.clear()
+    begun_by_then: list[int] = []
+
+    async def caller() -> None:
+        await store.coalescer.read(Read(FRAGMENT, "a"), BOUND)
+        begun_by_then.append(len(store.batches))
+
+    first = asyncio.create_task(caller())
+    await begun(store, 1)
+    second = store.reading("b")
+    await asyncio.sleep(0)
+    store.released.set()
+    await asyncio.gather(first, second)
+    assert begun_by_then == [2]
+
+
 async def test_a_batch_that_hangs_holds_nobody_up_for_longer_than_allowed() -> None:
     store, bound = Store(), WaitBound(0.001)
     store.released.clear()

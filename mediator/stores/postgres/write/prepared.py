@@ -154,6 +154,10 @@ class PreparedWrite:
 
     def arguments(self, call: Write, token: str) -> list[Any]:
         """Return the parameters for one write, in order."""
+        return self.statement.arguments(self.parameters(call, token))
+
+    def parameters(self, call: Write, token: str) -> dict[str, Any]:
+        """Return the parameters for one write, by name."""
         shape, codecs, values = self.shape, self._records.codecs, call.values
         parameters: dict[str, Any] = {
             "id": call.id,
@@ -166,7 +170,8 @@ class PreparedWrite:
         if shape.whole or shape.values:
             if not values.keys() <= codecs.keys():
                 raise StoreRefused(f"{shape.fragment.system}: a field that is not there")
-            parameters["nulls"] = [name for name, value in values.items() if value is None]
+            if shape.whole:
+                parameters["nulls"] = [name for name, value in values.items() if value is None]
             for name in codecs if shape.whole else values:
                 parameters[f"v_{name}"] = encoded(codecs[name], values.get(name))
         for i, codec in enumerate(self._arguments):
@@ -178,7 +183,7 @@ class PreparedWrite:
             parameters["reserved"] = reservation_ids(self._records, [call.id])
         for i, group in enumerate(shape.expect):
             parameters[f"e{i}"] = call.expect[group]
-        return self.statement.arguments(parameters)
+        return parameters
 
     def result(self, row: Any, call: Write) -> WriteResult | None:
         """Return the result; None: a concurrent insert committed first, retry."""

@@ -33,6 +33,9 @@ Why this is right under READ COMMITTED, when others write the same row:
 - What a record claims is in its row, under a unique index: of two that claim the same, one fails,
   which undoes its whole statement. A write under an intent first removes the reservations of its
   record (see `claims`), which claim the same. The count of them makes it wait for that.
+- Many writes may be one statement (`multi_row`), each to another record: what is said here holds
+  for each row of `given`. `lock` then locks all records in one order, and counts them, so that all
+  are locked before the first row is.
 - Of two executions of one operation id, both may pass the look into `_operations`; the second then
   fails on its primary key, which undoes its whole statement, and finds the remembered operation
   when it is retried.
@@ -44,7 +47,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import ARRAY, JSONB, insert
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, array, insert
 
 from mediator.stores.port import Fragment, WriteKind
 from mediator.stores.postgres.codec import json_form
@@ -53,21 +56,26 @@ from mediator.stores.postgres.sql import Statement, constant, json_object, numbe
 from mediator.stores.postgres.write.operators import REMOVING, apply, operator_codec
 from mediator.stores.postgres.write.prepared import WriteShape
 
-__all__ = ["lock_statement", "recall_statement", "write_statement"]
+__all__ = ["WriteBuilder", "lock_of", "lock_statement", "recall_statement", "write_statement"]
 
 
 def write_statement(
     shape: WriteShape, records: RecordTable, namespace_tables: NamespaceTables
 ) -> Statement:
-    """Build the statement for writes of one shape; `PreparedWrite` reads its row."""
-    return Statement(_WriteBuilder(shape, records, namespace_tables).build())
+    """Build the statement for a write of a shape; `PreparedWrite` reads its row."""
+    return Statement(WriteBuilder(shape, records, namespace_tables).build())
 
 
 def lock_statement(records: RecordTable) -> Statement:
     """Build the statement that locks many records (parameter `ids`), in one order."""
     id_ = sa.func.unnest(parameter("ids", ARRAY(sa.Text()))).column_valued("id")
+    return Statement(lock_of(records, id_))
+
+
+def lock_of(records: RecordTable, id_: Any) -> sa.Select[Any]:
+    """Lock the records of a column of ids, in the order of their keys, and count them."""
     keys = sa.select(_lock_key(records, id_).label("key")).distinct().order_by("key").subquery()
-    return Statement(sa.select(sa.func.count(sa.func.pg_advisory_xact_lock(keys.c["key"]))))
+    return sa.select(sa.func.count(sa.func.pg_advisory_xact_lock(keys.c["key"])).label("locked"))
 
 
 def _lock_key(records: RecordTable, id_: Any) -> Any:
@@ -91,19 +99,17 @@ def _remembered(fragment: Fragment, namespace_tables: NamespaceTables) -> sa.Sel
     )
 
 
-class _WriteBuilder:
+class WriteBuilder:
     """Builds the parts of one statement, which refer to each other."""
 
     def __init__(
         self, shape: WriteShape, records: RecordTable, namespace_tables: NamespaceTables
     ) -> None:
         self.shape, self.records, self.namespace_tables = shape, records, namespace_tables
-        self.id = parameter("id", sa.Text())
         self.remembered: sa.CTE | None = None
         if shape.remember:
             self.remembered = _remembered(shape.fragment, namespace_tables).cte("remembered")
-        lock = sa.func.pg_advisory_xact_lock(_lock_key(records, self.id))
-        self.lock = sa.select(lock.label("locked")).cte("lock")
+        self.lock = self._lock().cte("lock")
         self.old = self._old()
         # A clock of its own where there may be no old row to carry it; read behind the lock as
         # well.
@@ -116,19 +122,38 @@ class _WriteBuilder:
 
     def build(self) -> sa.Select[Any]:
         """Put the parts together."""
-        one = sa.select(number(1).label("one")).subquery("one")
-        source: Any = one.outerjoin(self.old, sa.true()).outerjoin(self.new, sa.true())
-        if self.remembered is not None:
-            source = source.outerjoin(self.remembered, sa.true())
-        answer = sa.select(*self._answer()).select_from(source)
+        answer = self._outcome()
         for name, entry in self._entries().items():
             answer = answer.add_cte(entry.cte(name))
         return answer
 
-    def _entries(self) -> dict[str, Any]:
-        source = self.new.join(self.clock if self.shape.whole else self.old, sa.true())
+    def given(self, name: str, type_: Any) -> Any:
+        """Return a value that comes with the write."""
+        return parameter(name, type_)
+
+    @property
+    def id(self) -> Any:
+        return self.given("id", sa.Text())
+
+    def _lock(self) -> sa.Select[Any]:
+        key = _lock_key(self.records, self.id)
+        return sa.select(sa.func.pg_advisory_xact_lock(key).label("locked"))
+
+    def _outcome(self) -> sa.Select[Any]:
+        one = sa.select(number(1).label("one")).subquery("one")
+        source: Any = one.outerjoin(self.old, sa.true()).outerjoin(self.new, sa.true())
+        if self.remembered is not None:
+            source = source.outerjoin(self.remembered, sa.true())
+        return sa.select(*self._answer()).select_from(source)
+
+    def _written(self) -> Any:
+        """Return the rows written, with what they were."""
         if self.shape.whole:
-            source = source.outerjoin(self.old, sa.true())
+            return self.new.join(self.clock, sa.true()).outerjoin(self.old, sa.true())
+        return self.new.join(self.old, sa.true())
+
+    def _entries(self) -> dict[str, Any]:
+        source = self._written()
         entries = {"outbox": self._changes(source)} if self.shape.groups else {}
         if self.shape.remember:
             entries["remember"] = self._operation(source)
@@ -152,7 +177,7 @@ class _WriteBuilder:
             before, before_nulls = (sa.case((self.was_live, x)) for x in (before, before_nulls))
         if shape.kind is WriteKind.DELETE:
             after, after_nulls = sa.cast(sa.null(), JSONB), sa.cast(sa.null(), NULLS)
-        operation = parameter("operation", sa.Text())
+        operation = self.given("operation", sa.Text())
         return (
             operation.op("||", return_type=sa.Text())(constant(f":{group}")),
             constant(shape.fragment.database_id),
@@ -174,11 +199,11 @@ class _WriteBuilder:
         versions = {group: new[v.name] for group, v in self.records.versions.items()}
         latest = sa.func.greatest(*versions.values(), type_=sa.BigInteger())
         columns = (
-            parameter("operation", sa.Text()),
+            self.given("operation", sa.Text()),
             constant(shape.fragment.database),
             constant(shape.fragment.stored_as),
             self.id,
-            parameter("fingerprint", sa.Text()),
+            self.given("fingerprint", sa.Text()),
             sa.not_(self.was_live) if shape.whole else sa.false(),
             latest if shape.kind is WriteKind.DELETE else new["_creation_version"],
             json_object(versions.items()),
@@ -228,13 +253,21 @@ class _WriteBuilder:
         touched = [records.columns[name] for name in shape.touched]
         conditions = [records.id == self.id, *self._not_remembered()]
         clock = [] if shape.whole else [sa.func.clock_timestamp().label("_at")]
+        columns = [*own, *self._fenced(), *self._versions(), *touched, self._refusal(), *clock]
         return (
-            sa.select(*own, *self._fenced(), *self._versions(), *touched, self._refusal(), *clock)
-            .select_from(records.table.join(self.lock, sa.true()))
+            sa.select(*columns, *self._carried())
+            .select_from(records.table.join(self._incoming(), sa.true()))
             .where(*conditions)
             .with_for_update(of=records.table)
             .cte("old")
         )
+
+    def _incoming(self) -> Any:
+        return self.lock
+
+    def _carried(self) -> list[Any]:
+        """Return what of `_incoming` is needed behind `old`."""
+        return []
 
     def _fenced(self) -> list[Any]:
         """Whether the record is fenced against the token; null if it has no fences at all."""
@@ -258,7 +291,7 @@ class _WriteBuilder:
         applied = []
         for i, (name, operator) in enumerate(self.shape.operators):
             codec = operator_codec(fields[name], operator)
-            argument = None if codec is None else parameter(f"a{i}", codec.type)
+            argument = None if codec is None else self.given(f"a{i}", codec.type)
             applied.append(apply(fields[name], operator, row[columns[name].name], argument))
         return applied
 
@@ -302,7 +335,7 @@ class _WriteBuilder:
 
     def _expected(self) -> list[Any]:
         return [
-            self.old.c[self.records.versions[group].name] == parameter(f"e{i}", sa.BigInteger())
+            self.old.c[self.records.versions[group].name] == self.given(f"e{i}", sa.BigInteger())
             for i, group in enumerate(self.shape.expect)
         ]
 
@@ -348,7 +381,7 @@ class _WriteBuilder:
         }
 
     def _value(self, name: str) -> Any:
-        return parameter(f"v_{name}", self.records.codecs[name].type)
+        return self.given(f"v_{name}", self.records.codecs[name].type)
 
     def _nulls_after(self) -> Any:
         removing = {name for name, operator in self.shape.operators if operator in REMOVING}
@@ -356,7 +389,15 @@ class _WriteBuilder:
         for name in self.shape.touched:
             if name not in removing:
                 nulls = sa.func.array_remove(nulls, constant(name), type_=NULLS)
-        return nulls.op("||", return_type=NULLS)(_given_nulls()) if self.shape.values else nulls
+        if not self.shape.values:
+            return nulls
+        return nulls.op("||", return_type=NULLS)(self._nulls_given())
+
+    def _nulls_given(self) -> Any:
+        """Name the values that are null; each of an update has a parameter, null or not."""
+        names = [sa.case((self._value(n).is_(None), constant(n))) for n in self.shape.values]
+        null = sa.cast(sa.null(), sa.Text())
+        return sa.func.array_remove(array(names), null, type_=NULLS)
 
     def _inserted(self) -> Any:
         records = self.records

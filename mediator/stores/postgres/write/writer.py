@@ -12,6 +12,7 @@ from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, Final
 
 import asyncpg
@@ -35,6 +36,7 @@ from mediator.stores.port import (
 from mediator.stores.postgres.connection import Pool, transaction
 from mediator.stores.postgres.errors import NUMERIC_OVERFLOW, TRANSIENT
 from mediator.stores.postgres.statements import Statements
+from mediator.stores.postgres.write.multi_row import rounds
 from mediator.stores.postgres.write.prepared import PreparedWrite, WriteShape, replay, shape_of
 
 __all__ = ["Writer", "batches"]
@@ -122,7 +124,7 @@ class Writer:
         Another execution of the operation may have been committed while this one waited for the
         row: it saw what that one did (a tombstone, a newer version), but not its remembered result.
         """
-        if result is None or call.remember is None or result.status in _ANSWERED:
+        if result is None or _is_final(call, result):
             return result
         statement = self._statements.recall(call.fragment)
         arguments = statement.arguments({"id": call.id, "operation": call.operation})
@@ -137,21 +139,39 @@ class Writer:
             # If one rolls back all, each is run by itself.
             if len(chunk) > 1:
                 with suppress(*_ROLLED_BACK):
-                    rows = await self._pipeline(prepared, [call for _, call in chunk], token)
-            for start in range(0, len(chunk), at_once):
-                numbered = range(start, min(start + at_once, len(chunk)))
-                written = await concurrently(
-                    self._finish(prepared, chunk[i][1], rows[i], token) for i in numbered
+                    rows = await self._together(prepared, [call for _, call in chunk], token)
+            left = list[tuple[int, Write, WriteResult | None]]()
+            for (position, call), row in zip(chunk, rows, strict=True):
+                result = None if row is None else prepared.result(row, call)
+                if result is not None and _is_final(call, result):
+                    results[position] = result
+                else:
+                    left.append((position, call, result))
+            for start in range(0, len(left), at_once):
+                some = left[start : start + at_once]
+                finished = await concurrently(
+                    self._finish(call, result, token) for _, call, result in some
                 )
-                results |= {chunk[i][0]: each for i, each in zip(numbered, written, strict=True)}
+                results |= zip((position for position, *_ in some), finished, strict=True)
         return results
 
-    async def _finish(
-        self, prepared: PreparedWrite, call: Write, row: Any, token: str
-    ) -> WriteResult:
+    async def _finish(self, call: Write, result: WriteResult | None, token: str) -> WriteResult:
         """Return the result of a write that the pipeline has done; else do it by itself."""
-        result = None if row is None else prepared.result(row, call)
         return await self._check_replay(call, result) or await self._one(call, token)
+
+    async def _together(
+        self, prepared: PreparedWrite, calls: Sequence[Write], token: str
+    ) -> Sequence[Any]:
+        """Run writes as one transaction; return the row of each."""
+        multi_row = self._statements.multi_row(prepared.shape)
+        if multi_row is None:
+            return await self._pipeline(prepared, calls, token)
+        text, divided = multi_row.statement.text, rounds(calls)
+        arguments = [multi_row.arguments([calls[i] for i in each], token) for each in divided]
+        # A pipeline is a transaction, and the first statement locks the records of all of them.
+        rows = await self._pool.use(lambda c: c.fetchmany(text, arguments))
+        by_position = dict(zip(chain.from_iterable(divided), rows, strict=True))
+        return [by_position[position] for position in range(len(calls))]
 
     async def _pipeline(
         self, prepared: PreparedWrite, calls: Sequence[Write], token: str
@@ -189,6 +209,11 @@ class Writer:
         return StoreUnavailable(f"{self._system}: too many writers on one record; nothing done")
 
 
+def _is_final(call: Write, result: WriteResult) -> bool:
+    """Whether nothing but this can be the result: nothing is remembered, or it is known."""
+    return call.remember is None or result.status in _ANSWERED
+
+
 @dataclass(slots=True)
 class Batch:
     """Writes of one shape, with their positions among all."""
@@ -214,7 +239,9 @@ def batches(calls: Sequence[Write], token: str = "") -> list[Batch]:
     for position, call in enumerate(calls):
         shape, key = shape_of(call, token), (call.fragment, call.id)
         earliest = last.get(key, -1) + (1 if shape.whole or shape.claims else 0)
-        at = open_.get(shape, -1)
+        # The last batch is looked at first, as comparing shapes is cheaper than hashing them.
+        latest = len(divided) - 1
+        at = latest if divided and divided[latest].shape == shape else open_.get(shape, -1)
         if at < max(earliest, 0):
             at = open_[shape] = len(divided)
             divided.append(Batch(shape))

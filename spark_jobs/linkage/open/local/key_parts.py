@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.linkage.open.spec import KeyPart, Take
+from spark_jobs.linkage.open.rules import KeyPart, Take
 from spark_jobs.texts import mapped
 
 __all__ = ["as_days", "part_of"]

@@ -14,7 +14,8 @@ from spark_jobs.linkage.open.local.key_parts import as_days, part_of
 from spark_jobs.linkage.open.prepare import FREQUENT, normalise
 from spark_jobs.linkage.open.profile import SAMPLE, RecordSample, as_sample, sampled_columns
 from spark_jobs.linkage.open.quantities import as_quantities
-from spark_jobs.linkage.open.spec import KNOWN, FieldComparison, Measure, OpenSpec, Rule
+from spark_jobs.linkage.open.rules import Rule
+from spark_jobs.linkage.open.spec import KNOWN, FieldComparison, Measure, OpenSpec
 from spark_jobs.linkage.open.strings import Floats, Rows, joined_fields
 from spark_jobs.runner.port import InputUnfit, StageContext
 from spark_jobs.texts import as_text

@@ -1,0 +1,105 @@
+"""Mediators as settings describe them: their options, and mediators of commands, without ports."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+
+from pydantic import SecretStr
+
+from app.coherence.caches import Caches, make_caches
+from app.settings.main import CacheSettings, MediatorSettings, MissingSetting, SystemSettings
+from app.settings.systems_file import read_systems
+from app.telemetry.log import log_observation
+from mediator.coordination.feed import Retention
+from mediator.flows.http_hosts import HttpHosts
+from mediator.flows.http_services import HttpServices
+from mediator.query.budget import Limits
+from mediator.scaling.energy import Energy
+from mediator.service import Mediator, MediatorOptions
+from mediator.stores.kinds import make_store
+
+__all__ = ["has_relay_process", "mediator_options", "reading", "revealed", "writing"]
+
+
+@asynccontextmanager
+async def writing(settings: MediatorSettings, caching: CacheSettings) -> AsyncIterator[Mediator]:
+    """Run a mediator that keeps caches coherent as the service does, and serves no requests.
+
+    Raises:
+        MissingSetting: There is no catalogue, or the sketch is not shared.
+        Unavailable: The catalogue does not answer.
+    """
+    if caching.sketch == "memory":
+        raise MissingSetting("A sketch in memory is one process's own: set PORTOLAN_SKETCH=redis.")
+    caches = make_caches(caching, revealed(settings.coordination_url))
+    mediator = Mediator(mediator_options(settings, caches), make_store, [log_observation])
+    async with AsyncExitStack() as rest:
+        if caches is not None:
+            rest.push_async_callback(caches.close)
+        rest.push_async_callback(mediator.stop)
+        await mediator.start()
+        if caches is not None:
+            rest.push_async_callback(caches.stop)
+            caches.start(mediator.orphan_resolver, lambda: mediator.data.model)
+        yield mediator
+
+
+@asynccontextmanager
+async def reading(settings: MediatorSettings) -> AsyncIterator[Mediator]:
+    """Open a mediator that only reads: it does nothing in the background, and upgrades nothing.
+
+    Raises:
+        MissingSetting: There is no catalogue.
+        Conflict: The catalogue is of another version.
+        Unavailable: The catalogue does not answer.
+    """
+    options = replace(mediator_options(settings), migrate=False)
+    mediator = Mediator(options, make_store, [log_observation])
+    try:
+        await mediator.open()
+        yield mediator
+    finally:
+        await mediator.stop()
+
+
+def mediator_options(
+    settings: MediatorSettings, caches: Caches | None = None, *, alone: bool = False
+) -> MediatorOptions:
+    """Return the options of a mediator that keeps caches coherent, whatever it writes."""
+    options = MediatorOptions(
+        catalogue_url=settings.required_catalogue_url,
+        migrate=settings.catalogue_migrate == "auto",
+        coordination_url=revealed(settings.coordination_url),
+        systems=[system.registration() for system in _systems(settings)],
+        proposal_margin=settings.proposal_margin,
+        proposal_dwell_s=settings.proposal_dwell_s,
+        retention=Retention(settings.feed_changes, settings.feed_hours * 3600),
+        query_limits=Limits(rows=settings.query_rows, seconds=settings.query_seconds),
+        energy=settings.energy or Energy(),
+        flow_services=HttpServices(
+            HttpHosts.of(settings.flow_hosts, private=settings.flow_private_addresses)
+        ),
+        alone=alone,
+        relaying="elsewhere" if has_relay_process(settings) else "here",
+    )
+    if caches is None:
+        return options
+    return replace(options, guard=caches.guard, decorate_control=caches.coherent)
+
+
+def _systems(settings: MediatorSettings) -> list[SystemSettings]:
+    """Return what settings and file name; of a system that both name, the file holds."""
+    named = {system.name: system for system in settings.systems}
+    if settings.systems_file is not None:
+        named |= {system.name: system for system in read_systems(settings.systems_file)}
+    return list(named.values())
+
+
+def has_relay_process(settings: MediatorSettings) -> bool:
+    return settings.relays == "process" and settings.coordination_url is not None
+
+
+def revealed(secret: SecretStr | None) -> str | None:
+    return secret.get_secret_value() if secret else None

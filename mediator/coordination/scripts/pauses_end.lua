@@ -1,0 +1,8 @@
+-- Ends the pauses by former rules. ARGV: the version that these are older than.
+
+local pauses = redis.call('HGETALL', base .. 'pauses')
+for at = 1, #pauses, 2 do
+  if tonumber(string.match(pauses[at + 1], '^%d+')) < tonumber(ARGV[1]) then
+    redis.call('HDEL', base .. 'pauses', pauses[at])
+  end
+end
