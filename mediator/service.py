@@ -412,6 +412,7 @@ class Mediator:
             *self.changes.periodic_tasks(),
             *self.views.periodic_tasks(),
             *(self.flows.periodic_tasks() if self.flows else ()),
+            *(self.standing_queries.serving_tasks() if self.standing_queries else ()),
         ]
 
     async def open(self) -> None:

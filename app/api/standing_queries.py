@@ -46,7 +46,7 @@ class StandingQueryRoutes:
     """The routes of standing queries.
 
     Who asks for a query has to see every change of each class that it reads, and to read each
-    stream.
+    stream. Who creates one has to write what results go into: all objects, if that is a class.
     """
 
     _directory: Directory
@@ -65,7 +65,7 @@ class StandingQueryRoutes:
         query = parse_standing_query(body, database.schema, streams)
         _require(routed, database, query.join.relations)
         if query.into is not None:
-            _require_stream(routed, database, Scope.WRITE, query.into.stream)
+            _require_target(routed, database, query.into.target)
         id_, stored = await queries.create(database, query)
         location = f"/v1/{routed.database}/standing-queries/{id_}".encode()
         new = load_document(StandingLoad(0, query.max_lag, None))
@@ -141,6 +141,17 @@ def _require(routed: RoutedRequest, database: DatabaseRoute, relations: Iterable
             routed.access.require_changes(routed.database, source.name)
         else:
             _require_stream(routed, database, Scope.READ, source.name)
+
+
+def _require_target(routed: RoutedRequest, database: DatabaseRoute, target: Source) -> None:
+    if target.kind == "stream":
+        _require_stream(routed, database, Scope.WRITE, target.name)
+        return
+    # Objects are not written in the name of who creates the query, whose own they would be.
+    routed.access.require(Scope.WRITE, routed.database, target.name)
+    routed.access.require_all(routed.database, target.name)
+    if routed.access.meter.room <= 0:
+        raise routed.access.meter.full()
 
 
 def _require_stream(

@@ -8,7 +8,7 @@ from typing import Final
 
 from app.security.authentication import Authenticator
 from app.security.data_port import RequestAuthoriser
-from app.security.metered_flows import MeteredFlows
+from app.security.metered_work import MeteredWork
 from app.security.rate_limits import TenantLimiter
 from app.security.tokens import KeySet, TokenRules, Tokens
 from app.settings.access import AccessSettings
@@ -66,9 +66,9 @@ class Security:
         """
         return TenantLimiter(self._limits_of, self.stored, self._clock, self._observe, refusals)
 
-    def metered_flows(self, limiter: TenantLimiter) -> MeteredFlows:
-        """Return what bounds message flows, by the accounts of the data port."""
-        return MeteredFlows(limiter, self.access_cache.owner, self._observe)
+    def metered_work(self, limiter: TenantLimiter) -> MeteredWork:
+        """Return what bounds flows and deliveries, by the accounts of the data port."""
+        return MeteredWork(limiter, self.access_cache.owner, self._observe)
 
     async def start(self) -> None:
         """Read what there is, and keep looking.

@@ -149,8 +149,9 @@ async def build(
     authoriser = (
         security.authoriser(lambda: mediator.data.model, limiter) if security and limiter else None
     )
-    if security and limiter and mediator.flows:
-        mediator.flows.admitted = security.metered_flows(limiter).admitted
+    if security and limiter and mediator.flows and mediator.standing_queries:
+        admitted = security.metered_work(limiter).admitted
+        mediator.flows.admitted = mediator.standing_queries.admitted = admitted
     data_options = await _options_of_data(http, caching, mediator)
     data = _data_api(mediator, data_options, observe, caches, job_backend, authoriser)
     _connect_metrics(telemetry.metrics, mediator, data, security, caches)

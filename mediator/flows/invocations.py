@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from mediator.base.errors import Invalid, Location, NotFound
+from mediator.data_plane.admitted import Admitted, at_once
 from mediator.data_plane.port import DataPlane
 from mediator.flows.http_request import HttpRequest
 from mediator.flows.http_services import HttpServices
@@ -18,17 +17,7 @@ from mediator.query.parser import parse_query_document
 from mediator.routing.model import ClassRoute
 from mediator.schema.ids import check_id
 
-__all__ = ["Admitted", "PlanInvoker", "at_once"]
-
-
-Admitted: TypeAlias = Callable[[DataPlane, str], AbstractAsyncContextManager[DataPlane]]
-"""Lets a request for a database in, when its time has come; yields the plane that it is for."""
-
-
-@asynccontextmanager
-async def at_once(plane: DataPlane, _: str) -> AsyncIterator[DataPlane]:
-    """Bound nothing: requests are not authenticated, so they belong to no tenant."""
-    yield plane
+__all__ = ["PlanInvoker"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,10 @@ from mediator.base.concurrency import end
 from mediator.base.errors import Conflict, Invalid, NotFound
 from mediator.base.observation import FlowCounted, Observer, ignore
 from mediator.base.periodic_tasks import PeriodicTask
+from mediator.data_plane.admitted import Admitted, at_once
 from mediator.data_plane.port import DataPlane
 from mediator.flows.http_services import HttpServices
-from mediator.flows.invocations import Admitted, PlanInvoker, at_once
+from mediator.flows.invocations import PlanInvoker
 from mediator.flows.parser import Flow, check_message, parse_flow
 from mediator.flows.partitioning import canonical, describe_grain
 from mediator.flows.queue import (

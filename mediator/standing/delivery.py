@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
-
-import orjson
+from typing import Final
 
 from mediator.base.errors import NotFound, TooManyRequests
 from mediator.base.lease import Lease
 from mediator.changes.feed import PositionGone
 from mediator.event_streams.port import EventStreams, NewTuple, StreamKey
 from mediator.standing.query import Destination, StandingQuery
-from mediator.standing.results import Delivery, QueryKey, StandingResults, StoredResult
+from mediator.standing.result_objects import values_of
+from mediator.standing.results import Delivery, QueryKey, StandingResults
 
 __all__ = ["Deliveries", "Undeliverable"]
 
@@ -26,7 +25,7 @@ _AT_ONCE: Final = 500
 
 
 class Undeliverable(Exception):
-    """Results of this query cannot be appended any more."""
+    """Results of this query cannot be delivered any more."""
 
     def __init__(self, query: str, detail: str) -> None:
         super().__init__(detail)
@@ -55,12 +54,13 @@ class Deliveries:
             Undeliverable: A stream is gone, or results were removed that it did not take in time.
         """
         for id_, query in queries.items():
-            if query.into is not None:
+            if query.into is not None and query.into.target.kind == "stream":
                 try:
                     while await self._deliver(QueryKey(self._database, id_), query.into):
                         pass
                 except (PositionGone, NotFound):
-                    detail = f"The stream {query.into.stream} is gone, or takes results too slowly."
+                    name = query.into.target.name
+                    detail = f"The stream {name} is gone, or takes results too slowly."
                     raise Undeliverable(id_, detail) from None
 
     async def _deliver(self, key: QueryKey, into: Destination) -> bool:
@@ -72,8 +72,8 @@ class Deliveries:
         last = due[-1].number
         if at.until != last:
             await self._note(key, Delivery(at.done, last))
-        stream = StreamKey(key.database, into.stream)
-        tuples = [_tuple(each, into) for each in due]
+        stream = StreamKey(key.database, into.target.name)
+        tuples = [NewTuple(*values_of(each, into)) for each in due]
         try:
             await self._streams.append_once(stream, tuples, f"{key.query}:{last}", str(at.done))
         except TooManyRequests:
@@ -84,10 +84,3 @@ class Deliveries:
     async def _note(self, key: QueryKey, delivery: Delivery) -> None:
         await self._results.put_delivery(key, self._lease, delivery)
         self._at[key.query] = delivery
-
-
-def _tuple(result: StoredResult, into: Destination) -> NewTuple:
-    document: dict[str, Any] = orjson.loads(result.document)
-    tuples = document["tuples"]
-    values = {name: tuples[alias].get(of) for name, (alias, of) in into.values.items()}
-    return NewTuple(document["time_s"], values)

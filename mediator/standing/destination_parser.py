@@ -8,11 +8,14 @@ from typing import Any, Final
 from mediator.event_streams.port import EventStream
 from mediator.query.json_node import Node
 from mediator.schema.ids import FIELD_NAME
-from mediator.schema.tree import Schema
-from mediator.standing.query import Destination, Source
-from mediator.standing.source_types import attributes_of
+from mediator.schema.tree import ClassSchema, Mode, Schema
+from mediator.schema.types import FieldType
+from mediator.schema.values import SET_BY_SERVICE
+from mediator.standing.query import Destination, Source, SourceKind
+from mediator.standing.source_parser import KINDS, parse_source
+from mediator.standing.source_types import attributes_of, attributes_of_class
 
-__all__ = ["parse_destination"]
+__all__ = ["destination_of", "parse_destination"]
 
 _MOST_VALUES: Final = 64
 
@@ -20,30 +23,74 @@ _MOST_VALUES: Final = 64
 def parse_destination(
     node: Node, sources: Mapping[str, Source], schema: Schema, streams: Mapping[str, EventStream]
 ) -> Destination | None:
-    """Read the stream, and what its attributes are taken from; None after an error."""
-    node.shape(required=("stream", "values"))
-    name = node["stream"].value if isinstance(node["stream"].value, str) else ""
-    if name not in streams:
-        node["stream"].unknown(f"there is no event stream {name}", name, streams)
+    """Read the stream or class, and what its attributes are taken from; None after an error."""
+    node.shape(*KINDS, required=("values",))
+    target = parse_source(node, schema, streams)
+    if target is None:
         return None
     if node["values"].value == {}:
         node["values"].error("must have a member")
     known = {alias: attributes_of(each, schema, streams) for alias, each in sources.items()}
+    class_ = schema.classes[target.name] if target.kind == "class" else None
+    wanted = attributes_of(target, schema, streams)
     values: dict[str, tuple[str, str]] = {}
     for attribute, each in node["values"].members(_MOST_VALUES, FIELD_NAME):
-        if attribute not in streams[name].attributes:
-            detail = f"{name} has no attribute {attribute}"
-            each.unknown(detail, attribute, streams[name].attributes)
+        if class_ is not None:
+            _check_field(each, class_, attribute)
+        elif attribute not in wanted:
+            each.unknown(f"{target.name} has no attribute {attribute}", attribute, wanted)
         path = each.value if isinstance(each.value, str) else ""
         alias, _, of = path.partition(".")
         if of not in known.get(alias, ()):
             each.error('must be an attribute of a relation, such as "R.a"')
             continue
-        _check_type(each, known[alias][of], streams[name].types.get(attribute))
+        _check_type(each, known[alias][of], wanted.get(attribute), of_class=class_ is not None)
         values[attribute] = (alias, of)
-    return Destination(name, values)
+    if class_ is not None:
+        _check_required(node["values"], class_)
+        if schema.mode is Mode.ADVISORY:
+            node["class"].error("has no objects: the database only gives advice")
+    return Destination(target, values)
 
 
-def _check_type(node: Node, given: Any, wanted: str | None) -> None:
-    if wanted is not None and given != wanted:
+def destination_of(document: Mapping[str, Any]) -> Destination | None:
+    """Return where the results of a query go, which was parsed when it was created."""
+    into = document.get("into")
+    if into is None:
+        return None
+    kind: SourceKind = "stream" if "stream" in into else "class"
+    paths = ((attribute, path.partition(".")) for attribute, path in into["values"].items())
+    return Destination(
+        Source(kind, into[kind]), {attribute: (alias, of) for attribute, (alias, _, of) in paths}
+    )
+
+
+def _check_field(node: Node, class_: ClassSchema, name: str) -> None:
+    field = class_.fields.get(name)
+    if name == "id":
+        node.error("is made by the service, of the query and the number of the result")
+    elif field is None:
+        node.unknown(f"{class_.name} has no field {name}", name, class_.fields)
+    elif field.updated:
+        node.error(SET_BY_SERVICE)
+    elif name not in attributes_of_class(class_):
+        node.error(f"is of the type {field.type}, which no attribute has")
+
+
+def _check_type(node: Node, given: str | None, wanted: str | None, *, of_class: bool) -> None:
+    if wanted is None or given == wanted:
+        return
+    if not of_class:
         node.error(f"must have the type {wanted}, which the attribute is declared with")
+    # In JSON an integer is a number, and whether a text is a time, say, its value decides.
+    elif (given, wanted) != (FieldType.INTEGER, FieldType.FLOAT):
+        declared = "; its stream declares no type" if given is None else ""
+        node.error(f"must have the type {wanted}, as values of the field have in JSON{declared}")
+
+
+def _check_required(node: Node, class_: ClassSchema) -> None:
+    if not isinstance(node.value, dict) or not node.value:
+        return
+    for name, field in class_.fields.items():
+        if field.required and not field.has_default and name not in node.value:
+            node[name].error(f"is required, as {class_.name} requires it and has no default")

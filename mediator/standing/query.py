@@ -38,13 +38,13 @@ class Source(NamedTuple):
 
 
 class Destination(NamedTuple):
-    """The event stream that results are appended to.
+    """Where results go: the event stream that they are appended to, or the class of their objects.
 
     Attributes:
         values: For its attributes, the alias and the attribute that each is taken from.
     """
 
-    stream: str
+    target: Source
     values: Mapping[str, tuple[str, str]]
 
 
@@ -68,21 +68,18 @@ class StandingQuery:
     max_lag: int
     document: Mapping[str, Any]
 
-    @property
-    def streams(self) -> frozenset[str]:
-        """The event streams that it reads."""
-        return frozenset(at.name for at in self.sources.values() if at.kind == "stream")
-
 
 def feeds_itself(query: StandingQuery, others: Iterable[StandingQuery]) -> bool:
     """Whether results of a query come back to it, through others or not."""
     if query.into is None:
         return False
-    queries, reached = [query, *others], {query.into.stream}
+    queries, reached = [query, *others], {query.into.target}
     while more := {
-        each.into.stream
+        each.into.target
         for each in queries
-        if each.into is not None and reached & each.streams and each.into.stream not in reached
+        if each.into is not None
+        and not reached.isdisjoint(each.sources.values())
+        and each.into.target not in reached
     }:
         reached |= more
-    return bool(reached & query.streams)
+    return not reached.isdisjoint(query.sources.values())

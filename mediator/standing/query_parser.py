@@ -20,6 +20,7 @@ from mediator.standing.parser import (
     parse_predicates,
 )
 from mediator.standing.query import Source, StandingQuery
+from mediator.standing.source_parser import KINDS, parse_known, parse_source
 from mediator.standing.source_types import attributes_of
 
 __all__ = ["LONGEST_LATENESS_S", "LONGEST_NAME", "MAX_LAG", "MOST_LAG", "parse_query"]
@@ -33,8 +34,6 @@ MAX_LAG: Final = 10_000
 """Of a query that does not say which lag is too much."""
 
 MOST_LAG: Final = 100_000
-
-_KINDS: Final = ("stream", "class")
 
 
 def parse_query(document: Any, schema: Schema, streams: Mapping[str, EventStream]) -> StandingQuery:
@@ -69,7 +68,7 @@ def _sources(node: Node, schema: Schema, streams: Mapping[str, EventStream]) -> 
     found: dict[str, Source] = {}
     if isinstance(node.value, list):
         for each in node.elements(MOST_RELATIONS, least=2):
-            if (source := _known(each, "stream", streams)) is not None:
+            if (source := parse_known(each, "stream", streams)) is not None:
                 _add(found, each, source.name, source)
         return found
     least = 2
@@ -82,27 +81,14 @@ def _sources(node: Node, schema: Schema, streams: Mapping[str, EventStream]) -> 
 
 
 def _source(node: Node, schema: Schema, streams: Mapping[str, EventStream]) -> Source | None:
-    node.shape(*_KINDS)
-    if isinstance(node.value, dict) and sum(node[kind].given for kind in _KINDS) != 1:
-        node.error("must have either stream or class")
-        return None
-    if node["stream"].given:
-        return _known(node["stream"], "stream", streams)
-    if not node["class"].given:
-        return None
-    source = _known(node["class"], "class", schema.classes)
-    if source is not None and schema.classes[source.name].ttl_s is not None:
+    source = parse_source(node.shape(*KINDS), schema, streams)
+    if (
+        source is not None
+        and source.kind == "class"
+        and schema.classes[source.name].ttl_s is not None
+    ):
         node["class"].error(f"{source.name} has a ttl_s, and that an object expires is no change")
     return source
-
-
-def _known(node: Node, kind: Any, known: Iterable[str]) -> Source | None:
-    name = node.value if isinstance(node.value, str) else ""
-    if name in known:
-        return Source(kind, name)
-    there = "event stream" if kind == "stream" else "class"
-    node.unknown(f"there is no {there} {name}", name, known)
-    return None
 
 
 def _add(found: dict[str, Source], node: Node, alias: str, source: Source) -> None:

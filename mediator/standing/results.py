@@ -22,6 +22,7 @@ __all__ = [
     "MOST_RESULTS",
     "PAUSED",
     "READY",
+    "REFUSED",
     "RESUMING",
     "STOPPED",
     "Delivery",
@@ -42,6 +43,9 @@ MOST_RESULTS: Final = 10_000
 """Results of a query that are kept."""
 
 BUILDING, READY, PAUSED, RESUMING, STOPPED = "building", "ready", "paused", "resuming", "stopped"
+
+REFUSED: Final = -1
+"""`Delivery.until`, if a class will never take the next result."""
 
 BEHIND: Final = frozenset({PAUSED, RESUMING})
 """States of queries that the others are ahead of."""
@@ -124,11 +128,12 @@ class Published(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """How far results were appended to the stream that they go to.
+    """How far results were written to the stream or class that they go to.
 
     Attributes:
         done: The number of the last result that was.
-        until: That of the last one of those that are being appended; `done` if there are none.
+        until: That of the last one of those that are being appended to a stream; `done` if there
+            are none; `REFUSED`.
     """
 
     done: int = 0

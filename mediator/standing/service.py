@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
@@ -15,9 +16,12 @@ from mediator.base.holding import Holders
 from mediator.base.observation import StandingQueriesCounted
 from mediator.base.offload import offload
 from mediator.base.periodic_tasks import PeriodicTask
+from mediator.data_plane.admitted import Admitted, at_once
+from mediator.data_plane.port import DataPlane
 from mediator.event_streams.port import EventStream, StreamKey
 from mediator.model.pause import Pause
 from mediator.routing.model import DatabaseRoute
+from mediator.standing.class_deliveries import ClassDeliveries
 from mediator.standing.context import HolderContext
 from mediator.standing.holder import StandingHolder
 from mediator.standing.lag import lag_of
@@ -84,10 +88,17 @@ class StandingState(NamedTuple):
 
 @dataclass(eq=False)
 class StandingQueries:
-    """Serves standing queries, whichever replica holds them."""
+    """Serves standing queries, whichever replica holds them.
+
+    Attributes:
+        admitted: Lets in what is written to classes; the composition root sets it.
+    """
 
     _context: HolderContext
+    # By a factory: a function that is an attribute of the class would be bound as a method.
+    admitted: Admitted = field(default_factory=lambda: at_once, init=False)
     _holders: Holders = field(default_factory=Holders, init=False)
+    _deliveries: Holders = field(default_factory=Holders, init=False)
     _planning: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     """Requests for plans are answered one after the other: each takes seconds of a processor."""
 
@@ -95,6 +106,11 @@ class StandingQueries:
         """Return the periodic tasks of the process that relays, which executes queries as well."""
         name = "reconcile holders of standing queries"
         return [PeriodicTask(name, _RECONCILE_EVERY_S, self.reconcile)]
+
+    def serving_tasks(self) -> list[PeriodicTask]:
+        """Return the periodic tasks of a replica that serves, which writes objects."""
+        name = "reconcile deliveries into classes"
+        return [PeriodicTask(name, _RECONCILE_EVERY_S, self.reconcile_deliveries)]
 
     @property
     def _results(self) -> StandingResults:
@@ -122,7 +138,9 @@ class StandingQueries:
             await self.of_database(database), database.schema, await self.streams(database)
         )
         if feeds_itself(query, needs.queries.values()):
-            locations = [Location("/into/stream", "leads back to a stream that the query reads")]
+            assert query.into is not None
+            pointer = f"/into/{query.into.target.kind}"
+            locations = [Location(pointer, "leads back to what the query reads")]
             raise Invalid("Results of a query must not come back to it.", locations=locations)
         key = QueryKey(database.id, uuid4().hex)
         relations = sorted(query.join.relations)
@@ -234,14 +252,28 @@ class StandingQueries:
 
     async def reconcile(self) -> None:
         """Start holders of databases that have queries, cancel those of databases that are gone."""
-        known = self._context.plane.model.by_id
-        wanted = {id_ for id_ in await self._results.databases() if id_ in known}
+        wanted = await self._databases()
         await self._holders.reconcile(wanted, lambda id_: StandingHolder(self._context, id_).run())
+
+    async def reconcile_deliveries(self) -> None:
+        """Do the same for what delivers results into classes."""
+        context, wanted = self._context, await self._databases()
+        await self._deliveries.reconcile(
+            wanted, lambda id_: ClassDeliveries(context, id_, self._admit).run()
+        )
+
+    async def _databases(self) -> set[str]:
+        known = self._context.plane.model.by_id
+        return {id_ for id_ in await self._results.databases() if id_ in known}
+
+    def _admit(self, plane: DataPlane, database: str) -> AbstractAsyncContextManager[DataPlane]:
+        # `admitted` may be set after the first deliveries were started.
+        return self.admitted(plane, database)
 
     async def close(self) -> None:
         """End all subscriptions, at which holders end by themselves."""
         self._context.subscriptions.end()
-        await self._holders.close()
+        await asyncio.gather(self._holders.close(), self._deliveries.close())
 
 
 def query_document(id_: str, stored: StoredQuery) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from mediator.event_streams.port import EventStream, StreamKey
 from mediator.routing.model import DatabaseRoute
 from mediator.standing.batch_run import MOST_PAIRS, BatchRun, TooMuch
 from mediator.standing.catch_up import CatchUp
+from mediator.standing.class_backlog import ClassBacklog
 from mediator.standing.class_intake import ClassIntake
 from mediator.standing.context import HolderContext
 from mediator.standing.delivery import Deliveries, Undeliverable
@@ -87,6 +88,7 @@ class Session:
     _runtime: Runtime = field(init=False)
     _classes: ClassIntake = field(init=False)
     _deliveries: Deliveries = field(init=False)
+    _backlog: ClassBacklog = field(init=False)
     _plan: Plan | None = field(default=None, init=False)
     _planning: asyncio.Task[Plan] | None = field(default=None, init=False)
     _sampling: Sampling = field(default_factory=Sampling, init=False)
@@ -96,7 +98,10 @@ class Session:
     _catch_up: CatchUp | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._log = BatchLog(self._context.results, self._route.id, self._lease)
+        results, route = self._context.results, self._route
+        self._log = BatchLog(results, route.id, self._lease)
+        self._deliveries = Deliveries(self._context.streams, results, route.id, self._lease)
+        self._backlog = ClassBacklog(results, route, self._context.clock)
 
     async def run(self) -> None:
         """Load, and execute batches until the process is about to end.
@@ -111,7 +116,6 @@ class Session:
             self._log, self._needs, self._route.id, context.streams, context.subscriptions
         )
         self._classes = self._class_intake()
-        self._deliveries = Deliveries(context.streams, context.results, self._route.id, self._lease)
         await self._deliveries.open()
         try:
             if self._needs.queries:
@@ -121,13 +125,18 @@ class Session:
             while not context.has_ended:
                 await self._look()
                 await self._take_plan()
-                has_taken, has_caught_up = await self._take_batch(), await self._resume()
-                await self._deliver()
-                if not (has_taken or has_caught_up):
+                has_executed = not await self._deliver() and await self._execute()
+                await self._note_progress()
+                if not has_executed:
                     await asyncio.sleep(POLL_S)
         finally:
             self._classes.close()
             await end([self._planning] if self._planning is not None else [])
+
+    async def _execute(self) -> bool:
+        """Execute what is new, and what a query has missed; return whether there was any."""
+        has_taken, has_caught_up = await self._take_batch(), await self._resume()
+        return has_taken or has_caught_up
 
     def _class_intake(self) -> ClassIntake:
         context, offsets = self._context, self._log.progress.offsets
@@ -147,6 +156,8 @@ class Session:
         stored = await context.results.queries(id_)
         self._needs = needs_of(stored, self._route.schema, self._streams)
         if self._needs.refused:
+            if await self._context.is_outdated(self._route):
+                raise OutOfDate
             await self._log.publish(states=self._needs.refused)
 
     async def _load(self) -> None:
@@ -303,12 +314,13 @@ class Session:
                 self._catch_up.add(run.accepted)
             await self._check_size()
             await self._sample(run.accepted)
-        await self._note_progress()
         return bool(tuples)
 
-    async def _deliver(self) -> None:
+    async def _deliver(self) -> bool:
+        """Deliver results; return whether batches should wait, as too many are not."""
         try:
             await self._deliveries.deliver(self._needs.queries)
+            return await self._backlog.is_long(self._needs.queries)
         except Undeliverable as error:
             await self._stop([error.query], error.detail)
 

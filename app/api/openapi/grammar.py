@@ -82,6 +82,19 @@ _SOURCE: Final = {
     "additionalProperties": False,
 }
 
+
+def _into(target: str, values: str) -> dict[str, Any]:
+    """Describe what results of a standing query go into, a stream or a class."""
+    taken = {
+        "type": "object",
+        "minProperties": 1,
+        "propertyNames": _ATTRIBUTE,
+        "additionalProperties": {"type": "string"},
+        "description": values,
+    }
+    return _closed({target: NAME_SCHEMA, "values": taken}, [target, "values"])
+
+
 GRAMMAR: Final[dict[str, Any]] = {
     "Object": {
         "type": "object",
@@ -271,19 +284,13 @@ GRAMMAR: Final[dict[str, Any]] = {
             "window_s": {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_WINDOW_S},
             "lateness_s": {"type": "number", "minimum": 0, "maximum": LONGEST_LATENESS_S},
             "max_lag": {"type": "integer", "minimum": 1, "maximum": MOST_LAG},
-            "into": _closed(
-                {
-                    "stream": NAME_SCHEMA,
-                    "values": {
-                        "type": "object",
-                        "minProperties": 1,
-                        "propertyNames": _ATTRIBUTE,
-                        "additionalProperties": {"type": "string"},
-                        "description": "Attributes of the stream, by what they are taken from.",
-                    },
-                },
-                ["stream", "values"],
-            ),
+            "into": {
+                "oneOf": [
+                    _into("stream", "Attributes of the stream, by what they are taken from."),
+                    _into("class", "Fields of the class, by what they are taken from."),
+                ],
+                "description": "Where results go, too.",
+            },
         },
         ["relations", "predicates", "window_s"],
     ),

@@ -158,7 +158,7 @@ def _of_standing_queries() -> dict[str, Any]:
     new, report = "NewStandingQuery", "StandingQueryReport"
     return {
         "/v1/{database}/standing-queries": {
-            **_create("createStandingQuery", "Create a standing query", report, new),
+            **_create("createStandingQuery", "Create a standing query", report, new, CREATING),
             **_show("listStandingQueries", "List standing queries", "StandingQueries"),
         },
         "/v1/{database}/standing-queries/plan": {
@@ -174,11 +174,13 @@ def _of_standing_queries() -> dict[str, Any]:
     }
 
 
-def _create(name: str, summary: str, shown: str, body: str = "") -> dict[str, Any]:
+def _create(
+    name: str, summary: str, shown: str, body: str = "", problems: tuple[int, ...] = WITH_BODY
+) -> dict[str, Any]:
     created = {**in_json(shown, "Location"), "description": "Created"}
-    problems = (*ALWAYS, *WITH_BODY)
     given = {JSON: body or f"New{shown}"}
-    return {"post": operation(name, summary, {201: created}, (), problems, body=given)}
+    answers = (*ALWAYS, *problems)
+    return {"post": operation(name, summary, {201: created}, (), answers, body=given)}
 
 
 def _show(name: str, summary: str, shown: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
 from functools import partial
+from typing import Any
 
 import psutil
 import pytest
@@ -72,6 +73,58 @@ async def test_killed_relays_are_restarted_and_continue(service: Service) -> Non
     second = await _relays(service)
     assert second is not None
     assert second.pid != first.pid
+
+
+async def _post(service: Service, path: str, body: dict[str, Any]) -> Any:
+    with closing(Connection(service.data)) as http:
+        answer = await http.request("POST", f"/v1/{path}", body)
+        assert answer.status in (200, 201), answer.body
+        return answer.json()
+
+
+async def _has_object(service: Service, path: str, n: int) -> bool:
+    with closing(Connection(service.data)) as http:
+        answer = await http.request("GET", f"/v1/{path}")
+        return answer.status == 200 and answer.json()["n"] == n
+
+
+async def test_the_service_writes_what_queries_find_in_the_process_of_the_relays(
+    service: Service,
+) -> None:
+    database = unique("db")
+    await service.put_schema(database, CLASSES)
+    for name in ("x", "y"):
+        stream = {"name": name, "attributes": {"k": "integer", "n": "integer"}}
+        await _post(service, f"{database}/event-streams", stream)
+    # At once: the process of the relays learns of the class a moment later than the service.
+    query = {
+        "relations": ["x", "y"],
+        "predicates": [["x.k", "y.k"]],
+        "window_s": 10,
+        "into": {"class": "counts", "values": {"n": "y.n"}},
+    }
+    id_ = (await _post(service, f"{database}/standing-queries", query))["id"]
+    await eventually(partial(_is_ready, service, f"{database}/standing-queries/{id_}"))
+    await _send(service, database, "x", 0)
+    await _send(service, database, "y", 1)
+    await eventually(partial(_has_object, service, f"{database}/counts/{id_}-1", 1))
+    relays = await _relays(service)
+    assert relays is not None
+    relays.kill()
+    await _send(service, database, "y", 2)
+    await eventually(partial(_has_object, service, f"{database}/counts/{id_}-2", 2))
+
+
+async def _send(service: Service, database: str, stream: str, n: int) -> None:
+    tuples = [{"time_s": 1000, "values": {"k": 7, "n": n}}]
+    await _post(service, f"{database}/event-streams/{stream}/tuples", {"tuples": tuples})
+
+
+async def _is_ready(service: Service, path: str) -> bool:
+    with closing(Connection(service.data)) as http:
+        answer = await http.request("GET", f"/v1/{path}")
+        assert answer.json()["state"] in ("building", "ready"), answer.body
+        return bool(answer.json()["state"] == "ready")
 
 
 async def _has_ended(process: psutil.Process) -> bool:

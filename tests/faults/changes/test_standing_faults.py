@@ -21,6 +21,11 @@ QUERY = {
     "predicates": [["left.k", "right.k"]],
     "window_s": 600,
     "lateness_s": 600,
+    "into": {"class": "matches", "values": {"n": "right.n"}},
+}
+CLASSES = {
+    "things": {"fields": {"name": field_on("redis")}},
+    "matches": {"fields": {"n": field_on("postgres", "integer")}},
 }
 KEYS = 5
 KILLS = 2
@@ -51,6 +56,8 @@ class Sender:
 async def test_a_killed_holder_loses_no_result_and_doubles_none(replicas: list[Service]) -> None:
     """Each tuple joins with one: so there is one result of each that was acknowledged.
 
+    And there is one object of each result, which was written once.
+
     The replicas are killed in turn, so that at the latest the second one killed is the holder.
     """
     async with AsyncExitStack() as stack:
@@ -60,7 +67,7 @@ async def test_a_killed_holder_loses_no_result_and_doubles_none(replicas: list[S
             )
             for each in replicas
         ]
-        await replicas[0].put_schema("town", {"things": {"fields": {"name": field_on("redis")}}})
+        await replicas[0].put_schema("town", CLASSES)
         await eventually(partial(_is_there, clients[1]))
         path = await _begin(clients[0])
         sender = Sender(clients[0])
@@ -91,11 +98,23 @@ async def test_a_killed_holder_loses_no_result_and_doubles_none(replicas: list[S
         assert max(expected.values()) == 1
         assert [each["id"] for each in found] == list(range(1, len(sent) + 1))
         assert Counter(each["tuples"]["right"]["n"] for each in found) == expected
+        query = path.split("/")[1]
+        objects = {f"{query}-{each['id']}": each["tuples"]["right"]["n"] for each in found}
+        written: list[Any] = []
+
+        async def are_written() -> bool:
+            feed = await _all(client, "changes", "changes", "position", "beginning")
+            written[:] = [each for each in feed if each["class"] == "matches"]
+            return len({each["object"] for each in written}) == len(objects)
+
+        await eventually(are_written)
+        assert {each["object"]: each["after"]["n"] for each in written} == objects
+        assert len(written) == len(objects)
 
 
 async def _begin(client: httpx.AsyncClient) -> str:
     for name in ("left", "right"):
-        body = {"name": name, "attributes": ["k", "n"]}
+        body = {"name": name, "attributes": {"k": "integer", "n": "integer"}}
         answer = await client.post("event-streams", json=body)
         assert answer.status_code == 201, answer.text
     tuples = [{"time_s": 1000, "values": {"k": number}} for number in range(KEYS)]
@@ -123,9 +142,10 @@ async def _page(client: httpx.AsyncClient, path: str) -> dict[str, Any]:
     return page
 
 
-async def _all(client: httpx.AsyncClient, path: str, items: str, after: str) -> list[Any]:
+async def _all(
+    client: httpx.AsyncClient, path: str, items: str, after: str, position: Any = 0
+) -> list[Any]:
     found: list[Any] = []
-    position = 0
     while True:
         answer = await client.get(path, params={"after": position, "limit": 1000})
         assert answer.status_code == 200, answer.text

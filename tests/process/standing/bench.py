@@ -175,9 +175,9 @@ def pointers(answer: httpx.Response) -> Sequence[str]:
 
 
 @asynccontextmanager
-async def bench_on(started: Service) -> AsyncIterator[Bench]:
+async def bench_on(started: Service, classes: dict[str, Any] = CLASSES) -> AsyncIterator[Bench]:
     """Declare r, s, t and u in a database of their own."""
-    database = await started.put_schema(CLASSES)
+    database = await started.put_schema(classes)
     api = DataApi(
         started.mediator.data,
         DataOptions(cursor_key=b"key"),

@@ -8,11 +8,18 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from mediator.base.clock import SystemClock
 from mediator.base.lease import Lease, LeaseLost
 from mediator.changes.feed import PositionGone
 from mediator.coordination import standing_results
 from mediator.coordination.leases import Leases
 from mediator.coordination.standing_results import RedisStandingResults
+from mediator.routing.model import DatabaseRoute
+from mediator.schema.tree import Schema
+from mediator.standing import class_backlog
+from mediator.standing.class_backlog import ClassBacklog
+from mediator.standing.model import Join
+from mediator.standing.query import Destination, Source, StandingQuery
 from mediator.standing.results import (
     READY,
     Delivery,
@@ -150,3 +157,41 @@ async def test_nothing_is_left_of_a_database_that_was_dropped(published: Publish
     redis = published.results._redis  # noqa: SLF001 - what is left in the server
     assert await redis.keys(f"*{key.database}*") == [published.lease.key.encode()]
     assert key.database not in await published.results.databases()
+
+
+class HandClock(SystemClock):
+    now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+async def test_batches_wait_for_a_class_that_takes_results_and_for_none_that_is_down(
+    published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(class_backlog, "_MOST_WAITING", 2)
+    key, clock = published.key, HandClock()
+    route = DatabaseRoute(Schema(key.database), {}, key.database)
+    backlog = ClassBacklog(published.results, route, clock)
+    into = Destination(Source("class", "c"), {})
+    query = StandingQuery({}, Join(frozenset(), frozenset(), 1.0), 0.0, into, 1, {})
+
+    async def waits() -> bool:
+        return await backlog.is_long({key.query: query})
+
+    async def take(done: int) -> None:
+        await published.results.put_delivery(key, published.lease, Delivery(done, done))
+
+    await published.publish(0, results={key.query: [b"1", b"2"]})
+    assert not await waits()
+    await published.publish(1, results={key.query: [b"3", b"4", b"5"]})
+    assert await waits()
+    clock.now_s += 4.9
+    assert await waits()
+    clock.now_s += 0.2
+    assert not await waits()
+    await take(1)
+    assert await waits()
+    await take(3)
+    assert not await waits()
+    assert not await backlog.is_long({})

@@ -1,4 +1,4 @@
-"""What flows invoke is let in when its tenant has room, and while it is known whose it is."""
+"""What flows and deliveries write is let in when its tenant has room, and is known."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.security import metered_flows
-from app.security.metered_flows import MeteredFlows
+from app.security import metered_work
+from app.security.metered_work import MeteredWork
 from mediator.access import metering
 from mediator.access.metered_plane import MeteredPlane
 from mediator.access.metering import Delay
@@ -20,8 +20,8 @@ from tests.unit.access.test_tenant_meters import Tenant
 PLANE: Any = object()
 
 
-def metered(tenant: Tenant, owner: Any = lambda _: "acme") -> MeteredFlows:
-    return MeteredFlows(tenant.limiter, owner, tenant.events.append)
+def metered(tenant: Tenant, owner: Any = lambda _: "acme") -> MeteredWork:
+    return MeteredWork(tenant.limiter, owner, tenant.events.append)
 
 
 async def waits(tenant: Tenant) -> bool:
@@ -29,7 +29,7 @@ async def waits(tenant: Tenant) -> bool:
 
 
 async def test_a_request_waits_until_another_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metered_flows, "_LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr(metered_work, "_LONGEST_PAUSE_S", 0.001)
     tenant = Tenant(in_flight=1)
     flows, meter = metered(tenant), tenant.limiter.enter("acme")
 
@@ -48,7 +48,7 @@ async def test_a_request_waits_until_another_has_left(monkeypatch: pytest.Monkey
 
 
 async def test_a_limit_that_is_raised_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metered_flows, "_LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr(metered_work, "_LONGEST_PAUSE_S", 0.001)
     tenant = Tenant(rate=1e-6, burst=1)
     tenant.meter()
 
@@ -67,7 +67,7 @@ async def test_a_limit_that_is_raised_ends_the_wait(monkeypatch: pytest.MonkeyPa
 async def test_nothing_is_invoked_while_it_is_not_known_for_whom(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(metered_flows, "_LONGEST_PAUSE_S", 0.001)
+    monkeypatch.setattr(metered_work, "_LONGEST_PAUSE_S", 0.001)
     failures = [Unavailable("It is away.", system="catalogue")]
 
     def owner(_: str) -> str | None:

@@ -1,6 +1,7 @@
-"""What message flows invoke, counted and bounded as requests of the tenant that owns the database.
+"""What the service does on its own, counted and bounded as requests of the database's owner.
 
-There is nobody to be refused: beyond a limit a flow waits, and its messages with it.
+That is what message flows invoke, and what results of standing queries write to classes. There is
+nobody to be refused: beyond a limit a flow waits, and its messages with it; so do results.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from mediator.base.errors import MediatorError, Unavailable
 from mediator.base.observation import Observer, RequestDelayed, RequestRefused
 from mediator.data_plane.port import DataPlane
 
-__all__ = ["MeteredFlows"]
+__all__ = ["MeteredWork"]
 
 _LONGEST_PAUSE_S: Final = 1.0
 """After which limits and owners are looked at again: they may be others."""
 
 
 @dataclass(eq=False)
-class MeteredFlows:
+class MeteredWork:
     """The accounts are those of the data port.
 
-    Refusals of admission control are for requests of clients: rules pause flows instead.
+    Refusals of admission control are for requests of clients: rules pause flows and queries
+    instead.
     """
 
     _limiter: TenantLimiter
@@ -38,7 +40,7 @@ class MeteredFlows:
 
     @asynccontextmanager
     async def admitted(self, plane: DataPlane, database: str) -> AsyncIterator[DataPlane]:
-        """Implements `mediator.flows.invocations.Admitted`."""
+        """Implements `mediator.data_plane.admitted.Admitted`."""
         meter = await self._enter(database)
         try:
             yield MeteredPlane(plane, meter) if meter.bounds_operations else plane

@@ -1,0 +1,56 @@
+"""Results as objects of a class: each is created once, whoever writes it, and how often.
+
+The id says which result it is, so a repetition meets its own object. The store remembers the
+operation for a day (`RETENTION_S`), also when the object was deleted; later the id is taken, or
+free again. A creation changes no object that is there: what clients made of it stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+
+import orjson
+
+from mediator.model.operations import Create
+from mediator.routing.model import DatabaseRoute
+from mediator.standing.query import Destination
+from mediator.standing.results import QueryKey, StoredResult
+
+__all__ = ["creation_of", "values_of"]
+
+
+def creation_of(
+    route: DatabaseRoute, key: QueryKey, into: Destination, result: StoredResult
+) -> Create:
+    """Return the write of a result.
+
+    Raises:
+        Invalid: The class takes no such values.
+    """
+    _, values = values_of(result, into)
+    # Null leaves a field out, so that it has its default.
+    given = {name: value for name, value in values.items() if value is not None}
+    id_ = f"{key.query}-{result.number}"
+    return Create(
+        route.schema.database,
+        into.target.name,
+        id_,
+        _digest(f"standing:{id_}".encode()),
+        # Another result of this number is no repetition: the coordination Redis went back.
+        fingerprint=_digest(result.document),
+        values=route.classes[into.target.name].codec.decode_object(given, "/into/values"),
+    )
+
+
+def values_of(result: StoredResult, into: Destination) -> tuple[float, Mapping[str, Any]]:
+    """Return the time of a result (s), and what goes from it to the destination."""
+    document: dict[str, Any] = orjson.loads(result.document)
+    tuples = document["tuples"]
+    values = {name: tuples[alias].get(of) for name, (alias, of) in into.values.items()}
+    return document["time_s"], values
+
+
+def _digest(text: bytes) -> str:
+    return blake2b(text, digest_size=16).hexdigest()
