@@ -39,6 +39,7 @@ NOT_OFFERED = {
     "mirror",
     "queries",
     "query_orders",
+    "reservations",
     "unique",
 }
 FRAGMENT = fragment_of("sqlite", "articles", [counter()])
