@@ -20,9 +20,9 @@ end
 -- How long something is still paused (ms), and the rule; nil: it is not. If that is longer than it was paused
 -- for, the server's clock was set back.
 local function paused_ms(id)
-  local pause = redis.call('HGET', base .. 'pauses', id)
-  if not pause then return nil end
+  local pause = redis.call('HGET', base .. 'pauses', id) or ''
   local rule, most, until_ms = string.match(pause, '^(%d+ %d+) (%d+) (%d+)$')
+  if not rule then return nil end
   local left = until_ms - now_ms()
   if left <= 0 then return nil end
   if left <= tonumber(most) then return left, rule end
