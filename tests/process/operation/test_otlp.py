@@ -63,6 +63,15 @@ async def requests(telemetry: Telemetry, count: int = 1) -> None:
         await answer({"type": "http", "headers": ()}, unused, unused)
 
 
+async def arrived(sink: OtlpRecorder, spans: int) -> None:
+    """Wait for spans. What has not left when telemetry ends has little time to do so."""
+
+    async def have_arrived() -> bool:
+        return len(sink.spans) == spans
+
+    await eventually(have_arrived)
+
+
 @pytest.fixture
 def sink() -> Iterator[OtlpRecorder]:
     with otlp_recorder() as recorder:
@@ -74,6 +83,7 @@ async def test_observations_are_exported_under_their_standard_names(sink: OtlpRe
         for observe in sender.observers:
             observe(SystemRegistered("cache", "redis", "Redis 7"))
         await requests(sender)
+        await arrived(sink, 2)
     assert sink.resource["service.name"] == "portolan"
     assert [span.name for span in sink.spans] == ["read articles", f"GET {ROUTE}"]
     call, request = sink.spans
@@ -105,14 +115,14 @@ async def test_observations_are_exported_under_their_standard_names(sink: OtlpRe
 
 
 async def test_metrics_are_sent_again_and_again(sink: OtlpRecorder) -> None:
-    async def arrived(count: int) -> bool:
+    async def have_counted(count: int) -> bool:
         metric = sink.metrics.get("http.server.request.duration")
         return metric is not None and metric.histogram.data_points[0].count == count
 
     async with telemetry(sink.url, otlp_every_s=1.0) as sender:
         for count in (1, 2):
             await requests(sender)
-            await eventually(partial(arrived, count))
+            await eventually(partial(have_counted, count))
 
 
 @contextmanager
@@ -203,6 +213,7 @@ async def test_spans_are_sent_as_the_standard_variables_configure(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
     async with telemetry(sink.url) as sender:
         await requests(sender)
+        await arrived(sink, 2)
     assert [span.name for span in sink.spans] == ["read articles", f"GET {ROUTE}"]
     fields = sink.fields["/v1/traces"]
     assert fields["x-key"] == "secret"
@@ -214,23 +225,15 @@ async def test_spans_that_are_refused_are_tried_again(sink: OtlpRecorder) -> Non
     sink.refusals = 1
     async with telemetry(sink.url) as sender:
         await requests(sender)
-
-        async def arrived() -> bool:
-            return len(sink.spans) == 2
-
-        await eventually(arrived)
+        await arrived(sink, 2)
     assert sink.refusals == 0
 
 
 async def test_spans_leave_while_the_service_goes_on(sink: OtlpRecorder) -> None:
     async with telemetry(sink.url) as sender:
-
-        async def arrived(spans: int) -> bool:
-            return len(sink.spans) == spans
-
         for spans in (2, 4):
             await requests(sender)
-            await eventually(partial(arrived, spans))
+            await arrived(sink, spans)
 
 
 async def test_a_running_service_traces_which_request_called_which_store(
