@@ -1,12 +1,14 @@
 """Event streams in the coordination Redis; `scripts/event_streams_common.lua` lists the keys.
 
 All keys of a database share one hash tag, so that one script sees them all;
-`portolan:event-streams` is the set of databases that have streams. The number of a tuple is its id
-in a Redis stream. Retention goes by the clock of the Redis, of which only differences count.
+`portolan:event-streams` is the set of databases that have streams. An entry of a Redis stream holds
+tuples of one batch, and its id is the number of the last of them. Retention goes by the clock of
+the Redis, of which only differences count.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, exp
@@ -43,7 +45,12 @@ RATE_S: Final = 60
 """Seconds in which a rate falls to 37 % if nothing is appended."""
 
 _PAGE_BYTES: Final = 2**20
-"""Beyond these a page has no more tuples."""
+"""Beyond these a page has no more entries."""
+
+_ENTRY_TUPLES: Final = 100
+"""Of an entry at most, and none after these bytes: a reader may want a single one."""
+
+_ENTRY_BYTES: Final = 2**16
 
 _BLOCK_S: Final = 1.0
 """Longest wait in Redis: it has to be below the time within which it must reply."""
@@ -82,7 +89,8 @@ class RedisEventStreams:
             "RATE_MS": RATE_S * 1000,
             "RECORDS": 100,
             "TUPLES_A_RECORD": 1000,
-            "CHUNK": 100,
+            "ENTRIES": 10,
+            "FORGOTTEN": 100,
             "MOST_DROPPED": 1000,
         }
         head = "\n".join(f"local {name} = {number}" for name, number in constants.items())
@@ -160,7 +168,7 @@ class RedisEventStreams:
         declared: EventStream | None,
     ) -> Appended:
         head = (*batch, self._bounds.bytes, "" if declared is None else declared.id)
-        reply = await self._call("append", key, *head, *map(_row, tuples))
+        reply = await self._call("append", key, *head, *await _entries(tuples))
         if reply[0] >= 0:
             return Appended(int(reply[0]), bool(reply[1]))
         if reply[0] == _NO_STREAM:
@@ -206,14 +214,14 @@ class RedisEventStreams:
     ) -> list[StoredTuple]:
         until = monotonic() + wait_s
         while True:
-            first, last, *rows = await self._read(key, after, limit)
+            first, last, *entries = await self._read(key, after, limit)
             if after is None:
                 after = first - 1
             if not first - 1 <= after <= last:
                 raise _gone(first, last)
             left_s = until - monotonic()
-            if rows or left_s <= 0:
-                return [_tuple(after + 1 + index, row) for index, row in enumerate(rows)]
+            if entries or left_s <= 0:
+                return _tuples(after, limit, entries)
             # What it returns is read again, in pages.
             name = f"{self._base(key.database)}tuples:{key.stream}"
             block = ceil(min(left_s, _BLOCK_S) * 1000)
@@ -253,9 +261,32 @@ def _stream(name: str, text: bytes) -> EventStream:
     return EventStream(name, attributes, *numbers, document["types"], document["id"])
 
 
-def _row(tuple_: NewTuple) -> bytes:
-    """Return a tuple as its time and its values; text of a float is exact."""
-    return b"%b %b" % (repr(float(tuple_.time_s)).encode(), orjson.dumps(dict(tuple_.values)))
+async def _entries(tuples: Sequence[NewTuple]) -> list[Any]:
+    """Return tuples as entries: how many each one has, and their text, a line for each."""
+    entries: list[Any] = []
+    rows: list[bytes] = []
+    size = 0
+    for each in tuples:
+        # The text of a float is exact.
+        row = b"%b %b" % (repr(float(each.time_s)).encode(), each.values)
+        rows.append(row)
+        size += len(row)
+        if len(rows) == _ENTRY_TUPLES or size >= _ENTRY_BYTES:
+            entries += (len(rows), b"\n".join(rows))
+            rows, size = [], 0
+            await asyncio.sleep(0)
+    return [*entries, len(rows), b"\n".join(rows)] if rows else entries
+
+
+def _tuples(after: int, limit: int, entries: Sequence[bytes]) -> list[StoredTuple]:
+    """Read tuples after a number from entries, (last number, text), of which the first has it."""
+    found: list[StoredTuple] = []
+    for last, text in zip(entries[::2], entries[1::2], strict=True):
+        rows = text.split(b"\n")
+        first = int(last) - len(rows) + 1
+        new = rows[max(0, after + 1 - first) :]
+        found += (_tuple(int(last) - len(new) + 1 + index, row) for index, row in enumerate(new))
+    return found[:limit]
 
 
 def _tuple(number: int, row: bytes) -> StoredTuple:

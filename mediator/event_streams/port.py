@@ -55,11 +55,11 @@ class NewTuple(NamedTuple):
 
     Attributes:
         time_s: When it happened, by its sender's account, in seconds since 1970.
-        values: Scalars by attribute.
+        values: Scalars by attribute, as JSON.
     """
 
     time_s: float
-    values: Mapping[str, Any]
+    values: bytes
 
 
 class StoredTuple(NamedTuple):

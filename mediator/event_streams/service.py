@@ -10,14 +10,12 @@ from typing import Any, Final, NamedTuple
 from mediator.base.clock import Clock
 from mediator.base.errors import AlreadyExists, Conflict, NotFound, TooManyRequests
 from mediator.base.observation import EventStreamAppended, EventStreamRefused, Observer, ignore
-from mediator.base.offload import offload
 from mediator.event_streams.batch import read_tuples
 from mediator.event_streams.declaration import stream_document
 from mediator.event_streams.port import (
     Appended,
     EventStream,
     EventStreams,
-    NewTuple,
     StoredTuple,
     StreamKey,
     StreamReport,
@@ -30,8 +28,6 @@ MOST_STREAMS: Final = 1_000
 """Event streams of a database."""
 
 _MOST_KNOWN: Final = 1_000
-_LARGE: Final = 100
-"""Tuples from which on a thread checks them."""
 
 
 class Page(NamedTuple):
@@ -164,10 +160,7 @@ class EventStreamService:
         documents: Sequence[Any],
         retry: tuple[str, str] | None,
     ) -> Appended:
-        is_large = len(documents) >= _LARGE
-        tuples: list[NewTuple] = await offload(
-            is_large, read_tuples, stream, documents, self._clock.now()
-        )
+        tuples = await read_tuples(stream, documents, self._clock.now())
         if len(tuples) > stream.most_tuples:
             raise Conflict(f"The stream keeps {stream.most_tuples:,} tuples at most.")
         if retry is None:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import orjson
+
 from mediator.base.errors import NotFound, TooManyRequests
 from mediator.base.lease import Lease
 from mediator.changes.feed import PositionGone
@@ -73,7 +75,8 @@ class Deliveries:
         if at.until != last:
             await self._note(key, Delivery(at.done, last))
         stream = StreamKey(key.database, into.target.name)
-        tuples = [NewTuple(*values_of(each, into)) for each in due]
+        found = (values_of(each, into) for each in due)
+        tuples = [NewTuple(time_s, orjson.dumps(values)) for time_s, values in found]
         try:
             await self._streams.append_once(stream, tuples, f"{key.query}:{last}", str(at.done))
         except TooManyRequests:

@@ -1,11 +1,15 @@
 -- Appends tuples, all or none, and removes some of those that are older than the retention.
 -- ARGV: name, id of the batch, its fingerprint, for how long they are known (ms), bytes at most, id of
--- the stream ('' for any); then the tuples. Returns {last number, 1}; {last number, 0}: it was appended before;
+-- the stream ('' for any); then entries: how many tuples one has, and their text. Returns {last number, 1}; {last number, 0}: it was appended before;
 -- {-1, why, ms until there is room}: full; {-2, tuples behind, consumer}: it is too far behind;
 -- {-3}: no such stream; {-4}: another batch under this id.
 
 local records, tuples = base .. 'records:' .. name, base .. 'tuples:' .. name
-local batch, count = base .. 'append:' .. name .. ':' .. ARGV[2], #ARGV - 6
+local batch, count, size = base .. 'append:' .. name .. ':' .. ARGV[2], 0, 0
+for i = 7, #ARGV, 2 do
+  local lines = tonumber(ARGV[i])
+  count, size = count + lines, size + #ARGV[i + 1] - (lines - 1)
+end
 local declared = redis.call('HMGET', state_key, 'retention', 'begin', 'id')
 if not declared[1] or (ARGV[6] ~= '' and ARGV[6] ~= declared[3]) then return {-3} end
 local retention = tonumber(declared[1])
@@ -33,8 +37,6 @@ end
 local first = oldest and oldest.number or last + 1
 if removed > 0 then redis.call('XTRIM', tuples, 'MINID', whole(first) .. '-0') end
 
-local size = 0
-for i = 7, #ARGV do size = size + #ARGV[i] end
 local kept = oldest and bytes - oldest.bytes or 0
 local full = last - first + 1 + count > most and 'tuples' or kept + size > tonumber(ARGV[5]) and 'bytes'
 if full then return {-1, full, oldest and oldest.last + retention - elapsed or 0} end
@@ -57,8 +59,10 @@ if newest and elapsed - newest.first < spacing and last - newest.number < TUPLES
 else
   redis.call('RPUSH', records, text_of({number = last + 1, bytes = bytes, first = elapsed, last = elapsed}))
 end
-for i = 7, #ARGV do
-  redis.call('XADD', tuples, whole(last + i - 6) .. '-0', 't', ARGV[i])
+local number = last
+for i = 7, #ARGV, 2 do
+  number = number + tonumber(ARGV[i])
+  redis.call('XADD', tuples, whole(number) .. '-0', 't', ARGV[i + 1], 'n', ARGV[i])
 end
 -- Without further tuples all of them are too old at the same time.
 redis.call('PEXPIRE', tuples, retention)

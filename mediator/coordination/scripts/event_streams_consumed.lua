@@ -6,5 +6,5 @@ local elapsed = elapse()
 redis.call('ZADD', base .. 'consumed:' .. name, ARGV[3], ARGV[2])
 redis.call('ZADD', base .. 'seen:' .. name, whole(elapsed), ARGV[2])
 local gone = redis.call('ZRANGEBYSCORE', base .. 'seen:' .. name, '-inf', whole(elapsed - LIVE_MS),
-  'LIMIT', 0, CHUNK)
+  'LIMIT', 0, FORGOTTEN)
 for _, consumer in ipairs(gone) do forget(consumer) end

@@ -59,7 +59,7 @@ class Bench:
         assert await self.streams.declare(StreamKey(self.id, name), stream, 100)
 
     async def send(self, name: str, *tuples: tuple[float, dict[str, Any]]) -> None:
-        new = [NewTuple(*each) for each in tuples]
+        new = [NewTuple(time_s, orjson.dumps(values)) for time_s, values in tuples]
         self.numbers[name] = await self.streams.append(StreamKey(self.id, name), new)
 
     async def write(self, customer: str, **values: Any) -> None:

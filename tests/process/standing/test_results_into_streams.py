@@ -87,7 +87,7 @@ async def test_what_is_appended_is_appended_once_wherever_the_holder_fails(
 async def test_a_stream_that_is_full_holds_results_up(bench: Bench) -> None:
     await bench.declare("pairs", "k", most_tuples=1)
     key = StreamKey(bench.id, "pairs")
-    await bench.streams.append(key, [NewTuple(0, {"k": 0})])
+    await bench.streams.append(key, [NewTuple(0, b'{"k": 0}')])
     query = await bench.ready(PAIRS)
     await bench.send("r", (1, {"a": 1}))
     await bench.send("s", (1, {"a": 1, "b": 2}))

@@ -50,7 +50,7 @@ async def key(streams: RedisEventStreams) -> AsyncIterator[StreamKey]:
     """A stream with one tuple."""
     declared = StreamKey(unique(), NAME)
     assert await streams.declare(declared, STREAM, 1)
-    await streams.append(declared, [NewTuple(1e9, {"n": 1})])
+    await streams.append(declared, [NewTuple(1e9, b'{"n": 1}')])
     yield declared
     await streams.clear(declared.database)
 

@@ -98,7 +98,7 @@ class Streams:
         await eventually(are_there)
 
     async def append(self, key: StreamKey, *numbers: int) -> None:
-        tuples = [NewTuple(number / 7, {"n": number}) for number in numbers]
+        tuples = [NewTuple(number / 7, b'{"n":%d}' % number) for number in numbers]
         await self.event_streams.append(key, tuples)
 
     @contextmanager
