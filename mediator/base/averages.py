@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Final
 
 from mediator.base.waiting_time import Costs
 
-__all__ = ["Average", "MeasuredCosts", "Rate"]
+__all__ = ["Average", "MeasuredCosts", "Midmean", "Rate"]
 
 _WEIGHT: Final = 0.2
 """Of the newest value in an average: about the last ten values count."""
+
+_OF_LAST: Final = 20
+"""Values that a midmean is of."""
 
 _RATE_OVER_S: Final = 0.5
 """Arrivals are counted for so long at least before a rate is made of them."""
@@ -24,6 +29,25 @@ class Average:
 
     def add(self, value: float) -> None:
         self.value = value if self.value is None else self.value + _WEIGHT * (value - self.value)
+
+
+@dataclass(eq=False, slots=True)
+class Midmean:
+    """The mean of the middle half of the last values; `value` is None before the first one.
+
+    What happens now and then, as a machine that stands still for a moment, does not change it.
+    """
+
+    _values: deque[float] = field(default_factory=lambda: deque(maxlen=_OF_LAST))
+
+    @property
+    def value(self) -> float | None:
+        quarter = len(self._values) // 4
+        middle = sorted(self._values)[quarter : len(self._values) - quarter]
+        return fmean(middle) if middle else None
+
+    def add(self, value: float) -> None:
+        self._values.append(value)
 
 
 @dataclass(eq=False, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from mediator.base.averages import Average, Rate
+from mediator.base.averages import Average, Midmean, Rate
 from mediator.base.clock import Clock
 from mediator.base.waiting_time import Costs, WaitingTime, waiting_time
 from mediator.flows.parser import Flow
@@ -20,9 +20,9 @@ class Measurement:
 
     _flow: Flow
     _clock: Clock
-    _constant_s: Average = field(default_factory=Average)
-    _linear_s: Average = field(default_factory=Average)
-    _sent_s: Average = field(default_factory=Average)
+    _constant_s: Midmean = field(default_factory=Midmean)
+    _linear_s: Midmean = field(default_factory=Midmean)
+    _sent_s: Midmean = field(default_factory=Midmean)
     _partitions: Average = field(default_factory=Average)
     _rate: Rate = field(default_factory=Rate)
     waiting: WaitingTime | None = None

@@ -54,3 +54,15 @@ def test_what_has_queued_up_in_a_pause_does_not_shorten_the_wait() -> None:
         measurement.executed(0.3, 0.1, 10)
     assert paused.document()["selectivity"] == pytest.approx(1 / 10)
     assert paused.wait_s == measured(objective="work").wait_s > other.wait_s
+
+
+def test_a_stall_does_not_change_the_wait_and_another_cost_does() -> None:
+    measurement = measured()
+    for _ in range(19):
+        measurement.executed(0.3, 0.1, 10)
+    usual_s = measurement.wait_s
+    measurement.executed(30.0, 0.1, 10)
+    assert measurement.wait_s == pytest.approx(usual_s)
+    for _ in range(15):
+        measurement.executed(0.5, 0.1, 10)
+    assert measurement.wait_s == pytest.approx(0.4 / (1 - 10 * 0.01))
