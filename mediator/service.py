@@ -76,6 +76,7 @@ from mediator.operations.expiry import Sweep
 from mediator.operations.orphans import OrphanResolver
 from mediator.placement.metrics_registry import MetricsRegistry
 from mediator.query.budget import Limits
+from mediator.relocation.administration import ClusterAdministration
 from mediator.routing.model import RoutingModel
 from mediator.scaling.advisor import SAMPLED_EVERY_S, Advisor
 from mediator.scaling.energy import Energy
@@ -197,6 +198,7 @@ class Mediator:
         retention, naming = self._options.retention, naming_by(self._model)
         self.coordination = shared = Coordination(url, retention, naming) if url else None
         self._feed = shared.feed if shared else None
+        self.clusters = ClusterAdministration(shared.clusters) if shared else None
         self.leases = shared.leases if shared else None
         self.event_streams: EventStreams | None = shared.event_streams if shared else None
         self.event_stream_service = (

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from app.admin.api import (
     admission,
+    clusters,
     copies,
     costly_queries,
     health,
@@ -49,6 +50,7 @@ _ROUTERS: Final = {
     "sketch": sketch.router,
     "queries": costly_queries.router,
     "admission": admission.router,
+    "clusters": clusters.router,
     "tenants": tenants.router,
 }
 """Of the control plane, by the tag under which they are described."""

@@ -19,6 +19,7 @@ from mediator.control.tenancy import Tenancy
 from mediator.integrity.check import Integrity
 from mediator.integrity.references import ReferenceCheck
 from mediator.materialisation.service import ViewService
+from mediator.relocation.administration import ClusterAdministration
 from mediator.staleness_probes.service import StalenessProbes
 
 __all__ = ["AdminContext"]
@@ -43,6 +44,7 @@ class AdminContext:
         integrity: Finds writes that bypassed us.
         reference_check: Finds references to objects that do not exist.
         copying: Copies values between fields.
+        clusters: Clusters of standing queries; None: there is no coordination Redis.
         only_loopback: Whether requests must be addressed to this machine by a name of its own.
         compresses: Whether answers are compressed for clients that accept it.
     """
@@ -62,5 +64,6 @@ class AdminContext:
     integrity: Integrity | None = None
     reference_check: ReferenceCheck | None = None
     copying: Copying | None = None
+    clusters: ClusterAdministration | None = None
     only_loopback: bool = False
     compresses: bool = True

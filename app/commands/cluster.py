@@ -15,7 +15,7 @@ import typer
 from app.commands.running import check_name, read_document, run
 
 if TYPE_CHECKING:
-    from mediator.coordination.cluster_store import RedisClusterStore
+    from mediator.relocation.administration import ClusterAdministration
     from mediator.relocation.cluster import Cluster
 
 __all__ = ["cluster"]
@@ -63,21 +63,15 @@ def declare(
     from mediator.relocation.cluster import Declared
 
     check_name(name)
-    declared = Declared(
-        queries=read_document(file, _MOST_BYTES, "file of standing queries"),
-        workers=workers,
-        owners=[at % workers for at in range(partitions)],
-        lateness_s=lateness_s,
-        adaptive=adaptive,
-    )
+    queries = read_document(file, _MOST_BYTES, "file of standing queries")
 
     async def write() -> None:
+        declared = Declared.even(queries, workers, partitions, lateness_s, adaptive=adaptive)
         declared.cluster()  # or a mistake is reported
-        async with _store(name, url) as store:
-            if not await store.declare(declared.model_dump()):
-                raise ValueError(f"There is a cluster {name} already.")
+        async with _clusters(url) as clusters:
+            await clusters.declare(name, declared)
 
-    run(write(), ValueError)
+    run(write())
 
 
 @cluster.command()
@@ -94,18 +88,26 @@ def work(
     async def participate() -> None:
         from mediator.relocation.participant import Participant
         from mediator.relocation.participant import addresses as all_addresses
+        from mediator.relocation.port import ClusterGone
 
-        async with _store(name, url) as store:
-            agreed = await _cluster(store, name)
+        async with _clusters(url) as clusters:
+            store, agreed = await clusters.find(name)
             known = all_addresses(agreed)
             if unknown := [each for each in addresses or [] if each not in known]:
                 raise ValueError(f"{unknown[0]} is none of {', '.join(known)}.")
             stopping = asyncio.Event()
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+
+            async def play(address: str) -> None:
+                try:
+                    await Participant(store, agreed, address).run(stopping)
+                except ClusterGone:
+                    stopping.set()
+
             async with asyncio.TaskGroup() as tasks:
                 for each in addresses or known:
-                    tasks.create_task(Participant(store, agreed, each).run(stopping))
+                    tasks.create_task(play(each))
 
     run(participate(), ValueError)
 
@@ -122,8 +124,8 @@ def feed(
     """Append tuples to the logs, and heartbeats for streams that have none for a while."""
 
     async def append() -> None:
-        async with _store(name, url) as store:
-            agreed = await _cluster(store, name)
+        async with _clusters(url) as clusters:
+            store, agreed = await clusters.find(name)
             for batch in _batches(tuples, agreed):
                 for relation, rows in batch.items():
                     await store.append(relation, rows)
@@ -147,14 +149,11 @@ def move(
     from mediator.relocation.messages import Relocate
 
     async def request() -> None:
-        async with _store(name, url) as store:
-            agreed = await _cluster(store, name)
-            for each in filter(None, (sender, receiver)):
-                if each not in agreed.layout.workers:
-                    raise ValueError(f"{each} is none of {', '.join(agreed.layout.workers)}.")
-            await store.request(Relocate(strategy.value, sender, receiver, amount))
+        async with _clusters(url) as clusters:
+            wanted = Relocate(strategy.value, sender, receiver, amount)
+            await clusters.relocate(name, wanted)
 
-    run(request(), ValueError)
+    run(request())
 
 
 @cluster.command()
@@ -165,14 +164,35 @@ def cancel(
     url: Url = None,
 ) -> None:
     """Give a relocation up, if it is not past its point of no return."""
-    from mediator.relocation.messages import Cancel
 
     async def request() -> None:
-        async with _store(name, url) as store:
-            await _cluster(store, name)
-            await store.request(Cancel(relocation))
+        async with _clusters(url) as clusters:
+            await clusters.cancel(name, relocation)
 
-    run(request(), ValueError)
+    run(request())
+
+
+@cluster.command()
+def drop(name: Name, *, url: Url = None) -> None:
+    """Remove a cluster with its logs and results; participants that still run end."""
+
+    async def remove() -> None:
+        async with _clusters(url) as clusters:
+            await clusters.drop(name)
+
+    run(remove())
+
+
+@cluster.command("list")
+def list_clusters(*, url: Url = None) -> None:
+    """Print the names of clusters."""
+
+    async def names() -> None:
+        async with _clusters(url) as clusters:
+            for each in await clusters.names():
+                typer.echo(each)
+
+    run(names())
 
 
 @cluster.command()
@@ -182,12 +202,11 @@ def show(name: Name, *, url: Url = None) -> None:
     async def report() -> None:
         import orjson
 
-        async with _store(name, url) as store:
-            agreed = await _cluster(store, name)
-            document = await _report(store, agreed)
+        async with _clusters(url) as clusters:
+            document = await clusters.report(name)
             typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2))
 
-    run(report(), ValueError)
+    run(report())
 
 
 @cluster.command()
@@ -197,8 +216,8 @@ def results(name: Name, *, url: Url = None) -> None:
     async def follow() -> None:
         import orjson
 
-        async with _store(name, url) as store:
-            await _cluster(store, name)
+        async with _clusters(url) as clusters:
+            store, _ = await clusters.find(name)
             after = "0"
             while steps := await store.results(after, _BATCH):
                 for _, emitted in steps:
@@ -206,53 +225,26 @@ def results(name: Name, *, url: Url = None) -> None:
                         typer.echo(orjson.dumps(each))
                 after = steps[-1][0]
 
-    run(follow(), ValueError)
+    run(follow())
 
 
 @asynccontextmanager
-async def _store(name: str, url: str | None) -> AsyncIterator[RedisClusterStore]:
-    from app.settings.main import MediatorSettings
-    from mediator.coordination.cluster_store import RedisClusterStore
+async def _clusters(url: str | None) -> AsyncIterator[ClusterAdministration]:
+    from app.settings.main import MediatorSettings, MissingSetting
+    from mediator.coordination.cluster_store import RedisClusters
     from mediator.coordination.connecting import connect
+    from mediator.relocation.administration import ClusterAdministration
 
     if url is None:
         configured = MediatorSettings().coordination_url
         if configured is None:
-            raise ValueError("There is no coordination Redis: set PORTOLAN_COORDINATION_URL.")
+            raise MissingSetting("There is no coordination Redis: set PORTOLAN_COORDINATION_URL.")
         url = configured.get_secret_value()
     redis = connect(url)
     try:
-        yield RedisClusterStore(redis, name)
+        yield ClusterAdministration(RedisClusters(redis))
     finally:
         await redis.aclose()
-
-
-async def _cluster(store: RedisClusterStore, name: str) -> Cluster:
-    from mediator.relocation.cluster import Declared
-
-    document = await store.layout()
-    if document is None:
-        raise ValueError(f"There is no cluster {name}.")
-    return Declared.model_validate(document).cluster()
-
-
-async def _report(store: RedisClusterStore, agreed: Cluster) -> dict[str, Any]:
-    from mediator.relocation.messages import MANAGER
-
-    workers = {}
-    for address in agreed.layout.workers:
-        steps, record = await store.recorded(address)
-        workers[address] = {
-            "steps": steps,
-            "rows": record.get("rows", {}),
-            "orders": record.get("shape", agreed.orders[address]),
-        }
-    _, record = await store.recorded(MANAGER)
-    relocations = [each for at, each in record.items() if at.startswith("relocation/")]
-    return {
-        "workers": workers,
-        "relocations": sorted(relocations, key=lambda each: -each["id"]),
-    }
 
 
 def _batches(path: Path, agreed: Cluster) -> Iterator[dict[str, list[Any]]]:

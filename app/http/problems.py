@@ -18,6 +18,7 @@ from mediator.base.errors import (
     Unavailable,
 )
 from mediator.changes.feed import PositionGone
+from mediator.standing.co_partitioning import NotCoPartitioned
 
 __all__ = [
     "BODY_TOO_LARGE",
@@ -88,6 +89,7 @@ _OF_ERROR: dict[type[MediatorError], ProblemType] = {
     errors.StillReferenced: ProblemType("still-referenced", 409, "Still referenced"),
     errors.Locked: ProblemType("locked", 409, "Locked"),
     errors.TransactionAborted: ProblemType("transaction-aborted", 409, "Transaction aborted"),
+    NotCoPartitioned: ProblemType("not-co-partitioned", 409, "Not co-partitioned"),
     errors.DataWouldMove: ProblemType("data-would-move", 409, "Data migration required"),
     errors.ConstraintViolated: ProblemType("constraint-violated", 409, "Constraint violated"),
     errors.AdvisoryOnly: ProblemType("advisory-only", 409, "Advisory database"),

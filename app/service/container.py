@@ -235,6 +235,7 @@ def _admin_context(
         integrity=mediator.integrity,
         reference_check=mediator.reference_check,
         copying=mediator.copying,
+        clusters=mediator.clusters,
         only_loopback=security is None,
         compresses=data.compresses,
     )

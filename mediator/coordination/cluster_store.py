@@ -2,7 +2,9 @@
 
 | key | what it holds |
 |---|---|
+| `portolan:clusters` | set: the names of clusters |
 | `{portolan:cluster:<name>}:layout` | what all participants agree on |
+| `…:id` | what no other cluster has, also not a later one of this name |
 | `…:log:<relation>` | stream: tuples by number, of what windows still reach |
 | `…:logs` | hash: the last number and the latest time of each log |
 | `…:queue:<sender>><receiver>` | stream: frames of messages that have not been taken |
@@ -15,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
+from uuid import uuid4
 
 import orjson
 from pydantic import TypeAdapter
@@ -23,11 +26,11 @@ from redis.asyncio import Redis
 from mediator.base.errors import TooManyRequests
 from mediator.coordination.errors import reply_of
 from mediator.relocation.messages import MANAGER, OPERATOR, Message
-from mediator.relocation.port import Commit, Frame, Recorded, TakenOver
+from mediator.relocation.port import ClusterGone, Commit, Frame, Recorded, TakenOver
 from mediator.relocation.split import LogEntry
 from redis_connection.scripts import lua_text
 
-__all__ = ["RedisClusterStore"]
+__all__ = ["RedisClusterStore", "RedisClusters"]
 
 MOST_LOGGED: Final = 1_000_000
 """Entries of a log."""
@@ -44,6 +47,11 @@ _FRAMES: Final = 8
 _TRIMMED: Final = 1_000
 """Entries of a log that are looked at in order to drop them."""
 
+_UNLINKED: Final = 1_000
+"""Keys that are removed at once."""
+
+_GONE: Final = -2
+_NAMES: Final = "portolan:clusters"
 _MESSAGES: Final[TypeAdapter[list[Message]]] = TypeAdapter(list[Message])
 _CONSTANTS: Final = f"local MOST_LOGGED, MOST_RESULTS = {MOST_LOGGED}, {MOST_RESULTS}\n"
 
@@ -53,19 +61,30 @@ class RedisClusterStore:
 
     def __init__(self, redis: Redis, name: str) -> None:
         self._redis = redis
-        self._base = f"{{portolan:cluster:{name}}}:"
+        self._name = name
+        self._base = _base(name)
+        self._id = ""
         self._commit = redis.register_script(_script("cluster_commit"))
         self._append = redis.register_script(_script("cluster_append"))
 
     async def declare(self, layout: Any) -> bool:
-        """Write down what all agree on; false if there is such a cluster already."""
-        key = f"{self._base}layout"
-        return bool(await reply_of(self._redis.set(key, orjson.dumps(layout), nx=True)))
+        # Noted first, so that none is there that is not known.
+        await reply_of(self._redis.sadd(_NAMES, self._name))
+        id_ = uuid4().hex
+        text: bytes | str = orjson.dumps(layout)
+        new = {f"{self._base}layout": text, f"{self._base}id": id_}
+        if not await reply_of(self._redis.msetnx(new)):
+            return False
+        self._id = id_
+        return True
 
     async def layout(self) -> Any:
-        """Return what was declared; None: nothing was."""
-        text = await reply_of(self._redis.get(f"{self._base}layout"))
-        return None if text is None else orjson.loads(text)
+        keys = (f"{self._base}layout", f"{self._base}id")
+        text, id_ = await reply_of(self._redis.mget(keys))
+        if text is None:
+            return None
+        self._id = id_.decode()
+        return orjson.loads(text)
 
     async def append(
         self, relation: str, tuples: Sequence[tuple[float, Mapping[str, Any] | None]]
@@ -75,7 +94,11 @@ class RedisClusterStore:
             for time_s, values in tuples
             for text in (repr(time_s), b"" if values is None else orjson.dumps(values))
         ]
-        if await reply_of(self._append(keys=[self._base], args=[relation, *rows])) < 0:
+        arguments = (self._id, relation, *rows)
+        reply = await reply_of(self._append(keys=[self._base], args=arguments))
+        if reply == _GONE:
+            raise ClusterGone
+        if reply < 0:
             raise TooManyRequests(f"The log of {relation} is full: workers are too far behind.")
 
     async def log(self, relation: str, after: int, limit: int) -> list[LogEntry]:
@@ -130,13 +153,16 @@ class RedisClusterStore:
         frames = list(_framed(commit.outbox))
         changed = {name: each for name, each in commit.changed.items() if each is not None}
         removed = commit.changed.keys() - changed.keys()
-        arguments: list[Any] = [commit.address, commit.step]
+        arguments: list[Any] = [self._id, commit.address, commit.step]
         arguments += [len(commit.taken), *_flat(commit.taken.items())]
         arguments += [len(frames), *_flat(frames)]
         arguments += [len(changed), *_flat(changed.items())]
         arguments += [len(removed), *removed]
         arguments += [1, orjson.dumps(commit.results)] if commit.results else [0]
-        if not await reply_of(self._commit(keys=[self._base], args=arguments)):
+        reply = await reply_of(self._commit(keys=[self._base], args=arguments))
+        if reply < 0:
+            raise ClusterGone
+        if not reply:
             raise TakenOver(commit.address)
 
     async def request(self, message: Message) -> None:
@@ -146,6 +172,39 @@ class RedisClusterStore:
     async def results(self, after: str, limit: int) -> list[tuple[str, list[dict[str, Any]]]]:
         found = await reply_of(self._redis.xrange(f"{self._base}results", f"({after}", "+", limit))
         return [(identity.decode(), orjson.loads(fields[b"r"])) for identity, fields in found]
+
+
+class RedisClusters:
+    """Implements `mediator.relocation.port.Clusters` in one Redis."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def names(self) -> list[str]:
+        names = sorted(each.decode() for each in await reply_of(self._redis.smembers(_NAMES)))
+        async with self._redis.pipeline(transaction=False) as pipeline:
+            for name in names:
+                pipeline.exists(f"{_base(name)}layout")
+            found = await reply_of(pipeline.execute())
+        return [name for name, count in zip(names, found, strict=True) if count]
+
+    def of(self, name: str) -> RedisClusterStore:
+        return RedisClusterStore(self._redis, name)
+
+    async def drop(self, name: str, addresses: Sequence[str], relations: Sequence[str]) -> None:
+        base = _base(name)
+        keys = [f"{base}{each}" for each in ("layout", "id", "logs", "results")]
+        keys += [f"{base}log:{each}" for each in relations]
+        keys += [f"{base}record:{each}" for each in addresses]
+        senders = [*addresses, OPERATOR]
+        keys += [f"{base}queue:{sender}>{each}" for sender in senders for each in addresses]
+        for start in range(0, len(keys), _UNLINKED):
+            await reply_of(self._redis.unlink(*keys[start : start + _UNLINKED]))
+        await reply_of(self._redis.srem(_NAMES, name))
+
+
+def _base(name: str) -> str:
+    return f"{{portolan:cluster:{name}}}:"
 
 
 def _script(name: str) -> str:

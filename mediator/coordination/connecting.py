@@ -10,6 +10,7 @@ from redis.backoff import NoBackoff
 
 from mediator.base.clock import ServerClock, SystemClock
 from mediator.changes.naming import Naming
+from mediator.coordination.cluster_store import RedisClusters
 from mediator.coordination.event_streams import RedisEventStreams
 from mediator.coordination.feed import SCRIPTS, RedisFeed, Retention
 from mediator.coordination.leases import Leases
@@ -46,6 +47,7 @@ class Coordination:
         self.view_results = RedisViewResults(self.redis)
         self.standing_results = RedisStandingResults(self.redis)
         self.event_streams = RedisEventStreams(self.redis)
+        self.clusters = RedisClusters(self.redis)
         self.cleared: Final = (
             self.feed,
             self.message_queue,

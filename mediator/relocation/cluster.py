@@ -79,6 +79,26 @@ class Declared(BaseModel):
     lateness_s: float = Field(ge=0, le=86_400)
     adaptive: bool
 
+    @classmethod
+    def even(
+        cls,
+        queries: dict[str, Any],
+        workers: int,
+        partitions: int,
+        lateness_s: float,
+        *,
+        adaptive: bool,
+    ) -> Declared:
+        """Return a cluster whose workers begin with equal shares."""
+        owners = [at % workers for at in range(partitions)]
+        return cls(
+            queries=queries,
+            workers=workers,
+            owners=owners,
+            lateness_s=lateness_s,
+            adaptive=adaptive,
+        )
+
     def cluster(self) -> Cluster:
         """Return what it describes.
 

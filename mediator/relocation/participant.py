@@ -58,7 +58,7 @@ class Participant:
         self._trimmed = 0
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Take step after step until the event is set."""
+        """Take step after step until the event is set; raises `ClusterGone`."""
         while not stopping.is_set():
             try:
                 await self.begin()

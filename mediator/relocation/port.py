@@ -11,10 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from mediator.base.errors import NotFound
 from mediator.relocation.messages import Message
 from mediator.relocation.split import LogEntry, Outbox
 
-__all__ = ["ClusterStore", "Commit", "Frame", "Recorded", "TakenOver"]
+__all__ = ["ClusterGone", "ClusterStore", "Clusters", "Commit", "Frame", "Recorded", "TakenOver"]
+
+
+class ClusterGone(NotFound):
+    """The cluster was dropped, or is another one by now."""
+
+    def __init__(self) -> None:
+        super().__init__("The cluster was dropped.")
 
 
 class TakenOver(Exception):
@@ -58,12 +66,19 @@ class Commit:
 class ClusterStore(Protocol):
     """Where one cluster is kept. Every method raises `Unavailable`."""
 
+    async def declare(self, layout: Any) -> bool:
+        """Write down what all agree on, as JSON; false if there is such a cluster already."""
+
+    async def layout(self) -> Any:
+        """Return what was declared; None: nothing was."""
+
     async def append(
         self, relation: str, tuples: Sequence[tuple[float, Mapping[str, Any] | None]]
     ) -> None:
         """Log tuples in order; without values one is a heartbeat.
 
         Raises:
+            ClusterGone: It was dropped since its layout was read.
             TooManyRequests: The log is full: the workers are too far behind.
         """
 
@@ -95,6 +110,7 @@ class ClusterStore(Protocol):
         """Take, change and send.
 
         Raises:
+            ClusterGone: It was dropped since its layout was read.
             TakenOver: The step was committed by another process.
         """
 
@@ -103,3 +119,16 @@ class ClusterStore(Protocol):
 
     async def results(self, after: str, limit: int) -> list[tuple[str, list[dict[str, Any]]]]:
         """Return what was emitted behind a position, by step, each with its own."""
+
+
+class Clusters(Protocol):
+    """All clusters. Every method raises `Unavailable`."""
+
+    async def names(self) -> list[str]:
+        """Return those that were declared, in order."""
+
+    def of(self, name: str) -> ClusterStore:
+        """Return where a cluster is kept, or would be."""
+
+    async def drop(self, name: str, addresses: Sequence[str], relations: Sequence[str]) -> None:
+        """Remove all that is kept of a cluster with these participants and logs."""

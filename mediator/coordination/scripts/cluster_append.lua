@@ -1,14 +1,15 @@
 -- Appends to the log of a relation, all or nothing.
--- KEYS: prefix. ARGV: relation, then a time and the values (or '': a heartbeat) of each tuple.
--- Returns the number of the last; -1: the log is full.
+-- KEYS: prefix. ARGV: id of the cluster, relation, then a time and the values (or '': a heartbeat) of
+-- each tuple. Returns the number of the last; -1: the log is full; -2: the cluster is gone.
 
-local base, relation = KEYS[1], ARGV[1]
+local base, relation = KEYS[1], ARGV[2]
+if redis.call('GET', base .. 'id') ~= ARGV[1] then return -2 end
 local log = base .. 'log:' .. relation
-if redis.call('XLEN', log) + (#ARGV - 1) / 2 > MOST_LOGGED then return -1 end
+if redis.call('XLEN', log) + (#ARGV - 2) / 2 > MOST_LOGGED then return -1 end
 local number = tonumber(redis.call('HGET', base .. 'logs', relation .. '/number') or 0)
 -- Kept as text: a number that Lua converts may lose digits.
 local latest = redis.call('HGET', base .. 'logs', relation .. '/latest')
-for i = 2, #ARGV, 2 do
+for i = 3, #ARGV, 2 do
   number = number + 1
   if not latest or tonumber(ARGV[i]) > tonumber(latest) then latest = ARGV[i] end
   redis.call('XADD', log, string.format('%.0f-1', number), 't', ARGV[i], 'v', ARGV[i + 1], 'l', latest)

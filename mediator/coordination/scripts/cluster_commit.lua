@@ -1,14 +1,15 @@
 -- Commits a step of a participant, once.
--- KEYS: prefix. ARGV: address, step, then counted lists: sender, position; receiver, body; field,
--- value; field to be removed; result bodies.
--- Returns whether it was: another process may have committed the step.
+-- KEYS: prefix. ARGV: id of the cluster, address, step, then counted lists: sender, position; receiver,
+-- body; field, value; field to be removed; result bodies.
+-- Returns 1; 0: another process may have committed the step; -1: the cluster is gone.
 
-local base, address, step = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local base, address, step = KEYS[1], ARGV[2], tonumber(ARGV[3])
+if redis.call('GET', base .. 'id') ~= ARGV[1] then return -1 end
 local record = base .. 'record:' .. address
 if tonumber(redis.call('HGET', record, 'steps') or 0) ~= step - 1 then return 0 end
-redis.call('HSET', record, 'steps', ARGV[2])
+redis.call('HSET', record, 'steps', ARGV[3])
 
-local at = 3
+local at = 4
 local function each(width, call)
   local count = tonumber(ARGV[at])
   at = at + 1

@@ -36,7 +36,10 @@ def name() -> str:
 
 @pytest.fixture
 async def store(redis: Redis, name: str) -> AsyncIterator[RedisClusterStore]:
-    yield RedisClusterStore(redis, name)
+    opened = RedisClusterStore(redis, name)
+    assert await opened.declare({})
+    yield opened
+    await redis.srem("portolan:clusters", name)
     async for key in redis.scan_iter(match=f"*{name}*"):
         await redis.delete(key)
 
@@ -109,6 +112,7 @@ async def test_a_full_log_refuses_more(
 ) -> None:
     monkeypatch.setattr(cluster_store, "_CONSTANTS", "local MOST_LOGGED, MOST_RESULTS = 3, 2\n")
     small = RedisClusterStore(redis, name)
+    await small.layout()
     await small.append("A", [(1.0, {"k": 1}), (2.0, None)])
     with pytest.raises(TooManyRequests):
         await small.append("A", [(3.0, None), (4.0, None)])
