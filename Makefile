@@ -9,7 +9,7 @@ CLIENTS := clients/python
 # starts compiles the whole product anew, for a second.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: install run test test-large check audit js docs reference chart chart-reference format lock sbom \
+.PHONY: install run test test-large check audit js docs reference chart chart-tools chart-reference format lock sbom \
   competitors peers screenshots clean
 
 install: $(STAMP)
@@ -91,7 +91,9 @@ $(TOOLS)/.hadolint: helm/tools/hadolint.lock
 	$(TOOLS)/venv/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
-chart: install $(TOOLS)/.go $(TOOLS)/.schemas $(TOOLS)/.hadolint
+chart-tools: $(TOOLS)/.go $(TOOLS)/.schemas $(TOOLS)/.hadolint
+
+chart: install chart-tools
 	$(TOOLS)/venv/bin/hadolint --failure-threshold warning Dockerfile
 	$(BIN)/python -m helm.reference --check
 	for values in $(CHART)/ci/*.yaml; do $(TOOLS)/helm lint --strict --quiet --kube-version 1.34 -f $$values $(CHART) || exit 1; done
