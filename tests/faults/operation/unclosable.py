@@ -18,7 +18,7 @@ WITHIN_S = 0.1
 
 def never_close() -> None:
     """Have mediators not stop, whoever cancels that, and be waited for for a moment only."""
-    Mediator.stop = _stop  # type: ignore[method-assign]
+    Mediator.stop = _stop  # type: ignore[assignment,method-assign]
     unbound: Any = closing
     unbound.__wrapped__.__defaults__ = (WITHIN_S,)
 
