@@ -92,15 +92,20 @@ async def _is_ready(http: httpx.AsyncClient, replica: Replica) -> bool:
 
 @asynccontextmanager
 async def steady_load(
-    replicas: Sequence[Replica], balancer: str, database: str
+    replicas: Sequence[Replica], balancer: str, database: str, pause_s: float = _PAUSE_S
 ) -> AsyncIterator[Load]:
-    """Read and count in the class ``counts`` of a database all the time while the block runs."""
+    """Read and count in the class ``counts`` of a database all the time while the block runs.
+
+    Each of four clients pauses between a count with its read and the next one.
+    """
     load, readiness = Load(), _Readiness(replicas)
     looking = asyncio.create_task(readiness.look())
     ending = asyncio.Event()
     await _until_all_are_ready(replicas)
     lanes = [
-        asyncio.create_task(_lane(load, at, f"/v1/{database}/counts/{kind}{number}", ending))
+        asyncio.create_task(
+            _lane(load, at, f"/v1/{database}/counts/{kind}{number}", ending, pause_s)
+        )
         for kind, at in (("balanced", lambda: balancer), ("direct", readiness.one))
         for number in range(_LANES)
     ]
@@ -132,14 +137,16 @@ async def _until_all_are_ready(replicas: Sequence[Replica]) -> None:
                 return
 
 
-async def _lane(load: Load, at: Callable[[], str | None], path: str, ending: asyncio.Event) -> None:
+async def _lane(
+    load: Load, at: Callable[[], str | None], path: str, ending: asyncio.Event, pause_s: float
+) -> None:
     async with httpx.AsyncClient(trust_env=False, timeout=30.0) as http:
         send = partial(_send, load, http, at)
         await send("PUT", path, json={})
         while not ending.is_set():
             load.counted[path] += await send("PATCH", path, content=_INC, headers=_UPDATE)
             await send("GET", path)
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(pause_s)
 
 
 async def _send(

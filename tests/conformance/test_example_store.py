@@ -62,7 +62,9 @@ async def test_the_example_conforms(store: SqliteStore) -> None:
     assert themes == NOT_OFFERED, sorted(themes)
 
 
+@pytest.mark.parametrize("store", ["memory"], indirect=True)
 async def test_its_proven_capabilities_are_those_of_the_documentation(store: SqliteStore) -> None:
+    """What the probe asks are checks of the suite, in which its file passes as its memory does."""
     found = {c.value: v.state for c, v in (await probe(store)).capabilities.items()}
     assert found["conditional_updates"] == found["atomic_updates"] == "proven"
     assert found["sorting"] == "refuted"

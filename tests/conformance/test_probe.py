@@ -50,14 +50,21 @@ def _states(report: ProbeReport, capabilities: set[Capability]) -> set[str]:
     return {report.capabilities[capability].state for capability in capabilities}
 
 
-@pytest.mark.parametrize("kind", STORES)
-async def test_real_stores_are_proven(kind: str, request: pytest.FixtureRequest) -> None:
-    config = request.getfixturevalue(f"{kind}_config")
-    async with opened(replace(config, namespace="probing")) as store:
-        report = await probe(store, budget_s=BUDGET_S)
+@pytest.fixture(scope="module")
+async def probed(request: pytest.FixtureRequest) -> tuple[SystemConfig, ProbeReport]:
+    """A real store, and what was found out about it."""
+    config = request.getfixturevalue(f"{request.param}_config")
+    config = replace(config, namespace="probe_leaves_nothing")
+    async with opened(config) as store:
+        return config, await probe(store, budget_s=BUDGET_S)
+
+
+@pytest.mark.parametrize("probed", STORES, indirect=True)
+async def test_real_stores_are_proven(probed: tuple[SystemConfig, ProbeReport]) -> None:
+    config, report = probed
     assert report.acceptable, report.reason
     assert report.reason == ""
-    assert report.path_indexes is (kind != "redis")
+    assert report.path_indexes is (config.kind != "redis")
     assert _states(report, FUNCTIONAL | IN_ORDER) == {"proven"}
     assert report.facts is not None
     declared = set(Capability) - FUNCTIONAL - IN_ORDER - OBSERVED
@@ -65,12 +72,11 @@ async def test_real_stores_are_proven(kind: str, request: pytest.FixtureRequest)
     assert _states(report, declared) == {"unknown"}
 
 
-async def test_scratch_is_empty_afterwards(redis_config: SystemConfig) -> None:
+@pytest.mark.parametrize("probed", ["redis"], indirect=True)
+async def test_scratch_is_empty_afterwards(probed: tuple[SystemConfig, ProbeReport]) -> None:
     from redis.asyncio import Redis
 
-    config = replace(redis_config, namespace="probe_leaves_nothing")
-    async with opened(config) as store:
-        await probe(store, budget_s=BUDGET_S)
+    config, _ = probed
     async with Redis.from_url(config.url, decode_responses=True) as client:
         left = [key async for key in client.scan_iter(match="*probe_leaves_nothing*", count=1000)]
     # The store counts the generations of a class beyond its end.

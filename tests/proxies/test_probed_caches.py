@@ -81,7 +81,7 @@ async def deployment(
             "nginx": await enter(nginx(origin)),
         }
         probed = json.dumps([cache.url for cache in caches.values()] + [UNREACHABLE])
-        settings = {"port": port, "probe_caches": probed, "sketch": "redis"}
+        settings = {"port": port, "probe_caches": probed, "sketch": "redis", "relays": "here"}
         service = Service.on(configs, catalogue, redis_config.url, **settings)
         service.ports = (port, "0")
         await enter(service.running())

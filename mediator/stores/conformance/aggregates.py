@@ -32,7 +32,7 @@ from mediator.schema.tree import Field, MissingType
 from mediator.schema.types import FieldType, Value, Values
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import NotOffered, identical, require, same, show
-from mediator.stores.conformance.query_cases import Searched, meets, searched
+from mediator.stores.conformance.query_cases import Searched, matching, searched
 from mediator.stores.conformance.samples import collection, plain, sortable
 from mediator.stores.conformance.scratch import Scratch
 from mediator.stores.port import Aggregating, Estimating, Store
@@ -90,10 +90,9 @@ def _expected(
 ) -> dict[Any, tuple[Key, dict[str, Value]]]:
     group, compute = aggregate.group, aggregate.compute
     groups: dict[Any, tuple[Key, list[str]]] = {} if group else {(): ((), [])}
-    for id_, values in rows.rows.items():
-        if meets(filter_, id_, values):
-            key = tuple(map(lookup_of(id_, values), group))
-            groups.setdefault(tuple(map(_key, key)), (key, []))[1].append(id_)
+    for id_ in matching(filter_, rows.rows):
+        key = tuple(map(lookup_of(id_, rows.rows[id_]), group))
+        groups.setdefault(tuple(map(_key, key)), (key, []))[1].append(id_)
     return {
         shown: (key, {name: _computed(rows, ids, c) for name, c in compute.items()})
         for shown, (key, ids) in groups.items()

@@ -22,6 +22,8 @@ __all__ = [
     "show",
 ]
 
+_EQUAL = (str, int, bytes, type(None))
+"""Most of what is compared: of these, what is equal and of one type is the same."""
 _SHOWN = 200
 _SHORT = 10
 
@@ -50,6 +52,8 @@ def identical(left: Any, right: Any) -> bool:
     """Whether two values are the same, in type too: 1 is not 1.0, nor True, and -0.0 is not 0.0."""
     if type(left) is not type(right):
         return False
+    if isinstance(left, _EQUAL):
+        return bool(left == right)
     if isinstance(left, Mapping):
         return left.keys() == right.keys() and all(identical(left[k], right[k]) for k in left)
     if isinstance(left, Record):

@@ -61,7 +61,15 @@ async def _apply_all(subject: ScratchClass, some: Sequence[Case]) -> list[WriteR
     return results
 
 
-def _run(case: Case, result: WriteResult | None, after: Values) -> None:
+async def _check_all(
+    subject: ScratchClass, some: Sequence[Case], results: Sequence[WriteResult | None]
+) -> None:
+    records = await subject.read_all([str(i) for i in range(len(some))])
+    for case, result, record in zip(some, results, records, strict=True):
+        _check(case, result, present(record, _described(case)).values)
+
+
+def _check(case: Case, result: WriteResult | None, after: Values) -> None:
     """Compare what a store did with what the reference does."""
     try:
         expected = apply_operator(case.field, case.before, case.call, _CALM)
@@ -93,10 +101,7 @@ async def agrees(operator: Operator, type_: FieldType, scratch: Scratch) -> None
     """{} on {} is exact at the edges, or refused."""
     some = list(cases(operator, type_))
     subject = await _prepared(scratch, some)
-    results = await _apply_all(subject, some)
-    records = await subject.read_all([str(i) for i in range(len(some))])
-    for case, result, record in zip(some, results, records, strict=True):
-        _run(case, result, present(record, _described(case)).values)
+    await _check_all(subject, some, await _apply_all(subject, some))
 
 
 @THEME.proves((Operator.NOW, FieldType.TIMESTAMP))
@@ -131,11 +136,13 @@ async def bounds_hold_for_writes_of_their_own(scratch: Scratch) -> None:
     ]
     for remember in (None, "f"):
         subject = await _prepared(scratch, some)
-        for i, case in enumerate(some):
-            result = await subject.update(
+        results = [
+            await subject.update(
                 str(i), operators=(case.call,), returning=(case.field.name,), remember=remember
             )
-            _run(case, result, dict(await subject.values(str(i))))
+            for i, case in enumerate(some)
+        ]
+        await _check_all(subject, some, results)
 
 
 @THEME.proves("contract")

@@ -89,7 +89,8 @@ class Statements:
     def _write(self, shape: WriteShape) -> PreparedWrite:
         check(shape)
         records = self.records(shape.fragment)
-        return PreparedWrite(shape, records, write_statement(shape, records, self.namespace_tables))
+        build = partial(write_statement, shape, records, self.namespace_tables)
+        return PreparedWrite(shape, records, build)
 
     def _multi_row(self, shape: WriteShape) -> MultiRowWrite | None:
         """Return the statement for many writes of a shape; None: there is none."""

@@ -126,16 +126,18 @@ class Forked:
         *,
         stdin: int | None = None,
         stdout: int | None = None,
+        prepare: Callable[[], None] | None = None,
     ) -> Forked:
         """Run `portolan` with arguments of its command line, in an environment.
 
         Args:
             stdin: What it reads, nothing if not given.
             stdout: Where it prints results.
+            prepare: A function of a module, called in the process before.
         """
         ours, theirs = _FORKS.Pipe(duplex=False)
         given, printed = (None if fd is None else Connection(os.dup(fd)) for fd in (stdin, stdout))
-        process = _process([given, printed or theirs, theirs], arguments, environment)
+        process = _process([given, printed or theirs, theirs], arguments, environment, prepare)
         await asyncio.to_thread(process.start)
         for end in filter(None, (given, printed, theirs)):
             end.close()
@@ -170,15 +172,21 @@ class Forked:
 
 
 def _process(
-    streams: Sequence[Connection | None], arguments: Sequence[str], environment: Mapping[str, str]
+    streams: Sequence[Connection | None],
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    prepare: Callable[[], None] | None = None,
 ) -> BaseProcess:
     """Return a process that is not started yet; without a standard input it reads nothing."""
-    run = (streams, tuple(arguments), dict(environment))
+    run = (streams, tuple(arguments), dict(environment), prepare)
     return _FORKS.Process(target=_run, args=run, daemon=True)
 
 
 def _run(
-    streams: Sequence[Connection | None], arguments: Sequence[str], environment: Mapping[str, str]
+    streams: Sequence[Connection | None],
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    prepare: Callable[[], None] | None,
 ) -> None:
     os.environ.clear()
     # Half of what a command takes would be to read all authorities that the Internet trusts.
@@ -192,5 +200,7 @@ def _run(
         cast(TextIO, own).reconfigure(line_buffering=True)  # type: ignore[attr-defined]
     from app.cli import main
 
+    if prepare is not None:
+        prepare()
     sys.argv = ["portolan", *arguments]
     main()

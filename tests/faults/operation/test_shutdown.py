@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -18,39 +18,13 @@ from mediator.stores.port import SystemConfig
 from tests.faults.caching.http_client import Connection, Unanswered
 from tests.faults.conditions import eventually
 from tests.faults.holding import Holding, proxied
+from tests.faults.operation.forked import Forked
+from tests.faults.operation.unclosable import fail_unclosed, never_close
 from tests.faults.service import Service
 from tests.process.service import field_on, scratch_catalogue, scratch_systems, unique
 
 SYSTEMS = ("redis", "postgres", "mongo")
 FIELDS = {name: field_on(name, group=name) for name in SYSTEMS}
-NEVER_CLOSED = """
-import asyncio
-from app.cli import main
-from app.service.interruption import closing
-from mediator.service import Mediator
-
-async def stop(self):
-    while True:
-        try:
-            await asyncio.sleep(3600)
-        except asyncio.CancelledError:
-            pass
-
-Mediator.stop = stop
-closing.__wrapped__.__defaults__ = (0.1,)  # seconds; none is enough
-main()
-"""
-FAILING = NEVER_CLOSED.replace(
-    "main()",
-    """
-def fail(service):
-    raise {error}
-
-import app.commands.serve
-app.commands.serve._announce = fail
-main()
-""",
-)
 SERVE = ("serve", "--port", "0", "--admin-port", "0")
 
 
@@ -116,8 +90,8 @@ async def test_a_service_ends_although_its_servers_do_not_respond(
 
 
 async def _run(
-    code: str, postgresql: SystemConfig, *arguments: str, until: bytes = b""
-) -> tuple[int | None, bytes]:
+    prepare: Callable[[], None], postgresql: SystemConfig, *arguments: str, until: str = ""
+) -> tuple[int, str]:
     """Run a command whose catalogue is empty, and terminate it once it prints `until`."""
     async with scratch_catalogue(postgresql) as url:
         settings = {
@@ -126,49 +100,41 @@ async def _run(
             "PORTOLAN_DRAIN_S": "0",
             "PORTOLAN_SPARK": "local[1]",
         }
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", code, *arguments),
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **settings},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
+        process = await Forked.start(arguments, {**os.environ, **settings}, prepare=prepare)
         try:
-            assert process.stdout is not None
             if until:
-                while until not in (line := await process.stdout.readline()):
-                    assert line, process.returncode
-                process.terminate()
-            output, _ = await process.communicate()
+                while until not in (line := (await process.output.readline()).decode()):
+                    assert line, await process.wait()
+                process.send(signal.SIGTERM)
+            return await process.ended()
         finally:
-            with suppress(ProcessLookupError):
-                process.kill()
-    return process.returncode, output
+            process.send(signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
-    ("command", "ready"), [(SERVE, b"Admin API"), (("worker",), b"waiting for runs")]
+    ("command", "ready"), [(SERVE, "Admin API"), (("worker",), "waiting for runs")]
 )
 async def test_a_process_ends_although_it_cannot_close_its_connections(
-    postgresql_config: SystemConfig, command: tuple[str, ...], ready: bytes
+    postgresql_config: SystemConfig, command: tuple[str, ...], ready: str
 ) -> None:
-    status, output = await _run(NEVER_CLOSED, postgresql_config, *command, until=ready)
+    status, output = await _run(never_close, postgresql_config, *command, until=ready)
     assert status == 0, output
-    assert b"its connections are cut off" in output
+    assert "its connections are cut off" in output
 
 
 @pytest.mark.parametrize(
     ("error", "logged"),
     [
-        ("OSError('the disk is full')", b"Portolan cannot run: the disk is full"),
-        ("LookupError('a mistake of ours')", b"LookupError: a mistake of ours"),
+        (OSError("the disk is full"), "Portolan cannot run: the disk is full"),
+        (LookupError("a mistake of ours"), "LookupError: a mistake of ours"),
     ],
 )
 async def test_the_fatal_error_is_logged_although_connections_cannot_be_closed(
-    postgresql_config: SystemConfig, error: str, logged: bytes
+    postgresql_config: SystemConfig, error: Exception, logged: str
 ) -> None:
-    status, output = await _run(FAILING.format(error=error), postgresql_config, *SERVE)
+    status, output = await _run(partial(fail_unclosed, error), postgresql_config, *SERVE)
     assert status == 1, output
-    assert b"its connections are cut off" in output
+    assert "its connections are cut off" in output
     assert logged in output
 
 

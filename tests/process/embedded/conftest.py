@@ -1,10 +1,11 @@
-"""A data directory for embedded servers."""
+"""Data directories for embedded servers."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,33 @@ from tests.process.embedded.servers import WITHIN_S, processes_in
 @pytest.fixture
 def data_dir() -> Iterator[Path]:
     """A data directory with a short path; whatever a failed test leaves running is ended."""
+    with _directory() as directory:
+        yield directory
+        _end_all(directory)
+
+
+@pytest.fixture(scope="module")
+def directory_of_the_module() -> Iterator[Path]:
+    with _directory() as directory:
+        yield directory
+
+
+@pytest.fixture
+def used_dir(directory_of_the_module: Path) -> Iterator[Path]:
+    """A data directory that tests before may have used: to make a cluster takes most of a start."""
+    yield directory_of_the_module
+    _end_all(directory_of_the_module)
+
+
+@contextmanager
+def _directory() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="portolan-")).resolve()
     directory.chmod(0o711)
     yield directory
+    shutil.rmtree(directory)
+
+
+def _end_all(directory: Path) -> None:
     for process in processes_in(directory):
         process.kill()
     wait_for(lambda: not processes_in(directory), WITHIN_S)
-    shutil.rmtree(directory)

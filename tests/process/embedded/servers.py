@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pymongo
 import pytest
 import redis
 
+from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.lifecycle import OwnedServer
 from mediator.embedded.mongodb import EmbeddedJavaMongo
 from mediator.embedded.port import (
@@ -26,6 +28,7 @@ from mediator.embedded.port import (
 )
 from mediator.embedded.postgresql import EmbeddedPostgres
 from mediator.embedded.redis import EmbeddedRedis
+from tests.java import QUICK_JAVA
 
 KINDS: tuple[Kind, ...] = ("redis", "postgresql", "mongodb")
 
@@ -40,11 +43,10 @@ OTHER_USER = 65_533
 SERVICE = """
 import signal, sys
 from pathlib import Path
-from mediator.embedded.directories import socket_path
 from mediator.embedded.fleet import EmbeddedFleet
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-fleet = EmbeddedFleet(Path(sys.argv[1]))
+fleet = EmbeddedFleet(Path(sys.argv[1]), java_options=sys.argv[2:])
 fleet.start()
 print("ready", flush=True)
 signal.pause()
@@ -128,8 +130,12 @@ READERS = {"redis": get_redis, "postgresql": get_postgres, "mongodb": get_mongo}
 SERVERS: dict[Kind, Callable[..., OwnedServer]] = {
     "redis": EmbeddedRedis,
     "postgresql": EmbeddedPostgres,
-    "mongodb": EmbeddedJavaMongo,
+    "mongodb": partial(EmbeddedJavaMongo, java_options=QUICK_JAVA),
 }
+
+
+def fleet_in(directory: Path) -> EmbeddedFleet:
+    return EmbeddedFleet(directory, java_options=QUICK_JAVA)
 
 
 def living_pid(server: OwnedServer) -> int:
@@ -182,7 +188,7 @@ def listening_at(directory: Path) -> set[str | tuple[str, int]]:
 
 
 def running_service(data_dir: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", SERVICE, str(data_dir)]
+    command = [sys.executable, "-c", SERVICE, str(data_dir), *QUICK_JAVA]
     service = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert service.stdout
     assert service.stdout.readline() == b"ready\n"

@@ -13,7 +13,6 @@ import pytest
 
 from mediator.embedded.account import accessible_directory, unprivileged_account
 from mediator.embedded.directories import socket_path
-from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.port import (
     EmbeddedStartError,
     Kind,
@@ -25,6 +24,7 @@ from tests.process.embedded.servers import (
     OTHER_USER,
     SERVERS,
     another_user,
+    fleet_in,
     get,
     listening_at,
     living_pid,
@@ -68,7 +68,7 @@ def test_a_socket_directory_that_another_user_made_is_not_used(
 
 def test_another_user_of_the_machine_reaches_and_reads_nothing(data_dir: Path) -> None:
     data_dir.chmod(0o755)
-    with EmbeddedFleet(data_dir) as fleet:
+    with fleet_in(data_dir) as fleet:
         for endpoint in fleet.endpoints.values():
             put(endpoint, "secret")
         addresses, files = listening_at(data_dir), [*data_dir.rglob("*")]
@@ -83,7 +83,7 @@ def test_another_user_of_the_machine_reaches_and_reads_nothing(data_dir: Path) -
 def test_files_are_for_their_owner_alone(umask: int, data_dir: Path) -> None:
     before = os.umask(umask)
     try:
-        with EmbeddedFleet(data_dir / "data") as fleet:
+        with fleet_in(data_dir / "data") as fleet:
             for endpoint in fleet.endpoints.values():
                 put(endpoint, "secret")
             for kind in KINDS:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import redis
 
-from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.port import (
     Kind,
 )
 from tests.process.embedded.servers import (
     KINDS,
     SERVERS,
+    fleet_in,
     get,
     living_pid,
     on_postgres,
@@ -26,46 +26,46 @@ from tests.process.embedded.servers import (
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_acknowledged_data_survives_kill_and_restart(kind: Kind, data_dir: Path) -> None:
-    with SERVERS[kind](data_dir / kind, "full") as server:
+def test_acknowledged_data_survives_kill_and_restart(kind: Kind, used_dir: Path) -> None:
+    with SERVERS[kind](used_dir / kind, "full") as server:
         endpoint = server.start()
         assert endpoint.durability_s == 0
         put(endpoint, "kept")
         os.kill(living_pid(server), signal.SIGKILL)
         assert get(server.start()) == "kept"
-    assert not processes_in(data_dir)
+    assert not processes_in(used_dir)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_data_survives_an_orderly_stop(kind: Kind, data_dir: Path) -> None:
+def test_data_survives_an_orderly_stop(kind: Kind, used_dir: Path) -> None:
     for value in ("first", "second"):
-        with SERVERS[kind](data_dir / kind) as server:
+        with SERVERS[kind](used_dir / kind) as server:
             endpoint = server.start()
             assert value == "first" or get(endpoint) == "first"
             put(endpoint, value)
-        assert not processes_in(data_dir)
+        assert not processes_in(used_dir)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_running_server_is_not_started_twice(kind: Kind, data_dir: Path) -> None:
-    with SERVERS[kind](data_dir / kind) as server:
+def test_a_running_server_is_not_started_twice(kind: Kind, used_dir: Path) -> None:
+    with SERVERS[kind](used_dir / kind) as server:
         before = living_pid(server)
-        assert server.start() == SERVERS[kind](data_dir / kind).start()
+        assert server.start() == SERVERS[kind](used_dir / kind).start()
         assert living_pid(server) == before
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_server_with_other_settings_is_replaced(kind: Kind, data_dir: Path) -> None:
-    with SERVERS[kind](data_dir / kind, "second") as server:
+def test_a_server_with_other_settings_is_replaced(kind: Kind, used_dir: Path) -> None:
+    with SERVERS[kind](used_dir / kind, "second") as server:
         put(server.start(), "kept")
         before = living_pid(server)
-        with SERVERS[kind](data_dir / kind, "full") as other:
+        with SERVERS[kind](used_dir / kind, "full") as other:
             assert living_pid(other) != before
             assert get(other.start()) == "kept"
 
 
-def test_embedded_servers_have_the_required_settings(data_dir: Path) -> None:
-    with EmbeddedFleet(data_dir) as fleet:
+def test_embedded_servers_have_the_required_settings(used_dir: Path) -> None:
+    with fleet_in(used_dir) as fleet:
         url = fleet.endpoints["postgresql"].url
         for name, value in {
             "server_encoding": "UTF8",

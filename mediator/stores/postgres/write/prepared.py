@@ -6,6 +6,8 @@ nothing of the values. Shapes are hashable, so that statements can be kept in a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -143,14 +145,22 @@ def _remembered(records: RecordTable, members: dict[str, Any], nulls: Any) -> Va
 
 
 class PreparedWrite:
-    """The statement of a shape, with its parameters and results."""
+    """The statement of a shape, with its parameters and results.
 
-    __slots__ = ("_arguments", "_records", "shape", "statement")
+    It is built when it is first needed: of writes that come together, perhaps never.
+    """
 
-    def __init__(self, shape: WriteShape, records: RecordTable, statement: Statement) -> None:
-        self.shape, self.statement, self._records = shape, statement, records
+    def __init__(
+        self, shape: WriteShape, records: RecordTable, build: Callable[[], Statement]
+    ) -> None:
+        self.shape, self._records, self._build = shape, records, build
         fields = shape.fragment.fields
         self._arguments = [operator_codec(fields[name], o) for name, o in shape.operators]
+
+    @cached_property
+    def statement(self) -> Statement:
+        """The statement for one write."""
+        return self._build()
 
     def arguments(self, call: Write, token: str) -> list[Any]:
         """Return the parameters for one write, in order."""

@@ -1,0 +1,39 @@
+"""Makes a `portolan` process one that cannot close its connections: see `Forked.start`."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from app.commands import serve
+from app.service.interruption import closing
+from mediator.service import Mediator
+
+__all__ = ["fail_unclosed", "never_close"]
+
+WITHIN_S = 0.1
+"""None is enough."""
+
+
+def never_close() -> None:
+    """Have mediators not stop, whoever cancels that, and be waited for for a moment only."""
+    Mediator.stop = _stop  # type: ignore[assignment,method-assign]
+    unbound: Any = closing
+    unbound.__wrapped__.__defaults__ = (WITHIN_S,)
+
+
+def fail_unclosed(error: Exception) -> None:
+    """Have the service fail once it serves, too."""
+
+    def fail(_: object) -> None:
+        raise error
+
+    never_close()
+    serve._announce = fail  # type: ignore[assignment]  # noqa: SLF001 - nothing else of it comes so late
+
+
+async def _stop(_: Mediator) -> None:
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
