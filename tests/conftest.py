@@ -23,6 +23,7 @@ from hypothesis import settings
 from mediator.catalogue import connection
 from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.port import Kind
+from mediator.stores import probe
 from mediator.stores.port import SystemConfig
 from tests.java import QUICK_JAVA
 from tests.process.access.examinations import share
@@ -46,7 +47,11 @@ MEMORY, ROOM_BYTES = Path("/dev/shm"), 6 << 30
 STORE_DEADLINE_S, CATALOGUE_DEADLINE_S = 10.0, 20.0
 """A machine that does something else for seconds is no fault of a server."""
 
+PROBE_BUDGET_S = 60.0
+"""For examining a server, of which all tests of the run believe what was found out."""
+
 connection.DEADLINE_S = CATALOGUE_DEADLINE_S
+probe.BUDGET_S = PROBE_BUDGET_S
 
 KINDS: tuple[Kind, ...] = ("redis", "postgresql", "mongodb")
 

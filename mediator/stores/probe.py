@@ -60,6 +60,9 @@ _CHOSEN: Final = (
 _WRITES_OWN: Final = (Operator.SET, Operator.UNSET)
 """Operators that a write has fields of its own for: no store has to support them."""
 
+BUDGET_S: Final = 10.0
+"""For all checks, unless it is said how long they may take."""
+
 _CONCURRENCY: Final = 4
 
 _IMPLIED: Final = (Capability.CAUSAL, Capability.MONOTONIC, Capability.EVENTUAL)
@@ -108,12 +111,12 @@ class ProbeReport:
         return "" if self.has_outbox else "it has no outbox of its changes"
 
 
-async def probe(store: Store, *, budget_s: float = 10.0) -> ProbeReport:
+async def probe(store: Store, *, budget_s: float | None = None) -> ProbeReport:
     """Find out what an opened store can do; nothing is raised for a store that fails.
 
-    What is not reached within `budget_s`, the time for all checks, stays unknown.
+    What is not reached within `budget_s`, the time for all checks, stays unknown; None: `BUDGET_S`.
     """
-    deadline = time.monotonic() + budget_s
+    deadline = time.monotonic() + (BUDGET_S if budget_s is None else budget_s)
     facts, by_name = None, {check.name: check for check in CHECKS}
     with suppress(StoreError):
         facts = await store.facts()
