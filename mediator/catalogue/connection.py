@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from select import POLLIN, poll
 from typing import Any, Final, TypeVar
 
 import asyncpg
@@ -172,12 +173,20 @@ class Catalogue:
 
 
 def _check_open(connection: Any, record: object, proxy: object) -> None:  # noqa: ARG001 - an event's
-    """Have the pool replace a connection that the server has closed: the driver has heard of it.
+    """Have the pool replace a connection that its server has closed.
 
-    To ask the server instead takes three round trips, more than most of our transactions.
+    To ask the server takes three round trips, more than most of our transactions. But what it has
+    said to a connection that nobody used, read or not, is that it ends.
     """
-    if connection.driver_connection.is_closed():
+    driver = connection.driver_connection
+    if driver.is_closed() or _is_readable(driver._transport):  # noqa: SLF001 - it has no other name
         raise DisconnectionError
+
+
+def _is_readable(transport: asyncio.BaseTransport) -> bool:
+    waiting = poll()
+    waiting.register(transport.get_extra_info("socket").fileno(), POLLIN)
+    return bool(waiting.poll(0))
 
 
 def _unavailable() -> Unavailable:
