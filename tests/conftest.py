@@ -13,7 +13,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from mediator.stores import probe
 from mediator.stores.port import SystemConfig
 from tests.java import QUICK_JAVA
 from tests.process.access.examinations import share
+from tests.process.service import drop_catalogue_template
 
 # How long an example takes depends on the machine: no test asserts a time. And a run that failed
 # must fail again: examples are the same every time, unless `--hypothesis-profile explore` asks.
@@ -116,9 +117,11 @@ def redis_config(server_urls: Mapping[str, str]) -> SystemConfig:
 
 
 @pytest.fixture(scope="session")
-def postgresql_config(server_urls: Mapping[str, str]) -> SystemConfig:
+async def postgresql_config(server_urls: Mapping[str, str]) -> AsyncIterator[SystemConfig]:
     """How to reach the PostgreSQL server."""
-    return _system("postgres", "postgresql", server_urls)
+    config = _system("postgres", "postgresql", server_urls)
+    yield config
+    await drop_catalogue_template(config)
 
 
 @pytest.fixture(scope="session")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from select import POLLIN, poll
 from typing import Any, Final, TypeVar
 
 import asyncpg
 import orjson
-from sqlalchemy import Connection, CursorResult, Executable, make_url, select
+from sqlalchemy import Connection, CursorResult, Executable, event, make_url, select
 from sqlalchemy.dialects.postgresql.asyncpg import AsyncAdapt_asyncpg_dbapi
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
@@ -61,7 +62,6 @@ class Catalogue:
             pool_size=4,
             max_overflow=POOL_SIZE - 4,
             pool_timeout=DEADLINE_S,
-            pool_pre_ping=True,
             json_serializer=_dumps,
             json_deserializer=orjson.loads,
             connect_args={
@@ -71,6 +71,8 @@ class Catalogue:
                 "server_settings": {"synchronous_commit": "on"},
             },
         )
+        event.listen(self.engine.sync_engine, "checkout", _check_open)
+        self._single = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._statements = Pool(self._connection, POOL_SIZE)
 
     async def open(self) -> None:
@@ -81,10 +83,12 @@ class Catalogue:
             Unavailable: The catalogue does not answer.
         """
         compatibility = await self.run_sync(self.revisions.compatibility)
-        if self._migrate and compatibility in (Compatibility.EMPTY, Compatibility.BEHIND):
+        if compatibility in (Compatibility.CURRENT, Compatibility.AHEAD):
+            return
+        if self._migrate and compatibility is not Compatibility.INCOMPATIBLE:
             await self.migrate(self.revisions.upgrade)
         else:
-            await self.run_sync(self.revisions.check)
+            await self.run_sync(self.revisions.check)  # which says what is wrong
 
     async def run_sync(self, function: Callable[[Connection], T]) -> T:
         """Run a function in a transaction of its own."""
@@ -118,8 +122,8 @@ class Catalogue:
             yield connection
 
     async def execute(self, statement: Executable) -> CursorResult[Any]:
-        """Run one statement in a transaction of its own; raises `Unavailable`."""
-        async with self.begin() as connection:
+        """Run one statement, which is a transaction of its own; raises `Unavailable`."""
+        async with self.translating_errors(), self._single.connect() as connection:
             return await connection.execute(statement)
 
     async def fetch(self, statement: str, *arguments: Any, retry: bool = False) -> Sequence[Any]:
@@ -158,7 +162,7 @@ class Catalogue:
 
     async def session(self) -> AsyncConnection:
         """Open a connection that the caller keeps and closes, without transactions."""
-        return await self.engine.execution_options(isolation_level="AUTOCOMMIT").connect()
+        return await self._single.connect()
 
     @asynccontextmanager
     async def translating_errors(self) -> AsyncIterator[None]:
@@ -166,6 +170,23 @@ class Catalogue:
             yield
         except _FAILURES as error:
             raise _unavailable() from error
+
+
+def _check_open(connection: Any, record: object, proxy: object) -> None:  # noqa: ARG001 - an event's
+    """Have the pool replace a connection that its server has closed.
+
+    To ask the server takes three round trips, more than most of our transactions. But what it has
+    said to a connection that nobody used, read or not, is that it ends.
+    """
+    driver = connection.driver_connection
+    if driver.is_closed() or _is_readable(driver._transport):  # noqa: SLF001 - it has no other name
+        raise DisconnectionError
+
+
+def _is_readable(transport: asyncio.BaseTransport) -> bool:
+    waiting = poll()
+    waiting.register(transport.get_extra_info("socket").fileno(), POLLIN)
+    return bool(waiting.poll(0))
 
 
 def _unavailable() -> Unavailable:

@@ -16,6 +16,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cache, cached_property
 from io import StringIO
 from pathlib import Path
 from typing import Final
@@ -70,7 +71,10 @@ class Revisions:
 
     def __init__(self, *more: Path) -> None:
         self._directories = (_SCRIPTS / "versions", *more)
-        self._script = ScriptDirectory.from_config(self._config())
+
+    @cached_property
+    def _script(self) -> ScriptDirectory:
+        return _script_directory(self._directories)
 
     @property
     def newest(self) -> str:
@@ -163,12 +167,23 @@ class Revisions:
     def _config(
         self, connection: Connection | None = None, output: StringIO | None = None
     ) -> Config:
-        config = Config(output_buffer=output) if output else Config()
-        config.set_main_option("script_location", _escaped([_SCRIPTS]))
-        config.set_main_option("path_separator", "os")
-        config.set_main_option("version_locations", _escaped(self._directories))
+        config = _configured(self._directories, output)
         config.attributes["connection"] = connection
         return config
+
+
+@cache
+def _script_directory(directories: Sequence[Path]) -> ScriptDirectory:
+    """Read the scripts of revisions: once in a process, which opens several catalogues."""
+    return ScriptDirectory.from_config(_configured(directories))
+
+
+def _configured(directories: Sequence[Path], output: StringIO | None = None) -> Config:
+    config = Config(output_buffer=output) if output else Config()
+    config.set_main_option("script_location", _escaped([_SCRIPTS]))
+    config.set_main_option("path_separator", "os")
+    config.set_main_option("version_locations", _escaped(directories))
+    return config
 
 
 def _lock(connection: Connection) -> None:

@@ -20,6 +20,7 @@ from uuid import uuid4
 
 from sqlalchemy import (
     ColumnElement,
+    CursorResult,
     Row,
     Update,
     case,
@@ -77,6 +78,11 @@ _NOT_HELD: Final = {"hold": None, "held": None, "held_until": None}
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+_NEWEST: Final = select(epoch.c.epoch, schema_changes.c.change).outerjoin_from(
+    epoch, schema_changes, schema_changes.c.epoch == epoch.c.epoch
+)
+
+
 class LayoutChanged(Conflict):
     """A task of a replica has changed a layout since it was read, and nobody the schema."""
 
@@ -89,8 +95,7 @@ class CatalogueSchemas:
 
     async def moment(self) -> Moment:
         """Return the newest moment, by one small query that waits for no lock."""
-        async with self._catalogue.begin() as connection:
-            return await _moment(connection)
+        return _moment_of(await self._catalogue.execute(_NEWEST))
 
     async def snapshot(self) -> CatalogueSnapshot:
         async with self._catalogue.begin() as connection:
@@ -281,11 +286,11 @@ async def _keep_unchanged(connection: AsyncConnection) -> int:
 
 
 async def _moment(connection: AsyncConnection) -> Moment:
-    noted = schema_changes.c.epoch == epoch.c.epoch
-    both = select(epoch.c.epoch, schema_changes.c.change).outerjoin_from(
-        epoch, schema_changes, noted
-    )
-    return Moment(*(await connection.execute(both)).one())
+    return _moment_of(await connection.execute(_NEWEST))
+
+
+def _moment_of(found: CursorResult[Any]) -> Moment:
+    return Moment(*found.one())
 
 
 async def _notes(connection: AsyncConnection, since: int) -> Sequence[Row[Any]]:

@@ -16,6 +16,7 @@ from sqlalchemy import make_url
 from mediator.base.clock import SystemClock
 from mediator.base.errors import MediatorError
 from mediator.base.observation import Observation
+from mediator.catalogue.connection import Catalogue
 from mediator.control.port import SystemRegistration
 from mediator.model.operations import Create, Get, Outcome, Update, WriteOperation
 from mediator.model.operators import Operator, OperatorCall
@@ -28,14 +29,19 @@ from tests.process.access.examinations import recall, remember
 __all__ = [
     "NOWHERE",
     "Service",
+    "drop_catalogue_template",
     "error_of",
     "field_on",
     "inc",
     "scratch_catalogue",
+    "scratch_database",
     "scratch_systems",
     "service",
     "unique",
 ]
+
+_TEMPLATES: dict[str, str] = {}
+"""The name of the template on each server."""
 
 NOWHERE = "redis://:hush-hush@127.0.0.1:1/0"
 """No server listens there, and the password must not appear anywhere."""
@@ -147,13 +153,42 @@ async def service(
 
 @asynccontextmanager
 async def scratch_catalogue(config: SystemConfig) -> AsyncIterator[str]:
-    """Make an empty PostgreSQL database on a server, and drop it at the end."""
+    """Make a catalogue without anything in it on a server, and drop it at the end."""
+    async with scratch_database(config, await _catalogue_template(config)) as url:
+        yield url
+
+
+@asynccontextmanager
+async def scratch_database(config: SystemConfig, template: str = "template1") -> AsyncIterator[str]:
+    """Make a PostgreSQL database on a server, like another one or empty, and drop it at the end."""
     name = unique("catalogue")
-    await _execute(config.url, f"CREATE DATABASE {name}")
+    await _execute(config.url, f"CREATE DATABASE {name} TEMPLATE {template}")
     try:
-        yield make_url(config.url).set(database=name).render_as_string(hide_password=False)
+        yield _url_of(config, name)
     finally:
         await _execute(config.url, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+async def _catalogue_template(config: SystemConfig) -> str:
+    """Return a database with the tables of a catalogue, which are copied sooner than made."""
+    if config.url not in _TEMPLATES:
+        name = unique("template")
+        await _execute(config.url, f"CREATE DATABASE {name}")
+        catalogue = Catalogue(_url_of(config, name))
+        await catalogue.open()
+        await catalogue.close()
+        _TEMPLATES[config.url] = name
+    return _TEMPLATES[config.url]
+
+
+async def drop_catalogue_template(config: SystemConfig) -> None:
+    """Drop the database that `scratch_catalogue` has left on a server."""
+    if name := _TEMPLATES.pop(config.url, None):
+        await _execute(config.url, f"DROP DATABASE {name}")
+
+
+def _url_of(config: SystemConfig, database: str) -> str:
+    return make_url(config.url).set(database=database).render_as_string(hide_password=False)
 
 
 @asynccontextmanager

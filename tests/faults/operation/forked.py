@@ -25,7 +25,19 @@ from app.cli import COMMANDS
 __all__ = ["Forked", "Result", "called", "calling", "connected", "exit_code_of"]
 
 _FORKS = multiprocessing.get_context("forkserver")
-_LATE = ("app.commands.service_client", "app.commands.yaml_text", "app.settings.known", "httpcore")
+_LATE = (
+    "anyio._backends._asyncio",
+    "app.commands.service_client",
+    "app.commands.yaml_text",
+    "app.settings.known",
+    "httpcore",
+    "mediator.stores.mongo.store",
+    "rich._emoji_codes",
+    "typer._adapters",
+    "typer._click.decorators",
+    "typer.rich_utils",
+    "uvicorn.lifespan.off",
+)
 """What commands import when they are called."""
 
 _FORKS.set_forkserver_preload(

@@ -22,7 +22,7 @@ from mediator.catalogue.revisions import CatalogueMismatch, Compatibility, Revis
 from mediator.catalogue.tables import SCHEMA, databases, epoch, metadata
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
-from tests.process.service import scratch_catalogue
+from tests.process.service import scratch_database
 
 COLUMN = """
 from alembic import op
@@ -51,7 +51,7 @@ def later(directory: Path, *, additive: bool, pause: str = "") -> Revisions:
 
 @pytest.fixture
 async def url(postgresql_config: SystemConfig) -> AsyncIterator[str]:
-    async with scratch_catalogue(postgresql_config) as created:
+    async with scratch_database(postgresql_config) as created:
         yield created
 
 

@@ -65,24 +65,31 @@ class Later(SystemClock):
         await self.replica.mediator.read_clocks()
 
 
-@pytest.fixture
-def clock() -> Later:
-    return Later()
-
-
-@pytest.fixture
-async def aging(
-    mediator: Service,
-    system_configs: Sequence[SystemConfig],
-    catalogue_url: str,
-    clock: Later,
-    monkeypatch: pytest.MonkeyPatch,
-) -> AsyncIterator[Service]:
-    """A further replica, for which time can pass."""
+@pytest.fixture(scope="module")
+async def later(
+    mediator: Service, system_configs: Sequence[SystemConfig], catalogue_url: str
+) -> AsyncIterator[Later]:
+    """The clock of a further replica, for which time can pass."""
     assert mediator.configs
+    clock = Later()
     async with service(system_configs, catalogue_url, clock=clock) as replica:
-        clock.shift_stores(replica, monkeypatch)
-        yield replica
+        with pytest.MonkeyPatch.context() as patched:
+            clock.shift_stores(replica, patched)
+            yield clock
+
+
+@pytest.fixture
+async def clock(later: Later) -> AsyncIterator[Later]:
+    yield later
+    await later.put(0.0)
+
+
+@pytest.fixture
+def aging(clock: Later) -> Service:
+    """The replica, which shows the time of day when a test begins."""
+    assert clock.replica is not None
+    clock.replica.observed.clear()
+    return clock.replica
 
 
 @pytest.fixture(params=["redis", "postgres", "mongo", "spread"])
@@ -282,7 +289,7 @@ async def _away(*_: object) -> None:
     raise Unavailable("away", system="redis")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def fast(
     mediator: Service, system_configs: Sequence[SystemConfig], catalogue_url: str
 ) -> AsyncIterator[Service]:

@@ -23,7 +23,7 @@ import pytest
 
 from mediator.stores.port import SystemConfig
 from tests.process.operation.image import ROOT, STAGES
-from tests.process.service import scratch_catalogue
+from tests.process.service import scratch_database
 
 HIDING = """
 import json, sys
@@ -69,7 +69,7 @@ async def settings(
     """Settings of a service on the databases of the run."""
     names = ("name", "kind", "url", "namespace")
     systems = [{name: getattr(each, name) for name in names} for each in own_systems]
-    async with scratch_catalogue(postgresql_config) as catalogue:
+    async with scratch_database(postgresql_config) as catalogue:
         yield {
             "PORTOLAN_CATALOGUE_URL": catalogue,
             "PORTOLAN_COORDINATION_URL": redis_config.url,

@@ -10,6 +10,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from sqlalchemy import select
 
 from mediator.base.errors import Unavailable
 from mediator.catalogue.connection import Catalogue
@@ -32,11 +33,16 @@ async def url(postgresql_config: SystemConfig) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def log(url: str) -> AsyncIterator[CatalogueTransactions]:
+async def catalogue(url: str) -> AsyncIterator[Catalogue]:
     catalogue = Catalogue(url)
     await catalogue.open()
-    yield CatalogueTransactions(catalogue)
+    yield catalogue
     await catalogue.close()
+
+
+@pytest.fixture
+def log(catalogue: Catalogue) -> CatalogueTransactions:
+    return CatalogueTransactions(catalogue)
 
 
 # For each entry, whether the statement that wrote it waits for the disk.
@@ -125,6 +131,17 @@ async def test_an_attempt_is_decided_once(log: CatalogueTransactions) -> None:
     assert await log.abort("unknown") is None
     await log.refuse(["o"], 60.0)
     assert not await log.begin(replace(ENTRY, intent="o"), 60.0)
+
+
+async def test_a_connection_that_was_closed_in_the_pool_is_replaced(
+    catalogue: Catalogue, url: str
+) -> None:
+    for _ in range(2):
+        close_connections(url)
+        await catalogue.ping()
+        close_connections(url)
+        async with catalogue.begin() as connection:
+            assert (await connection.execute(select(1))).scalar_one() == 1
 
 
 async def test_a_server_that_takes_no_connections_does_not_answer(
