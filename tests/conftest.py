@@ -11,8 +11,10 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,10 @@ settings.register_profile("portolan", deadline=None, derandomize=True)
 settings.load_profile("portolan")
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(QUICK_JAVA))
+
+if find_spec("sniffio") is None:
+    # Else every request of httpx looks for it, in all directories, which takes a quarter of it.
+    sys.modules["sniffio"] = None  # type: ignore[assignment]
 
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 6 << 30
 """A file system in memory, and the room that a run may need there."""
