@@ -168,26 +168,22 @@ def acknowledged(state: State, number: int) -> State:
 
 
 def with_coordinator(state: State, number: int, coordinator: Coordinator) -> State:
-    records, log, before, *rest = state
-    return State(records, log, replaced(before, number, coordinator), *rest)
+    return state._replace(coordinators=replaced(state.coordinators, number, coordinator))
 
 
 def with_found(state: State, number: int, found: Found) -> State:
-    records, log, coordinators, before, *rest = state
-    return State(records, log, coordinators, replaced(before, number, found), *rest)
+    return state._replace(found=replaced(state.found, number, found))
 
 
 def logged(state: State, number: int, log: Log) -> State:
     if log is not Log.STAGED:  # what was seen before decides nothing any more; fences remain
         state = with_found(state, number, Found(fenced=state.found[number].fenced))
-    records, before, *rest = state
-    return State(records, replaced(before, number, log), *rest)
+    return state._replace(log=replaced(state.log, number, log))
 
 
 def put(state: State, at: int, **changes: Any) -> State:
     record = state.records[at]._replace(**changes)
-    before, *rest = state
-    return State(replaced(before, at, record), *rest)
+    return state._replace(records=replaced(state.records, at, record))
 
 
 def replaced(items: tuple[Any, ...], at: int, item: object) -> Any:
