@@ -18,14 +18,14 @@ __all__ = ["ThresholdTables", "least_overlap", "prefix_length"]
 
 def least_overlap(left: int, right: int, threshold: Fraction) -> int:
     """Return the least number of bits that records of these cardinalities share (formula 5)."""
-    share = threshold / (1 + threshold) * (left + right)
-    return -(-share.numerator // share.denominator)
+    part, whole = threshold.as_integer_ratio()
+    return -(-part * (left + right) // (part + whole))
 
 
 def prefix_length(cardinality: int, threshold: Fraction) -> int:
     """Return the length of the prefix in set bits (formula 6, never more than there are)."""
-    tail = (1 - threshold) * cardinality
-    return min(cardinality, -(-tail.numerator // tail.denominator) + 1)
+    part, whole = threshold.as_integer_ratio()
+    return min(cardinality, -(-(whole - part) * cardinality // whole) + 1)
 
 
 @dataclass(frozen=True, slots=True)

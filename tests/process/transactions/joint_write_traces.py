@@ -270,7 +270,6 @@ class Replay:
 
 UNSEEN = (
     "begins",
-    "requests commit",
     "waits for record 1",
     "gives up",
     "applies",

@@ -79,7 +79,7 @@ WORLDS = {
     "young copies, a sketch that does not answer": World(own_copies=True, silent=True),
     "young copies, proxies that answer revalidations": World(own_copies=True, fill=0, ttls=(4,)),
     "dated answers": World(dated=True),
-    "dated answers of two readers": World(dated=True, readers=2, ttls=(1,)),
+    "dated answers of two readers": World(dated=True, readers=2, ttls=(1,), delta=0),
     "dated answers, two writers": World(dated=True, writers=2, ttls=(2,), delta=0),
     "dated answers, and copies that are young": World(dated=True, own_copies=True, ttls=(2,)),
     "dated answers, filters that take time": World(dated=True, slow_filters=True, ttls=(2,)),
@@ -132,7 +132,10 @@ LARGE = {
     "grants of two readers": World(grants=True, readers=2, ttls=(2,)),
     "grants, two writers": World(grants=True, writers=2, ttls=(2,)),
     "grants, everything fails": World(grants=True, ttls=(2,), lease=1, crashes=1, losses=1),
-    "dated answers of two readers": World(dated=True, own_copies=True, readers=2, ttls=(2,)),
+    "dated answers of two readers": World(dated=True, readers=2, ttls=(1,)),
+    "dated and young copies of two readers": World(
+        dated=True, own_copies=True, readers=2, ttls=(2,)
+    ),
     "dated answers, everything fails": World(
         dated=True, own_copies=True, ttls=(1,), lease=1, crashes=1, losses=1
     ),

@@ -30,7 +30,13 @@ class Rule(Enum):
     APPLIED_COUNTS_AS_LOCKED = auto()
 
 
-class Log(IntEnum):
+class Number(IntEnum):
+    """An enumeration that is hashed as the number it is: states are hashed millions of times."""
+
+    __hash__ = int.__hash__
+
+
+class Log(Number):
     """The state of a joint write in the log."""
 
     UNKNOWN = auto()
@@ -41,22 +47,20 @@ class Log(IntEnum):
     FINISHED = auto()
 
 
-class At(IntEnum):
+class At(Number):
     """Where a coordinator stands."""
 
     IDLE = auto()
     LOCKING = auto()
-    COMMITTING = auto()
     WITHDRAWING = auto()
     """It has given up a blind write, which has to be aborted, as others may find it committed."""
     APPLYING = auto()
     ACKNOWLEDGED = auto()
     LEFT = auto()
     """It has given up, and removes its intents; it will not request the commit any more."""
-    GONE = auto()
 
 
-class Sent(IntEnum):
+class Sent(Number):
     """The state of a message."""
 
     NOT = auto()
@@ -72,8 +76,8 @@ class World:
     Attributes:
         joint: The records that each joint write touches; it locks both.
         singles: The records that the client writes one after the other.
-        reads: How often the object is read.
-        crashes: How many coordinators stop.
+        reads: Whether the object is read, again and again.
+        crashes: How many coordinators may stop, at any step.
         equal: Whether the records carry the same joint write at first.
         blind: Which of the joint writes are blind: staged, and committed by their intents.
         broken: A rule that does not hold.
@@ -81,7 +85,7 @@ class World:
 
     joint: tuple[tuple[int, ...], ...] = ((0, 1),)
     singles: tuple[int, ...] = ()
-    reads: int = 0
+    reads: bool = False
     crashes: int = 1
     equal: bool = True
     blind: frozenset[int] = frozenset()
@@ -105,7 +109,6 @@ class Coordinator(NamedTuple):
     at: At
     begin: Sent
     locks: tuple[Sent, Sent]
-    commit: Sent
 
 
 class Found(NamedTuple):
@@ -135,9 +138,7 @@ class State(NamedTuple):
     log: tuple[Log, ...]
     coordinators: tuple[Coordinator, ...]
     found: tuple[Found, ...]
-    crashes: int
     singles: int
-    reads: int
     reader: Reader | None
     acknowledged: int
     before: tuple[int, ...]
@@ -150,6 +151,8 @@ class Move(NamedTuple):
     what: str
     state: State
     broken: bool = False
+    by: int | None = None
+    """The coordinator that makes this move; None: anyone may."""
 
 
 def has_intent(state: State, number: int) -> bool:
@@ -185,3 +188,52 @@ def put(state: State, at: int, **changes: Any) -> State:
 
 def replaced(items: tuple[Any, ...], at: int, item: object) -> Any:
     return (*items[:at], item, *items[at + 1 :])
+
+
+def one_of_twins(state: State) -> State:
+    """Of a state and that with its two joint writes exchanged, return the same one for both."""
+    one, other = zip(state.coordinators, state.log, state.found, strict=True)
+    if one < other:
+        return state
+    return exchanged(state) if other < one else min(state, exchanged(state))
+
+
+def exchanged(state: State) -> State:
+    """Give each of two joint writes the number of the other."""
+    one, other, *singles = map(_exchanged_bits, state.before)
+    reader = state.reader
+    return State(
+        records=_exchanged_records(state.records),
+        log=state.log[::-1],
+        coordinators=state.coordinators[::-1],
+        found=state.found[::-1],
+        singles=state.singles,
+        reader=reader and _exchanged_reader(reader),
+        acknowledged=_exchanged_bits(state.acknowledged),
+        before=(other, one, *singles),
+    )
+
+
+def _exchanged_reader(reader: Reader) -> Reader:
+    first = reader.first and _exchanged_records(reader.first)
+    return Reader(_exchanged_records(reader.now), first, _exchanged_bits(reader.acknowledged))
+
+
+def _exchanged_records(records: tuple[Any, Any]) -> Any:
+    return tuple(
+        it
+        and Record(
+            tuple(map(_exchanged_number, it.writes)),
+            _exchanged_number(it.intent),
+            _exchanged_number(it.joint),
+        )
+        for it in records
+    )
+
+
+def _exchanged_number(number: int) -> int:
+    return 1 - number if number in (0, 1) else number
+
+
+def _exchanged_bits(numbers: int) -> int:
+    return numbers & ~3 | (numbers & 1) << 1 | (numbers >> 1 & 1)

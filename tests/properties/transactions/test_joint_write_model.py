@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
-from tests.properties.transactions.joint_write_model import search
-from tests.properties.transactions.joint_write_states import Rule, World
+from tests.properties.transactions.joint_write_model import initial_state, moves, search
+from tests.properties.transactions.joint_write_states import Rule, World, exchanged, one_of_twins
 
 BOTH, ANCHOR = (0, 1), (0,)
 
 WORLDS = {
-    "a client writes both records, and a reader joins them": World(singles=BOTH, reads=1),
-    "records that were never written together": World(singles=BOTH, reads=1, equal=False),
+    "a client writes both records, and a reader joins them": World(singles=BOTH, reads=True),
+    "records that were never written together": World(singles=BOTH, reads=True, equal=False),
     "two coordinators, both stop": World(joint=(BOTH, BOTH), crashes=2),
     "two coordinators and a client": World(joint=(BOTH, BOTH), singles=(0, 1), crashes=0),
-    "two coordinators and a reader": World(joint=(BOTH, BOTH), reads=1, crashes=0),
+    "two coordinators and a reader": World(joint=(BOTH, BOTH), reads=True, crashes=0),
     "a blind write, which a client and a reader meet": World(
-        singles=BOTH, reads=1, blind=frozenset({0})
+        singles=BOTH, reads=True, blind=frozenset({0})
     ),
     "two blind writes, both coordinators stop": World(
         joint=(BOTH, BOTH), crashes=2, blind=frozenset({0, 1})
     ),
     "a blind write and another": World(joint=(BOTH, BOTH), crashes=1, blind=frozenset({0})),
-    "a write that touches the anchor only": World(joint=(BOTH, ANCHOR), reads=1, crashes=0),
+    "a write that touches the anchor only": World(joint=(BOTH, ANCHOR), reads=True, crashes=0),
 }
 
 SMALL = (
     World(blind=frozenset({0})),
-    World(singles=BOTH, reads=1),
-    World(reads=1, equal=False),
+    World(singles=BOTH, reads=True),
+    World(reads=True, equal=False),
     World(joint=(BOTH, BOTH)),
-    World(joint=(BOTH, ANCHOR), reads=1, crashes=0),
+    World(joint=(BOTH, ANCHOR), reads=True, crashes=0),
 )
 """Some of these have a counterexample for each rule."""
 
@@ -50,3 +51,18 @@ def test_each_rule_is_needed(rule: Rule) -> None:
     """Without any one of them, some interleaving breaks a guarantee."""
     worlds = [replace(world, broken=rule) for world in SMALL]
     assert any(search(world).broken for world in worlds)
+
+
+@pytest.mark.parametrize("blind", [frozenset(), frozenset({0, 1})], ids=["logged", "staged"])
+def test_joint_writes_that_are_alike_can_be_exchanged(blind: frozenset[int]) -> None:
+    """The search visits one of two such states: whatever happens in one happens in the other."""
+    world, random = World(joint=(BOTH, BOTH), singles=BOTH, reads=True, blind=blind), Random(0)
+    for _ in range(50):
+        state = initial_state(world)
+        for _ in range(40):
+            possible = [(move.state, move.broken) for move in moves(world, state)]
+            twin = exchanged(state)
+            after = {(move.state, move.broken) for move in moves(world, twin)}
+            assert after == {(exchanged(each), broken) for each, broken in possible}
+            assert one_of_twins(state) == one_of_twins(twin)
+            state = random.choice(possible)[0]

@@ -34,7 +34,14 @@ def gpu() -> str:
 
 SIMULATED = "simulator" in gpu()
 
-from spark_jobs.linkage.private.gpu import device  # noqa: E402 - only where there is one
+from spark_jobs.linkage.private.gpu import kernel  # noqa: E402 - only where there is one
+
+if SIMULATED:  # each thread is one of the processor's; small blocks are as many as large ones
+    vars(kernel).update(THREADS=16, OTHERS=8)
+
+from spark_jobs.linkage.private.gpu import device  # noqa: E402 - it takes those sizes over
+
+THREADS, OTHERS = kernel.THREADS, kernel.OTHERS
 
 
 class BlockPair:
@@ -90,10 +97,11 @@ def test_the_kernel_finds_the_pairs_of_brute_force_and_the_cpu(
     ("left", "right", "bits", "threshold"),
     [
         (1, 1, 1000, T8),
-        (129, 65, 1000, T8),  # one more than the threads of a block, and than a tile
-        (3, 200, 2000, Fraction(1, 2)),
-        (200, 1, 64, Fraction(1, 3)),
+        (THREADS + 1, OTHERS + 1, 1000, T8),
+        (3, 3 * OTHERS + 2, 2000, Fraction(1, 2)),
+        (THREADS + OTHERS + 2, 1, 64, Fraction(1, 3)),
     ],
+    ids=["one of each", "one more than a block and a tile", "four tiles", "two blocks"],
 )
 def test_blocks_that_fill_no_tile_and_several(
     left: int, right: int, bits: int, threshold: Fraction
@@ -142,12 +150,11 @@ def test_blocks_that_lengths_keep_apart_have_nothing_in_common() -> None:
 
 def test_tiles_that_only_some_records_of_a_block_meet() -> None:
     """Records of each cardinality, of which one of n bits has all those of one of fewer."""
-    ramp = [frozenset(range(n)) for n in range(1, 151)]
-    blocks = BlockPair(ramp, ramp, 150)
+    sizes = range(1, THREADS + 2 * OTHERS)
+    ramp = [frozenset(range(n)) for n in sizes]
+    blocks = BlockPair(ramp, ramp, len(ramp))
     done = blocks.check(blocks.comparison(T8))
-    assert len(done.pairs) == sum(
-        5 * min(x, y) >= 4 * max(x, y) for x in range(1, 151) for y in range(1, 151)
-    )
+    assert len(done.pairs) == sum(5 * min(x, y) >= 4 * max(x, y) for x in sizes for y in sizes)
 
 
 def test_more_pairs_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
