@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.linkage.private import comparing
 from spark_jobs.linkage.private.kind import PrivateLinkage
 from spark_jobs.linkage.private.spec import PrivateSpec
+from spark_jobs.runner.frames import frame_table, read_frame
 from spark_jobs.runner.port import Forecast, InputUnfit, RunCancelled
 from spark_jobs.runner.specification import SpecInvalid
 
@@ -45,7 +46,7 @@ class SampleContext:
         return self.inputs[name]
 
     def output(self, stage: str) -> DataFrame:
-        return self.spark.read.parquet(str(self.kept / stage))
+        return read_frame(self.spark, self.kept / stage)
 
     def input_rows(self, name: str) -> int:
         return self.inputs[name].count()
@@ -54,7 +55,7 @@ class SampleContext:
         return self.inputs[name].toArrow()
 
     def output_table(self, stage: str) -> pa.Table:
-        return self.output(stage).toArrow()
+        return frame_table(self.kept / stage)
 
     def progress(self, done: int, total: int) -> None:
         self.steps.append((done, total))
