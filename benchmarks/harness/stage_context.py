@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.linkage.open.kind import OpenLinkage
 from spark_jobs.linkage.open.spec import OpenSpec
-from spark_jobs.runner.frames import frame_table, read_frame
 from spark_jobs.runner.port import Forecast
 
 __all__ = ["FolderContext", "frame"]
@@ -34,7 +33,7 @@ class FolderContext:
         return self._inputs[name]
 
     def output(self, stage: str) -> DataFrame:
-        return read_frame(self.spark, self._folder / stage)
+        return self.spark.read.parquet(str(self._folder / stage))
 
     def input_rows(self, name: str) -> int:
         return self._inputs[name].count()
@@ -43,7 +42,7 @@ class FolderContext:
         return self._inputs[name].toArrow()
 
     def output_table(self, stage: str) -> pa.Table:
-        return frame_table(self._folder / stage)
+        return pq.read_table(self._folder / stage)
 
     def progress(self, done: int, total: int) -> None:
         """Nobody looks."""

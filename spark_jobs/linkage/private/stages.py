@@ -41,9 +41,11 @@ _WORD_BITS: Final = 64
 _ENDS: Final = ("left_party", "left", "right_party", "right")
 
 
-def order_in(frequencies: pa.Table, records: int) -> BitOrder:
-    rows = frequencies.column("frequency").to_pylist()
-    return BitOrder(np.array(rows, dtype=np.int64).sum(axis=0), records)
+def order_in(frequencies: DataFrame, records: int) -> BitOrder:
+    rows = frequencies.collect()
+    return BitOrder(
+        np.array([row["frequency"] for row in rows], dtype=np.int64).sum(axis=0), records
+    )
 
 
 def comparison_of(spec: PrivateSpec, order: BitOrder) -> BlockComparison:
@@ -168,7 +170,7 @@ def _blocks(spec: PrivateSpec, context: StageContext) -> DataFrame:
     counts = {row["party"]: row["count"] for row in rows}
     _audit(spec, context, counts)
     total = sum(counts.values())
-    return blocks_of(whole, order_in(context.output_table("order"), total), total)
+    return blocks_of(whole, order_in(context.output("order"), total), total)
 
 
 def _audit(spec: PrivateSpec, context: StageContext, counts: Mapping[int, int]) -> None:
@@ -176,8 +178,7 @@ def _audit(spec: PrivateSpec, context: StageContext, counts: Mapping[int, int]) 
         row["party"]: (row["patterns"], row["records"], row["most"])
         for row in repeated_patterns(_records(spec, context)).collect()
     }
-    order = context.output_table("order").to_pylist()
-    frequency = {row["party"]: row["frequency"] for row in order}
+    frequency = {row["party"]: row["frequency"] for row in context.output("order").collect()}
     report = {
         name: audited(np.array(frequency[n]), counts[n], repeated.get(n, (0, 0, 1)))
         for n, name in enumerate(spec.owners)
@@ -188,7 +189,7 @@ def _audit(spec: PrivateSpec, context: StageContext, counts: Mapping[int, int]) 
 def _compare(spec: PrivateSpec, context: StageContext) -> DataFrame:
     blocks = context.output("blocks")
     spans = spans_of(blocks)
-    order = order_in(context.output_table("order"), sum(span.records for span in spans))
+    order = order_in(context.output("order"), sum(span.records for span in spans))
     comparison = comparison_of(spec, order)
     tasks = tasks_between(spans, comparison)
     matches, tally = compared(blocks, tasks, comparison, context.progress)

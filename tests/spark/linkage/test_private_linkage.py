@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.linkage.private import comparing
 from spark_jobs.linkage.private.kind import PrivateLinkage
 from spark_jobs.linkage.private.spec import PrivateSpec
-from spark_jobs.runner.frames import frame_table, read_frame
 from spark_jobs.runner.port import Forecast, InputUnfit, RunCancelled
 from spark_jobs.runner.specification import SpecInvalid
 
@@ -46,7 +45,7 @@ class SampleContext:
         return self.inputs[name]
 
     def output(self, stage: str) -> DataFrame:
-        return read_frame(self.spark, self.kept / stage)
+        return self.spark.read.parquet(str(self.kept / stage))
 
     def input_rows(self, name: str) -> int:
         return self.inputs[name].count()
@@ -55,7 +54,7 @@ class SampleContext:
         return self.inputs[name].toArrow()
 
     def output_table(self, stage: str) -> pa.Table:
-        return frame_table(self.kept / stage)
+        return self.output(stage).toArrow()
 
     def progress(self, done: int, total: int) -> None:
         self.steps.append((done, total))
