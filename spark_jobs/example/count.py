@@ -55,7 +55,7 @@ class Count:
 
     def forecast(self, spec: CountSpec, context: StageContext) -> Forecast:
         """Count the rows; the heaviest blocks are the most frequent values."""
-        rows = context.input("records").count()
+        rows = context.input_rows("records")
         heaviest = _counted(context.input("records"), spec.field).orderBy("rows", ascending=False)
         blocks = tuple(Block(str(row["value"]), row["rows"], 0) for row in heaviest.take(_HEAVIEST))
         notes = () if rows else ("There are no rows: the result will have none.",)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
@@ -21,6 +22,9 @@ __all__ = ["ProfiledColumn", "columns", "load_columns", "nested", "row_hash"]
 
 MOST_COLUMNS: Final = 2_048
 _NESTED: Final = "table string, row long, field string, path string, type string, text string"
+_COLUMNS: Final = pa.schema(
+    [("number", pa.int32()), ("table", pa.string()), ("path", pa.string()), ("type", pa.string())]
+)
 _FLATTENED: Final = "row long, field string, path string, type string, text string"
 
 
@@ -55,7 +59,7 @@ def nested(spec: IndSpec, context: StageContext) -> DataFrame:
     return reduce(DataFrame.unionByName, frames, empty)
 
 
-def columns(spec: IndSpec, context: StageContext) -> DataFrame:
+def columns(spec: IndSpec, context: StageContext) -> pa.Table:
     """Number the columns of all tables.
 
     Raises:
@@ -73,12 +77,12 @@ def columns(spec: IndSpec, context: StageContext) -> DataFrame:
         raise InputUnfit("The tables have no columns.")
     # A path may have the name of a field: then the field is first.
     ordered = sorted(found, key=lambda one: (one[0], one[1], one[2] or ""))
-    rows = [(number, *one) for number, one in enumerate(ordered)]
-    return context.spark.createDataFrame(rows, "number int, table string, path string, type string")
+    rows = [dict(zip(_COLUMNS.names, (n, *one), strict=True)) for n, one in enumerate(ordered)]
+    return pa.Table.from_pylist(rows, _COLUMNS)
 
 
 def load_columns(context: StageContext) -> tuple[ProfiledColumn, ...]:
-    rows = context.output("columns").orderBy("number").toArrow().to_pylist()
+    rows = context.output_table("columns").to_pylist()
     return tuple(
         ProfiledColumn(
             one["number"], one["table"], one["path"], CellType(one["type"]) if one["type"] else None

@@ -17,7 +17,7 @@ from spark_jobs.profiling.ranking import RANKED, Ranking
 from spark_jobs.profiling.several import several
 from spark_jobs.profiling.spec import IndSpec
 from spark_jobs.profiling.statistics import report, statistics
-from spark_jobs.runner.port import Forecast, StageContext
+from spark_jobs.runner.port import Forecast, Frame, StageContext
 
 __all__ = ["STAGES", "forecast"]
 
@@ -31,7 +31,7 @@ _MOST_PROPOSALS: Final = 500
 
 def forecast(spec: IndSpec, context: StageContext) -> Forecast:
     """Count rows and fields; what is nested is only known when it is flattened."""
-    rows = {table: context.input(table).count() for table in spec.tables}
+    rows = {table: context.input_rows(table) for table in spec.tables}
     widths = {table: len(context.input(table).columns) for table in spec.tables}
     values = sum(rows[table] * widths[table] for table in spec.tables)
     fields = sum(widths.values())
@@ -78,10 +78,10 @@ def _inclusions(spec: IndSpec, context: StageContext) -> DataFrame:
 
 def _described(spec: IndSpec, context: StageContext) -> dict[int, int]:
     """Report the statistics; return how many values each column has."""
-    found = {one["column"]: one for one in context.output("statistics").toArrow().to_pylist()}
+    found = {one["column"]: one for one in context.output_table("statistics").to_pylist()}
     own = context.output("overlaps").where(f.col("a") == f.col("b")).select("a", "values")
     distinct = {one["a"]: one["values"] for one in own.toArrow().to_pylist()}
-    rows = {table: context.input(table).count() for table in spec.tables}
+    rows = {table: context.input_rows(table) for table in spec.tables}
     context.report("columns", report(load_columns(context), found, rows, distinct))
     return {number: one["values"] for number, one in found.items()}
 
@@ -102,7 +102,7 @@ def _propose(spec: IndSpec, context: StageContext, ranking: Ranking, ranked: Dat
     context.report("blocking", {"jobs": blocking_rules(spec, alike, fields)})
 
 
-STAGES: Final[Mapping[str, Callable[[IndSpec, StageContext], DataFrame]]] = {
+STAGES: Final[Mapping[str, Callable[[IndSpec, StageContext], Frame]]] = {
     "nested": nested,
     "columns": columns,
     "statistics": statistics,

@@ -46,7 +46,7 @@ _PARTS: Final = (
 def statistics(spec: IndSpec, context: StageContext) -> DataFrame:
     """Return a row for each column that has values."""
     columns = load_columns(context)
-    every = {t: -(-context.input(t).count() // _SAMPLE) or 1 for t in spec.tables}
+    every = {t: -(-context.input_rows(t) // _SAMPLE) or 1 for t in spec.tables}
     sample = cells(spec, context, columns, every)
     shown = f.substring("value", 1, _SHOWN).alias("value")
     counted = sample.groupBy("column", shown).agg(f.count("*").alias("n"))

@@ -14,19 +14,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
-from pathlib import Path
 from time import monotonic
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.failures import reason_of, spoils_session
+from spark_jobs.runner.frames import frame_rows, frame_table, read_frame, write_frame, wrong_id
 from spark_jobs.runner.job import Into, Job
 from spark_jobs.runner.port import (
     ColumnType,
@@ -75,10 +72,6 @@ FORECAST: Final = "forecast"
 """The stage between reading and the kind's own."""
 
 _READ: Final = "read "
-_ROW_GROUP: Final = 8 * 2**20
-"""Bytes: a page of a result is found without decoding much before it."""
-_ROWS: Final = 65_536
-"""Of a row group that is written without Spark."""
 
 _FORECASTS: Final = TypeAdapter(Forecast)
 
@@ -212,18 +205,16 @@ class RunAttempt:
         if frame is None:
             return FinishedStage(None, 0, monotonic() - began, context.counters, context.reports)
         target = self._directory.new_path()
-        _write(frame, target)
-        rows = sum(pq.read_metadata(part).num_rows for part in target.glob("*.parquet"))
+        write_frame(frame, target)
+        rows = frame_rows(target)
         return FinishedStage(
             target.name, rows, monotonic() - began, context.counters, context.reports
         )
 
     def _check_ids(self, stage: str, kept: FinishedStage) -> None:
         assert kept.directory is not None
-        path = self._directory.path_of(kept.directory)
-        # Read by Spark, it may be too large for the memory of this process.
-        wrong = _wrong_by_spark(self._spark.get(), path) if self._spark.used else _wrong_id(path)
-        for id_ in wrong:
+        spark = self._spark.get() if self._spark.used else None
+        for id_ in wrong_id(spark, self._directory.path_of(kept.directory)):
             reason = "a row has no id" if id_ is None else f"the id {id_!r} is doubled"
             raise InputUnfit(f"{stage.removeprefix(_READ)}: {reason}.")
 
@@ -264,7 +255,7 @@ class _DirectoryContext:
         return self.output(_stage_of(name))
 
     def output(self, stage: str) -> DataFrame:
-        return self.spark.read.parquet(str(self._directory.frame(stage)))
+        return read_frame(self.spark, self._directory.frame(stage))
 
     def input_rows(self, name: str) -> int:
         return self._directory.stages[_stage_of(name)].rows
@@ -273,7 +264,7 @@ class _DirectoryContext:
         return self.output_table(_stage_of(name))
 
     def output_table(self, stage: str) -> pa.Table:
-        return _read_table(self._directory.frame(stage))
+        return frame_table(self._directory.frame(stage))
 
     def progress(self, done: int, total: int) -> None:
         self.control.check()
@@ -288,33 +279,3 @@ class _DirectoryContext:
 
 def _stage_of(name: str) -> str:
     return _READ + name
-
-
-def _write(frame: Frame, target: Path) -> None:
-    """Write a frame as Parquet, into a directory that does not exist yet."""
-    if not isinstance(frame, pa.Table):
-        frame.write.option("parquet.block.size", _ROW_GROUP).parquet(str(target))
-        return
-    target.mkdir()
-    # The codec of Spark's files, which is LZ4_RAW in the format.
-    pq.write_table(frame, target / "part.parquet", row_group_size=_ROWS, compression="lz4")
-
-
-def _read_table(directory: Path) -> pa.Table:
-    parts = sorted(directory.glob("*.parquet"))
-    return pa.concat_tables([pq.read_table(part) for part in parts])
-
-
-def _wrong_by_spark(spark: SparkSession, path: Path) -> list[str | None]:
-    """An id that is missing or doubled, if there is one."""
-    ids = spark.read.parquet(str(path)).groupBy("id").count()
-    wrong = ids.where(f.col("id").isNull() | (f.col("count") > 1))
-    return [row["id"] for row in wrong.take(1)]
-
-
-def _wrong_id(path: Path) -> list[str | None]:
-    counts = pc.value_counts(_read_table(path).column("id"))
-    ids, numbers = counts.field("values"), counts.field("counts")
-    wrong = ids.filter(pc.or_(pc.is_null(ids), pc.greater(numbers, 1)))
-    found: list[str | None] = wrong.slice(0, 1).to_pylist()
-    return found

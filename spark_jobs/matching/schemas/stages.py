@@ -32,7 +32,7 @@ from spark_jobs.matching.schemas.spec import (
     Form,
     SchemaMatchingSpec,
 )
-from spark_jobs.runner.port import Forecast, InputUnfit, StageContext
+from spark_jobs.runner.port import Forecast, Frame, InputUnfit, StageContext
 from spark_jobs.runner.specification import ClassSource
 
 if TYPE_CHECKING:  # tables need no rdflib
@@ -60,9 +60,16 @@ _CANDIDATES: Final = pa.schema(
         ("evidence", pa.list_(pa.string())),
     ]
 )
-_RESULT: Final = (
-    "id string, left string, right string, relation string, confidence double, bits double, "
-    "evidence string"
+_RESULT: Final = pa.schema(
+    [
+        ("id", pa.string()),
+        ("left", pa.string()),
+        ("right", pa.string()),
+        ("relation", pa.string()),
+        ("confidence", pa.float64()),
+        ("bits", pa.float64()),
+        ("evidence", pa.string()),
+    ]
 )
 _FIELD_TYPES: Final[Mapping[str, str]] = {
     "tinyint": "integer",
@@ -84,7 +91,7 @@ def forecast(spec: SchemaMatchingSpec, context: StageContext) -> Forecast:
     Raises:
         InputUnfit: A side has no columns, properties or concepts, or too many.
     """
-    rows = {input_.name: context.input(input_.name).count() for input_ in spec.inputs}
+    rows = {input_.name: context.input_rows(input_.name) for input_ in spec.inputs}
     sizes = [_size(spec, context, side) for side in _SIDES]
     tables = [side for side in _SIDES if getattr(spec, side).form is Form.TABLE]
     cells = sum(rows[side] * len(context.input(side).columns) for side in tables)
@@ -140,7 +147,7 @@ def _profiles(spec: SchemaMatchingSpec, context: StageContext) -> DataFrame:
     return frame
 
 
-def _candidates(spec: SchemaMatchingSpec, context: StageContext) -> DataFrame:
+def _candidates(spec: SchemaMatchingSpec, context: StageContext) -> pa.Table:
     decisions = _decisions(spec, context)
     background = _background(spec, context, decisions)
     ontologies = spec.left.form is Form.ONTOLOGY
@@ -156,7 +163,7 @@ def _candidates(spec: SchemaMatchingSpec, context: StageContext) -> DataFrame:
         for each in found(spec, context, background, decisions)
     ]
     context.count("candidates", len(rows))
-    return context.spark.createDataFrame(pa.Table.from_pylist(rows, _CANDIDATES))
+    return pa.Table.from_pylist(rows, _CANDIDATES)
 
 
 def _of_fields(
@@ -208,10 +215,9 @@ def _background(
     background = Background(decisions.statements())
     if spec.background is None:
         return background
-    frame = context.input(BACKGROUND)
-    if frame.count() > MOST_STATEMENTS:
+    if context.input_rows(BACKGROUND) > MOST_STATEMENTS:
         raise InputUnfit(f"background has more than {MOST_STATEMENTS:,} rows.")
-    for row in frame.toArrow().to_pylist():
+    for row in context.input_table(BACKGROUND).to_pylist():
         background.add(parse_statement(row))
     context.count("terms of the background", len(background))
     return background
@@ -220,13 +226,12 @@ def _background(
 def _decisions(spec: SchemaMatchingSpec, context: StageContext) -> Decisions:
     if spec.feedback is None:
         return parse_decisions(spec.decisions, ())
-    frame = context.input(FEEDBACK)
-    if frame.count() > _MOST_FEEDBACK:
+    if context.input_rows(FEEDBACK) > _MOST_FEEDBACK:
         raise InputUnfit(f"feedback has more than {_MOST_FEEDBACK:,} rows.")
-    return parse_decisions(spec.decisions, frame.toArrow().sort_by("id").to_pylist())
+    return parse_decisions(spec.decisions, context.input_table(FEEDBACK).sort_by("id").to_pylist())
 
 
-def _correspondences(spec: SchemaMatchingSpec, context: StageContext) -> DataFrame:
+def _correspondences(spec: SchemaMatchingSpec, context: StageContext) -> pa.Table:
     decisions = _decisions(spec, context)
     candidates = [
         Candidate(
@@ -236,7 +241,7 @@ def _correspondences(spec: SchemaMatchingSpec, context: StageContext) -> DataFra
             Relation(row["relation"]),
             tuple(row["evidence"]),
         )
-        for row in context.output("candidates").toArrow().to_pylist()
+        for row in context.output_table("candidates").to_pylist()
     ]
     curve = _calibrated(candidates, decisions, context)
     chosen = sorted(
@@ -246,7 +251,7 @@ def _correspondences(spec: SchemaMatchingSpec, context: StageContext) -> DataFra
     context.count("correspondences", len(chosen))
     _report_mapping(spec, context, [each for each, _ in chosen])
     rows = [_row(candidate, confidence) for candidate, confidence in chosen]
-    return context.spark.createDataFrame(rows, _RESULT).coalesce(1)
+    return pa.Table.from_pylist(rows, _RESULT)
 
 
 def _calibrated(
@@ -309,18 +314,18 @@ def _chosen(
     yield from (found for found in open_ if found[0].relation is not Relation.EQUAL)
 
 
-def _row(candidate: Candidate, confidence: float) -> tuple[Any, ...]:
+def _row(candidate: Candidate, confidence: float) -> dict[str, Any]:
     pair = f"{candidate.left}\0{candidate.right}\0{candidate.relation}"
     evidence = "; ".join(candidate.evidence) or "there is no evidence but the decision"
-    return (
-        hashlib.sha256(pair.encode()).hexdigest()[:32],
-        candidate.left,
-        candidate.right,
-        str(candidate.relation),
-        confidence,
-        candidate.bits,
-        f"{evidence[:1].upper()}{evidence[1:]}.",
-    )
+    return {
+        "id": hashlib.sha256(pair.encode()).hexdigest()[:32],
+        "left": candidate.left,
+        "right": candidate.right,
+        "relation": str(candidate.relation),
+        "confidence": confidence,
+        "bits": candidate.bits,
+        "evidence": f"{evidence[:1].upper()}{evidence[1:]}.",
+    }
 
 
 def _report_mapping(
@@ -341,7 +346,7 @@ def _report_mapping(
     context.report("mapping", field_mapping(name, one_to_one(weighed), types))
 
 
-STAGES: Final[Mapping[str, Callable[[SchemaMatchingSpec, StageContext], DataFrame]]] = {
+STAGES: Final[Mapping[str, Callable[[SchemaMatchingSpec, StageContext], Frame]]] = {
     "profiles": _profiles,
     "candidates": _candidates,
     "correspondences": _correspondences,

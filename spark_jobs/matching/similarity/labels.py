@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
-from pyspark.sql import DataFrame
+import pyarrow as pa
 from pyspark.sql import functions as f
 
 from spark_jobs.columns import quoted
@@ -22,7 +22,7 @@ __all__ = ["effective", "learn"]
 _MOST_LABELS: Final = 10_000
 
 
-def learn(spec: SimilaritySpec, context: StageContext) -> DataFrame:
+def learn(spec: SimilaritySpec, context: StageContext) -> pa.Table:
     """Learn from the labelled pairs whose objects there are, and report it.
 
     Raises:
@@ -38,15 +38,14 @@ def learn(spec: SimilaritySpec, context: StageContext) -> DataFrame:
         raise InputUnfit(f"labels: {error}") from error
     report = _report(spec, found)
     context.report("learned", report)
-    return context.spark.createDataFrame([(json.dumps(asdict(found)),)], "document string")
+    return pa.table({"document": [json.dumps(asdict(found))]})
 
 
 def effective(spec: SimilaritySpec, context: StageContext) -> SimilaritySpec:
     """Return the specification with the weights and the threshold that the run uses."""
     if spec.learning is None or not spec.learning.apply:
         return spec
-    row = context.output("learn").first()
-    assert row is not None
+    (row,) = context.output_table("learn").to_pylist()
     found: Mapping[str, Any] = json.loads(row["document"])
     measures = tuple(
         measure.model_copy(update={"weight": weight})
@@ -57,11 +56,10 @@ def effective(spec: SimilaritySpec, context: StageContext) -> SimilaritySpec:
 
 def _labelled(context: StageContext) -> list[Any]:
     columns = [quoted(name).cast("string").alias(name) for name in ("left", "right", "match")]
-    rows = context.input("labels").select(*columns).limit(_MOST_LABELS + 1)
-    labels = rows.persist()
+    if context.input_rows("labels") > _MOST_LABELS:
+        raise InputUnfit(f"labels has more than {_MOST_LABELS:,} rows.")
+    labels = context.input("labels").select(*columns).persist()
     try:
-        if labels.count() > _MOST_LABELS:
-            raise InputUnfit(f"labels has more than {_MOST_LABELS:,} rows.")
         unfit = labels.where("match is null or lower(match) not in ('true', 'false')").first()
         if unfit is not None:
             raise InputUnfit(

@@ -24,7 +24,7 @@ from spark_jobs.matching.similarity.task import (
     SIDES,
     match_partition,
 )
-from spark_jobs.runner.port import Block, Forecast, InputUnfit, StageContext
+from spark_jobs.runner.port import Block, Forecast, Frame, InputUnfit, StageContext
 
 __all__ = ["STAGES", "forecast"]
 
@@ -192,7 +192,7 @@ def _explanation(spec: SimilaritySpec) -> Column:
     )
 
 
-STAGES: Final[Mapping[str, Callable[[SimilaritySpec, StageContext], DataFrame | None]]] = {
+STAGES: Final[Mapping[str, Callable[[SimilaritySpec, StageContext], Frame | None]]] = {
     "roads": _roads,
     "objects": _objects,
     "learn": learn,

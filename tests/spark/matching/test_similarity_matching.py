@@ -99,9 +99,9 @@ def test_every_object_is_in_one_row_with_a_reason(spark: SparkSession, tmp_path:
 
 
 def test_partitions_give_the_links_of_the_whole(spark: SparkSession, tmp_path: Path) -> None:
-    data = roads(600, 3)
+    data = roads(240, 3)
     whole = links(rows(road_job(tmp_path, data), spark, tmp_path / "whole"))
-    cut = links(rows(road_job(tmp_path, data, partition=120), spark, tmp_path / "cut"))
+    cut = links(rows(road_job(tmp_path, data, partition=60), spark, tmp_path / "cut"))
     assert len(whole & cut) >= 0.99 * len(whole)
     for side in range(2):
         ids = [id_ for link in cut for id_ in link[side]]

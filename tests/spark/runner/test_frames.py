@@ -1,0 +1,59 @@
+"""Kept frames: what Spark has written or this process, read by either one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.runner import frames
+from spark_jobs.runner.frames import frame_rows, frame_table, read_frame, write_frame, wrong_id
+
+ROW = "named_struct('x', cast(1.50 as decimal(9, 2)), 'l', array(timestamp '2026-01-01')) AS `a b`"
+
+
+def jobs(spark: SparkSession) -> int:
+    """How many jobs the session has started."""
+    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
+
+
+def test_a_frame_of_spark_is_read_as_it_was_written_and_no_job_looks_for_its_schema(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    written = spark.range(3).selectExpr("id", "cast(id AS string) AS s", ROW)
+    write_frame(written, tmp_path / "kept")
+    before = jobs(spark)
+    read = read_frame(spark, tmp_path / "kept")
+    assert jobs(spark) == before
+    assert read.schema == spark.read.parquet(str(tmp_path / "kept")).schema
+    assert jobs(spark) > before, "else the jobs of a session are not seen here"
+    assert sorted(read.collect()) == sorted(written.collect())
+
+
+def test_a_table_of_this_process_is_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [{"id": "1", "n": [1, 2]}, {"id": "2", "n": None}]
+    write_frame(pa.Table.from_pylist(rows), tmp_path / "kept")
+    assert [row.asDict() for row in read_frame(spark, tmp_path / "kept").collect()] == rows
+    assert frame_table(tmp_path / "kept", ["id"]).to_pylist() == [{"id": "1"}, {"id": "2"}]
+    assert frame_rows(tmp_path / "kept") == len(rows)
+
+
+@pytest.mark.parametrize("most", [0, 10], ids=["by spark", "here"])
+@pytest.mark.parametrize(
+    ("ids", "wrong"), [("'a', 'b', 'a'", ["a"]), ("'a', null", [None]), ("'a', 'b'", [])]
+)
+def test_ids_that_are_missing_or_doubled_are_found(
+    most: int,
+    ids: str,
+    wrong: list[str | None],
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(frames, "LOCAL_IDS", most)
+    write_frame(spark.sql(f"SELECT explode(array({ids})) AS id"), tmp_path / "kept")
+    before = jobs(spark)
+    assert wrong_id(spark, tmp_path / "kept") == wrong
+    assert (jobs(spark) > before) is (most == 0)
