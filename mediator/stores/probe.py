@@ -60,7 +60,7 @@ _CHOSEN: Final = (
 _WRITES_OWN: Final = (Operator.SET, Operator.UNSET)
 """Operators that a write has fields of its own for: no store has to support them."""
 
-BUDGET_S: Final = 10.0
+BUDGET_S = 10.0
 """For all checks, unless it is said how long they may take."""
 
 _CONCURRENCY: Final = 4
