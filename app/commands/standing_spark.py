@@ -1,7 +1,8 @@
-"""``portolan standing stream``: standing queries over files of tuples, on Spark."""
+"""``portolan standing stream`` and ``event-streams``: standing queries on Spark."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.commands.consoles import errors
-from app.commands.running import NOT_DONE, readable_errors
+from app.commands.running import NOT_DONE, Database, readable_errors
 from app.commands.standing import File, Intermediates, Limit, PlanMode, Replicas, planned, standing
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
     from mediator.standing.planning import Plan
     from spark_jobs.standing.commits import Commit
 
@@ -24,15 +27,23 @@ class TupleFormat(StrEnum):
     PARQUET = "parquet"
 
 
+State = Annotated[Path, typer.Argument(file_okay=False, help="Where state and results are kept.")]
+Retention = Annotated[
+    float | None,
+    typer.Option("--retention-s", min=0.001, help="Seconds that tuples are kept at least."),
+]
+Lateness = Annotated[
+    float, typer.Option("--lateness-s", min=0, help="Seconds that tuples may be late.")
+]
+
+
 @standing.command()
 def stream(
     file: File,
     tuples: Annotated[
         Path, typer.Argument(exists=True, file_okay=False, help="A directory of files of tuples.")
     ],
-    state: Annotated[
-        Path, typer.Argument(file_okay=False, help="Where state and results are kept.")
-    ],
+    state: State,
     *,
     format_: Annotated[
         TupleFormat, typer.Option("--format", help="Of the files: JSON lines, or Parquet.")
@@ -44,23 +55,78 @@ def stream(
     intermediates: Intermediates = True,
     replicas: Replicas = False,
     limit_s: Limit = 10.0,
-    retention_s: Annotated[
-        float | None,
-        typer.Option("--retention-s", min=0.001, help="Seconds that tuples are kept at least."),
-    ] = None,
-    lateness_s: Annotated[
-        float, typer.Option("--lateness-s", min=0, help="Seconds that tuples may be late.")
-    ] = 0.0,
+    retention_s: Retention = None,
+    lateness_s: Lateness = 0.0,
 ) -> None:
     """Execute the shared plan on Spark; what is kept goes on with the next call.
 
     Tuples have `stream`, `number`, `time_s` and `values`. Results are Parquet files in `results` of
     the state: docs/standing-spark.md. PORTOLAN_SPARK says where Spark runs.
     """
+
+    def of_files(session: SparkSession) -> DataFrame:
+        from spark_jobs.standing.streaming import file_tuples
+
+        return file_tuples(session, tuples, format_.value, files)
+
+    _, (plan,) = planned(file, PlanMode.SHARED, intermediates, replicas, limit_s)
+    trigger = None if follow else {"availableNow": True}
+    _execute(plan, of_files, state, trigger, retention_s, lateness_s)
+
+
+@standing.command("event-streams")
+def event_streams(
+    file: File,
+    database: Database,
+    state: State,
+    *,
+    most: Annotated[
+        int, typer.Option(min=1, help="Tuples of a stream in a batch, if it follows them.")
+    ] = 50_000,
+    consumer: Annotated[
+        str | None,
+        typer.Option(help="The name of a consumer, for which streams hold tuples back."),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Wait for further tuples until interrupted.")
+    ] = False,
+    intermediates: Intermediates = True,
+    replicas: Replicas = False,
+    limit_s: Limit = 10.0,
+    retention_s: Retention = None,
+    lateness_s: Lateness = 0.0,
+) -> None:
+    """Execute the shared plan on Spark over event streams of a database, as `stream` does.
+
+    The streams of the file are event streams of these names. PORTOLAN_CATALOGUE_URL and
+    PORTOLAN_COORDINATION_URL say where they are.
+    """
+
+    def of_streams(session: SparkSession) -> DataFrame:
+        from spark_jobs.standing.streaming import event_stream_tuples
+
+        # All, also those that no query reads: a checkpoint is one of so many streams.
+        names = sorted(plan.workload.streams)
+        # What is there already is one batch, whose size Spark would not limit.
+        return event_stream_tuples(session, database, names, most if follow else None, consumer)
+
+    _, (plan,) = planned(file, PlanMode.SHARED, intermediates, replicas, limit_s)
+    trigger = None if follow else {"availableNow": True}
+    _execute(plan, of_streams, state, trigger, retention_s, lateness_s)
+
+
+def _execute(
+    plan: Plan,
+    tuples: Callable[[SparkSession], DataFrame],
+    state: Path,
+    trigger: Mapping[str, Any] | None,
+    retention_s: float | None,
+    lateness_s: float,
+) -> None:
+    """Execute a plan over a streaming frame, until it ends or is interrupted."""
     from app.settings.main import JobSettings
     from spark_jobs.session import SparkUnavailable, check_spark, driven_session
 
-    _, (plan,) = planned(file, PlanMode.SHARED, intermediates, replicas, limit_s)
     longest_s = max(query.window_s for query in plan.workload.joins)
     options = JobSettings().spark_options()
     with readable_errors(NOT_DONE, SparkUnavailable):
@@ -68,7 +134,7 @@ def stream(
     from spark_jobs.standing.commits import StateBusy, StateDirectory
     from spark_jobs.standing.segments import FormatUnknown
     from spark_jobs.standing.shared_joins import SharedJoins
-    from spark_jobs.standing.streaming import Failed, end, file_tuples, start
+    from spark_jobs.standing.streaming import Failed, end, start
 
     directory = StateDirectory(state)
     failures = (SparkUnavailable, Failed, FormatUnknown, StateBusy, OSError, ValueError)
@@ -79,8 +145,7 @@ def stream(
         directory.locked(),
     ):
         joins = SharedJoins(directory, plan, retention_s or longest_s, lateness_s)
-        frame = file_tuples(session, tuples, format_.value, files)
-        query = start(joins, frame, _print_progress, None if follow else {"availableNow": True})
+        query = start(joins, tuples(session), _print_progress, trigger)
         end(query)
         typer.echo(_summary(plan, joins.hops, directory.latest()))
 

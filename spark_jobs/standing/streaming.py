@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs.runner.failures import reason_of
+from spark_jobs.sources.streams import StreamData
 from spark_jobs.standing.chunks import REPORTS
 from spark_jobs.standing.commits import Commit
 from spark_jobs.standing.reports import Report
@@ -21,7 +22,7 @@ from spark_jobs.standing.shared_joins import SharedJoins
 from spark_jobs.standing.tasks import execute, read, read_history
 from spark_jobs.standing.work import Work
 
-__all__ = ["TUPLES", "Failed", "end", "file_tuples", "start"]
+__all__ = ["TUPLES", "Failed", "end", "event_stream_tuples", "file_tuples", "start"]
 
 
 class Failed(Exception):
@@ -63,6 +64,27 @@ def file_tuples(session: SparkSession, folder: Path, format_: str, files: int) -
     reader = session.readStream.schema(TUPLES).option("maxFilesPerTrigger", files)
     # A line that is no tuple must end the query: it would be a tuple without values otherwise.
     return reader.option("mode", "FAILFAST").format(format_).load(str(folder))
+
+
+def event_stream_tuples(
+    session: SparkSession,
+    database: str,
+    streams: Sequence[str],
+    most: int | None = None,
+    consumer: str | None = None,
+) -> DataFrame:
+    """Return the tuples of event streams of a database, from the oldest that are kept on.
+
+    Args:
+        streams: Their names.
+        most: Of each stream in a batch; None: all that there are.
+        consumer: The name under which each of them knows the reader; None: it does not.
+    """
+    session.dataSource.register(StreamData)
+    options = {"database": database, "maxPerTrigger": most, "consumer": consumer}
+    reader = session.readStream.format(StreamData.name())
+    reader = reader.options(**{name: each for name, each in options.items() if each is not None})
+    return reduce(DataFrame.union, [reader.option("stream", each).load() for each in streams])
 
 
 def end(query: StreamingQuery) -> None:

@@ -2,168 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.serializers import CloudPickleSerializer
-from pyspark.sql import DataFrame, SparkSession
 from redis.asyncio import Redis
 
-from mediator.changes.feed import BEGINNING, PARTITIONS
+from mediator.changes.feed import PARTITIONS
 from mediator.changes.position import FeedPosition
 from mediator.control.port import ChangeOptions
-from mediator.event_streams.port import EventStream, EventStreams, NewTuple, StreamKey
 from mediator.model.operations import Update
 from mediator.stores.port import SystemConfig
 from spark_jobs.runner.port import InputUnfit
 from spark_jobs.sources.stream_ranges import ChangesRange, StreamLost, TuplesRange
 from spark_jobs.sources.streams import StreamData
-from tests.faults.conditions import eventually
-from tests.process.service import Service, field_on, scratch_systems, service, unique
-
-OTHERS = {"others": {"fields": {"name": field_on("postgres")}}}
-FIELDS = {"name": field_on("postgres"), "hits": field_on("redis", "integer", group="h")}
-
-
-STARTS = 10
-
-
-class Killed(Exception):
-    """Ends a query after a batch was planned, and before it is committed."""
-
-
-@dataclass
-class Sink:
-    """What a query has seen of each batch, as often as it was tried.
-
-    Attributes:
-        kill: The batch whose first try ends the query.
-    """
-
-    kill: int | None = None
-    seen: dict[int, list[list[dict[str, Any]]]] = field(default_factory=dict)
-    partitions: dict[int, int] = field(default_factory=dict)
-
-    def __call__(self, frame: DataFrame, batch: int) -> None:
-        rows = [row.asDict() for row in frame.collect()]
-        self.seen.setdefault(batch, []).append(rows)
-        self.partitions[batch] = frame.rdd.getNumPartitions()
-        if batch == self.kill and len(self.seen[batch]) == 1:
-            raise Killed
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        """The rows of the last try of each batch."""
-        return [row for batch in sorted(self.seen) for row in self.seen[batch][-1]]
-
-
-@dataclass
-class Streams:
-    """A database with event streams and a class, whose changes go to the feed."""
-
-    running: Service
-    database: str
-    spark: SparkSession
-    checkpoint: Path
-
-    @property
-    def event_streams(self) -> EventStreams:
-        found = self.running.mediator.event_streams
-        assert found is not None
-        return found
-
-    async def declare(self) -> StreamKey:
-        id_ = self.running.mediator.data.model.databases[self.database].id
-        key = StreamKey(id_, unique("prices"))
-        stream = EventStream(key.stream, frozenset({"n"}), 3600.0, 100_000)
-        assert await self.event_streams.declare(key, stream, 1_000)
-        return key
-
-    async def relayed(self, count: int) -> None:
-        """Wait until so many changes are in the feed."""
-        shared = self.running.mediator.coordination
-        assert shared is not None
-        id_ = self.running.mediator.data.model.databases[self.database].id
-
-        async def are_there() -> bool:
-            pages = [await shared.feed.events(id_, p, BEGINNING, 1_000) for p in range(PARTITIONS)]
-            return sum(map(len, pages)) == count
-
-        await eventually(are_there)
-
-    async def append(self, key: StreamKey, *numbers: int) -> None:
-        tuples = [NewTuple(number / 7, b'{"n":%d}' % number) for number in numbers]
-        await self.event_streams.append(key, tuples)
-
-    @contextmanager
-    def query(self, sink: Callable[[DataFrame, int], None], **options: Any) -> Iterator[Any]:
-        reader = self.spark.readStream.format(StreamData.name()).option("database", self.database)
-        writer = reader.options(**options).load().writeStream.foreachBatch(sink)
-        query = writer.option("checkpointLocation", str(self.checkpoint)).start()
-        try:
-            yield query
-        finally:
-            query.stop()
-
-    async def drain(self, sink: Sink, **options: Any) -> None:
-        """Run a query until it has read all that there is."""
-        await asyncio.to_thread(self._drain, sink, options)
-
-    async def read(self, **options: str) -> list[dict[str, Any]]:
-        """Read a batch as Spark does it, but in this process."""
-        return await asyncio.to_thread(rows_of, {"database": self.database, **options})
-
-    def _drain(self, sink: Sink, options: dict[str, Any]) -> None:
-        for _ in range(STARTS):
-            try:
-                with self.query(sink, **options) as query:
-                    query.processAllAvailable()
-                    return
-            except StreamingQueryException as error:
-                # Spark waits for a process of its own for ten seconds, which a busy machine needs.
-                if "failed to connect back" not in str(error):
-                    raise
-        pytest.fail("the machine is too busy to start a process in ten seconds")
-
-
-def rows_of(options: dict[str, str]) -> list[dict[str, Any]]:
-    source = StreamData(options)
-    reader = source.streamReader(source.schema())
-    try:
-        end = reader.latestOffset()
-        ranges = reader.partitions(reader.initialOffset(), end)
-        batches: list[Any] = [batch for each in ranges for batch in reader.read(each)]
-    finally:
-        reader.stop()
-    return [row for batch in batches for row in batch.to_pylist()]
-
-
-@pytest.fixture(scope="module")
-async def running(
-    redis_config: SystemConfig,
-    postgresql_config: SystemConfig,
-    mongodb_config: SystemConfig,
-    job_catalogue: str,
-) -> AsyncIterator[Service]:
-    async with (
-        scratch_systems(redis_config, postgresql_config, mongodb_config) as configs,
-        service(configs, job_catalogue, coordination_url=redis_config.url) as started,
-    ):
-        await started.favour()
-        yield started
-
-
-@pytest.fixture
-async def streams(running: Service, spark: SparkSession, tmp_path: Path) -> Streams:
-    spark.dataSource.register(StreamData)
-    database = await running.put_schema({"people": {"fields": FIELDS}, **OTHERS})
-    return Streams(running, database, spark, tmp_path / "checkpoint")
+from tests.process.service import unique
+from tests.spark.streams.database_streams import FIELDS, OTHERS, Sink, Streams
 
 
 def numbers(rows: list[dict[str, Any]]) -> list[int]:

@@ -1,0 +1,36 @@
+"""A service whose streams Spark reads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mediator.stores.port import SystemConfig
+from spark_jobs.sources.streams import StreamData
+from tests.process.service import Service, scratch_systems, service
+from tests.spark.streams.database_streams import FIELDS, OTHERS, Streams
+
+
+@pytest.fixture(scope="package")
+async def running(
+    redis_config: SystemConfig,
+    postgresql_config: SystemConfig,
+    mongodb_config: SystemConfig,
+    job_catalogue: str,
+) -> AsyncIterator[Service]:
+    async with (
+        scratch_systems(redis_config, postgresql_config, mongodb_config) as configs,
+        service(configs, job_catalogue, coordination_url=redis_config.url) as started,
+    ):
+        await started.favour()
+        yield started
+
+
+@pytest.fixture
+async def streams(running: Service, spark: SparkSession, tmp_path: Path) -> Streams:
+    spark.dataSource.register(StreamData)
+    database = await running.put_schema({"people": {"fields": FIELDS}, **OTHERS})
+    return Streams(running, database, spark, tmp_path / "checkpoint")
