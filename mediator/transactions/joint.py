@@ -12,8 +12,7 @@ make each other start over for ever (docs/transactions.md, "Foreign intents").
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 from uuid import uuid4
@@ -142,35 +141,37 @@ class JointWriter:
                 return answer
             raise answer
 
+        lock = await self._object_lock(route, operation)
         try:
-            async with self._object_lock(route, operation):
-                return await self._phases.until_free(attempt, MAX_WAIT_S)
+            return await self._phases.until_free(attempt, MAX_WAIT_S)
         except WriteBlocked:
             name = f"{operation.class_name}/{operation.id}"
             raise Locked(f"Others are at work on {name}; nothing was done, try again.") from None
+        finally:
+            lock.release()
 
-    @asynccontextmanager
-    async def _object_lock(
-        self, route: ClassRoute, operation: WriteOperation
-    ) -> AsyncIterator[None]:
+    async def _object_lock(self, route: ClassRoute, operation: WriteOperation) -> asyncio.Lock:
         """Serialise the writes of one object here, rather than by intents in its records.
+
+        Returns:
+            The lock of the object, which is held, and has to be released.
 
         Raises:
             Unavailable: Earlier writes have held it all the time.
         """
         key = (operation.database, operation.class_name, operation.id)
         # Held weakly: the entry goes with the last write that holds the lock, or waits for it.
-        lock = self._object_locks.setdefault(key, asyncio.Lock())
+        lock = self._object_locks.setdefault(key, new := asyncio.Lock())
+        if lock is new:
+            await lock.acquire()  # at once, and so without a timer
+            return lock
         try:
             async with asyncio.timeout(LOCK_TIMEOUT_S):
                 await lock.acquire()
         except TimeoutError:
             detail = "Earlier writes to the object have not come to an end; nothing was done."
             raise Unavailable(detail, system=route.anchor.system) from None
-        try:
-            yield
-        finally:
-            lock.release()
+        return lock
 
     async def _put(self, route: ClassRoute, operation: WriteOperation) -> Answer:
         """Carry out a blind write: it is logged with its steps, and its intents commit it.
