@@ -14,8 +14,6 @@ from app.commands.running import NOT_DONE, Database, readable_errors
 from app.commands.standing import File, Intermediates, Limit, PlanMode, Replicas, planned, standing
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from mediator.standing.planning import Plan
     from spark_jobs.standing.commits import Commit
 
@@ -64,7 +62,7 @@ def stream(
     the state: docs/standing-spark.md. PORTOLAN_SPARK says where Spark runs.
     """
 
-    def of_files(session: SparkSession) -> DataFrame:
+    def of_files(session: Any) -> Any:
         from spark_jobs.standing.streaming import file_tuples
 
         return file_tuples(session, tuples, format_.value, files)
@@ -102,7 +100,7 @@ def event_streams(
     PORTOLAN_COORDINATION_URL say where they are.
     """
 
-    def of_streams(session: SparkSession) -> DataFrame:
+    def of_streams(session: Any) -> Any:
         from spark_jobs.standing.streaming import event_stream_tuples
 
         # All, also those that no query reads: a checkpoint is one of so many streams.
@@ -117,13 +115,17 @@ def event_streams(
 
 def _execute(
     plan: Plan,
-    tuples: Callable[[SparkSession], DataFrame],
+    tuples: Callable[[Any], Any],
     state: Path,
     trigger: Mapping[str, Any] | None,
     retention_s: float | None,
     lateness_s: float,
 ) -> None:
-    """Execute a plan over a streaming frame, until it ends or is interrupted."""
+    """Execute a plan until it ends or is interrupted.
+
+    Args:
+        tuples: Makes a streaming frame of them from a session of Spark.
+    """
     from app.settings.main import JobSettings
     from spark_jobs.session import SparkUnavailable, check_spark, driven_session
 
