@@ -339,7 +339,7 @@ class Searched:
         plan = self.store.pushdown(self.subject.fragment, filter_, order)
         pushed = {id_: self.rows[id_] for id_ in matching(plan.pushed, self.rows)}
         both = matching(plan.residual, pushed)
-        _same_ids(both, matching(filter_, self.rows), "pushed and residual part of", filter_)
+        _same_ids(both, matching(filter_, self.rows), "both parts of the split of", filter_)
         return plan
 
 
