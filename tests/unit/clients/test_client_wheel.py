@@ -76,7 +76,7 @@ def test_the_wheel_is_the_package_and_its_licence(wheel: Path) -> None:
     assert packed == {*sources, "portolan_client/py.typed"}
     assert any(name.endswith("licenses/LICENSE") for name in names)
     needed = {Requirement(line).name for line in metadata.get_all("Requires-Dist", [])}
-    assert (metadata["Name"], needed) == ("portolan-client", {"httpx"})
+    assert (metadata["Name"], needed) == ("portolan-client", {"httpx", "sniffio"})
 
 
 def test_it_runs_where_nothing_else_is_installed(wheel: Path, tmp_path: Path) -> None:
