@@ -14,7 +14,6 @@ from tests.process.caching.cached_paper import Paper, paper_on
 from tests.process.caching.guarded import Guarded, guarded
 from tests.process.caching.serving import Endpoint, served
 from tests.process.service import Service, scratch_catalogue, scratch_systems, service
-from tests.process.started import started_service
 
 
 @pytest.fixture(scope="session")
@@ -110,5 +109,12 @@ async def started(
     redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
 ) -> AsyncIterator[ServiceProcess]:
     """A service in a process of its own, with a feed."""
-    async with started_service(redis_config, postgresql_config, mongodb_config) as service:
+    async with (
+        scratch_systems(redis_config, postgresql_config, mongodb_config) as configs,
+        scratch_catalogue(postgresql_config) as url,
+        ServiceProcess.on(
+            configs, url, redis_config.url, sketch="off", relays="here"
+        ).running() as service,
+    ):
+        await service.favour()
         yield service

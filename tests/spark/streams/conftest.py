@@ -14,7 +14,7 @@ from tests.process.service import Service, scratch_systems, service
 from tests.spark.streams.database_streams import FIELDS, OTHERS, Streams
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 async def running(
     redis_config: SystemConfig,
     postgresql_config: SystemConfig,
