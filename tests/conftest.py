@@ -75,9 +75,13 @@ def _has_room(directory: Path) -> bool:
 
 @pytest.fixture(scope="module", autouse=True)
 def _unclosed_is_found_where_it_was_opened() -> Iterator[None]:
-    """Collect garbage after each module, so that its warnings fail this module and no later one."""
+    """Collect garbage after each module, so that its warnings fail this module and no later one.
+
+    What is left belongs to the run, and no later collection walks it.
+    """
     yield
     gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
