@@ -183,15 +183,27 @@ class Stall(CrashPoint):
 
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
+    _under_way: int = 0
 
     async def run_step(self, name: str, send: Callable[[], Awaitable[Any]]) -> Any:
         at = len(self.taken)
         self.taken.append(name)
-        result = await send() if self.after else None
+        result = await self._sent(send) if self.after else None
         if at == self.step:
             self.reached.set()
             await self.go_on.wait()
-        return result if self.after else await send()
+        return result if self.after else await self._sent(send)
+
+    async def _sent(self, send: Callable[[], Awaitable[Any]]) -> Any:
+        self._under_way += 1
+        try:
+            return await send()
+        finally:
+            self._under_way -= 1
+
+    async def is_still(self) -> bool:
+        """Whether no other step is under way: one may begin the write in the log."""
+        return not self._under_way
 
 
 @pytest.mark.timeout(300)
@@ -218,6 +230,7 @@ async def test_stalled_at_any_step(
         reached = asyncio.create_task(crash.reached.wait())
         await asyncio.wait([write_it, reached], return_when=asyncio.FIRST_COMPLETED)
         reached.cancel()
+        await eventually(crash.is_still)
         await let_overdue(mediator)
         await write(other, kind, pairs, id_)
         crash.go_on.set()
