@@ -90,7 +90,14 @@ async def command_on_cluster(
 def executors(driver: int) -> list[psutil.Process]:
     """Return the executors of a driver's cluster."""
     children = psutil.Process(driver).children(recursive=True)
-    return [one for one in children if "--executor-id" in one.cmdline()]
+    return [one for one in children if _is_executor(one)]
+
+
+def _is_executor(process: psutil.Process) -> bool:
+    try:
+        return "--executor-id" in process.cmdline()
+    except psutil.Error:  # it has ended meanwhile
+        return False
 
 
 def executor_of(process: int) -> psutil.Process:

@@ -76,6 +76,7 @@ def run(streams: Streams, plan: Plan) -> None:
     pytest.fail("the machine is too busy to start a process in ten seconds")
 
 
+@pytest.mark.large  # it has eight processes of Python beside those of Spark
 @pytest.mark.timeout(900)
 async def test_results_are_the_references_over_runs_with_other_plans(streams: Streams) -> None:
     feed, draw = Feed(streams), Random(7)
