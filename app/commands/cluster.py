@@ -52,7 +52,8 @@ def declare(
     workers: Annotated[int, typer.Option(min=1, max=64)] = 2,
     partitions: Annotated[int, typer.Option(min=1, max=1_024)] = 64,
     lateness_s: Annotated[
-        float, typer.Option("--lateness-s", min=0, help="Seconds that tuples may be late.")
+        float,
+        typer.Option("--lateness-s", min=0, max=86_400, help="Seconds that tuples may be late."),
     ] = 0.0,
     adaptive: Annotated[
         bool, typer.Option(help="Whether each worker changes its plan as rates change.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -68,8 +68,7 @@ def stream(
         return file_tuples(session, tuples, format_.value, files)
 
     _, (plan,) = planned(file, PlanMode.SHARED, intermediates, replicas, limit_s)
-    trigger = None if follow else {"availableNow": True}
-    _execute(plan, of_files, state, trigger, retention_s, lateness_s)
+    _execute(plan, of_files, state, retention_s, lateness_s, follow=follow)
 
 
 @standing.command("event-streams")
@@ -109,19 +108,19 @@ def event_streams(
         return event_stream_tuples(session, database, names, most if follow else None, consumer)
 
     _, (plan,) = planned(file, PlanMode.SHARED, intermediates, replicas, limit_s)
-    trigger = None if follow else {"availableNow": True}
-    _execute(plan, of_streams, state, trigger, retention_s, lateness_s)
+    _execute(plan, of_streams, state, retention_s, lateness_s, follow=follow)
 
 
 def _execute(
     plan: Plan,
     tuples: Callable[[Any], Any],
     state: Path,
-    trigger: Mapping[str, Any] | None,
     retention_s: float | None,
     lateness_s: float,
+    *,
+    follow: bool,
 ) -> None:
-    """Execute a plan until it ends or is interrupted.
+    """Execute a plan until there are no more tuples, or it is interrupted.
 
     Args:
         tuples: Makes a streaming frame of them from a session of Spark.
@@ -147,6 +146,7 @@ def _execute(
         directory.locked(),
     ):
         joins = SharedJoins(directory, plan, retention_s or longest_s, lateness_s)
+        trigger = None if follow else {"availableNow": True}
         query = start(joins, tuples(session), _print_progress, trigger)
         end(query)
         typer.echo(_summary(plan, joins.hops, directory.latest()))

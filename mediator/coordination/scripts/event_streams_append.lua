@@ -1,8 +1,8 @@
 -- Appends tuples, all or none, and removes some of those that are older than the retention.
 -- ARGV: name, id of the batch, its fingerprint, for how long they are known (ms), bytes at most, id of
--- the stream ('' for any); then entries: how many tuples one has, and their text. Returns {last number, 1}; {last number, 0}: it was appended before;
--- {-1, why, ms until there is room}: full; {-2, tuples behind, consumer}: it is too far behind;
--- {-3}: no such stream; {-4}: another batch under this id.
+-- the stream ('' for any); then entries: how many tuples one has, and their text.
+-- Returns {last number, 1}; {last number, 0}: it was appended before; {-1, why, ms until there is room}: full;
+-- {-2, tuples behind, consumer}: it is too far behind; {-3}: no such stream; {-4}: another batch under this id.
 
 local records, tuples = base .. 'records:' .. name, base .. 'tuples:' .. name
 local batch, count, size = base .. 'append:' .. name .. ':' .. ARGV[2], 0, 0
