@@ -45,7 +45,7 @@ __all__ = ["run"]
 
 _PARTITIONS: Final = 4
 _CONF: Final = {
-    "spark.driver.memory": "3g",
+    "spark.driver.memory": "6g",
     "spark.sql.shuffle.partitions": str(_PARTITIONS),
 }
 _TRIGGER: Final = {"availableNow": True}

@@ -68,6 +68,8 @@ _RATE: Final = 1000.0
 _SHARES: Final = {"L": 0.6, "O": 0.15, "PS": 0.16, "P": 0.06, "S": 0.0294, "N": 0.0005, "R": 0.0001}
 _SUPPLIERS_OF_PART: Final = 4
 _TICKS: Final = 64
+_BEGINNING_S: Final = 1.0
+"""Not 0, which is Spark's watermark before there is one: it drops what is not after it."""
 
 
 def tpch_workload(queries: Mapping[str, tuple[str, ...]], parallelism: int) -> Workload:
@@ -122,7 +124,7 @@ def write_backlog(folder: Path, rows: int, rows_of_file: int, seed: int) -> None
             {
                 "stream": pa.array(names).take(pa.array(streams[numbers])),
                 "number": numbers,
-                "time_s": np.floor(numbers / _RATE * _TICKS) / _TICKS,
+                "time_s": _BEGINNING_S + np.floor(numbers / _RATE * _TICKS) / _TICKS,
                 "values": pa.array(values, pa.string()),
             }
         )
