@@ -10,13 +10,13 @@ from typing import Any, Final, TypeVar
 
 import asyncpg
 import orjson
-from sqlalchemy import Connection, CursorResult, Executable, event, make_url, select
+from sqlalchemy import Connection, CursorResult, Executable, event, make_url, select, text
 from sqlalchemy.dialects.postgresql.asyncpg import AsyncAdapt_asyncpg_dbapi
 from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from mediator.base.errors import Unavailable
+from mediator.base.errors import Conflict, Unavailable
 from mediator.catalogue.revisions import Compatibility, Revisions
 from mediator.stores.postgres.connection import Pool
 
@@ -25,6 +25,13 @@ __all__ = ["Catalogue"]
 NAME = "catalogue"
 DEADLINE_S = 5.0
 POOL_SIZE: Final = 8
+
+_LOOK_S: Final = 0.05
+# A replica that stalls must not keep a lock for ever.
+_LOCK: Final = text("""
+SELECT pg_try_advisory_xact_lock(hashtextextended(:name, 0)),
+    set_config('idle_in_transaction_session_timeout', '60s', true)
+""")
 
 _CONNECTION_LOST: Final = (
     asyncpg.PostgresConnectionError,
@@ -121,6 +128,28 @@ class Catalogue:
         async with self.translating_errors(), self.engine.begin() as connection:
             yield connection
 
+    @asynccontextmanager
+    async def locked(self, name: str, within_s: float) -> AsyncIterator[AsyncConnection]:
+        """Exclude others that lock this name, for a minute at most, while the block runs.
+
+        It is no fence: one that has lost its lock goes on.
+
+        Raises:
+            Conflict: Another one has had it for so many seconds.
+            Unavailable: The catalogue does not answer.
+        """
+        async with self.translating_errors():
+            connection = await self.engine.connect()
+        try:
+            async with self.translating_errors():
+                await _lock(connection, name, within_s)
+            yield connection
+        finally:
+            try:
+                await connection.close()
+            except _FAILURES:  # the session has ended, and the lock with it
+                await connection.invalidate()
+
     async def execute(self, statement: Executable) -> CursorResult[Any]:
         """Run one statement, which is a transaction of its own; raises `Unavailable`."""
         async with self.translating_errors(), self._single.connect() as connection:
@@ -170,6 +199,16 @@ class Catalogue:
             yield
         except _FAILURES as error:
             raise _unavailable() from error
+
+
+async def _lock(connection: AsyncConnection, name: str, within_s: float) -> None:
+    """Look for the lock; to wait for it, a statement would take longer than it may."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + within_s
+    while not (await connection.execute(_LOCK, {"name": name})).scalar_one():
+        if loop.time() >= until:
+            raise Conflict(f"Another replica is at work on the {name}; try again.")
+        await asyncio.sleep(_LOOK_S)
 
 
 def _check_open(connection: Any, record: object, proxy: object) -> None:  # noqa: ARG001 - an event's

@@ -12,7 +12,8 @@ moment itself names the change that made it. Otherwise it gets all databases. Th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -65,6 +66,9 @@ NOTED: Final = 1_000
 
 HOLD_S: Final = 30.0
 """Seconds after which a hold ends whose holder does not end it."""
+
+ALONE_WITHIN_S: Final = 20.0
+"""How long a replica waits for others that prepare stores for the same database."""
 
 _CLEARED_FOR: Final = timedelta(hours=1)
 """For how long what is left of a dropped database is cleared again: by then no replica is left that
@@ -149,6 +153,24 @@ class CatalogueSchemas:
             names = await connection.execute(released.returning(databases.c.name))
             for name in names.scalars().all():
                 await _next(connection, name)
+
+    @asynccontextmanager
+    async def alone(
+        self, database: StoredDatabase, version: int, former: StoredDatabase | None
+    ) -> AsyncIterator[None]:
+        """Keep other replicas from preparing stores for a database while the block runs.
+
+        To prepare them for one change takes away what they have for another one that is not in
+        force yet; so none may do it whose change will be refused.
+
+        Raises:
+            MediatorError: What follows this version and this layout would be refused, as by `put`.
+            Conflict: Another replica is at it all the time.
+        """
+        lock = self._catalogue.locked(f"schema of {database.name}", ALONE_WITHIN_S)
+        async with lock as connection:
+            await _check(connection, database, version, former)
+            yield
 
     async def put(
         self,

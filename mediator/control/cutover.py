@@ -7,7 +7,8 @@ Order of events, with what a crash in between leaves behind:
    by all replicas;
 3. those classes are found to be empty still, and values that
    move to be where they go;                                    the hold
-4. the stores are prepared (tables, indexes), idempotently;     unused tables, and the hold
+4. the stores are prepared (tables, indexes), idempotently,
+   by one replica at a time, if the version is the one seen;     unused tables, and the hold
 5. the catalogue is changed, if its version is the one seen     the next start serves the new model
    and the hold still stands;
 6. the new routing model is put in force;
@@ -27,7 +28,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final
 
-from mediator.base.errors import Conflict, Unavailable
+from mediator.base.errors import Conflict, PreconditionFailed, Unavailable
 from mediator.base.offload import offload
 from mediator.catalogue.schema_revisions import Author, ChangeRecord
 from mediator.catalogue.schemas import CatalogueSchemas
@@ -99,31 +100,34 @@ class Cutover:
             # again: an empty table, or one of a class that is dropped.
             with suppress(Unavailable):
                 await self._calls.on(fragment, "write", _dropping(fragment))
-        await self._remove_indexes(plan, moment.epoch)
+        await self._remove_indexes(plan, put, moment.epoch)
         return moment.epoch
 
-    async def _remove_indexes(self, plan: SchemaPlan, epoch: int) -> None:
+    async def _remove_indexes(self, plan: SchemaPlan, put: StoredDatabase, epoch: int) -> None:
         """Have stores remove indexes that are no more, once no replica searches by them."""
         for fragment in fragments_of(plan.route):
             previous = same_place(plan.present, fragment)
             if previous is None or indexes_of(previous).keys() <= indexes_of(fragment).keys():
                 continue
-            with suppress(Unavailable):  # then the next change of the class does it
+            # Else the next change of the class does it, which may be there already.
+            with suppress(Unavailable, Conflict, PreconditionFailed):
                 await self._membership.agree(epoch)
-                await self._calls.on(fragment, "write", _preparing(fragment, fragment))
+                async with self._catalogue.alone(put, put.version, put):
+                    await self._calls.on(fragment, "write", _preparing(fragment, fragment))
 
     async def _prepare_and_put(
         self, plan: SchemaPlan, new: StoredDatabase, author: Author | None
     ) -> tuple[Moment, StoredDatabase]:
-        # Before the catalogue is changed: replicas that read the new layout write there at once.
-        await self._prepare(fragments_of(plan.route), plan.present)
-        # The state of a former copy of this name does not describe the new one.
-        copies = copies_of(plan.route)
-        await self._views.retract(without(copies, copies_of(plan.present)))
-        for copy in copies:
-            await self._calls.on(copy, "write", _preparing(copy, None))
-        change = await offload(True, _recorded, plan, new.document, author)
-        return await self._catalogue.put(new, change, plan.stored)
+        async with self._catalogue.alone(new, new.version - 1, plan.stored):
+            # First: replicas that read the new layout in the catalogue write there at once.
+            await self._prepare(fragments_of(plan.route), plan.present)
+            # The state of a former copy of this name does not describe the new one.
+            copies = copies_of(plan.route)
+            await self._views.retract(without(copies, copies_of(plan.present)))
+            for copy in copies:
+                await self._calls.on(copy, "write", _preparing(copy, None))
+            change = await offload(True, _recorded, plan, new.document, author)
+            return await self._catalogue.put(new, change, plan.stored)
 
     async def _prepare(self, fragments: Iterable[Fragment], present: DatabaseRoute | None) -> None:
         for fragment in fragments:
@@ -138,11 +142,14 @@ class Cutover:
         fragments = [f for f in fragments_of(route) if f.class_name in classes]
         present = self._executor.model.databases[new.name]
         # First without the hold: an index of many objects takes longer than writes may wait.
-        await self._prepare(fragments, present)
+        async with self._catalogue.alone(former, former.version, former):
+            await self._prepare(fragments, present)
         async with self._held(former, classes) as held:
             await self.check_unwritten(new.name, classes)
-            await self._prepare(fragments, present)
-            moment, put = await self._catalogue.put_layout(replace(new, hold=held.hold), former)
+            under_hold = replace(new, hold=held.hold)
+            async with self._catalogue.alone(under_hold, former.version, former):
+                await self._prepare(fragments, present)
+                moment, put = await self._catalogue.put_layout(under_hold, former)
         self._follower.has_put(moment, put, route)
 
     async def check_still_empty(self, plan: SchemaPlan, changing: Collection[str]) -> None:
