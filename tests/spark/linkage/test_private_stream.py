@@ -222,17 +222,17 @@ def test_records_are_dropped_when_they_are_older_than_the_retention(
     feed = Feed(spark, tmp_path, spec("ab"), 100.0, clock)
     same = 2**60 - 1
     kept, links = [], []
-    for batch, now_s in enumerate((1_000.0, 1_010.0, 1_030.0, 990.0, 1_115.0, 1_131.0)):
-        clock.now_s = now_s
+    for batch, now_s in enumerate((0, 10, 60, -10, 115, 131, 161, 216)):
+        clock.now_s = 1_000.0 + now_s
         owner = "ab"[batch % 2]
         commit = feed.process(batch, [(owner, f"{owner}{batch}", same)])
         kept.append(sum(each.records for each in commit.kept))
         links.append(commit.links)
         feed.check(commit)
-    # A clock that is set back is that of the batch before: 1,030. Batches 0 and 1 were merged, and
-    # so were 2 and 3; what is left at the end are batches 4 and 5.
-    assert kept == [1, 2, 3, 4, 3, 2]
-    assert links == [0, 1, 2, 4, 5, 6]
+    # A clock that is set back is that of the batch before. Batches 0 and 1 were merged, and so were
+    # 2 and 3; but not 4 and 5, which arrived in different quarters of the retention.
+    assert kept == [1, 2, 3, 4, 3, 4, 3, 3]
+    assert links == [0, 1, 2, 4, 5, 7, 8, 9]
 
 
 @pytest.mark.usefixtures("small")
