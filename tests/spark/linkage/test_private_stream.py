@@ -247,13 +247,13 @@ def test_a_state_of_another_job_is_refused(spark: SparkSession, tmp_path: Path) 
 
 def document(folder: Path) -> dict[str, Any]:
     """A job over directories of three formats; the name of one is a pattern, too."""
-    sources = {
+    sources: dict[str, dict[str, Any]] = {
         "a": {"file": f"{folder}/a", "format": "parquet"},
         "b": {"file": f"{folder}/b [1]", "format": "json", "rename": {"person": "id"}},
         "c": {"file": f"{folder}/c", "format": "csv"},
     }
     for each in sources.values():
-        Path(str(each["file"])).mkdir()
+        Path(each["file"]).mkdir()
     return {
         "kind": "linkage.private",
         "spec": {"parties": sources, "threshold": 0.8, "mode": "stream"},

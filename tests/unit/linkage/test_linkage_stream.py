@@ -31,7 +31,7 @@ SPEC: dict[str, Any] = {
     "threshold": 0.8,
 }
 BATCH = {"kind": "linkage.private", "spec": SPEC}
-STREAM = {"kind": "linkage.private", "spec": {**SPEC, "mode": "stream"}}
+STREAM: dict[str, Any] = {"kind": "linkage.private", "spec": {**SPEC, "mode": "stream"}}
 
 ranges = st.tuples(st.integers(1, BITS), st.integers(1, BITS)).map(sorted)
 blocks = st.tuples(st.integers(0, 2), st.integers(1, 9), ranges, st.booleans())
