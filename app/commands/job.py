@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.commands.consoles import errors, print_document
+from app.commands.job_stream import stream
 from app.commands.run_view import (
     EXIT,
     bars,
@@ -139,6 +140,9 @@ def _execute(
     if reports is not None:
         local.write_reports(directory, reports)
     return EXIT[ending.state]
+
+
+job.command("stream")(stream)
 
 
 @job.command("submit")

@@ -132,10 +132,11 @@ def _execute(
     options = JobSettings().spark_options()
     with readable_errors(NOT_DONE, SparkUnavailable):
         check_spark(options)
-    from spark_jobs.standing.commits import StateBusy, StateDirectory
-    from spark_jobs.standing.segments import FormatUnknown
+    from spark_jobs.commit_directory import FormatUnknown, StateBusy
+    from spark_jobs.standing.commits import StateDirectory
     from spark_jobs.standing.shared_joins import SharedJoins
-    from spark_jobs.standing.streaming import Failed, end, start
+    from spark_jobs.standing.streaming import start
+    from spark_jobs.streaming_queries import Failed, end
 
     directory = StateDirectory(state)
     failures = (SparkUnavailable, Failed, FormatUnknown, StateBusy, OSError, ValueError)

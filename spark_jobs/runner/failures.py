@@ -25,6 +25,7 @@ _NOT_UNPACKED: Final = re.compile(
 
 _MALFORMED: Final = re.compile(r"MALFORMED_RECORD_IN_PARSING|MALFORMED_CSV_RECORD")
 _FORMAT: Final = re.compile(r"FAILED_READ_FILE")
+_DIFFERENT: Final = re.compile(r"CANNOT_MERGE_SCHEMAS")
 _UNFIT: Final = re.compile(r"(?:^|\n)(?:[\w.]+\.)?InputUnfit: ([^\n]{1,1000})")
 _AWAY: Final = re.compile(r"mediator\.(?:base\.)?errors\.(?:Unavailable|OutcomeUnknown)")
 _KILLED: Final = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure")
@@ -62,6 +63,7 @@ _SENTENCES: Final = (
     (_FULL, "The disk is full: make room, or point PORTOLAN_JOBS_DIR elsewhere, and resume."),
     (_MALFORMED, "An input has a record that is malformed; nothing was left out silently."),
     (_FORMAT, "An input file is not of the format that it is said to be."),
+    (_DIFFERENT, "Files of an input have columns of different types."),
     (_AWAY, _NO_ANSWER),
     (_MEMORY, "Memory ran out: give Spark more (spark.driver.memory in PORTOLAN_SPARK_CONF)."),
     (_KILLED, "Processes of Spark died again and again, perhaps for lack of memory. Resume it."),

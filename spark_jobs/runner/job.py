@@ -142,10 +142,13 @@ class Job:
         }
 
 
-def parse_job(document: Any, database: str | None = None) -> Job:
+def parse_job(document: Any, database: str | None = None, *, stream: bool = False) -> Job:
     """Parse a job: ``{"kind": …, "spec": {…}, "limits": {…}, "into": {…}, "priority": 0}``.
 
     Its classes belong to the database; without one it may name files, and no classes.
+
+    Args:
+        stream: Whether it is to be executed as a stream, and not as a run.
 
     Raises:
         SpecInvalid: It is not one; names the location of the mistake.
@@ -157,6 +160,7 @@ def parse_job(document: Any, database: str | None = None) -> Job:
         spec = kind.specification.parse(parsed.spec)
     except SpecInvalid as error:
         raise SpecInvalid(f"/spec{error.pointer}", error.reason) from None
+    _check_mode(parsed, spec, stream=stream)
     inputs = tuple(_resolved(i, database, parsed.spec) for i in kind.inputs(spec))
     into = parsed.into
     if into is not None:
@@ -164,6 +168,16 @@ def parse_job(document: Any, database: str | None = None) -> Job:
             raise SpecInvalid("/into", "no service runs here: the result goes to a file")
         into = _in_database(into, database, "/into")
     return Job(document, kind, spec, inputs, parsed.limits, into, parsed.priority)
+
+
+def _check_mode(parsed: JobDocument, spec: Specification, *, stream: bool) -> None:
+    if spec.endless and not stream:
+        reason = "a run ends, and a stream does not: `portolan job stream` executes it"
+        raise SpecInvalid("/spec/mode", reason)
+    if stream and not spec.endless:
+        raise SpecInvalid("/spec/mode", f"a job of {parsed.kind} is expected whose mode is stream")
+    if stream and parsed.limits != CostLimits():
+        raise SpecInvalid("/limits", "a stream has no forecast that limits could be compared with")
 
 
 def restore_job(stored: Mapping[str, Any], database: str) -> Job:

@@ -73,6 +73,11 @@ class Specification(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
+    @property
+    def endless(self) -> bool:
+        """Whether it is of a stream, which no run executes; a member `mode` says so then."""
+        return False
+
     @classmethod
     def parse(cls, document: Any) -> Self:
         """Validate a JSON document.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Final
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -13,7 +15,7 @@ from spark_jobs.runner.specification import FileSource
 from spark_jobs.sources.classes import read_class
 from spark_jobs.sources.tables import chosen_fields, names_in_job
 
-__all__ = ["read_input"]
+__all__ = ["literal_path", "read_files", "read_input"]
 
 _OPTIONS: Final[dict[str, dict[str, str]]] = {
     # RFC 4180: quotes are doubled, and a quoted value may hold line ends. What is no record fails.
@@ -31,20 +33,30 @@ def read_input(spark: SparkSession, input_: Input) -> DataFrame:
     """
     match input_.source:
         case FileSource() as source:
-            return _read_file(spark, input_, source)
+            return read_files(spark, input_, source, [source.path])
         case source:
             return read_class(spark, input_, source)
 
 
-def _read_file(spark: SparkSession, input_: Input, source: FileSource) -> DataFrame:
-    """Read a file: the requested fields, and `id` as a string; those of CSV are strings.
+def literal_path(path: str) -> str:
+    """Return what Spark reads as this path, whatever characters it has that are of patterns."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
+
+
+def read_files(
+    spark: SparkSession, input_: Input, source: FileSource, paths: Sequence[str]
+) -> DataFrame:
+    """Read files: the requested fields, and `id` as a string; those of CSV are strings.
 
     Raises:
-        InputUnfit: It is missing, cannot be read, or lacks columns.
+        InputUnfit: One is missing, cannot be read, or lacks columns.
     """
     reader = spark.read.options(**_OPTIONS[source.format])
+    if len(paths) > 1:
+        # Of Parquet: else one file says what the columns of all are, and text is read as binary.
+        reader = reader.option("mergeSchema", "true")
     try:
-        frame = reader.format(source.format).load(source.path)
+        frame = reader.format(source.format).load(list(paths))
         columns = frame.columns
     except AnalysisException as error:
         raise InputUnfit(f"{input_.name}: {source.path} cannot be read.") from error

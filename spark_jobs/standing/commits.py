@@ -1,43 +1,22 @@
-"""Commits: what is kept and what has been made, by the id of the batch that did it.
+"""The state of standing queries after a batch, and the directory that it is committed in.
 
-    commits/000000000007.json    the state after batch 7, and which files hold it
-    state/                       segments, by epoch, store and partition group
-    results/batch=7/             results of batch 7
-    staging/                     results of batches that are not committed
-    checkpoint/                  Spark's offsets
-
-A batch is committed at the moment at which its commit gets its name, and state and results with it.
-Whatever else a process leaves behind when it dies is repeated or removed by the next one.
+state/    segments, by epoch, store and partition group
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
-
 from mediator.standing.probe_orders import StoreLayout
+from spark_jobs.commit_directory import CommitDirectory, FormatUnknown
 from spark_jobs.standing.layout_json import layout_from_json, layout_to_json
-from spark_jobs.standing.segments import FORMAT, FormatUnknown
+from spark_jobs.standing.segments import FORMAT
 
-__all__ = ["Commit", "Epoch", "Segment", "StateBusy", "StateDirectory", "StateMismatch"]
+__all__ = ["Commit", "Epoch", "Segment", "StateDirectory"]
 
 _LOWEST: Final = float("-inf")
-
-
-class StateMismatch(ValueError):
-    """State, and Spark's checkpoint or a plan, do not belong together."""
-
-
-class StateBusy(RuntimeError):
-    """Another process executes the queries of a directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,118 +132,11 @@ class Commit:
         return cls(**document, epochs=epochs)
 
 
-class StateDirectory:
-    """A directory that all processes of Spark can reach."""
+class StateDirectory(CommitDirectory[Commit]):
+    """The state of standing queries."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root.absolute()
-        self.results = self.root / "results"
-        self.checkpoint = self.root / "checkpoint"
-        self._commits = self.root / "commits"
-        self._staging = self.root / "staging"
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Exclude other processes of this machine, and finish what the last one left.
-
-        Raises:
-            StateBusy: There is one.
-        """
-        for each in (self._commits, self.results):
-            each.mkdir(parents=True, exist_ok=True)
-        with (self.root / "lock").open("w") as file:
-            try:
-                flock(file, LOCK_EX | LOCK_NB)
-            except OSError:
-                raise StateBusy(f"another process executes the queries of {self.root}") from None
-            self._recover()
-            yield
-
-    def latest(self) -> Commit:
-        """Return the last commit.
-
-        Raises:
-            FormatUnknown: It is of another version.
-        """
-        numbers = self._committed()
-        if not numbers:
-            return Commit()
-        return Commit.from_json(orjson.loads(self._commit_path(max(numbers)).read_bytes()))
-
-    def staging(self, batch: int, attempt: str) -> Path:
-        """Return where an execution of a batch writes results."""
-        return self._staging / f"{batch}-{attempt}"
-
-    def commit(self, commit: Commit, before: Commit) -> None:
-        """Commit a batch: its state and its results, or neither.
-
-        Raises:
-            StateMismatch: Somebody else has committed it.
-            OSError: It could not be written; the commit before is still the last one.
-        """
-        path = self._commit_path(commit.batch)
-        temporary = path.with_name(f".{path.name}.{commit.attempt}")
-        try:
-            with temporary.open("wb") as file:
-                file.write(orjson.dumps(commit.to_json()))
-                file.flush()
-                os.fsync(file.fileno())
-            # A link, unlike a renaming, fails if the name is taken.
-            os.link(temporary, path)
-            _flush(self._commits)
-        except FileExistsError:
-            raise StateMismatch(f"batch {commit.batch} has been committed by another") from None
-        finally:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
-        self.publish(commit)
-        self._remove(before.files - commit.files)
-        if before.batch >= 0:
-            self._commit_path(before.batch).unlink(missing_ok=True)
-
-    def publish(self, commit: Commit) -> None:
-        """Give the results of a commit their name, if they have another one still."""
-        staged = self.staging(commit.batch, commit.attempt)
-        if commit.has_results and staged.exists():
-            staged.rename(self.results / f"batch={commit.batch}")
-
-    def _recover(self) -> None:
-        """Finish the last commit, and remove what executions that were not committed have left."""
-        last = self.latest()
-        self.publish(last)
-        shutil.rmtree(self._staging, ignore_errors=True)
-        for number in self._committed() - {last.batch}:
-            self._commit_path(number).unlink(missing_ok=True)
-        for each in self._commits.glob(".*"):
-            each.unlink(missing_ok=True)
-        state = self.root / "state"
-        # State is bounded by the windows, and so is the number of its files.
-        there = {str(each.relative_to(self.root)) for each in state.rglob("*") if each.is_file()}
-        self._remove(there - last.files)
-
-    def _remove(self, paths: frozenset[str] | set[str]) -> None:
-        for each in paths:
-            path = self.root / each
-            path.unlink(missing_ok=True)
-            # Directories of an epoch go with its last file.
-            with suppress(OSError):
-                for above in list(path.parents)[:3]:
-                    above.rmdir()
-
-    def _committed(self) -> set[int]:
-        return {int(each.stem) for each in self._commits.glob("[0-9]*.json")}
-
-    def _commit_path(self, batch: int) -> Path:
-        return self._commits / f"{batch:012d}.json"
-
-
-def _flush(directory: Path) -> None:
-    """Put the names in a directory on the disk."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        super().__init__(root, Commit, "state")
 
 
 def _finite(value: float) -> float | None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from mediator.standing.model import Attribute
 from spark_jobs.atomic_file import atomic_file
+from spark_jobs.commit_directory import FormatUnknown
 from spark_jobs.standing.tuples import (
     FIRST_S,
     LAST_S,
@@ -26,7 +27,7 @@ from spark_jobs.standing.tuples import (
     with_keys,
 )
 
-__all__ = ["FORMAT", "FormatUnknown", "Index", "StoredRows", "read_segment", "write_segment"]
+__all__ = ["FORMAT", "Index", "StoredRows", "read_segment", "write_segment"]
 
 FORMAT: Final = 1
 """Of segments and commits; other versions cannot read them."""
@@ -35,10 +36,6 @@ _FORMAT: Final = b"portolan.standing"
 _COMPARABLE: Final = "comparable:"
 _MAPPED: Final = 512
 """Files that a process keeps mapped; the room of one that is dropped is free when it is not."""
-
-
-class FormatUnknown(ValueError):
-    """State of another version of Portolan."""
 
 
 @dataclass(frozen=True, slots=True)

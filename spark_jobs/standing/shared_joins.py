@@ -16,7 +16,8 @@ from mediator.standing.model import Join
 from mediator.standing.planning import Plan
 from mediator.standing.probe_orders import StoreLayout
 from mediator.standing.rules import compile_rules
-from spark_jobs.standing.commits import Commit, Epoch, Segment, StateDirectory, StateMismatch
+from spark_jobs.commit_directory import StateMismatch
+from spark_jobs.standing.commits import Commit, Epoch, Segment, StateDirectory
 from spark_jobs.standing.hops import Hops, compile_history, compile_hops
 from spark_jobs.standing.layout_json import fingerprint
 from spark_jobs.standing.reports import Report
@@ -68,13 +69,8 @@ class SharedJoins:
             StateMismatch: It is not the one that comes next.
         """
         before = self.directory.latest()
-        if batch == before.batch:
+        if not self.directory.is_next(batch, before):
             return before
-        if batch != before.batch + 1:
-            raise StateMismatch(
-                f"batch {batch} does not follow batch {before.batch}, which is the last one that"
-                f" {self.directory.root} has: its checkpoint is not that of its state"
-            )
         begun = replace(before, batch=batch, attempt=uuid4().hex)
         if before.plan != fingerprint(self.plan):
             begun = self._begin_plan(begun, execute_history)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_jobs.runner.failures import reason_of
 from spark_jobs.sources.streams import StreamData
 from spark_jobs.standing.chunks import REPORTS
 from spark_jobs.standing.commits import Commit
@@ -21,19 +18,12 @@ from spark_jobs.standing.reports import Report
 from spark_jobs.standing.shared_joins import SharedJoins
 from spark_jobs.standing.tasks import execute, read, read_history
 from spark_jobs.standing.work import Work
+from spark_jobs.streaming_queries import start_batches
 
-__all__ = ["TUPLES", "Failed", "end", "event_stream_tuples", "file_tuples", "start"]
-
-
-class Failed(Exception):
-    """A query has ended, and why; what was committed is kept, and goes on with the next one."""
-
+__all__ = ["TUPLES", "event_stream_tuples", "file_tuples", "start"]
 
 TUPLES: Final = "stream string, number long, time_s double, values string"
 """What is streamed: a tuple of a stream, with its feed position and its values as JSON."""
-
-_OWN: Final = re.compile(r"(?:StateMismatch|FormatUnknown): ([^\n]{1,1000})")
-"""What is raised here, and carried through Spark as text."""
 
 _CHUNKS: Final = "group int, level int, store int, hop int, route int, rows binary"
 
@@ -54,9 +44,7 @@ def start(
     def process(batch: DataFrame, number: int) -> None:
         on_commit(joins.process(number, partial(_execute, batch), partial(_execute_history, batch)))
 
-    writer = tuples.writeStream.foreachBatch(process)
-    writer = writer.option("checkpointLocation", str(joins.directory.checkpoint))
-    return (writer.trigger(**trigger) if trigger else writer).start()
+    return start_batches(tuples, process, joins.directory.checkpoint, trigger)
 
 
 def file_tuples(session: SparkSession, folder: Path, format_: str, files: int) -> DataFrame:
@@ -85,23 +73,6 @@ def event_stream_tuples(
     reader = session.readStream.format(StreamData.name())
     reader = reader.options(**{name: each for name, each in options.items() if each is not None})
     return reduce(DataFrame.union, [reader.option("stream", each).load() for each in streams])
-
-
-def end(query: StreamingQuery) -> None:
-    """Wait until a query ends; it is stopped if this is interrupted.
-
-    Raises:
-        Failed: It failed.
-    """
-    try:
-        query.awaitTermination()
-    except StreamingQueryException as error:
-        text = str(error)
-        if own := _OWN.search(text):
-            raise Failed(own[1]) from None
-        raise Failed(reason_of(error)) from error
-    finally:
-        query.stop()
 
 
 def _execute(tuples: DataFrame, work: Work) -> Report:

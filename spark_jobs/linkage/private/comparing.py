@@ -12,11 +12,11 @@ Where a GPU is used, all blocks of a batch are sent to one process, which holds 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
-from typing import Final
+from itertools import permutations
+from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +39,18 @@ from spark_jobs.linkage.private.gpu.hybrid import compare_batch
 from spark_jobs.linkage.private.vectors import BitOrder, cardinalities, unpacked
 from spark_jobs.runner.port import InputUnfit
 
-__all__ = ["BlockSpan", "blocks_of", "compared", "slots_of", "spans_of", "tasks_between"]
+__all__ = [
+    "BLOCKS",
+    "REWRITTEN",
+    "BlockSpan",
+    "blocks_of",
+    "compared",
+    "cut_into_blocks",
+    "slots_of",
+    "sorted_spans",
+    "spans_of",
+    "tasks_between",
+]
 
 BLOCK: Final = 8192
 """Records of a block at most."""
@@ -59,7 +70,7 @@ _MORE_THAN_CORES: Final = 2**16
 _MOST_MATCHES: Final = 20_000_000
 _ROWS_OF_A_PARTITION: Final = 8 * BLOCK
 
-_BLOCKS: Final = pa.schema(
+BLOCKS: Final = pa.schema(
     [
         ("block", pa.string()),
         ("party", pa.int32()),
@@ -71,6 +82,11 @@ _BLOCKS: Final = pa.schema(
         ("words", pa.binary()),
     ]
 )
+
+REWRITTEN: Final = pa.schema(
+    [("party", pa.int32()), ("id", pa.string()), ("size", pa.int32()), ("words", pa.binary())]
+)
+"""Records in the common order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +100,19 @@ class BlockSpan:
     high: int
 
 
+BlockT = TypeVar("BlockT", BlockSpan, NamedBlock)
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """One block, and those of another owner that it is compared with."""
 
-    left: BlockSpan
-    rights: tuple[BlockSpan, ...]
+    one: BlockSpan
+    others: tuple[BlockSpan, ...]
 
     @property
     def pairs(self) -> int:
-        return self.left.records * sum(right.records for right in self.rights)
+        return self.one.records * sum(other.records for other in self.others)
 
 
 def blocks_of(records: DataFrame, order: BitOrder, rows: int) -> DataFrame:
@@ -101,15 +120,19 @@ def blocks_of(records: DataFrame, order: BitOrder, rows: int) -> DataFrame:
 
     The records are ``rows`` rows of ``party``, ``id`` and ``bits``.
     """
-    schema = "party int, id string, size int, words binary"
-    rewritten = records.mapInArrow(lambda batches: _rewritten(batches, order), schema)
+    rewritten = records.mapInArrow(
+        lambda batches: _rewritten(batches, order), from_arrow_schema(REWRITTEN)
+    )
+    return cut_into_blocks(rewritten, order.words, rows)
+
+
+def cut_into_blocks(records: DataFrame, words: int, rows: int) -> DataFrame:
+    """Sort ``rows`` records of `REWRITTEN` by cardinality, and cut them into blocks."""
     keys = ["party", "size", "id"]
     partitions = -(-rows // _ROWS_OF_A_PARTITION)
-    sorted_ = rewritten.repartitionByRange(partitions, *keys).sortWithinPartitions(*keys)
-    words, most = order.words, BLOCK
-    return sorted_.mapInArrow(
-        lambda batches: _cut(batches, words, most), from_arrow_schema(_BLOCKS)
-    )
+    sorted_ = records.repartitionByRange(partitions, *keys).sortWithinPartitions(*keys)
+    most = BLOCK
+    return sorted_.mapInArrow(lambda batches: _cut(batches, words, most), from_arrow_schema(BLOCKS))
 
 
 def _rewritten(batches: Iterable[pa.RecordBatch], order: BitOrder) -> Iterator[pa.RecordBatch]:
@@ -122,7 +145,7 @@ def _rewritten(batches: Iterable[pa.RecordBatch], order: BitOrder) -> Iterator[p
                 pa.array(cardinalities(words), pa.int32()),
                 pa.array([row.tobytes() for row in words], pa.binary()),
             ],
-            names=["party", "id", "size", "words"],
+            schema=REWRITTEN,
         )
 
 
@@ -151,38 +174,53 @@ def _block(rows: Sequence[tuple[int, str, bytes]], words: int) -> pa.RecordBatch
     cells = (f"{party} {ids[0]}", party, len(ids), low, high, ids)
     blobs = (block.ranks.tobytes(), block.words.tobytes())
     return pa.RecordBatch.from_arrays(
-        [pa.array([cell], each.type) for cell, each in zip((*cells, *blobs), _BLOCKS, strict=True)],
-        schema=_BLOCKS,
+        [pa.array([cell], each.type) for cell, each in zip((*cells, *blobs), BLOCKS, strict=True)],
+        schema=BLOCKS,
     )
 
 
 def spans_of(blocks: DataFrame) -> list[BlockSpan]:
     """List the blocks in a stable order."""
     rows = blocks.select("block", "party", "records", "low", "high").collect()
-    spans = [BlockSpan(*row) for row in rows]
+    return sorted_spans(BlockSpan(*row) for row in rows)
+
+
+def sorted_spans(spans: Iterable[BlockSpan]) -> list[BlockSpan]:
     return sorted(spans, key=lambda span: (span.party, span.low, span.high, span.block))
 
 
-def tasks_between(spans: Sequence[BlockSpan], comparison: BlockComparison) -> list[Task]:
-    """Pair the blocks of owners that may hold similar records, the heaviest task first."""
+def tasks_between(
+    spans: Sequence[BlockSpan],
+    comparison: BlockComparison,
+    kept: Collection[str] = frozenset(),
+) -> list[Task]:
+    """Pair the blocks of owners that may hold similar records, the heaviest task first.
+
+    Blocks that are `kept` have been compared with one another before. Each of the others is
+    compared with those of them that are of other owners, and with the others of later owners.
+    """
     limits = comparison.limits
     tasks: list[Task] = []
-    for party, other in combinations(sorted({span.party for span in spans}), 2):
-        rights = [span for span in spans if span.party == other]
-        for left in (span for span in spans if span.party == party):
-            low, high = limits.low[left.low], limits.high[left.high]
-            near = [right for right in rights if right.high >= low and right.low <= high]
-            tasks += [Task(left, group) for group in _groups(left, near)]
+    for one, other in permutations(sorted({span.party for span in spans}), 2):
+        others = [span for span in spans if span.party == other]
+        if other < one:
+            others = [span for span in others if span.block in kept]
+        for span in spans:
+            if span.party != one or span.block in kept:
+                continue
+            low, high = limits.low[span.low], limits.high[span.high]
+            near = [each for each in others if each.high >= low and each.low <= high]
+            tasks += [Task(span, group) for group in _groups(span, near)]
     return sorted(tasks, key=lambda task: -task.pairs)
 
 
-def _groups(left: BlockSpan, rights: Sequence[BlockSpan]) -> Iterator[tuple[BlockSpan, ...]]:
+def _groups(one: BlockSpan, others: Sequence[BlockSpan]) -> Iterator[tuple[BlockSpan, ...]]:
     group: list[BlockSpan] = []
-    for right in rights:
-        if group and left.records * sum(r.records for r in [*group, right]) > TASK_PAIRS:
+    for other in others:
+        if group and one.records * sum(each.records for each in [*group, other]) > TASK_PAIRS:
             yield tuple(group)
             group = []
-        group.append(right)
+        group.append(other)
     if group:
         yield tuple(group)
 
@@ -232,7 +270,7 @@ def _compare_on_cores(
     rows = [
         (span.block, number % slots, number, role)
         for number, task in enumerate(tasks)
-        for role, span in enumerate((task.left, *task.rights))
+        for role, span in enumerate((task.one, *task.others))
     ]
     assignment = blocks.sparkSession.createDataFrame(
         rows, "block string, slot int, task int, role int"
@@ -253,8 +291,12 @@ def compare_in_one_process(
     blocks: DataFrame, tasks: Sequence[Task], comparison: BlockComparison, cores: int
 ) -> pa.Table:
     """Compare the blocks of tasks in one process, with the GPU and all cores; each is sent once."""
-    ordered = sorted(tasks, key=lambda task: (task.left.party, task.left.low, task.left.block))
-    pairs = [(task.left.block, right.block) for task in ordered for right in task.rights]
+    ordered = sorted(tasks, key=lambda task: (task.one.party, task.one.low, task.one.block))
+    pairs = [
+        (left.block, right.block)
+        for task in ordered
+        for left, right in (_by_owner(task.one, other) for other in task.others)
+    ]
     names = sorted({name for pair in pairs for name in pair})
     assignment = blocks.sparkSession.createDataFrame([(name,) for name in names], "block string")
     sent = _needed(blocks, assignment).coalesce(1)
@@ -267,15 +309,21 @@ def _done(
     batches: Iterable[pa.RecordBatch], comparison: BlockComparison
 ) -> Iterator[pa.RecordBatch]:
     """Compare the first block of each task with those that follow it."""
-    left: NamedBlock | None = None
+    one: NamedBlock | None = None
     for batch in batches:
         for row in batch.to_pylist():
             named = NamedBlock.of(row, len(comparison.by_selectivity))
             if row["role"] == 0:
-                left = named
+                one = named
             else:
-                assert left is not None
-                yield to_record_batch(left, named, comparison.compare(left.block, named.block))
+                assert one is not None
+                left, right = _by_owner(one, named)
+                yield to_record_batch(left, right, comparison.compare(left.block, right.block))
+
+
+def _by_owner(one: BlockT, other: BlockT) -> tuple[BlockT, BlockT]:
+    """Return two blocks, that of the earlier owner left: links name their owners in this order."""
+    return (one, other) if one.party < other.party else (other, one)
 
 
 @lru_cache(maxsize=8)

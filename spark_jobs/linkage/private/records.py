@@ -24,13 +24,22 @@ _ERRORS: Final = 2.0
 """Standard errors that separate two frequencies."""
 
 
-def united(inputs: Mapping[str, DataFrame], bits: str) -> DataFrame:
-    """Unite the records of all owners: ``party`` (from 0), ``id``, ``bits``.
+def united(
+    inputs: Mapping[str, DataFrame], bits: str, owners: Iterable[str] | None = None
+) -> DataFrame:
+    """Unite the records of owners: ``party`` (from 0), ``id``, ``bits``.
+
+    Args:
+        owners: The names of all of them; None: those of the inputs.
 
     Raises:
         InputUnfit: There is no column of encodings.
     """
-    frames = (_normalised(name, n, frame, bits) for n, (name, frame) in enumerate(inputs.items()))
+    frames = [
+        _normalised(name, number, inputs[name], bits)
+        for number, name in enumerate(owners or inputs)
+        if name in inputs
+    ]
     return reduce(DataFrame.unionByName, frames)
 
 
@@ -48,19 +57,27 @@ def _normalised(name: str, number: int, frame: DataFrame, bits: str) -> DataFram
     return frame.select(party, f.col("id").cast("string").alias("id"), vector.alias("bits"))
 
 
-def checked(records: DataFrame, names: list[str]) -> dict[str, int]:
+def checked(
+    records: DataFrame, names: list[str], *, of_all: bool = True, kept_bytes: int | None = None
+) -> dict[str, int]:
     """Count the records of each owner, and refuse what cannot be compared.
+
+    Args:
+        of_all: Whether every owner must have some.
+        kept_bytes: The length of the encodings that came before; None: there are none.
 
     Raises:
         InputUnfit: An input is empty, an id is, or an encoding is missing, has another length than
             the others, or has no bit set. Names the id.
     """
     known = {row["party"]: row for row in _statistics_of(records).collect()}
-    lengths: dict[int, str] = {}
+    lengths = {} if kept_bytes is None else {kept_bytes: "all that came before"}
     for number, name in enumerate(names):
         row = known.get(number)
         if row is None:
-            raise InputUnfit(f"{name} has no records.")
+            if of_all:
+                raise InputUnfit(f"{name} has no records.")
+            continue
         for column, reason in _REASONS.items():
             if row[column] is not None:
                 raise InputUnfit(f"{name}: {reason} (id {row[column]!r}).")
@@ -69,9 +86,9 @@ def checked(records: DataFrame, names: list[str]) -> dict[str, int]:
     if len(lengths) > 1:
         listed = "; ".join(f"{8 * length} bits: {where}" for length, where in lengths.items())
         raise InputUnfit(f"The encodings are of different lengths. {listed}.")
-    if max(lengths) > _MOST_BYTES:
+    if max(lengths, default=0) > _MOST_BYTES:
         raise InputUnfit(f"The encodings are longer than {8 * _MOST_BYTES} bits.")
-    return {name: known[number]["records"] for number, name in enumerate(names)}
+    return {names[number]: known[number]["records"] for number in sorted(known)}
 
 
 _REASONS: Final = {

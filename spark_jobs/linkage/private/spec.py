@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Annotated, Any, Final, Self, TypeAlias
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
@@ -77,6 +77,7 @@ class PrivateSpec(Specification):
         filters: What spares comparisons; the result is the same with any.
         top_k: How many partners of each other owner a left record keeps at most; None: all.
         one_to_one: Whether a record is linked to one of each other owner at most.
+        mode: Whether all records are there, or are compared as they arrive.
     """
 
     left: Source | None = None
@@ -87,6 +88,7 @@ class PrivateSpec(Specification):
     filters: _Filters = Filters(prefix=False, position=False)
     top_k: Annotated[int, Field(ge=1, le=100)] | None = None
     one_to_one: bool = False
+    mode: Literal["batch", "stream"] = "batch"
 
     @model_validator(mode="after")
     def _check_parties(self) -> Self:
@@ -94,6 +96,18 @@ class PrivateSpec(Specification):
             if (getattr(self, name) is None) is (self.parties is None):
                 raise SpecInvalid(f"/{name}", "either left and right are expected, or parties")
         return self
+
+    @model_validator(mode="after")
+    def _check_mode(self) -> Self:
+        for name, given in (("top_k", self.top_k is not None), ("one_to_one", self.one_to_one)):
+            if self.endless and given:
+                reason = "a stream cannot take back a link when a record arrives that is more alike"
+                raise SpecInvalid(f"/{name}", reason)
+        return self
+
+    @property
+    def endless(self) -> bool:
+        return self.mode == "stream"
 
     @property
     def owners(self) -> Mapping[str, Source]:

@@ -35,7 +35,7 @@ from spark_jobs.linkage.private.spec import PrivateSpec
 from spark_jobs.linkage.private.vectors import BitOrder, Numbers
 from spark_jobs.runner.port import Block, Forecast, StageContext
 
-__all__ = ["forecast"]
+__all__ = ["all_pairs", "comparison_of", "forecast", "linked", "order_in"]
 
 _WORD_BITS: Final = 64
 _ENDS: Final = ("left_party", "left", "right_party", "right")
@@ -193,13 +193,13 @@ def _compare(spec: PrivateSpec, context: StageContext) -> DataFrame:
     comparison = comparison_of(spec, order)
     tasks = tasks_between(spans, comparison)
     matches, tally = compared(blocks, tasks, comparison, context.progress)
-    tally.pairs = _all_pairs(spans)  # those of skipped blocks are pairs, too
+    tally.pairs = all_pairs(spans)  # those of skipped blocks are pairs, too
     for name, count in asdict(tally).items():
         context.count(name, count)
     return context.spark.createDataFrame(matches)
 
 
-def _all_pairs(spans: Sequence[BlockSpan]) -> int:
+def all_pairs(spans: Sequence[BlockSpan]) -> int:
     parties: dict[int, int] = {}
     for span in spans:
         parties[span.party] = parties.get(span.party, 0) + span.records

@@ -26,6 +26,12 @@ from tests.process.jobs.office import ROWS, Office
 from tests.process.operation.asgi_driver import send_raw
 from tests.process.service import Service, field_on, scratch_catalogue, service, unique
 
+STREAM = {
+    "left": {"class": "people"},
+    "right": {"class": "towns"},
+    "threshold": 0.8,
+    "mode": "stream",
+}
 FIELDS = {"city": field_on("postgres"), "age": field_on("redis", "integer")}
 
 
@@ -187,6 +193,7 @@ async def test_a_key_makes_one_run(office: Office) -> None:
             "/spec/records/rename",
         ),
         ({"limits": {"rows": "many"}}, "/limits/rows"),
+        ({"kind": "linkage.private", "spec": STREAM}, "/spec/mode"),
         ({"spec": {"records": {"class": "people"}, "field": "a\0"}}, ""),
     ],
 )

@@ -21,7 +21,8 @@ from mediator.standing.runtime import Runtime
 from mediator.standing.state import StreamTuple
 from spark_jobs.standing.commits import Commit, StateDirectory
 from spark_jobs.standing.shared_joins import SharedJoins
-from spark_jobs.standing.streaming import end, file_tuples, start
+from spark_jobs.standing.streaming import file_tuples, start
+from spark_jobs.streaming_queries import end
 from tests.unit.standing.papers_queries import EXAMPLE_2
 
 LETTERS = {"R": "b", "S": "bc", "T": "cd", "U": "d"}

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from mediator.standing.runtime import Runtime
 from mediator.standing.state import StreamTuple
 from spark_jobs.standing.commits import StateDirectory
-from spark_jobs.standing.streaming import Failed
+from spark_jobs.streaming_queries import Failed
 from tests.spark.disk_limit import LIMIT, allow, restored_limit, spark_processes
 from tests.spark.standing.feeds import (
     COUNT,

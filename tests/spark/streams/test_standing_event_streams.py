@@ -16,7 +16,8 @@ from mediator.standing.runtime import Runtime
 from mediator.standing.state import StreamTuple
 from spark_jobs.standing.commits import StateDirectory
 from spark_jobs.standing.shared_joins import SharedJoins
-from spark_jobs.standing.streaming import Failed, end, event_stream_tuples, start
+from spark_jobs.standing.streaming import event_stream_tuples, start
+from spark_jobs.streaming_queries import Failed, end
 from tests.spark.standing.feeds import COUNT, DOCUMENT, LETTERS, drawn, reference_results
 from tests.spark.streams.database_streams import STARTS, Streams
 from tests.unit.standing_spark.in_process import plan_of, results_in

@@ -17,9 +17,10 @@ import pytest
 
 from mediator.standing.planning import Plan
 from mediator.standing.state import StreamTuple
+from spark_jobs.commit_directory import FormatUnknown, StateBusy, StateMismatch
 from spark_jobs.standing import tasks
-from spark_jobs.standing.commits import Commit, StateBusy, StateDirectory, StateMismatch
-from spark_jobs.standing.segments import FormatUnknown, read_segment
+from spark_jobs.standing.commits import Commit, StateDirectory
+from spark_jobs.standing.segments import read_segment
 from tests.unit.standing.papers_queries import EXAMPLE_1, document
 from tests.unit.standing_spark.in_process import Fed, InProcess, plan_of, results_in
 

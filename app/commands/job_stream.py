@@ -1,0 +1,99 @@
+"""``portolan job stream``: linking records as they arrive, until there are no more, or for ever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.commands.consoles import errors
+from app.commands.run_view import read_job_file
+from app.commands.running import NOT_DONE, readable_errors
+
+if TYPE_CHECKING:
+    from spark_jobs.linkage.private.stream_state import LinkageCommit
+    from spark_jobs.runner.job import Job
+
+__all__ = ["stream"]
+
+
+def stream(
+    spec: Annotated[
+        Path,
+        typer.Argument(
+            metavar="JOB",
+            exists=True,
+            dir_okay=False,
+            help="The job, in JSON or (*.yaml) YAML, whose mode is stream.",
+        ),
+    ],
+    state: Annotated[
+        Path, typer.Argument(file_okay=False, help="Where records and links are kept.")
+    ],
+    *,
+    files: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Files of each owner in a batch at most.")
+    ] = 16,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Wait for further files until interrupted.")
+    ] = False,
+    retention_s: Annotated[
+        float | None,
+        typer.Option(
+            "--retention-s", min=0.001, help="Seconds that a record is kept; for ever if not given."
+        ),
+    ] = None,
+) -> None:
+    """Link records as their files arrive; what is kept goes on with the next call.
+
+    Each owner's source is a directory. Links are Parquet files in `results` of the state:
+    docs/linkage.md. PORTOLAN_SPARK says where Spark runs.
+    """
+    from spark_jobs.runner.job import parse_job
+    from spark_jobs.runner.specification import SpecInvalid
+
+    with readable_errors("The job is malformed", SpecInvalid):
+        job = parse_job(read_job_file(spec), stream=True)
+    _execute(job, state, files, retention_s, follow=follow)
+
+
+def _execute(job: Job, state: Path, files: int, retention_s: float | None, *, follow: bool) -> None:
+    from app.settings.main import JobSettings
+    from spark_jobs.session import SparkUnavailable, check_spark, driven_session
+
+    options = JobSettings().spark_options()
+    with readable_errors(NOT_DONE, SparkUnavailable):
+        check_spark(options)
+    from spark_jobs.commit_directory import FormatUnknown, StateBusy, StateMismatch
+    from spark_jobs.linkage.private.stream import LinkageStream
+    from spark_jobs.linkage.private.stream_files import start
+    from spark_jobs.linkage.private.stream_state import LinkageDirectory
+    from spark_jobs.runner.port import InputUnfit
+    from spark_jobs.streaming_queries import Failed, end
+
+    directory = LinkageDirectory(state)
+    expected = (SparkUnavailable, Failed, FormatUnknown, StateBusy, StateMismatch, InputUnfit)
+    with (
+        readable_errors(NOT_DONE, *expected, OSError),
+        # Batches of Spark Connect would be driven by its server, which has no lock on the state.
+        driven_session(options, "streams of records") as session,
+        directory.locked(),
+    ):
+        linkage = LinkageStream(directory, session, job.spec, retention_s)
+        trigger = None if follow else {"availableNow": True}
+        query = start(linkage, job.inputs, files, _print_progress, trigger)
+        end(query)
+        typer.echo(_summary(directory.latest()))
+
+
+def _print_progress(commit: LinkageCommit) -> None:
+    errors.print(f"batch {commit.batch}: {_summary(commit)}", markup=False, highlight=False)
+
+
+def _summary(commit: LinkageCommit) -> str:
+    kept = sum(each.records for each in commit.kept)
+    return (
+        f"{commit.records:,} records, {commit.pairs:,} pairs compared, {commit.links:,} links so"
+        f" far, {kept:,} records kept"
+    )
