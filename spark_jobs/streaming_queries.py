@@ -13,7 +13,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs.runner.failures import reason_of
 
-__all__ = ["Failed", "end", "start_batches"]
+__all__ = ["EVER", "Failed", "end", "start_batches"]
+
+EVER: Final = "36500d"
+"""The `maxFileAge` of files: Spark leaves out, and says nothing of, those whose times are that much
+before the latest one's; a week if nothing is said."""
 
 
 class Failed(Exception):

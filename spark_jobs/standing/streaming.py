@@ -18,7 +18,7 @@ from spark_jobs.standing.reports import Report
 from spark_jobs.standing.shared_joins import SharedJoins
 from spark_jobs.standing.tasks import execute, read, read_history
 from spark_jobs.standing.work import Work
-from spark_jobs.streaming_queries import start_batches
+from spark_jobs.streaming_queries import EVER, start_batches
 
 __all__ = ["TUPLES", "event_stream_tuples", "file_tuples", "start"]
 
@@ -49,7 +49,8 @@ def start(
 
 def file_tuples(session: SparkSession, folder: Path, format_: str, files: int) -> DataFrame:
     """Return the tuples of a directory as they come, so many files at a time, the oldest first."""
-    reader = session.readStream.schema(TUPLES).option("maxFilesPerTrigger", files)
+    reader = session.readStream.schema(TUPLES)
+    reader = reader.options(maxFilesPerTrigger=files, maxFileAge=EVER)
     # A line that is no tuple must end the query: it would be a tuple without values otherwise.
     return reader.option("mode", "FAILFAST").format(format_).load(str(folder))
 

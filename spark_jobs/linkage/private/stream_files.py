@@ -22,15 +22,12 @@ from spark_jobs.linkage.private.stream_state import LinkageCommit
 from spark_jobs.runner.port import Input, InputUnfit
 from spark_jobs.runner.specification import FileSource
 from spark_jobs.sources.reading import literal_path, read_files
-from spark_jobs.streaming_queries import start_batches
+from spark_jobs.streaming_queries import EVER, start_batches
 
 __all__ = ["start"]
 
 _FILES: Final = "path string, modificationTime timestamp, length long, content binary"
 """What Spark lists of files; contents are read if they are asked for."""
-
-_NEVER: Final = "36500d"
-"""A file whose time is that much before the latest one's is left out."""
 
 
 def start(
@@ -65,7 +62,7 @@ def _arriving(session: SparkSession, input_: Input, files: int) -> DataFrame:
     if not Path(path).is_dir():
         raise InputUnfit(f"{input_.name}: there is no directory {path}.")
     reader = session.readStream.format("binaryFile").schema(_FILES)
-    reader = reader.options(maxFilesPerTrigger=files, maxFileAge=_NEVER)
+    reader = reader.options(maxFilesPerTrigger=files, maxFileAge=EVER)
     return reader.load(literal_path(path)).select(f.lit(input_.name).alias("owner"), "path")
 
 
