@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from select import POLLIN, poll
 from typing import Any, Final, TypeVar
 
@@ -145,10 +145,8 @@ class Catalogue:
                 await _lock(connection, name, within_s)
             yield connection
         finally:
-            try:
+            with suppress(*_FAILURES):  # the session has ended, and the lock with it
                 await connection.close()
-            except _FAILURES:  # the session has ended, and the lock with it
-                await connection.invalidate()
 
     async def execute(self, statement: Executable) -> CursorResult[Any]:
         """Run one statement, which is a transaction of its own; raises `Unavailable`."""

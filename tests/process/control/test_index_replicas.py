@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import text
 
 from mediator.base.errors import Conflict, PreconditionFailed
 from mediator.catalogue import schemas as catalogue_schemas
@@ -12,6 +13,12 @@ from tests.process.control.test_placing_anew import follows, late, paused
 from tests.process.service import Service
 
 __all__ = ["late"]  # a fixture
+
+# As the server does after a minute.
+END_LOCKS = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND state = 'idle in transaction'
+"""
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -68,4 +75,19 @@ async def test_an_index_that_is_added_again_is_not_removed(
     await follows(late)
     await removal
     await follows(mediator)
+    assert await access(mediator, database) == "index"
+
+
+async def test_a_change_that_outlasts_its_lock_is_in_force(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, catalogue = await filled(mediator, "redis"), mediator.mediator.catalogue
+    with monkeypatch.context() as patched:
+        pause = paused(patched, mediator.mediator.stored_schemas, "put")
+        change = put(mediator, database, orders("redis", index=True))
+        await pause.reached.wait()
+        ended = await catalogue.execute(text(END_LOCKS))
+        assert ended.scalars().all() == [True]
+        pause.open.set()
+        assert (await change).version == 2
     assert await access(mediator, database) == "index"
