@@ -80,6 +80,14 @@ class Replica:
 
         return is_so
 
+    def logged(self, run: str) -> Callable[[], Awaitable[bool]]:
+        """Tell whether the log has what an event of a run caused: it is written after the act."""
+
+        async def is_so() -> bool:
+            return any(entry["event"].get("run", {}).get("id") == run for entry in await self.log())
+
+        return is_so
+
 
 @asynccontextmanager
 async def following(replica: Service) -> AsyncIterator[None]:

@@ -57,10 +57,12 @@ async def test_one_replica_acts_and_another_takes_over(replica: Replica) -> None
         await replica.mediator.queue.take(60)
         await eventually(replica.held(first))
         one, two = replica.mediator.replica, other.mediator.replica
+        await eventually(replica.logged(first))
         assert {entry["replica"] for entry in await replica.log()} in ({one}, {two})
     second = await replica.submit()
     await replica.mediator.queue.take(60)
     await eventually(replica.held(second))
+    await eventually(replica.logged(second))
     assert (await replica.log())[0]["replica"] == one
 
 
