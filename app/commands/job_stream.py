@@ -9,7 +9,8 @@ import typer
 
 from app.commands.consoles import errors
 from app.commands.run_view import read_job_file
-from app.commands.running import NOT_DONE, readable_errors
+from app.commands.running import readable_errors
+from app.commands.streaming import Follow, locked_session, spark_options, trigger
 
 if TYPE_CHECKING:
     from spark_jobs.linkage.private.stream_state import LinkageCommit
@@ -35,9 +36,7 @@ def stream(
     files: Annotated[
         int, typer.Option(min=1, max=10_000, help="Files of each owner in a batch at most.")
     ] = 16,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Wait for further files until interrupted.")
-    ] = False,
+    follow: Follow = False,
     retention_s: Annotated[
         float | None,
         typer.Option(
@@ -59,31 +58,17 @@ def stream(
 
 
 def _execute(job: Job, state: Path, files: int, retention_s: float | None, *, follow: bool) -> None:
-    from app.settings.main import JobSettings
-    from spark_jobs.session import SparkUnavailable, check_spark, driven_session
-
-    options = JobSettings().spark_options()
-    with readable_errors(NOT_DONE, SparkUnavailable):
-        check_spark(options)
-    from spark_jobs.commit_directory import FormatUnknown, StateBusy, StateMismatch
+    options = spark_options()
     from spark_jobs.linkage.private.stream import LinkageStream
     from spark_jobs.linkage.private.stream_files import start
     from spark_jobs.linkage.private.stream_state import LinkageDirectory
     from spark_jobs.runner.port import InputUnfit
-    from spark_jobs.streaming_queries import Failed, end
+    from spark_jobs.streaming_queries import end
 
     directory = LinkageDirectory(state)
-    expected = (SparkUnavailable, Failed, FormatUnknown, StateBusy, StateMismatch, InputUnfit)
-    with (
-        readable_errors(NOT_DONE, *expected, OSError),
-        # Batches of Spark Connect would be driven by its server, which has no lock on the state.
-        driven_session(options, "streams of records") as session,
-        directory.locked(),
-    ):
+    with locked_session(options, "streams of records", directory, InputUnfit) as session:
         linkage = LinkageStream(directory, session, job.spec, retention_s)
-        trigger = None if follow else {"availableNow": True}
-        query = start(linkage, job.inputs, files, _print_progress, trigger)
-        end(query)
+        end(start(linkage, job.inputs, files, _print_progress, trigger(follow=follow)))
         typer.echo(_summary(directory.latest()))
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.commands.consoles import errors
-from app.commands.running import NOT_DONE, Database, readable_errors
+from app.commands.running import Database
 from app.commands.standing import File, Intermediates, Limit, PlanMode, Replicas, planned, standing
+from app.commands.streaming import Follow, locked_session, spark_options, trigger
 
 if TYPE_CHECKING:
     from mediator.standing.planning import Plan
@@ -47,9 +48,7 @@ def stream(
         TupleFormat, typer.Option("--format", help="Of the files: JSON lines, or Parquet.")
     ] = TupleFormat.JSON,
     files: Annotated[int, typer.Option(min=1, max=10_000, help="Files of a batch at most.")] = 1,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Wait for further files until interrupted.")
-    ] = False,
+    follow: Follow = False,
     intermediates: Intermediates = True,
     replicas: Replicas = False,
     limit_s: Limit = 10.0,
@@ -84,9 +83,7 @@ def event_streams(
         str | None,
         typer.Option(help="The name of a consumer, for which streams hold tuples back."),
     ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Wait for further tuples until interrupted.")
-    ] = False,
+    follow: Follow = False,
     intermediates: Intermediates = True,
     replicas: Replicas = False,
     limit_s: Limit = 10.0,
@@ -125,31 +122,17 @@ def _execute(
     Args:
         tuples: Makes a streaming frame of them from a session of Spark.
     """
-    from app.settings.main import JobSettings
-    from spark_jobs.session import SparkUnavailable, check_spark, driven_session
-
-    longest_s = max(query.window_s for query in plan.workload.joins)
-    options = JobSettings().spark_options()
-    with readable_errors(NOT_DONE, SparkUnavailable):
-        check_spark(options)
-    from spark_jobs.commit_directory import FormatUnknown, StateBusy
+    options = spark_options()
     from spark_jobs.standing.commits import StateDirectory
     from spark_jobs.standing.shared_joins import SharedJoins
     from spark_jobs.standing.streaming import start
-    from spark_jobs.streaming_queries import Failed, end
+    from spark_jobs.streaming_queries import end
 
+    longest_s = max(query.window_s for query in plan.workload.joins)
     directory = StateDirectory(state)
-    failures = (SparkUnavailable, Failed, FormatUnknown, StateBusy, OSError, ValueError)
-    with (
-        readable_errors(NOT_DONE, *failures),
-        # Batches of Spark Connect would be driven by its server, which has no lock on the state.
-        driven_session(options, "standing queries") as session,
-        directory.locked(),
-    ):
+    with locked_session(options, "standing queries", directory, ValueError) as session:
         joins = SharedJoins(directory, plan, retention_s or longest_s, lateness_s)
-        trigger = None if follow else {"availableNow": True}
-        query = start(joins, tuples(session), _print_progress, trigger)
-        end(query)
+        end(start(joins, tuples(session), _print_progress, trigger(follow=follow)))
         typer.echo(_summary(plan, joins.hops, directory.latest()))
 
 
