@@ -11,8 +11,6 @@ import typer
 from app.commands.running import NOT_DONE, readable_errors
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from spark_jobs.commit_directory import CommitDirectory
     from spark_jobs.session import SparkOptions
 
@@ -37,7 +35,7 @@ def spark_options() -> SparkOptions:
 @contextmanager
 def locked_session(
     options: SparkOptions, of: str, directory: CommitDirectory[Any], *failures: type[Exception]
-) -> Iterator[SparkSession]:
+) -> Iterator[Any]:
     """Open a session whose driver is this process, and exclude others from a directory.
 
     Batches of Spark Connect would be driven by its server, which has no lock on the directory.

@@ -40,12 +40,14 @@ from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.changes.feed import Feed
 from mediator.changes.subscriptions import Subscriptions
+from mediator.control.layout import overrides_of
 from mediator.control.plane import ControlPlane
 from mediator.data_plane.port import DataPlane, pages
 from mediator.model.guard import WriteGuard
 from mediator.model.operations import Get, Outcome
 from mediator.routing.freshness import STRONG
 from mediator.routing.model import ClassRoute
+from mediator.schema.overrides import in_force
 
 __all__ = ["ArchiveProgress", "Backup", "Installation", "OnProgress"]
 
@@ -134,7 +136,8 @@ class Backup:
         position = await self._from.position(stored.name)
         names = () if stored.document["mode"] == "advisory" else sorted(stored.document["classes"])
         files = {name: await self._class(directory, stored.name, name) for name in names}
-        return DatabasePart(stored.document, stored.layout, position, files)
+        overrides = in_force(overrides_of(stored), self._from.clock.now())
+        return DatabasePart(stored.document, stored.layout, position, files, overrides)
 
     async def _class(self, directory: Path, database: str, name: str) -> FilePart:
         route = await self._from.data.route(database, name)

@@ -13,7 +13,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final, Self, cast
 
@@ -22,6 +22,7 @@ from pydantic import TypeAdapter
 
 from mediator.base.errors import Conflict
 from mediator.schema.ids import NAME
+from mediator.schema.overrides import Override
 
 __all__ = [
     "CATALOGUE",
@@ -65,7 +66,7 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class DatabasePart:
-    """A database: its schema, its layout, and the files of its classes.
+    """A database: its schema, its layout, the files of its classes, and its overrides by node.
 
     `position` is of its feed, from before the first object was read; None: there was no feed.
     """
@@ -74,6 +75,7 @@ class DatabasePart:
     placed: dict[str, Any]
     position: str | None
     classes: Mapping[str, FilePart]
+    overrides: Mapping[str, Override] = field(default_factory=dict)  # older backups have none
 
 
 @dataclass(frozen=True, slots=True)

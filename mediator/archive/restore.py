@@ -44,6 +44,7 @@ from mediator.base.errors import (
     Unavailable,
 )
 from mediator.catalogue.rows import CatalogueRows
+from mediator.control.overrides import documents
 from mediator.control.port import ChangeOptions
 from mediator.data_plane.port import pages
 from mediator.model.operations import ANYTHING, Condition, Delete, Get, Outcome, Put
@@ -51,6 +52,7 @@ from mediator.routing.freshness import STRONG
 from mediator.routing.model import ClassRoute
 from mediator.schema.constraints import unconstrained
 from mediator.schema.ids import check_id
+from mediator.schema.overrides import Overrides, in_force
 from mediator.schema.values import Codec
 
 __all__ = ["Restoration", "Restored"]
@@ -120,17 +122,16 @@ class Restoration:
         manifest = await self._verified(directory)
         chosen = _chosen(manifest, databases)
         report = await self._plan(chosen, force=force or dry_run)
-        documents = await self._documents(chosen, report)
+        changes = await self._changes(chosen, report)
         # All are placed before the first is set: none is set if one cannot be placed.
-        await self._to.control.place(documents, manifest.systems)
+        await self._to.control.place(changes, manifest.systems)
         if dry_run:
             report.put = sum(f.lines for part in chosen.values() for f in part.classes.values())
             report.rows = manifest.catalogue.lines
             return report
         await self._to.control.add_statements(manifest.systems)
-        for name, document in documents.items():
-            # Present objects are replaced: constraints of the backup need not hold for them.
-            await self._to.control.set_schema(name, document, options=ChangeOptions(unchecked=True))
+        for name, (document, options) in changes.items():
+            await self._to.control.set_schema(name, document, options=options)
         rows = await asyncio.to_thread(lambda: list(read_lines(directory / CATALOGUE)))
         ids = {name: self._to.id_of(name) for name in chosen}
         report.rows = await CatalogueRows(self._to.catalogue).add(rows, ids)
@@ -158,16 +159,25 @@ class Restoration:
             raise Conflict(f"There are databases {names} already: --force overwrites them.")
         return report
 
-    async def _documents(
+    async def _changes(
         self, chosen: Mapping[str, DatabasePart], report: Restored
-    ) -> dict[str, dict[str, Any]]:
-        """Return the schemas to be set: of databases that have none, or another one."""
-        return {
-            name: part.document
-            for name, part in chosen.items()
-            if name in report.created
-            or (await self._to.control.schema(name)).document != part.document
-        }
+    ) -> dict[str, tuple[dict[str, Any], ChangeOptions]]:
+        """Return the schemas and overrides to be set: where there are none, or others."""
+        systems = {system["name"] for system in await self._to.control.systems()}
+        changes = {}
+        for name, part in chosen.items():
+            lasting = in_force(part.overrides, self._to.clock.now()).items()
+            overrides = {node: each for node, each in lasting if each.system in systems}
+            if name in report.created or await self._differs(name, part, overrides):
+                # Present objects are replaced: constraints of the backup need not hold for them.
+                options = ChangeOptions(unchecked=True, overrides=overrides)
+                changes[name] = (part.document, options)
+        return changes
+
+    async def _differs(self, name: str, part: DatabasePart, overrides: Overrides) -> bool:
+        present = await self._to.control.schema(name)
+        are_set = documents(overrides).items() <= present.overrides.items()
+        return present.document != part.document or not are_set
 
     async def _database(
         self, directory: Path, name: str, part: DatabasePart, report: Restored

@@ -153,7 +153,9 @@ class ControlPlane:
         return stored.retired_before, self._former.uses.of(stored.id)
 
     async def place(
-        self, documents: Mapping[str, Any], statements: Mapping[str, Mapping[str, Any]]
+        self,
+        changes: Mapping[str, tuple[Any, ChangeOptions]],
+        statements: Mapping[str, Mapping[str, Any]],
     ) -> None:
         """Return if all of these schemas could be set, by the names of their databases.
 
@@ -162,8 +164,7 @@ class ControlPlane:
         for each in statements.values():
             _check_statements(each["metrics"], each["declared"])
         candidates = self._registry.candidates(statements)
-        for database, document in documents.items():
-            options = ChangeOptions(unchecked=True)
+        for database, (document, options) in changes.items():
             change = await self._schemas.try_out(
                 database, document, candidates=candidates, options=options
             )

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mediator.base.clock import SystemClock
 from mediator.base.errors import Conflict, NotFound
 from mediator.control.port import ChangeOptions
 from mediator.model.operations import Delete, Put
+from mediator.schema.overrides import Override
 from tests.process.operation.backups import (
     MERGE,
     Start,
@@ -213,3 +215,59 @@ async def test_systems_that_a_schema_requires_are_restored(
     documents = [(await of.mediator.control.schema(database)).document for of in (mediator, target)]
     assert documents[0] == documents[1]
     assert await target.values(database, "notes", "x") == {"title": "t", "hits": 1}
+
+
+PLAIN = {"fields": {"title": {"type": "string"}}}
+
+
+class Tomorrow(SystemClock):
+    def now(self) -> float:
+        return super().now() + 24 * 3600
+
+
+async def override(of: Service, database: str, **systems: str) -> dict[str, str]:
+    """Override the placement of nodes for an hour; returns when each ends."""
+    until = datetime.now(UTC) + timedelta(hours=1)
+    overrides = {node: Override(system, "trial", until) for node, system in systems.items()}
+    document, _ = await of.mediator.control.stored_schema(database)
+    options = ChangeOptions(unchecked=True, overrides=overrides)
+    change = await of.mediator.control.set_schema(database, document, options=options)
+    return {node: each["until"] for node, each in change.overrides.items()}
+
+
+async def overridden(of: Service, database: str) -> dict[str, str]:
+    return {o["node"]: o["system"] for o in await of.mediator.control.overrides(database)}
+
+
+async def test_overrides_are_restored_until_they_end(
+    mediator: Service, installation: Start, tmp_path: Path
+) -> None:
+    target = await installation()
+    database = await mediator.put_schema(dict.fromkeys(("kept", "there"), PLAIN))
+    until = await override(mediator, database, kept="mongo", there="redis")
+    await mediator.create(database, "kept", "x", title="t")
+    saved = await back_up(mediator, tmp_path / "b", database)
+    [part] = saved.databases.values()
+    assert {node: each.until.isoformat() for node, each in part.overrides.items()} == until
+    await restore(target, tmp_path / "b")
+    assert await overridden(target, database) == {"kept": "mongo", "there": "redis"}
+    assert target.systems_of(database, "kept") == ("mongo",)
+    assert await target.values(database, "kept", "x") == {"title": "t"}
+    await override(target, database, there="postgres")
+    await restore(target, tmp_path / "b", force=True)
+    assert await overridden(target, database) == {"kept": "mongo", "there": "redis"}
+    tomorrow = await installation(clock=Tomorrow())
+    await restore(tomorrow, tmp_path / "b")
+    assert await overridden(tomorrow, database) == {}
+
+
+async def test_an_override_to_a_system_that_is_not_here_is_not_restored(
+    mediator: Service, installation: Start, tmp_path: Path
+) -> None:
+    target = await installation()
+    database = await mediator.put_schema({"kept": PLAIN})
+    await override(mediator, database, kept="mongo")
+    await back_up(mediator, tmp_path / "b", database)
+    await target.mediator.control.unregister("mongo")
+    await restore(target, tmp_path / "b")
+    assert await overridden(target, database) == {}
