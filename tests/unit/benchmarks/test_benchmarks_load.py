@@ -81,8 +81,8 @@ async def test_the_configured_rate_is_kept() -> None:
 
 async def test_refusals_and_lost_connections_fail() -> None:
     async with LoadProcess() as load, serving() as server:
+        lane = LoadLane([render("GET", "/200"), render("GET", "/503")])
         with pytest.raises(Failed, match="times 503"):
-            lane = LoadLane([render("GET", "/200"), render("GET", "/503")])
             await driven(load, server, lane, seconds=SOME_S)
         with pytest.raises(ConnectionError):
             await driven(load, server, LoadLane([render("GET", "/gone")]))
