@@ -127,5 +127,16 @@ def mongodb_config(server_urls: Mapping[str, str]) -> SystemConfig:
     return _system("mongo", "mongodb", server_urls)
 
 
+@pytest.fixture(scope="session")
+def config_of(
+    redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
+) -> Mapping[str, SystemConfig]:
+    """How to reach each server, by its kind.
+
+    An asynchronous fixture cannot request another one by name unless a test before has had it.
+    """
+    return {each.kind: each for each in (redis_config, postgresql_config, mongodb_config)}
+
+
 def _system(name: str, kind: str, urls: Mapping[str, str]) -> SystemConfig:
     return SystemConfig(name=name, kind=kind, url=urls[kind], deadline_s=STORE_DEADLINE_S)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 
 import asyncpg
 
 from mediator.stores.mongo import MongoStore
 from mediator.stores.mongo.layout import database_prefix
-from mediator.stores.port import Store, SystemConfig
+from mediator.stores.port import Store, StoreTimeout, StoreUnavailable, SystemConfig
 from mediator.stores.postgres import PostgresStore
 from mediator.stores.redis import RedisStore
+from tests.faults.conditions import eventually
 
-__all__ = ["STORES", "mongo_apart", "opened", "opened_apart"]
+__all__ = ["STORES", "mongo_apart", "open_soon", "opened", "opened_apart"]
 
 STORES: Mapping[str, Callable[[SystemConfig], Store]] = {
     "redis": RedisStore,
@@ -31,6 +33,19 @@ async def opened(config: SystemConfig) -> AsyncIterator[Store]:
         yield store
     finally:
         await store.close()
+
+
+async def open_soon(store: Store) -> None:
+    """Open a store whose deadline is short: a busy machine may need another attempt."""
+    await eventually(partial(_opens, store))
+
+
+async def _opens(store: Store) -> bool:
+    try:
+        await store.open()
+    except (StoreTimeout, StoreUnavailable):
+        return False
+    return True
 
 
 @asynccontextmanager

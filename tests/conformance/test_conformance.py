@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
 import pytest
 
 from mediator.stores.conformance import CHECKS, Check, CheckStatus, run_check
-from mediator.stores.port import Store
+from mediator.stores.port import Store, SystemConfig
 from tests.conformance.real_stores import STORES, opened
 
 
 @pytest.fixture(scope="module", params=STORES)
-async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
-    config = request.getfixturevalue(f"{request.param}_config")
+async def store(
+    request: pytest.FixtureRequest, config_of: Mapping[str, SystemConfig]
+) -> AsyncIterator[Store]:
+    config = config_of[request.param]
     # A machine that is busy with other tests is no defect of a store.
     with_deadline = replace(config, namespace="conformance", deadline_s=30.0)
     async with opened(with_deadline) as store:

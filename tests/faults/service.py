@@ -151,6 +151,8 @@ class Service:
     async def put_schema(self, database: str, classes: Mapping[str, Any]) -> dict[str, str]:
         """Set a schema; return the system of each node."""
         async with Connection(self.admin) as admin:
+            for config in self._configs:
+                await eventually(partial(_is_examined, admin, config.name))
             answer = await admin.request(
                 "PUT", f"/admin/v1/schemas/{database}", {"classes": classes}
             )
@@ -198,6 +200,12 @@ async def _serves(admin: Connection, name: str) -> bool:
     """Whether a system has been examined: on a busy machine that may take a second attempt."""
     answer = await admin.request("GET", f"/admin/v1/systems/{name}")
     return bool(answer.status == 200 and answer.json()["state"] == "serving")
+
+
+async def _is_examined(admin: Connection, name: str) -> bool:
+    """Whether a system has been examined, whatever became of it since."""
+    answer = await admin.request("GET", f"/admin/v1/systems/{name}")
+    return answer.status != 200 or answer.json()["state"] != "not connected"
 
 
 def _port(address: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.async_api import Browser, Page, ViewportSize, async_playwright
+from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
 
 from mediator.catalogue.connection import Catalogue
 from mediator.stores.port import SystemConfig
@@ -18,6 +18,8 @@ from tests.process.service import scratch_catalogue, scratch_systems, unique
 
 CHROMIUM = shutil.which("chromium")
 VIEWPORT: ViewportSize = {"width": 1200, "height": 900}
+WITHIN_MS = 120_000
+"""For what a page shows, or for a click: a busy machine stands still for longer than 5 s."""
 
 _REPORT_VIOLATIONS = """
 document.addEventListener("securitypolicyviolation",
@@ -61,6 +63,7 @@ async def stage(
 async def browser() -> AsyncIterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed")
+    expect.set_options(timeout=WITHIN_MS)
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
@@ -77,6 +80,7 @@ async def tab(browser: Browser, stage: Stage) -> AsyncIterator[tuple[Page, list[
     """
     base = str(stage.admin.base_url.join("/"))
     context = await browser.new_context(base_url=base)
+    context.set_default_timeout(WITHIN_MS)
     page = await context.new_page()
     await page.add_init_script(_REPORT_VIOLATIONS)
     complaints: list[str] = []

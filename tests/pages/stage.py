@@ -26,6 +26,8 @@ STATED = {
     "mongo": {"write_throughput": 2_000, "write_latency": 0.002, "read_latency": 0.001},
 }
 """So that `hits` is on Redis on every machine."""
+LEASE_S = 600.0
+"""Of a run: longer than a test may take."""
 
 
 @dataclass
@@ -65,6 +67,7 @@ class Stage:
         for class_name, members in newspaper.items():
             created = [{"id": id_, **values} for id_, values in members.items()]
             await self._got(self.data.post(f"{self.database}/{class_name}", json=created))
+        await eventually(partial(self._are_relayed, sum(map(len, newspaper.values()))))
 
     async def heartbeat(self) -> None:
         """Register a worker."""
@@ -80,13 +83,13 @@ class Stage:
 
     async def take(self) -> TakenRun:
         """Take the run that waits, as a worker does."""
-        taken = await RunQueue(self.catalogue).take(60)
+        taken = await RunQueue(self.catalogue).take(LEASE_S)
         assert taken is not None
         return taken
 
     async def report(self, taken: TakenRun, **progress: Any) -> None:
         """Report the progress of a run."""
-        await RunQueue(self.catalogue).heartbeat(taken, "running", progress, 60)
+        await RunQueue(self.catalogue).heartbeat(taken, "running", progress, LEASE_S)
 
     async def end(self, taken: TakenRun, state: Any, **ending: Any) -> None:
         """End a run; one that is done has a result of two rows, one of them hostile."""
@@ -101,6 +104,18 @@ class Stage:
     async def _serves(self, name: str) -> bool:
         answer = await self.admin.get(f"systems/{name}")
         return bool(answer.is_success and answer.json()["state"] == "serving")
+
+    async def _are_relayed(self, objects: int) -> bool:
+        """Whether the feed has the creation of so many objects: it is filled in the background."""
+        found: set[tuple[str, str]] = set()
+        after = "beginning"
+        while True:
+            query = f"{self.database}/changes?after={after}&limit=500"
+            page = await self._got(self.data.get(query))
+            if not page["changes"]:
+                return len(found) == objects
+            found |= {(each["class"], each["object"]) for each in page["changes"]}
+            after = page["position"]
 
     @staticmethod
     async def _got(request: Any) -> Any:

@@ -50,5 +50,5 @@ async def nginx_cache(origin_of_all: Origin) -> AsyncIterator[Nginx]:
 @pytest.fixture
 async def http() -> AsyncIterator[httpx.AsyncClient]:
     """A client that keeps nothing."""
-    async with httpx.AsyncClient(trust_env=False, timeout=20.0) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=60.0) as client:
         yield client

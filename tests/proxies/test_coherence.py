@@ -49,7 +49,7 @@ class World:
     cached: httpx.AsyncClient
 
     def client(self) -> CoherentClient:
-        return CoherentClient(self.cache.url, self.database, delta_s=DELTA_S)
+        return CoherentClient(self.cache.url, self.database, delta_s=DELTA_S, timeout_s=60.0)
 
     async def hits(self, http: httpx.AsyncClient, id_: str) -> httpx.Response:
         answer = await http.get(f"/v1/{self.database}/articles/{id_}")
@@ -90,8 +90,10 @@ async def world_of(stack: AsyncExitStack, *systems: SystemConfig, purged: bool) 
     await service.favour()
     database = unique("news")
     await service.put_schema(database, CLASSES)
-    origin = await stack.enter_async_context(httpx.AsyncClient(base_url=service.data))
-    cached = await stack.enter_async_context(httpx.AsyncClient(base_url=cache.url))
+    origin, cached = [
+        await stack.enter_async_context(httpx.AsyncClient(base_url=url, timeout=60.0))
+        for url in (service.data, cache.url)
+    ]
     return World(service, cache, database, origin, cached)
 
 

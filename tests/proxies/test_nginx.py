@@ -71,7 +71,7 @@ async def test_a_variant_may_come_back_in_an_older_version(
 
 
 async def test_a_restart_forgets_nothing(origin: Origin, path: str) -> None:
-    async with nginx(origin.url) as cache, httpx.AsyncClient() as http:
+    async with nginx(origin.url) as cache, httpx.AsyncClient(timeout=60.0) as http:
         await http.get(cache.url + path)
         origin.write(path)
         await cache.restart()

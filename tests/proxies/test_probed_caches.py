@@ -88,7 +88,7 @@ async def deployment(
         await service.favour()
         database = unique("news")
         await service.put_schema(database, CLASSES)
-        admin = await enter(httpx.AsyncClient(base_url=service.admin, timeout=30.0))
+        admin = await enter(httpx.AsyncClient(base_url=service.admin, timeout=60.0))
         yield Deployment(service, caches, database, admin)
 
 

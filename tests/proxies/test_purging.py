@@ -34,7 +34,7 @@ from tests.proxies.small_origin import Origin
 PARTITION = Partition("news", "articles")
 F_S = 100.0
 LEASE_S = 10.0
-QUICK = PurgingLimits(look_every_s=0.01, first_wait_s=0.01, longest_wait_s=0.05)
+QUICK = PurgingLimits(look_every_s=0.01, first_wait_s=0.01, longest_wait_s=0.05, deadline_s=60.0)
 
 
 class Writes:
@@ -88,7 +88,7 @@ async def purging(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  # there is no event to wait for
             await asyncio.sleep(0.005)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 
 import httpx
 
@@ -141,8 +141,10 @@ class Readers:
         self._judge = judge
         self._tasks: list[asyncio.Task[None]] = []
         self._reads = [0] * len(clients)
+        self._ending = False
 
     async def begin(self) -> None:
+        self._ending = False
         self._tasks = [
             asyncio.create_task(self._read(number, client))
             for number, client in enumerate(self._clients)
@@ -164,12 +166,12 @@ class Readers:
         await eventually(reached)
 
     async def end(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.wait(self._tasks)
+        """End after the reads under way: an origin and caches go on with one that is cancelled."""
+        self._ending = True
+        await asyncio.gather(*self._tasks)
 
     async def _read(self, number: int, client: CoherentClient) -> None:
-        while True:
+        while not self._ending:
             for id_ in self._ids:
                 due = self._judge.due(id_)
                 try:
@@ -198,7 +200,7 @@ async def world_on(
         enter = stack.enter_async_context
         configs = await enter(scratch_systems(*systems))
         plan = Plan(
-            systems=[asdict(replace(config, deadline_s=2.0)) for config in configs],
+            systems=[asdict(config) for config in configs],
             catalogue_url=await enter(scratch_catalogue(postgres)),
             sketch_url=sketch_url or redis.url,
             namespace=unique("sketch"),

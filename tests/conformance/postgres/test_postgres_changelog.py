@@ -21,7 +21,7 @@ from mediator.stores.postgres import PostgresStore, outbox, retention
 from mediator.stores.postgres.outbox import LOG, TransactionSnapshot
 from tests.conformance.real_stores import opened_apart
 
-LONG_S: Final = 10.0
+LONG_S: Final = 60.0
 NAMESPACE: Final = f"changelog_{uuid.uuid4().hex[:12]}"
 
 

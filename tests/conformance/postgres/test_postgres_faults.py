@@ -31,13 +31,25 @@ from tests.conformance.postgres.records import (
     table_of,
     write,
 )
+from tests.faults.conditions import eventually
+
+LONG_S = 60.0
 
 
 async def test_a_lock_is_waited_for_until_the_deadline(
     config: SystemConfig, store: PostgresStore, subject: Fragment, admin: Any
 ) -> None:
     hasty = PostgresStore(replace(config, deadline_s=0.2, pool_size=2))
-    await hasty.ping()
+
+    async def answers() -> bool:
+        """Whether as many calls work as the pool has connections, and more."""
+        try:
+            await asyncio.gather(*(hasty.read([Read(subject, "x")]) for _ in range(8)))
+        except (StoreTimeout, StoreUnavailable):
+            return False  # its deadline is short, and the machine may be busy
+        return True
+
+    await eventually(answers)
     await put(store, subject, "x", n=0)
     async with admin.transaction():
         await admin.execute(f"SELECT * FROM {table_of(subject)} FOR UPDATE")
@@ -45,8 +57,7 @@ async def test_a_lock_is_waited_for_until_the_deadline(
         summary = await asyncio.gather(*(one(hasty, c) for c in calls), return_exceptions=True)
         await _given_up(admin)  # the server gives up as well, while the lock is still held
     assert {type(error) for error in summary} == {StoreTimeout}
-    # The connections were given up, not leaked: as many calls as the pool has work again.
-    await asyncio.gather(*(hasty.read([Read(subject, "x")]) for _ in range(8)))
+    await eventually(answers)  # the connections were given up, not leaked
     await hasty.close()
     assert await get(store, subject, "x") == {"n": 0}
 
@@ -54,7 +65,7 @@ async def test_a_lock_is_waited_for_until_the_deadline(
 async def test_a_cancelled_call_leaks_nothing(
     config: SystemConfig, store: PostgresStore, subject: Fragment, admin: Any
 ) -> None:
-    single = PostgresStore(replace(config, pool_size=1))
+    single = PostgresStore(replace(config, pool_size=1, deadline_s=LONG_S))
     await put(store, subject, "x", n=0)
     async with admin.transaction():
         await admin.execute(f"SELECT * FROM {table_of(subject)} FOR UPDATE")
@@ -81,7 +92,7 @@ async def _waiting(admin: Any) -> int | None:
 
 
 async def _blocked(admin: Any) -> int:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LONG_S):
         while (pid := await _waiting(admin)) is None:
             pass
     return pid
@@ -93,7 +104,7 @@ async def _given_up(admin: Any) -> None:
         "SELECT count(*) FROM pg_stat_activity"
         " WHERE application_name = 'portolan' AND state = 'active' AND query LIKE $1"
     )
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LONG_S):
         while await admin.fetchval(query, f"%{NAMESPACE}%"):
             await admin.execute("SELECT pg_stat_clear_snapshot()")
 
@@ -118,8 +129,8 @@ async def test_idle_sessions_that_were_terminated_are_not_used(
 ) -> None:
     other = PostgresStore(config)
     pid = await other.use(lambda c: c.fetchval("SELECT pg_backend_pid()"))
-    await admin.execute("SELECT pg_terminate_backend($1, 5000)", pid)
-    async with asyncio.timeout(5):
+    await admin.execute("SELECT pg_terminate_backend($1, 60000)", pid)
+    async with asyncio.timeout(LONG_S):
         while not other.pool.idle[0].is_closed():
             await admin.execute("SELECT 1")
     await other.ping()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import asyncpg
 import pytest
 
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.replicas import NotAlone, Presence
 from mediator.stores.port import SystemConfig
+from tests.faults.conditions import eventually
 from tests.faults.service import Service
 from tests.process.service import scratch_catalogue
 
@@ -28,8 +32,20 @@ async def test_a_second_replica_refuses_to_start_and_names_the_remedy(
         assert "Another replica serves this installation" in output
         assert REMEDY in output
         await running.kill()
-        async with other.running():  # the lock of the killed process is free
+        await eventually(partial(_is_free, url))
+        async with other.running():
             pass
+
+
+async def _is_free(url: str) -> bool:
+    """Whether no session has the lock of a replica: the server ends one that was cut off later."""
+    connection = await asyncpg.connect(url)
+    try:
+        held = "SELECT count(*) FROM pg_locks JOIN pg_database ON oid = database"
+        here = " WHERE locktype = 'advisory' AND datname = current_database()"
+        return not await connection.fetchval(held + here)
+    finally:
+        await connection.close()
 
 
 async def test_an_exclusive_presence_excludes_shared_ones(
@@ -45,6 +61,7 @@ async def test_an_exclusive_presence_excludes_shared_ones(
         with pytest.raises(NotAlone):
             await exclusive.hold()
         await two.close()
+        await eventually(partial(_is_free, url))
         await exclusive.hold()
         await exclusive.hold()
         with pytest.raises(NotAlone):
@@ -63,6 +80,7 @@ async def test_a_presence_is_acquired_again_when_its_connection_broke(
         session = exclusive.session
         assert session is not None
         await session.invalidate()
+        await eventually(partial(_is_free, url))
         await exclusive.hold()
         with pytest.raises(NotAlone):
             await other.hold()

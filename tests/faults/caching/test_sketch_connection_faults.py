@@ -21,7 +21,7 @@ Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[Non
 
 @asynccontextmanager
 async def behaving(
-    behaviours: list[Behaviour], timeout_s: float = 5.0
+    behaviours: list[Behaviour], timeout_s: float = 60.0
 ) -> AsyncIterator[RedisSketch]:
     """Run a server that applies the next behaviour to each connection; the last one stays."""
     held: set[asyncio.Task[object]] = set()
@@ -128,7 +128,7 @@ async def _or_again(call: Callable[[], Awaitable[object]]) -> None:
 async def test_a_locked_step_waits_for_steps_sent_before_it(redis_config: SystemConfig) -> None:
     """Single steps are sent without the lock; a step that takes the lock must not interleave."""
     name = f"test:{uuid4().hex}"
-    sketch = RedisSketch(redis_config.url, SketchLimits(), FilterShape(bits=8192), name, 5.0)
+    sketch = RedisSketch(redis_config.url, SketchLimits(), FilterShape(bits=8192), name, 60.0)
     try:
         await sketch.create(PARTITION)
         for number in range(50):

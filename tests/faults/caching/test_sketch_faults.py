@@ -132,31 +132,32 @@ async def test_after_a_loss_the_sketch_recovers_once_every_copy_has_expired(serv
     await sketch.close()
 
 
+@pytest.mark.usefixtures("sketch")  # it has made the partition
 async def test_a_server_that_is_silent_or_gone_makes_the_sketch_unavailable(
     server: Server,
 ) -> None:
-    sketch = RedisSketch(server.url, LONG, SHAPE, timeout_s=0.2)
-    await sketch.create(PARTITION)
-    with server.silent():
-        answers = await asyncio.gather(
-            *(sketch.begin(PARTITION, [f"k{n}"], f"t{n}") for n in range(5)),
-            sketch.report_read(PARTITION, [A], 10.0),
-            sketch.snapshot([PARTITION]),
-            return_exceptions=True,
-        )
-    assert {type(answer) for answer in answers} == {SketchUnavailable}
+    hasty = RedisSketch(server.url, LONG, SHAPE, timeout_s=0.2)
 
-    async def answers_again() -> bool:
+    async def has_answered() -> bool:
         try:
-            return (await sketch.report_read(PARTITION, [A], 10.0)).ttl_us > 0
+            return (await hasty.report_read(PARTITION, [A], 10.0)).ttl_us > 0
         except SketchUnavailable:
             return False
 
-    await eventually(answers_again)
+    await eventually(has_answered)
+    with server.silent():
+        answers = await asyncio.gather(
+            *(hasty.begin(PARTITION, [f"k{n}"], f"t{n}") for n in range(5)),
+            hasty.report_read(PARTITION, [A], 10.0),
+            hasty.snapshot([PARTITION]),
+            return_exceptions=True,
+        )
+    assert {type(answer) for answer in answers} == {SketchUnavailable}
+    await eventually(has_answered)
     server.kill()
     with pytest.raises(SketchUnavailable):
-        await sketch.end(PARTITION, "t", {})
-    await sketch.close()
+        await hasty.end(PARTITION, "t", {})
+    await hasty.close()
 
 
 async def test_a_server_that_evicts_keys_is_refused(server: Server) -> None:
@@ -196,7 +197,7 @@ from sketch.redis.server import RedisSketch
 
 async def write():
     limits = SketchLimits(longest_ttl_s=600.0, lease_s=float(sys.argv[2]))
-    sketch = RedisSketch(sys.argv[1], limits, FilterShape(bits=8192))
+    sketch = RedisSketch(sys.argv[1], limits, FilterShape(bits=8192), timeout_s=60.0)
     partition = Partition(*sys.argv[3:5])
     await asyncio.gather(*(sketch.begin(partition, [key], "of " + key) for key in sys.argv[5:]))
     print("begun", flush=True)

@@ -9,7 +9,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -156,10 +156,26 @@ async def values_of(shop: Shop) -> dict[tuple[str, str], float]:
     return values
 
 
-async def is_complete(shop: Shop) -> bool:
-    """Whether the last change of every object has its current value."""
-    last = {(c["class"], c["object"]): c["after"]["n"] for c in await feed_of(shop)}
-    return last == await values_of(shop)
+@dataclass
+class Compared:
+    """A feed, and the values of its objects when it had all of their changes."""
+
+    shop: Shop
+    changes: list[dict[str, Any]] = field(default_factory=list)
+    values: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    async def is_complete(self) -> bool:
+        """Whether the last change of every object has its current value."""
+        self.changes, self.values = await feed_of(self.shop), await values_of(self.shop)
+        last = {(c["class"], c["object"]): c["after"]["n"] for c in self.changes}
+        return last == self.values
+
+
+async def complete(shop: Shop) -> Compared:
+    """Wait until a feed is complete; writes without an answer may take effect before and after."""
+    compared = Compared(shop)
+    await eventually(compared.is_complete)
+    return compared
 
 
 def check(changes: list[dict[str, Any]], values: dict[tuple[str, str], float]) -> None:
@@ -176,10 +192,9 @@ def check(changes: list[dict[str, Any]], values: dict[tuple[str, str], float]) -
 
 async def check_complete(shop: Shop, writers: Writers) -> None:
     """The feed has all changes, and what was acknowledged is among them."""
-    await eventually(partial(is_complete, shop))
-    values = await values_of(shop)
-    check(await feed_of(shop), values)
-    assert all(values[name] >= n for name, n in writers.acknowledged.items())
+    compared = await complete(shop)
+    check(compared.changes, compared.values)
+    assert all(compared.values[name] >= n for name, n in writers.acknowledged.items())
 
 
 @pytest.mark.timeout(400)
@@ -269,21 +284,21 @@ async def test_a_redis_restored_to_an_older_state_gets_all_changes_again(
     writers = Writers(shop)
     await writers.create()
     await writers.run(100)
-    await eventually(partial(is_complete, shop))
+    await complete(shop)
     home, older = data_dir / "coordination", data_dir / "older"
     await asyncio.to_thread(server.stop)
     shutil.copytree(home, older)
     await asyncio.to_thread(server.start)
     await writers.run(200)
-    await eventually(partial(is_complete, shop))
+    await complete(shop)
     reached = await position_of(shop) or ""
     await asyncio.to_thread(server.stop)
     shutil.rmtree(home)
     shutil.move(older, home)
     await asyncio.to_thread(server.start)
     await writers.run(50)
-    await eventually(partial(is_complete, shop))
-    check(await feed_of(shop), await values_of(shop))
+    compared = await complete(shop)
+    check(compared.changes, compared.values)
     assert await position_of(shop, reached) is None, "a follower may miss what came again"
     assert any("FeedRollbackFound" in line for line in shop.service.output)
     assert not any("FeedGapFound" in line for line in shop.service.output)

@@ -128,7 +128,10 @@ async def _is_ready(service: Service, path: str) -> bool:
 
 
 async def _has_ended(process: psutil.Process) -> bool:
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # between the two
+        return True
 
 
 @pytest.mark.parametrize("kill", [True, False])

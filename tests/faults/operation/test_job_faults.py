@@ -94,7 +94,8 @@ async def plant(
             "PORTOLAN_COORDINATION_URL": redis_config.url,
             "PORTOLAN_SPARK": "local[2,4]",
             "PORTOLAN_SPARK_CONF": orjson.dumps({"spark.sql.shuffle.partitions": "1"}).decode(),
-            "PORTOLAN_WORKER_LEASE_S": "3",
+            # A busy machine may hold up the heartbeats of a live worker for several seconds.
+            "PORTOLAN_WORKER_LEASE_S": "10",
             **{f"PORTOLAN_{name.upper()}": value for name, value in settings.items()},
         }
         built = Plant(service, environment)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,7 +23,7 @@ from mediator.stores.port import (
     Write,
     WriteKind,
 )
-from tests.conformance.real_stores import STORES, opened
+from tests.conformance.real_stores import STORES, open_soon, opened
 from tests.faults.conditions import eventually
 from tests.faults.holding import Holding, proxied
 
@@ -50,14 +50,18 @@ class Harness:
 
 
 @pytest.fixture(params=STORES)
-async def harness(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
-    config: SystemConfig = request.getfixturevalue(f"{request.param}_config")
+async def harness(
+    request: pytest.FixtureRequest, config_of: Mapping[str, SystemConfig]
+) -> AsyncIterator[Harness]:
+    config = config_of[request.param]
     config = replace(config, namespace="late")
     fragment = Fragment(config.name, "late", f"c{uuid.uuid4().hex[:12]}", FIELDS, GROUPS)
     async with proxied(config) as (holding, through), opened(config) as store:
-        async with opened(replace(through, deadline_s=2.0, pool_size=1)) as slow:
-            await store.prepare(fragment)
-            yield Harness(store, slow, holding, fragment)
+        slow = STORES[config.kind](replace(through, deadline_s=2.0, pool_size=1))
+        await open_soon(slow)
+        await store.prepare(fragment)
+        yield Harness(store, slow, holding, fragment)
+        await slow.close()
         await store.drop(fragment)
 
 

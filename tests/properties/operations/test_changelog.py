@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from mediator.model.change import Change
 from mediator.model.operators import OperatorCall
 from mediator.stores.conformance.change_reader import ChangeReader, json_of
 from mediator.stores.conformance.scratch import Scratch
-from mediator.stores.port import ChangeLog, Record, WriteKind
+from mediator.stores.port import ChangeLog, Record, SystemConfig, WriteKind
 from tests.conformance.real_stores import STORES, opened
 from tests.properties.operations.test_store_model import FIELDS, Step, StepRunner, steps
 
@@ -28,8 +28,10 @@ LOGGING = [name for name in STORES if name != "mongodb"]
 
 
 @pytest.fixture(scope="module", params=LOGGING)
-async def reader(request: pytest.FixtureRequest) -> AsyncIterator[ChangeReader]:
-    config = request.getfixturevalue(f"{request.param}_config")
+async def reader(
+    request: pytest.FixtureRequest, config_of: Mapping[str, SystemConfig]
+) -> AsyncIterator[ChangeReader]:
+    config = config_of[request.param]
     async with opened(replace(config, namespace="replay", deadline_s=30.0)) as store:
         assert isinstance(store, ChangeLog)
         scratch = Scratch(store)

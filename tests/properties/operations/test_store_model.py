@@ -16,7 +16,7 @@ from mediator.model.operators import Operator, OperatorCall
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType, Values
 from mediator.stores.conformance.scratch import Scratch, ScratchClass
-from mediator.stores.port import Status, Store, Write, WriteKind, WriteResult
+from mediator.stores.port import Status, Store, SystemConfig, Write, WriteKind, WriteResult
 from tests.conformance.model_store import ModelStore
 from tests.conformance.real_stores import STORES, opened
 
@@ -156,9 +156,9 @@ def _versions(record: Any) -> Mapping[str, int]:
 
 @pytest.fixture(scope="module", params=STORES)
 async def subjects(
-    request: pytest.FixtureRequest,
+    request: pytest.FixtureRequest, config_of: Mapping[str, SystemConfig]
 ) -> AsyncIterator[tuple[ScratchClass, ScratchClass]]:
-    config = request.getfixturevalue(f"{request.param}_config")
+    config = config_of[request.param]
     with_deadline = replace(config, namespace="property", deadline_s=30.0)
     async with opened(with_deadline) as store:
         real, model = Scratch(store), Scratch(ModelStore())

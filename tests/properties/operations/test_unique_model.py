@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mediator.schema.tree import Field
 from mediator.schema.types import FieldType, Values
 from mediator.stores.conformance.scratch import Scratch, ScratchClass
-from mediator.stores.port import Write, WriteKind
+from mediator.stores.port import SystemConfig, Write, WriteKind
 from tests.conformance.model_store import ModelStore
 from tests.conformance.real_stores import STORES, opened
 
@@ -87,9 +87,9 @@ class StepRunner:
 
 @pytest.fixture(scope="module", params=STORES)
 async def subjects(
-    request: pytest.FixtureRequest,
+    request: pytest.FixtureRequest, config_of: Mapping[str, SystemConfig]
 ) -> AsyncIterator[tuple[ScratchClass, ScratchClass]]:
-    config = request.getfixturevalue(f"{request.param}_config")
+    config = config_of[request.param]
     with_deadline = replace(config, namespace="property", deadline_s=30.0)
     async with opened(with_deadline) as store:
         real, model = Scratch(store), Scratch(ModelStore())

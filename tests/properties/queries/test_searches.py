@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -33,7 +33,7 @@ from mediator.schema.tree import Field
 from mediator.schema.types import FieldType, Value, Values
 from mediator.stores.conformance.query_cases import Searched
 from mediator.stores.conformance.scratch import Scratch, ScratchClass
-from mediator.stores.port import Queryable
+from mediator.stores.port import Queryable, SystemConfig
 from tests.conformance.real_stores import STORES, opened
 from tests.properties.queries.things import decimals, documents, floats, integers, texts, times
 
@@ -185,8 +185,10 @@ class Harness:
 
 
 @pytest.fixture(scope="module", params=STORES)
-async def harness(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
-    config = request.getfixturevalue(f"{request.param}_config")
+async def harness(
+    request: pytest.FixtureRequest, config_of: Mapping[str, SystemConfig]
+) -> AsyncIterator[Harness]:
+    config = config_of[request.param]
     async with opened(replace(config, namespace="searches", deadline_s=30.0)) as store:
         if not isinstance(store, Queryable):
             pytest.skip(f"{request.param} does not search by filters")

@@ -13,6 +13,8 @@ from app.commands.demo.http1 import render
 from app.commands.demo.load import LoadLane, LoadPlan, LoadProcess, LoadResult
 
 ANSWER = b"HTTP/1.1 %d Whatever\r\ncontent-length: 2\r\n\r\n{}"
+SOME_S = 1.5
+"""In which more than one request is answered, although the machine may stand still for a while."""
 NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
@@ -50,22 +52,23 @@ async def serving() -> AsyncIterator[Server]:
         yield server
 
 
-async def driven(load: LoadProcess, server: Server, *lanes: LoadLane) -> list[LoadResult]:
-    return await load.drive(LoadPlan("127.0.0.1", server.port, lanes, 0.2, warm_s=0.05))
+async def driven(
+    load: LoadProcess, server: Server, *lanes: LoadLane, seconds: float = 0.2
+) -> list[LoadResult]:
+    return await load.drive(LoadPlan("127.0.0.1", server.port, lanes, seconds, warm_s=0.05))
 
 
 async def test_every_answer_is_counted_and_nothing_is_sent_that_is_not() -> None:
     requests = [render("PATCH", "/200", b"abc"), render("GET", "/204")]
     async with LoadProcess() as load, serving() as server:
-        first, second = await driven(
-            load, server, LoadLane(requests, 3, operations=10), LoadLane([render("GET", "/201")])
-        )
+        lanes = LoadLane(requests, 3, operations=10), LoadLane([render("GET", "/201")])
+        first, second = await driven(load, server, *lanes, seconds=SOME_S)
         assert server.at_once == 4
         answered = server.seen.count(b"/200") + server.seen.count(b"/204")
         assert first.acknowledged == answered * 10
         assert second.acknowledged == server.seen.count(b"/201")
         assert 0 < len(first.latencies) < answered
-        assert first.rate == pytest.approx(len(first.latencies) * 10 / 0.2)
+        assert first.rate == pytest.approx(len(first.latencies) * 10 / SOME_S)
         assert list(first.latencies) == sorted(first.latencies)
         assert 0 < first.percentile(0.5) <= first.percentile(0.99) <= first.latencies[-1]
 
@@ -78,8 +81,9 @@ async def test_the_configured_rate_is_kept() -> None:
 
 async def test_refusals_and_lost_connections_fail() -> None:
     async with LoadProcess() as load, serving() as server:
+        lane = LoadLane([render("GET", "/200"), render("GET", "/503")])
         with pytest.raises(Failed, match="times 503"):
-            await driven(load, server, LoadLane([render("GET", "/200"), render("GET", "/503")]))
+            await driven(load, server, lane, seconds=SOME_S)
         with pytest.raises(ConnectionError):
             await driven(load, server, LoadLane([render("GET", "/gone")]))
 

@@ -19,7 +19,7 @@ ACCEPTED = b'HTTP/1.1 202 Accepted\r\nContent-Length: 12\r\nConnection: close\r\
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
-        listening.settimeout(10)
+        listening.settimeout(60)
         yield listening
 
 
