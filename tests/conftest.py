@@ -19,6 +19,7 @@ import pytest
 from hypothesis import settings
 
 from mediator.catalogue import connection
+from mediator.coordination import connecting
 from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.port import Kind
 from mediator.stores import probe
@@ -45,6 +46,7 @@ PROBE_BUDGET_S = 60.0
 """For examining a server, of which all tests of the run believe what was found out."""
 
 connection.DEADLINE_S = CATALOGUE_DEADLINE_S
+connecting.TIMEOUT_S = STORE_DEADLINE_S
 probe.BUDGET_S = PROBE_BUDGET_S
 
 KINDS: tuple[Kind, ...] = ("redis", "postgresql", "mongodb")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -25,7 +23,7 @@ from redis_connection.commands import command
 
 __all__ = ["Coordination", "client_of", "connect"]
 
-TIMEOUT_S: Final = 3.0
+TIMEOUT_S = 3.0
 """Longest wait for a reply; longer than any call of ours blocks on purpose."""
 
 
