@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -20,7 +21,6 @@ from sketch.redis.server import RedisSketch
 from tests.faults.conditions import eventually
 from tests.process.caching.cached_paper import Paper, paper_on
 from tests.process.service import unique
-
 
 IDLE_S, OLD_SHARE = CachedLeases.idle_s, CachedLeases.old_share
 
@@ -201,6 +201,19 @@ async def test_a_lease_that_is_being_ended_is_not_ended_by_a_round_as_well(
 
     monkeypatch.setattr(sketch, "end", during_a_round)
     await leases.release(paper.partition, [f"articles/{id_}#hits"])
+    assert len(calls.ended) == 1
+    assert leases.tokens == ()
+
+
+@pytest.mark.usefixtures("long_leases")
+async def test_a_lease_that_is_about_to_be_ended_is_not_ended_by_a_round_as_well(
+    paper: Paper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id_ = await created_object(paper)
+    await paper.inc(id_)
+    leases, calls = paper.caches.leases, Calls().of(paper, monkeypatch)
+    keys = [f"articles/{id_}#hits"]
+    await asyncio.gather(leases.release(paper.partition, keys), leases.release_due())
     assert len(calls.ended) == 1
     assert leases.tokens == ()
 
