@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
