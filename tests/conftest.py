@@ -19,10 +19,13 @@ import pytest
 from hypothesis import settings
 
 from mediator.catalogue import connection
+from mediator.control import plane
+from mediator.coordination import connecting
 from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.port import Kind
 from mediator.stores import probe
 from mediator.stores.port import SystemConfig
+from sketch.redis import server
 from tests.java import QUICK_JAVA
 from tests.process.access.examinations import share
 from tests.process.service import drop_catalogue_template
@@ -45,6 +48,9 @@ PROBE_BUDGET_S = 60.0
 """For examining a server, of which all tests of the run believe what was found out."""
 
 connection.DEADLINE_S = CATALOGUE_DEADLINE_S
+connecting.TIMEOUT_S = STORE_DEADLINE_S
+plane.PING_S = STORE_DEADLINE_S
+server.TIMEOUT_S = STORE_DEADLINE_S
 probe.BUDGET_S = PROBE_BUDGET_S
 
 KINDS: tuple[Kind, ...] = ("redis", "postgresql", "mongodb")

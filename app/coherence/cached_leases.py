@@ -57,7 +57,7 @@ class _Lease:
         used_s: When a write began or ended under it.
         writes: How many are under way, or came to nothing that is known.
         usable: Whether it takes further writes.
-        ending: Whether the sketch was called to end it, and has not answered.
+        ending: Whether the sketch is being called to end it, and has not answered.
     """
 
     partition: Partition
@@ -229,22 +229,23 @@ class CachedLeases:
 
     async def _release(self, leases: Sequence[_Lease]) -> None:
         """Release leases; the sketch keeps those that fail, and they are tried again."""
+        # Before the first await: a round that comes between must not end them as well.
+        for lease in leases:
+            lease.ending = True
         left = iter(leases)
-        while batch := list(islice(left, _BATCH)):
-            try:
+        try:
+            while batch := list(islice(left, _BATCH)):
                 await asyncio.gather(*map(self._end, batch))
-            except SketchUnavailable as error:
-                _log.debug("cached write leases were not released: %s", error)
-                return
+        except SketchUnavailable as error:
+            _log.debug("cached write leases were not released: %s", error)
+        finally:
+            for lease in leases:
+                lease.ending = False
 
     async def _end(self, lease: _Lease) -> None:
         # No versions: the writes need not have ended in their order. Nor which queries are known:
         # none can have been registered since the lease was begun.
-        lease.ending = True
-        try:
-            result = await self._sketch.end(lease.partition, lease.token.text, {})
-        finally:
-            lease.ending = False
+        result = await self._sketch.end(lease.partition, lease.token.text, {})
         self._leases.pop(lease.token, None)
         if result is EndResult.CONTENDED:
             self.avoid(lease.partition, lease.key)

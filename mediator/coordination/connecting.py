@@ -25,7 +25,7 @@ from redis_connection.commands import command
 
 __all__ = ["Coordination", "client_of", "connect"]
 
-TIMEOUT_S: Final = 3.0
+TIMEOUT_S = 3.0
 """Longest wait for a reply; longer than any call of ours blocks on purpose."""
 
 

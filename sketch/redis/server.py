@@ -66,7 +66,9 @@ _STEPS: Final = 3
 """Part of every run id. Grows when steps of an older version would break what newer ones promise,
 so that replicas of both invalidate partitions instead of relying on one another."""
 
-_TIMEOUT_S: Final = 3.0
+TIMEOUT_S = 3.0
+"""Longest wait for a reply, unless another one is given."""
+
 _MOST_BITS: Final = 2**27
 """Four bytes for each bit's count must fit in one string of Redis."""
 _BITS_REMEMBERED: Final = 256
@@ -112,7 +114,7 @@ class RedisSketch:
         limits: SketchLimits,
         shape: FilterShape,
         namespace: str = "portolan:sketch",
-        timeout_s: float = _TIMEOUT_S,
+        timeout_s: float | None = None,
     ) -> None:
         if re.search("[{}]", namespace):
             raise ValueError("The namespace of the sketch must have no brace.")
@@ -120,6 +122,7 @@ class RedisSketch:
             raise ValueError(f"A filter in Redis has at most {_MOST_BITS} bits.")
         self.limits = limits
         self.shape = shape
+        timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
         self._own = connect(redis, timeout_s) if isinstance(redis, str) else None
         client = self._own or redis
         assert isinstance(client, Redis)

@@ -17,7 +17,7 @@ import pytest
 
 from app.service.tls import Certificate
 from mediator.stores.port import SystemConfig
-from tests.faults.conditions import eventually
+from tests.faults.conditions import WITHIN_S, eventually
 from tests.faults.operation.forked import called
 from tests.faults.service import Service
 from tests.process.access.certificates import write_certificate
@@ -74,7 +74,7 @@ async def key(catalogue: str, service: Service, certificate: Certificate) -> str
     assert code == 0, output
     key = str(orjson.loads(output)["key"])
     trusted = ssl.create_default_context(cafile=certificate.chain)
-    async with httpx.AsyncClient(verify=trusted, headers=bearer(key)) as client:
+    async with httpx.AsyncClient(verify=trusted, headers=bearer(key), timeout=WITHIN_S) as client:
 
         async def is_known() -> bool:
             return (await client.get(f"{service.admin}/admin/v1/systems")).status_code == 200
@@ -87,12 +87,12 @@ async def test_both_ports_accept_only_tls(service: Service, certificate: Certifi
     for address in (service.data, service.admin):
         assert address.startswith("https://")
         trusted = ssl.create_default_context(cafile=certificate.chain)
-        async with httpx.AsyncClient(verify=trusted) as client_trusting:
+        async with httpx.AsyncClient(verify=trusted, timeout=WITHIN_S) as client_trusting:
             assert (await client_trusting.get(f"{address}/openapi.json")).status_code < 500
-        async with httpx.AsyncClient() as plain:
+        async with httpx.AsyncClient(timeout=WITHIN_S) as plain:
             with pytest.raises(httpx.RemoteProtocolError):
                 await plain.get(address.replace("https://", "http://"))
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=WITHIN_S) as client:
             with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
                 await client.get(address)
 
@@ -100,7 +100,11 @@ async def test_both_ports_accept_only_tls(service: Service, certificate: Certifi
 async def test_the_health_check_of_the_image_uses_tls(service: Service) -> None:
     port = str(urlsplit(service.admin).port)
     over_tls = {"PORTOLAN_ADMIN_PORT": port, "PORTOLAN_ADMIN_TLS_CERTIFICATE": "/a/file"}
-    assert await checked(**over_tls) == (0, b"")
+
+    async def is_alive() -> bool:  # a service that does not answer for two seconds is not
+        return await checked(**over_tls) == (0, b"")
+
+    await eventually(is_alive)
     assert await checked(PORTOLAN_ADMIN_PORT=port) == (1, b"")
 
 

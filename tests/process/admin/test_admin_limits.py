@@ -15,6 +15,7 @@ from app.http.framework import BODY_LIMIT, SMALL_BODY_LIMIT
 from app.service.serving import make_server
 from app.telemetry.metrics import Metrics
 from tests.faults.caching.http_client import Answer, Connection, read_answer
+from tests.faults.conditions import WITHIN_S
 from tests.process.service import Service
 
 HEAD = (
@@ -46,7 +47,7 @@ async def exchange(address: str, *pieces: bytes) -> Answer:
     """Send pieces, and read the answer, which may come before the last of them."""
     reader, writer = await opened(address)
     with closing(writer):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WITHIN_S):
             for piece in pieces:
                 writer.write(piece)
                 await asyncio.sleep(0)
@@ -78,7 +79,7 @@ async def test_requests_that_never_end_keep_no_probe_waiting(admin: str) -> None
     for number, (_, writer) in enumerate(slow):
         writer.write(whole[: 1 + number % len(whole)])
     with closing(Connection(admin)) as probe:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WITHIN_S):
             for _ in range(20):
                 assert (await probe.request("GET", "/live")).status == 200
     for _, writer in slow:

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+from redis.asyncio import Redis
 
 from app.api.options import DataOptions
 from app.api.router import DataApi
 from app.coherence.caches import Caches
 from app.settings.main import CacheSettings
+from mediator.model.guard import WriteToken
 from mediator.stores.port import SystemConfig
 from sketch.filter.shape import FilterShape
 from sketch.protocol.port import Partition, SketchLimits
@@ -26,6 +28,8 @@ __all__ = ["NOWHERE", "Paper", "paper_on"]
 UPDATE = {"content-type": "application/vnd.portolan.update+json"}
 INC = b'{"hits": {"inc": 1}}'
 NOWHERE = "redis://127.0.0.1:1/0"
+MARGIN_S = 60.0
+"""No answer is too late to be kept on a machine that does something else for seconds."""
 
 
 @dataclass
@@ -60,6 +64,12 @@ class Paper:
         """Release the cached write leases of this replica, as after a while."""
         await self.caches.leases.release_all()
 
+    async def end_lease(self, token: WriteToken) -> None:
+        """Let the lease of a pending write be over, as after a while."""
+        leases = f"{{{self.namespace}:{self.database}/articles}}:leases"
+        async with Redis.from_url(self.sketch_url) as redis:
+            assert await redis.zadd(leases, {token.text: 0}, xx=True, ch=True) == 1
+
     async def filter(self) -> FilterDocument:
         answer = await self.http.get("sketch")
         assert answer.headers["content-type"] == "application/vnd.portolan.sketch"
@@ -77,6 +87,7 @@ async def paper_on(
     keys: int = 1_000_000,
 ) -> AsyncIterator[Paper]:
     """Open a database of its own, or another replica of one that is open already."""
+    settings = settings.model_copy(update={"cache_margin_s": MARGIN_S})
     limits = SketchLimits(
         longest_ttl_s=settings.cache_longest_s,
         margin_s=settings.cache_margin_s,

@@ -16,6 +16,7 @@ from app.settings.access import AccessSettings
 from app.settings.main import CacheSettings, HttpSettings, MediatorSettings, SystemSettings
 from mediator.stores.port import SystemConfig
 from tests.process.access.examinations import recall, remember
+from tests.process.caching.cached_paper import MARGIN_S
 from tests.process.jobs.idle_worker import idle_worker
 from tests.process.service import unique
 
@@ -116,7 +117,7 @@ async def guarded(
         systems=systems,
         data_dir=jobs_dir,
     )
-    caching = CacheSettings(sketch="redis")
+    caching = CacheSettings(sketch="redis", cache_margin_s=MARGIN_S)
     access_settings = AccessSettings(authentication="required", **access)
     await recall(configs, catalogue_url)
     container = await build(HttpSettings(), settings, caching, access_settings)

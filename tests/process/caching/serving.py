@@ -13,6 +13,7 @@ from typing import Any
 import uvicorn
 
 from app.service.serving import KEPT_S
+from tests.faults.conditions import WITHIN_S
 
 Message = dict[str, Any]
 App = Callable[..., Awaitable[None]]
@@ -85,6 +86,6 @@ async def served(app: App) -> AsyncIterator[str]:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Poll until a condition holds."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WITHIN_S):
         while not condition():  # noqa: ASYNC110  # there is no event to wait for
             await asyncio.sleep(0.001)

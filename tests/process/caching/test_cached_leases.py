@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -20,6 +21,8 @@ from sketch.redis.server import RedisSketch
 from tests.faults.conditions import eventually
 from tests.process.caching.cached_paper import Paper, paper_on
 from tests.process.service import unique
+
+IDLE_S, OLD_SHARE = CachedLeases.idle_s, CachedLeases.old_share
 
 
 @dataclass
@@ -97,10 +100,14 @@ async def test_further_writes_reuse_the_cached_lease(
     assert await pending(paper) == 0
 
 
-async def test_leases_that_are_used_no_more_are_ended(paper: Paper) -> None:
+@pytest.mark.usefixtures("long_leases")
+async def test_leases_that_are_used_no_more_are_ended(
+    paper: Paper, monkeypatch: pytest.MonkeyPatch
+) -> None:
     id_ = await created_object(paper)
     await paper.inc(id_)
     assert await pending(paper) == 1
+    monkeypatch.setattr(CachedLeases, "idle_s", IDLE_S)
 
     async def none() -> bool:
         return await pending(paper) == 0
@@ -198,6 +205,20 @@ async def test_a_lease_that_is_being_ended_is_not_ended_by_a_round_as_well(
     assert leases.tokens == ()
 
 
+@pytest.mark.usefixtures("long_leases")
+async def test_a_lease_that_is_about_to_be_ended_is_not_ended_by_a_round_as_well(
+    paper: Paper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id_ = await created_object(paper)
+    await paper.inc(id_)
+    leases, calls = paper.caches.leases, Calls().of(paper, monkeypatch)
+    keys = [f"articles/{id_}#hits"]
+    await asyncio.gather(leases.release(paper.partition, keys), leases.release_due())
+    assert len(calls.ended) == 1
+    assert leases.tokens == ()
+
+
+@pytest.mark.usefixtures("long_leases")
 async def test_a_record_becomes_cacheable_when_the_replica_does_not_listen(
     own_systems: Sequence[SystemConfig],
     own_catalogue: str,
@@ -212,6 +233,7 @@ async def test_a_record_becomes_cacheable_when_the_replica_does_not_listen(
         id_ = await created_object(isolated)
         await isolated.inc(id_)
         assert not cacheable(await paper.get(id_))
+        monkeypatch.setattr(CachedLeases, "old_share", OLD_SHARE)
 
         async def found() -> bool:
             await isolated.inc(id_)
@@ -297,6 +319,7 @@ async def test_a_query_at_the_same_replica_releases_leases_at_once(fresh: Paper)
     assert not paper.caches.leases.tokens
 
 
+@pytest.mark.usefixtures("long_leases")
 async def test_a_replica_that_stops_leaves_nothing_pending(
     own_systems: Sequence[SystemConfig],
     own_catalogue: str,
@@ -345,27 +368,22 @@ async def test_after_a_loss_nothing_is_kept_though_writes_go_on(
     assert (len(calls.started), len(calls.ended)) == (1, 2), "no lease is cached after a loss"
 
 
-async def test_a_lease_that_never_ends_is_recovered_by_another_replica(
-    own_systems: Sequence[SystemConfig],
-    own_catalogue: str,
-    redis_config: SystemConfig,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.usefixtures("long_leases")
+async def test_a_lease_that_never_ends_is_recovered_by_another_replica(paper: Paper) -> None:
     """The pending write of several writes, of which all but the last were acknowledged."""
-    settings = CacheSettings(write_lease_s=2.0)
-    async with paper_on(own_systems, own_catalogue, redis_config.url, settings) as paper:
-        id_ = await created_object(paper)
-        await paper.inc(id_)
-        leases = paper.caches.leases
-        token = leases.acquire(paper.partition, f"articles/{id_}#hits", _route(paper))
-        assert token, "a write begins that never ends"
+    id_ = await created_object(paper)
+    await paper.inc(id_)
+    leases = paper.caches.leases
+    token = leases.acquire(paper.partition, f"articles/{id_}#hits", _route(paper))
+    assert token, "a write begins that never ends"
 
-        async def recovered() -> bool:
-            return cacheable(await paper.get(id_))
+    async def recovered() -> bool:
+        return cacheable(await paper.get(id_))
 
-        assert not await recovered()
-        await eventually(recovered)
-        assert (await paper.http.get(f"articles/{id_}")).json()["hits"] == 1
+    assert not await recovered()
+    await paper.end_lease(token)
+    await eventually(recovered)
+    assert (await paper.http.get(f"articles/{id_}")).json()["hits"] == 1
 
 
 def _route(paper: Paper) -> object:

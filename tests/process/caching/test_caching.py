@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.coherence import clock_watch
 from app.settings.main import CacheSettings
 from mediator.model.guard import CacheKey
 from mediator.stores.port import SystemConfig
@@ -21,6 +22,12 @@ from tests.process.service import unique
 @pytest.fixture
 def id_() -> str:
     return unique("a")
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers are dated though the replica has not looked at the sketch's clock for seconds."""
+    monkeypatch.setattr(clock_watch, "LATE_S", 600.0)
 
 
 async def test_a_cacheable_response_has_its_cache_headers(paper: Paper, id_: str) -> None:
@@ -170,22 +177,19 @@ async def test_the_filter_is_served_whole_or_by_class_in_two_forms(paper: Paper,
     assert (await paper.http.get("sketch?what=1")).status_code == 400
 
 
-async def test_an_orphaned_write_is_fenced_and_recovered(
-    own_systems: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig, id_: str
-) -> None:
-    settings = CacheSettings(write_lease_s=0.5)
-    async with paper_on(own_systems, own_catalogue, redis_config.url, settings) as paper:
-        await paper.put(id_)
-        await paper.get(id_)
-        key = f"articles/{id_}#hits"
-        await paper.caches.guard.begin(paper.database, [CacheKey("articles", id_, "hits")])
+async def test_an_orphaned_write_is_fenced_and_recovered(paper: Paper, id_: str) -> None:
+    await paper.put(id_)
+    await paper.get(id_)
+    key = CacheKey("articles", id_, "hits")
+    token = await paper.caches.guard.begin(paper.database, [key])
 
-        async def recovered() -> bool:
-            return "portolan-expires" in (await paper.get(id_, "?fields=hits")).headers
+    async def recovered() -> bool:
+        return "portolan-expires" in (await paper.get(id_, "?fields=hits")).headers
 
-        assert not await recovered()
-        assert (await paper.filter()).contains(key)
-        await eventually(recovered)
+    assert not await recovered()
+    assert (await paper.filter()).contains(str(key))
+    await paper.end_lease(token)
+    await eventually(recovered)
 
 
 async def test_without_the_sketch_writes_are_refused_and_reads_are_not_kept(
@@ -219,6 +223,7 @@ async def dated(paper: Paper, id_: str, query: str = "?max_age=2") -> int:
     return int((await paper.get(id_, query)).headers["portolan-as-of"])
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_a_dated_response_is_cacheable_for_the_requested_max_age(
     paper: Paper, id_: str
 ) -> None:
@@ -235,6 +240,7 @@ async def test_a_dated_response_is_cacheable_for_the_requested_max_age(
     assert int(again.headers["portolan-as-of"]) >= date_us
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_dated_responses_add_no_keys_to_the_filter(paper: Paper, id_: str) -> None:
     await paper.put(id_)
     await dated(paper, id_)
@@ -242,6 +248,7 @@ async def test_dated_responses_add_no_keys_to_the_filter(paper: Paper, id_: str)
     assert not (await paper.filter()).contains(f"articles/{id_}#hits")
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_an_answer_is_dated_before_the_systems_are_read(
     paper: Paper, id_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,11 +264,13 @@ async def test_an_answer_is_dated_before_the_systems_are_read(
     assert await dated(paper, id_) <= seen[-1]
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_absence_is_dated_too(paper: Paper, id_: str) -> None:
     await dated(paper, id_)
     assert (await paper.get(id_, "?max_age=2")).status_code == 404
 
 
+@pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("class_name", ["notes", "secrets", "mortals"])
 async def test_a_response_that_is_not_shared_cacheable_has_no_date(
     paper: Paper, id_: str, class_name: str

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, async_playwright
 
+from tests.faults.conditions import WITHIN_S
 from tests.process.caching.coherent_origin import Origin, SharedCache, VirtualTime
 from tests.process.caching.serving import Endpoint, Reply, send_reply, served
 
@@ -85,9 +86,13 @@ async def page(endpoint: Endpoint) -> AsyncIterator[Page]:
         pytest.skip("Chromium is not installed")
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+            executable_path=CHROMIUM,
+            args=["--no-sandbox", "--disable-gpu"],
+            timeout=WITHIN_S * 1000,
         )
-        yield await browser.new_page()
+        page = await browser.new_page()
+        page.set_default_timeout(WITHIN_S * 1000)
+        yield page
         await browser.close()
 
 

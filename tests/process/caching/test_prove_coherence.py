@@ -16,6 +16,7 @@ import pytest
 from app.commands.coherence_proof import Incoherent, Proof
 from benchmarks.harness.varnish import Varnish, varnish
 from mediator.stores.port import SystemConfig
+from tests.faults.conditions import WITHIN_S
 from tests.faults.operation.forked import called
 from tests.faults.service import Service
 from tests.process.caching.serving import Reply, send_reply, served
@@ -92,7 +93,7 @@ async def test_a_cache_that_is_not_purged_is_detected(installed: Installation) -
     unpurged = proof(installed, installed.unknown.url, cached=True, within_s=15.0)
     with pytest.raises(Incoherent, match="Not within 15 seconds: the purge arrived"):
         await unpurged.run()
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=WITHIN_S) as http:
         left = await http.get(f"{installed.service.admin}/admin/v1/schemas")
     assert [each for each in left.json()["items"] if "proof" in each["database"]] == []
 
@@ -108,7 +109,7 @@ async def test_a_cache_that_serves_frozen_responses_is_detected(
     installed: Installation, frozen: str, seen: str
 ) -> None:
     async with (
-        httpx.AsyncClient(base_url=installed.service.data) as origin,
+        httpx.AsyncClient(base_url=installed.service.data, timeout=WITHIN_S) as origin,
         served(Frozen(origin, frozen)) as lying,
     ):
         with pytest.raises(Incoherent, match=f"(?i){seen}"):

@@ -14,6 +14,7 @@ from sketch.client import (
     NotFound,
     Source,
 )
+from tests.faults.conditions import WITHIN_S
 from tests.process.caching.coherent_origin import Origin, SharedCache
 from tests.process.caching.serving import until
 from tests.process.caching.sketch_clients import OLD, connected, title
@@ -93,7 +94,7 @@ async def test_in_eager_mode_copies_in_demand_are_revalidated_ahead(
         assert origin.requests()[-1].forced
         assert await title(client) == ("old", Source.OWN)
         pause.open()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WITHIN_S):
             while await title(client) != ("new", Source.OWN):  # noqa: ASYNC110 - see `until`
                 await asyncio.sleep(0.001)
         assert len(origin.requests()) == 2

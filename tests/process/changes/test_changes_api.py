@@ -17,7 +17,7 @@ from app.api.router import DataApi
 from mediator.base.observation import ChangesRelayed
 from mediator.changes.feed import PARTITIONS
 from mediator.stores.port import SystemConfig
-from tests.faults.conditions import eventually
+from tests.faults.conditions import WITHIN_S, eventually
 from tests.process.operation.asgi_driver import Answer, send_raw
 from tests.process.service import (
     Service,
@@ -39,7 +39,6 @@ CLASSES: dict[str, Any] = {
     "others": {"fields": {"title": field_on("redis")}},
 }
 CACHE_GROUPS = ("title", "hits", "note")
-WAIT_S = 30
 STREAM = (b"accept", b"text/event-stream")
 
 
@@ -101,12 +100,12 @@ class Client:
         def found() -> list[dict[str, Any]]:
             return [event for _, event in self.events if event["object"].startswith(of)]
 
-        async with asyncio.timeout(WAIT_S), self.arrived:
+        async with asyncio.timeout(WITHIN_S), self.arrived:
             await self.arrived.wait_for(lambda: len(found()) >= count)
         return found()
 
     async def connected(self) -> None:
-        async with asyncio.timeout(WAIT_S), self.arrived:
+        async with asyncio.timeout(WITHIN_S), self.arrived:
             await self.arrived.wait_for(lambda: self.last is not None)
 
 
@@ -147,13 +146,22 @@ class Harness:
         return document["changes"], document["position"]
 
     async def everything(self, query: str = "", after: str = "beginning") -> list[dict[str, Any]]:
-        """Read page by page up to now."""
+        """Read page by page what the feed has."""
         found: list[dict[str, Any]] = []
         while True:
-            page, after = await self.page(f"after={after}&limit=7&wait=1&{query}")
+            page, after = await self.page(f"after={after}&limit=7&{query}")
             found += page
             if not page:
                 return found
+
+    async def has_relayed(self, id_: str, changes: int, after: str) -> None:
+        """Wait until the feed has so many changes of an object."""
+
+        async def is_so() -> bool:
+            found = await self.everything("", after)
+            return [event["object"] for event in found].count(id_) >= changes
+
+        await eventually(is_so)
 
     async def create(self, id_: str) -> None:
         await self.service.create(self.database, "articles", id_, title="t", hits=0, note="n")
@@ -266,6 +274,7 @@ async def test_a_class_is_followed_alone(harness: Harness) -> None:
     _, position = await harness.page("")
     await harness.create("mixed")
     await harness.service.create(harness.database, "others", "mixed", title="x")
+    await harness.has_relayed("mixed", len(CACHE_GROUPS) + 1, position)
     events = await harness.everything("class=others", position)
     assert {e["class"] for e in events} == {"others"}
     assert [e["object"] for e in events] == ["mixed"]
@@ -328,7 +337,7 @@ async def test_a_stream_of_a_lost_feed_ends(harness: Harness, redis_config: Syst
     redis = connect(redis_config.url)
     async with following(Client(harness.api, harness.path)) as client:
         await redis.set(f"{{portolan:feed:{harness.database_id}}}:generation", "cd" * 16)
-        async with asyncio.timeout(30), client.arrived:
+        async with asyncio.timeout(WITHIN_S), client.arrived:
             await client.arrived.wait_for(lambda: client.ended)
     await redis.aclose()
 
@@ -353,10 +362,12 @@ async def test_deletions_are_relayed(harness: Harness) -> None:
     from tests.process.service import unique
 
     await harness.create("deleted")
+    await harness.has_relayed("deleted", len(CACHE_GROUPS), "beginning")
     _, position = await harness.page("")
     await harness.service.mediator.data.write(
         Delete(harness.database, "articles", "deleted", unique("op"))
     )
+    await harness.has_relayed("deleted", len(CACHE_GROUPS), position)
     deletions = [e for e in await harness.everything("", position) if e["kind"] == "delete"]
     assert {e["group"] for e in deletions} == {"main", "hits", "note"}
     assert {e["after"] for e in deletions} == {None}
@@ -366,5 +377,5 @@ async def test_the_end_of_the_process_ends_streams(harness: Harness) -> None:
     async with following(Client(harness.api, harness.path)) as client:
         assert harness.service.mediator.changes.subscriptions is not None
         harness.service.mediator.changes.subscriptions.end()
-        async with asyncio.timeout(30), client.arrived:
+        async with asyncio.timeout(WITHIN_S), client.arrived:
             await client.arrived.wait_for(lambda: client.ended)

@@ -29,6 +29,7 @@ from portolan_client import (
     SchemaRetired,
     field,
 )
+from tests.faults.conditions import WITHIN_S
 from tests.faults.service import Service
 from tests.process.clients.both import Kind, opened
 from tests.process.commands.shop import SHOP
@@ -326,7 +327,7 @@ async def test_a_client_is_pinned_to_a_version(
     products = {**SHOP["classes"]["products"], "fields": fields}
     schema = {**SHOP, "classes": {**SHOP["classes"], "products": products}}
     url = f"{started.admin}/admin/v1/schemas/{database}"
-    async with httpx.AsyncClient() as admin:
+    async with httpx.AsyncClient(timeout=WITHIN_S) as admin:
         rename = {"rename": "products.price:unit_price"}
         renamed = await admin.put(url, json=schema, params=rename)
         assert renamed.status_code == 200, renamed.text

@@ -9,6 +9,7 @@ import httpx
 import orjson
 import pytest
 
+from tests.faults.conditions import WITHIN_S
 from tests.process.commands.shop import SHOP, Shop, changed
 
 
@@ -153,7 +154,8 @@ async def test_versions_that_clients_have_pinned_are_listed_and_retired(opened: 
     await opened.done("schema", "apply", opened.database, file, *rename)
     assert (await opened.done("schema", "pinned", opened.database)).lines == []
     url = f"{opened.service.data}/v1/{opened.database}/products/lamp"
-    async with httpx.AsyncClient(headers={"portolan-schema": "1"}) as pinned:
+    headers = {"portolan-schema": "1"}
+    async with httpx.AsyncClient(headers=headers, timeout=WITHIN_S) as pinned:
         assert (await pinned.get(url)).json()["price"] == "1"
         [line] = (await opened.done("schema", "pinned", opened.database)).lines
         assert line.split()[:2] == ["1", "1"]

@@ -9,6 +9,7 @@ from contextlib import suppress
 import httpx
 import orjson
 
+from tests.faults.conditions import WITHIN_S
 from tests.process.commands.shop import Shop
 
 
@@ -19,7 +20,7 @@ async def test_an_index_is_proposed_and_added(opened: Shop) -> None:
     await opened.put("products", "lamp", {"name": "Lamp", "price": "1", "stock": 3})
     url = f"{opened.service.data}/v1/{opened.database}/products/query"
     query = {"filter": {"ge": ["stock", 2]}}
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=WITHIN_S) as client:
         for _ in range(2):
             assert (await client.post(url, json=query)).status_code == 422
         listed = await opened.done("schema", "index", opened.database)

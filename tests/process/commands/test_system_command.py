@@ -8,6 +8,7 @@ import httpx
 import orjson
 import pytest
 
+from tests.faults.conditions import WITHIN_S
 from tests.process.commands.shop import Shop
 
 
@@ -38,7 +39,7 @@ async def test_a_system_is_drained(lasting: Shop) -> None:
 async def test_a_system_is_suspended_and_resumed(lasting: Shop) -> None:
     await lasting.put("products", "lamp", {"name": "Lamp", "price": "1", "stock": 3})
     url = f"{lasting.service.data}/v1/{lasting.database}/products/lamp?fields=stock"
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=WITHIN_S) as client:
         unasked = await lasting.call("system", "suspend", "redis")
         assert unasked.exit_code == 2
         assert (await client.get(url)).status_code == 200

@@ -6,11 +6,18 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from mediator.flows import http_services
 from mediator.flows.http_services import HttpServices
 from mediator.stores.port import SystemConfig
 from tests.process.flows.http_service import AnyLocalHost, HttpService, http_service
 from tests.process.flows.remote import TOTAL_S
 from tests.process.flows.shop import Shop, shop_on
+
+
+@pytest.fixture(autouse=True)
+def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection may take as long as a request."""
+    monkeypatch.setattr(http_services, "CONNECT_S", TOTAL_S)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from uuid import uuid4
 from redis.asyncio import Redis
 
 from mediator.base.clock import SystemClock
-from mediator.coordination.message_queue import QueueBounds, RedisMessageQueue
+from mediator.coordination.message_queue import RedisMessageQueue
 from mediator.flows.execution import Invoker
 from mediator.flows.http_request import HttpRequest
 from mediator.flows.http_services import HttpServices
@@ -85,15 +85,14 @@ class Killing:
         self._left -= 1
 
 
-def crash(url: str, key: FlowKey, point: str, after: int, lease_ms: int) -> None:
+def crash(url: str, key: FlowKey, point: str, after: int) -> None:
     """Work in this process until it is killed at a point, passed `after` times before."""
-    asyncio.run(_work(url, key, point, after, lease_ms))
+    asyncio.run(_work(url, key, point, after))
 
 
-async def _work(url: str, key: FlowKey, point: str, after: int, lease_ms: int) -> None:
-    bounds = QueueBounds(lease_s=lease_ms / 1000)
+async def _work(url: str, key: FlowKey, point: str, after: int) -> None:
     async with Redis.from_url(url) as redis:
-        queue: Any = Killing(RedisMessageQueue(redis, bounds), point, after)
+        queue: Any = Killing(RedisMessageQueue(redis), point, after)
         invoker: Invoker = Killing(RecordingInvoker(redis, key.flow), point, after)
         token, clock = uuid4().hex, SystemClock()
         document = await queue.flow(key)

@@ -11,6 +11,7 @@ import pytest
 
 from mediator.base.errors import Invalid, MediatorError, OutcomeUnknown, Unavailable
 from mediator.coordination.message_queue import QueueBounds
+from mediator.flows import worker
 from mediator.flows.http_hosts import HttpHosts
 from mediator.flows.http_request import read_request
 from mediator.flows.http_services import LARGEST_RESPONSE, HttpServices
@@ -18,7 +19,7 @@ from mediator.flows.worker import MOST_ATTEMPTS
 from mediator.query.json_node import Node
 from tests.process.access.certificates import write_certificate
 from tests.process.flows.http_service import HttpService, http_service
-from tests.process.flows.remote import RECEIVE, TOTAL_S, get, messages, post
+from tests.process.flows.remote import HANGING_S, RECEIVE, TOTAL_S, get, messages, post
 from tests.process.flows.shop import Shop
 from tests.process.service import unique
 
@@ -59,6 +60,7 @@ async def test_no_content_is_null(client: HttpServices, remote: HttpService) -> 
 async def test_what_may_answer_later_is_transient(
     client: HttpServices, remote: HttpService, path: str
 ) -> None:
+    client.total_s = HANGING_S
     read = await error_of(client, f"{remote.url}/{path}")
     written = await error_of(client, f"{remote.url}/{path}", "POST")
     assert isinstance(read, Unavailable)
@@ -193,11 +195,14 @@ async def test_a_message_whose_request_fails_does_not_fail_others(
 
 
 async def test_a_request_that_takes_longer_than_a_lease_ends(
-    shop: Shop, remote: HttpService, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, services: HttpServices, remote: HttpService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lease of who sends in order is renewed meanwhile, so nobody else sends the same."""
-    # Five requests and their pauses take half as long again. A busy machine loses a shorter lease.
-    monkeypatch.setattr(shop.coordination.message_queue, "bounds", QueueBounds(lease_s=6.0))
+    # Five requests and their pauses take longer. A busy machine loses a lease that is shorter, or
+    # renewed less often.
+    monkeypatch.setattr(shop.coordination.message_queue, "bounds", QueueBounds(lease_s=8.0))
+    monkeypatch.setattr(worker, "LEASE_S", 3.0)
+    monkeypatch.setattr(services, "total_s", HANGING_S)
     plan = [RECEIVE, post(f"{remote.url}/{{name}}/0/x")]
     flow = await shop.create(plan, ordered=True)
     states = await shop.ended(flow, await shop.tickets(flow, messages(["hang", "fail"])))

@@ -21,6 +21,7 @@ from tests.faults.conditions import eventually
 from tests.faults.operation.forked import exit_code_of
 from tests.process.flows.crashing_worker import LOCAL, RecordingInvoker, crash
 from tests.process.flows.http_service import http_service
+from tests.process.flows.keys import end_leases
 from tests.process.service import unique
 from tests.unit.flows.plans import ORDERS, flow
 
@@ -41,15 +42,15 @@ class Killed:
     redis: Redis
     url: str
 
-    async def run(self, key: FlowKey, point: str, after: int, lease_ms: int = 300) -> None:
-        """Run a worker until it is killed; the other one waits for the end of its lease."""
-        ended = await exit_code_of(crash, self.url, key, point, after, lease_ms)
+    async def run(self, key: FlowKey, point: str, after: int) -> None:
+        """Run a worker until it is killed; the other one need not wait for the end of its lease."""
+        ended = await exit_code_of(crash, self.url, key, point, after)
         assert ended == -signal.SIGKILL
+        await end_leases(self.redis, key)
 
 
 @pytest.fixture
 async def killed(redis_config: SystemConfig) -> AsyncIterator[Killed]:
-    # Only the worker that is killed has a short lease: the other one must not lose its own.
     async with Redis.from_url(redis_config.url) as redis:
         yield Killed(redis, redis_config.url)
 
@@ -96,8 +97,7 @@ async def test_a_request_of_a_killed_worker_comes_again_under_its_key(
         bodies = [{"number": f"m{i}", "name": "A"} for i in range(1, 4)]
         sent = [NewMessage(unique(), "A", orjson.dumps(body)) for body in bodies]
         await queue.enqueue(key, sent, None)
-        # Long enough for the first request of a process, which reads the certificates.
-        await killed.run(key, "after send", 1, 3000)
+        await killed.run(key, "after send", 1)
         worker = FlowWorker(
             key,
             flow(plan, ordered=ordered),

@@ -73,6 +73,12 @@ async def put_due(redis: Redis, key: FlowKey, in_s: float) -> None:
     await redis.set(key_of(key, "due"), round((await seconds_of(redis) + in_s) * 1e6))
 
 
+async def end_soon(redis_config: SystemConfig, key: FlowKey, lease: str) -> None:
+    """Let a lease last for a moment only, from when the worker has done what it does under it."""
+    async with Redis.from_url(redis_config.url) as redis:
+        assert await redis.pexpire(key_of(key, lease), 50)
+
+
 async def test_messages_of_one_value_are_one_batch_and_the_oldest_batch_is_next(
     queue: RedisMessageQueue, key: FlowKey
 ) -> None:
@@ -125,11 +131,11 @@ async def test_messages_end_in_order_exactly_when_the_counters_of_the_paper_let_
 
 
 async def test_a_batch_whose_lease_has_ended_is_given_to_another_worker(
-    queue: RedisMessageQueue, key: FlowKey
+    queue: RedisMessageQueue, key: FlowKey, redis_config: SystemConfig
 ) -> None:
-    queue.bounds = QueueBounds(lease_s=0.05)
     await queue.enqueue(key, messages("AAB"), None)
     first, second = await taken(queue, key), await taken(queue, key)
+    await end_soon(redis_config, key, f"lease:{first.number}")
 
     async def is_taken_over() -> bool:
         found = await queue.take(key, OTHER, 0)
@@ -205,8 +211,9 @@ async def test_a_batch_whose_turn_is_late_does_not_wait(
         await queue.enqueue(key, messages("ABC"), None)
         arrived = await seconds_of(redis)
         await eventually(is_late)
-    for _ in "AB":
-        assert isinstance(await queue.take(key, TOKEN, wait_s), Batch)
+        for _ in "AB":
+            assert isinstance(await queue.take(key, TOKEN, wait_s), Batch)
+        await put_due(redis, key, 60)
     await queue.enqueue(key, messages("D"), None)
     found = await queue.take(key, TOKEN, 60)
     assert isinstance(found, NoBatch)
@@ -311,15 +318,15 @@ async def test_one_worker_sends_at_a_time(queue: RedisMessageQueue, key: FlowKey
 
 
 async def test_only_what_a_worker_had_begun_may_have_been_sent_before(
-    queue: RedisMessageQueue, key: FlowKey
+    queue: RedisMessageQueue, key: FlowKey, redis_config: SystemConfig
 ) -> None:
-    queue.bounds = QueueBounds(lease_s=0.05)
     await queue.enqueue(key, messages("AAA"), None)
     batch = await taken(queue, key)
     assert await queue.end_batch(key, batch.number, TOKEN, ended(batch), {}, ordered=True)
     first, *_ = given = await queue.next_held(key, TOKEN, 10)
     assert [each.is_repeated for each in given] == [False] * 3
     assert await queue.release(key, TOKEN, first, {"lookups": 2})
+    await end_soon(redis_config, key, "lease:out")
 
     async def is_taken_over() -> bool:
         nonlocal given

@@ -16,13 +16,14 @@ from redis.asyncio import Redis
 from mediator.base.clock import SystemClock
 from mediator.base.concurrency import end
 from mediator.coordination.connecting import connect
-from mediator.coordination.message_queue import QueueBounds, RedisMessageQueue
+from mediator.coordination.message_queue import RedisMessageQueue
 from mediator.embedded.redis import EmbeddedRedis
 from mediator.flows.http_request import HttpRequest
 from mediator.flows.plan import Query, Write
 from mediator.flows.queue import FlowKey, NewMessage
 from mediator.flows.worker import FlowWorker
 from tests.faults.conditions import eventually
+from tests.process.flows.keys import end_leases
 from tests.process.service import unique
 from tests.unit.flows.plans import ORDERS, flow
 
@@ -61,7 +62,7 @@ async def test_a_flow_goes_on_after_redis_was_killed(server: EmbeddedRedis, orde
     endpoint = await asyncio.to_thread(server.start)
     key, effects = FlowKey(unique(), unique()), Effects(NUMBERS[7])
     async with connect(endpoint.url) as redis:
-        queue = RedisMessageQueue(redis, QueueBounds(lease_s=0.5))
+        queue = RedisMessageQueue(redis)
         await queue.put_flow(key, {}, 10.0, 1)
         sent = [
             NewMessage(unique(), f"{at % 5}", orjson.dumps({"number": number, "name": "A"}))
@@ -74,6 +75,7 @@ async def test_a_flow_goes_on_after_redis_was_killed(server: EmbeddedRedis, orde
         try:
             await effects.is_reached.wait()
             await _killed(redis, server)
+            await end_leases(redis, key)
             effects.may_go_on.set()
             await eventually(lambda: _all_done(queue, key, sent))
         finally:

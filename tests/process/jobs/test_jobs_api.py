@@ -22,6 +22,7 @@ import pytest
 from app.api.router import DataApi
 from mediator.catalogue.run_queue import RunQueue
 from tests.process.caching.newspaper import assert_problem
+from tests.process.jobs.idle_worker import idle_worker
 from tests.process.jobs.office import ROWS, Office
 from tests.process.operation.asgi_driver import send_raw
 from tests.process.service import Service, field_on, scratch_catalogue, service, unique
@@ -335,7 +336,6 @@ async def test_the_service_never_imports_spark(
     mediator: Service, prepared: tuple[Service, str]
 ) -> None:
     """In a process of its own, for this one may have imported it."""
-    await mediator.mediator.workers.heartbeat("test", None)
     code = f"""
 import asyncio, sys
 from app.service.container import build
@@ -357,12 +357,13 @@ async def main():
 asyncio.run(main())
 """
     environment = {**os.environ, "PORTOLAN_CATALOGUE_URL": mediator.catalogue_url}
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-c", code],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    async with idle_worker(mediator.mediator.workers):
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-c", code],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr[-3_000:]

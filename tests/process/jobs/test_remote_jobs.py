@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ import pytest
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue, TakenRun
 from mediator.stores.port import SystemConfig
+from tests.faults.caching.http_client import Connection
 from tests.faults.conditions import eventually
 from tests.faults.operation.forked import Result, called
 from tests.faults.service import Service as ServiceProcess
@@ -30,6 +32,9 @@ JOB: dict[str, Any] = {
     "kind": "example.count",
     "spec": {"records": {"class": "people"}, "field": "city"},
 }
+_SUBMITTED = re.compile(
+    'http_server_request_duration_seconds_count{(?=.*http_request_method="POST").*/jobs"'
+)
 STAGES = [
     {"name": name, "state": state, "done": done, "total": 1, "rows": 0, "seconds": 0.1}
     for name, state, done in (("read records", "done", 1), ("count", "running", 0))
@@ -61,6 +66,13 @@ class Counter:
         assert result.exit_code == 0, result
         document: dict[str, Any] = orjson.loads(result.stdout)
         return document
+
+    async def submissions(self) -> float:
+        """Return how many requests to submit a job the service has answered since its start."""
+        async with Connection(self.service.admin) as admin:
+            shown = (await admin.request("GET", "/metrics")).body.decode()
+        counts = [line for line in shown.splitlines() if _SUBMITTED.match(line)]
+        return sum(float(line.rpartition(" ")[2]) for line in counts)
 
     async def take(self) -> TakenRun:
         found: list[TakenRun] = []
@@ -142,11 +154,16 @@ async def test_a_run_by_the_command_line(counter: Counter) -> None:
 
 
 async def test_submit_waits_for_the_result(counter: Counter) -> None:
-    out = counter.scratch / "result.json"
+    out, before = counter.scratch / "result.json", await counter.submissions()
+
+    async def answered() -> bool:  # which is after the run can be taken
+        return await counter.submissions() > before
+
     waiting = asyncio.create_task(
         counter.call("submit", str(counter.spec), "--wait", "--out", str(out))
     )
     taken = await counter.take()
+    await eventually(answered)
     await counter.service.kill()
     await counter.service.start()
     await counter.finish(taken)

@@ -42,6 +42,7 @@ class Recorder:
     results: dict[str, list[bytes]] = field(default_factory=dict)
     sequences: list[int] = field(default_factory=list)
     calls: int = 0
+    under_way: int = 0
     _known: set[tuple[str, int]] = field(default_factory=set)
     _progress: Progress = field(default_factory=Progress)
 
@@ -58,16 +59,28 @@ class Recorder:
         if database != self._database:
             return await self._publish(database, lease, sequence, publication)
         self.calls += 1
-        fault = self.fault(self.calls)
+        self.under_way += 1
+        try:
+            await self._recorded(self.fault(self.calls), lease, sequence, publication)
+        finally:
+            self.under_way -= 1
+        return None
+
+    async def is_complete(self) -> bool:
+        """Whether all is recorded that was published: readers see it before the publisher does."""
+        return not self.under_way
+
+    async def _recorded(
+        self, fault: str, lease: Lease, sequence: int, publication: Publication
+    ) -> None:
         if fault == "before":
             raise Unavailable("It went down before.", system="coordination")
         if fault == "lease":
             await self._shared.redis.delete(lease.key)
-        await self._publish(database, lease, sequence, publication)
+        await self._publish(self._database, lease, sequence, publication)
         self._record(sequence, publication)
         if fault == "after":
             raise Unavailable("It went down after.", system="coordination")
-        return None
 
     def _record(self, sequence: int, publication: Publication) -> None:
         assert sequence not in self.sequences

@@ -104,6 +104,7 @@ async def test_results_equal_a_join_of_the_log_whatever_fails(
     await bench.has_taken_all()
     for each in queries[1:]:
         await eventually(partial(bench.has_state, each, "ready"))
+    await eventually(recorder.is_complete)
     assert sum(map(len, recorder.results.values())) > 50
     for each in queries[1:]:
         assert recorder.found(each) == recorder.expected(each, joins[each])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -50,17 +51,26 @@ async def test_a_query_that_is_late_is_paused_and_another_rule_lets_it_go_on(
 ) -> None:
     late, patient = await ruled.ready(LATE), await ruled.ready(PATIENT)
 
+    asked = asyncio.Event()
+
     async def behind(*_: Any) -> Sequence[StoredTuple]:
+        asked.set()
         return []
 
     version = await follow(ruled, PAUSE)
     with monkeypatch.context() as patched:
         # The holder lives, and does not come to it.
         patched.setattr(ruled.streams, "read", behind)
+        await asked.wait()
         await ruled.send("r", (1, {"a": 1}))
         await ruled.send("s", *[(2, {"a": 1, "b": 2})] * 5)
         assert (await ruled.show(late))["lag"] == 6
         await eventually(lambda: ruled.has_state(late, "paused"))
+
+    async def is_logged() -> bool:  # which is after the act
+        return bool(await ruled.service.mediator.admission.log(None, 5))
+
+    await eventually(is_logged)
     (entry,) = await ruled.service.mediator.admission.log(None, 5)
     assert (entry["version"], entry["event"]["query"]["id"]) == (version, late)
     assert entry["event"]["query"]["late"] == 1

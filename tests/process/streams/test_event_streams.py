@@ -18,6 +18,8 @@ from tests.faults.conditions import eventually
 from tests.process.service import unique
 
 DAY_MS = 86_400_000
+FAR_MS = 10**13
+"""A time of the clock that is not soon."""
 STREAM = EventStream("prices", frozenset({"n"}), 3600.0, 5_000, {"n": "integer"})
 
 
@@ -46,6 +48,14 @@ class Declared:
     async def pass_by(self, ms: int) -> None:
         """Let time pass for the stream: its Redis's clock was read so much earlier."""
         await self.redis.hincrby(self.name("state"), "clock", -ms)
+
+    async def pass_exactly(self, ms: int) -> None:
+        """The same, and no other time passes until its next call: the clock is set back then."""
+        state = self.name("state")
+        async with self.redis.pipeline(transaction=True) as pipe:
+            pipe.hincrby(state, "elapsed", ms)
+            pipe.hset(state, "clock", FAR_MS)
+            await pipe.execute()
 
 
 def tuples(numbers: Sequence[int]) -> list[NewTuple]:
@@ -145,9 +155,9 @@ async def test_tuples_that_arrived_soon_after_others_are_not_removed_with_them(
     """Within a hundredth of the retention, which is as exact as it is kept."""
     await declared.declare(retention_s=1_000.0)
     await declared.append([1])
-    await declared.pass_by(9_000)
+    await declared.pass_exactly(9_000)
     await declared.append([2])
-    await declared.pass_by(996_000)
+    await declared.pass_exactly(996_000)
     await declared.append([3])
     assert await declared.numbers(None) == [1, 2, 3]
     await declared.pass_by(5_000)
@@ -169,7 +179,7 @@ async def test_a_stream_that_is_sent_to_all_the_time_keeps_no_tuple_for_longer(
     await declared.declare(retention_s=10.0, most_tuples=5_000)
     for _ in range(60):
         await declared.append(range(100))
-        await declared.pass_by(500)
+        await declared.pass_exactly(500)
     report = await declared.streams.report(declared.key)
     assert report.last == 6_000
     assert 1_900 <= report.last - report.first + 1 <= 2_200
