@@ -42,6 +42,19 @@ async def mediator(
         yield started
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writers do not give up: on a busy machine those before them may take long."""
+    for name in (
+        "operations.backoff.MAX_WAIT_S",
+        "transactions.coordinator.MAX_WAIT_S",
+        "transactions.foreign_keys.MAX_WAIT_S",
+        "transactions.joint.LOCK_TIMEOUT_S",
+        "transactions.joint.MAX_WAIT_S",
+    ):
+        monkeypatch.setattr(f"mediator.{name}", 60.0)
+
+
 @pytest.fixture(scope="module")
 async def own_systems(
     redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig

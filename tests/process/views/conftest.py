@@ -24,7 +24,11 @@ async def mirrored(
         service(own, url, coordination_url=redis_config.url) as started,
     ):
         await started.favour()
-        yield started
+        with pytest.MonkeyPatch.context() as patched:
+            # Else a machine that stands still for seconds interrupts a run.
+            patched.setattr("mediator.materialisation.maintenance.LEASE_S", 120.0)
+            patched.setattr("mediator.materialisation.service.SILENT_S", 120.0)
+            yield started
 
 
 @pytest.fixture(scope="module")
