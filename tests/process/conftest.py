@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -40,6 +40,14 @@ async def mediator(
     async with service(system_configs, catalogue_url) as started:
         await started.favour()
         yield started
+
+
+@pytest.fixture(scope="module")
+def late_replies() -> Iterator[None]:
+    """Replies of the coordination Redis are waited for as long as a busy machine needs."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("mediator.coordination.connecting.TIMEOUT_S", 30.0)
+        yield
 
 
 @pytest.fixture

@@ -14,7 +14,10 @@ from tests.process.views.views import BOUND_S, ViewClient, client_of, fields
 
 @pytest.fixture(scope="module")
 async def mirrored(
-    redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
+    redis_config: SystemConfig,
+    postgresql_config: SystemConfig,
+    mongodb_config: SystemConfig,
+    late_replies: None,
 ) -> AsyncIterator[Service]:
     """A mediator that keeps views up."""
     configs = (redis_config, postgresql_config, mongodb_config)
