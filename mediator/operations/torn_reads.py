@@ -74,7 +74,7 @@ class TornReads:
             if not whole:
                 break
             backoff = backoff or Backoff(RESOLVED_WITHIN_S)
-            if backoff.is_exhausted:
+            if backoff.is_exhausted and _torn(current, whole=True):
                 name = f"{route.schema.name}/{next(iter(torn.values())).id}"
                 detail = f"A write of {name} over several systems is still under way; try again."
                 raise Unavailable(detail, system=route.anchor.system)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -40,6 +40,27 @@ async def mediator(
     async with service(system_configs, catalogue_url) as started:
         await started.favour()
         yield started
+
+
+@pytest.fixture(scope="module")
+def late_replies() -> Iterator[None]:
+    """Replies of the coordination Redis are waited for as long as a busy machine needs."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("mediator.coordination.connecting.TIMEOUT_S", 30.0)
+        yield
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writers do not give up: on a busy machine those before them may take long."""
+    for name in (
+        "operations.backoff.MAX_WAIT_S",
+        "transactions.coordinator.MAX_WAIT_S",
+        "transactions.foreign_keys.MAX_WAIT_S",
+        "transactions.joint.LOCK_TIMEOUT_S",
+        "transactions.joint.MAX_WAIT_S",
+    ):
+        monkeypatch.setattr(f"mediator.{name}", 60.0)
 
 
 @pytest.fixture(scope="module")

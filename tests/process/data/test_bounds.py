@@ -22,6 +22,7 @@ def bought(database: str, values: dict[str, Any]) -> Update:
     return Update(database, "products", "lamp", unique(), values=values, operators=one)
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("system", ["redis", "postgres", "mongo"])
 @pytest.mark.parametrize("also", [None, "redis", "postgres", "mongo"])
 async def test_no_more_is_sold_than_there_is(

@@ -90,6 +90,7 @@ async def test_values_of_several_fields_address_one_object(people: httpx.AsyncCl
     assert (stored["tenant"], stored["number"], stored["name"]) == ("t", "1.5", "n1.50")
 
 
+@pytest.mark.usefixtures("patient")
 async def test_many_that_create_the_same_object_lose_none_of_their_patches(
     people: httpx.AsyncClient,
 ) -> None:

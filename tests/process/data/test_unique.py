@@ -122,6 +122,7 @@ async def test_operators_do_not_apply_to_what_is_unique(mediator: Service) -> No
         assert (await patch(http, "a", UPDATE, {"n": {"set": 2}})).status_code == 200
 
 
+@pytest.mark.usefixtures("patient")
 async def test_writers_race_for_a_value(http: httpx.AsyncClient) -> None:
     await asyncio.gather(*(put(http, f"old{i}", email=f"{i}") for i in range(WRITERS)))
     racing = [http.put(f"users/new{i}", json={"email": "a@x"}) for i in range(WRITERS)]
@@ -153,6 +154,7 @@ async def test_a_deleted_object_gives_its_value_free(http: httpx.AsyncClient) ->
     assert_taken(await http.put("users/a", json={"email": "a@x"}), "/email")
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("system", SYSTEMS)
 async def test_replicas_agree(
     mediator: Service, system_configs: Sequence[SystemConfig], catalogue_url: str, system: str

@@ -113,6 +113,7 @@ async def test_nothing_is_stored_if_the_object_would_be_invalid(pages: httpx.Asy
     assert (await pages.get("a")).status_code == 404
 
 
+@pytest.mark.usefixtures("patient")
 async def test_many_that_create_the_same_object_lose_none_of_their_patches(
     pages: httpx.AsyncClient,
 ) -> None:

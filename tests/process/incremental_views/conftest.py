@@ -12,7 +12,10 @@ from tests.process.incremental_views.shop import Shop, shop_on
 
 @pytest.fixture(scope="module")
 async def shop(
-    own_systems: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
+    own_systems: Sequence[SystemConfig],
+    own_catalogue: str,
+    redis_config: SystemConfig,
+    late_replies: None,
 ) -> AsyncIterator[Shop]:
     async with shop_on(own_systems, own_catalogue, redis_config.url) as opened:
         yield opened

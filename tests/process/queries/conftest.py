@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 
 from benchmarks.harness.profiles import CLASSES, Profiles, generate, placed
+from mediator.query.budget import Limits
 from tests.process.queries.querying import PLACEMENTS, QueryClient, fill, query_client
 from tests.process.service import Service, field_on
+
+
+@pytest.fixture(autouse=True)
+def unhurried(mediator: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries may take their time: on a busy machine a scan takes longer than it should."""
+    monkeypatch.setattr(mediator.mediator.data, "limits", Limits(seconds=120.0))
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from redis.asyncio import Redis
+
 from mediator.coordination.cluster_store import RedisClusterStore
-from mediator.coordination.connecting import connect
 from mediator.relocation.cluster import Declared
 from mediator.relocation.messages import MANAGER
 from mediator.relocation.participant import Participant
@@ -79,7 +80,7 @@ def _run(url: str, name: str, addresses: Sequence[str]) -> None:
 
 
 async def _run_all(url: str, name: str, addresses: Sequence[str]) -> None:
-    redis = connect(url)
+    redis = Redis.from_url(url)  # whose replies may be late
     store = RedisClusterStore(redis, name)
     cluster = Declared.model_validate(await store.layout()).cluster()
     stopping = asyncio.Event()
@@ -88,7 +89,7 @@ async def _run_all(url: str, name: str, addresses: Sequence[str]) -> None:
             tasks.create_task(Participant(store, cluster, each).run(stopping))
 
 
-async def until(condition: Callable[[], Awaitable[bool]], within_s: float = 90.0) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], within_s: float = 120.0) -> None:
     """Wait for a condition; a generous bound, so that a slow machine is no failure."""
     async with asyncio.timeout(within_s):
         # It is other processes that change it.

@@ -43,7 +43,7 @@ NONE = "/admin/v1/clusters/none"
 
 
 @pytest.fixture
-async def clusters(redis_config: SystemConfig) -> AsyncIterator[Clusters]:
+async def clusters(redis_config: SystemConfig, late_replies: None) -> AsyncIterator[Clusters]:
     redis = connect(redis_config.url)
     yield RedisClusters(redis)
     await redis.aclose()

@@ -32,7 +32,7 @@ CHAIN = {
 
 
 @pytest.fixture
-def call(redis_config: SystemConfig, monkeypatch: pytest.MonkeyPatch) -> object:
+def call(redis_config: SystemConfig, late_replies: None, monkeypatch: pytest.MonkeyPatch) -> object:
     monkeypatch.setenv("PORTOLAN_COORDINATION_URL", redis_config.url)
 
     def run(*arguments: object) -> Result:

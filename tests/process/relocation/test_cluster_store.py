@@ -23,7 +23,7 @@ from tests.properties.relocation.scenario import WINDOW_S, batch_join, workload_
 
 
 @pytest.fixture
-async def redis(redis_config: SystemConfig) -> AsyncIterator[Redis]:
+async def redis(redis_config: SystemConfig, late_replies: None) -> AsyncIterator[Redis]:
     opened = connect(redis_config.url)
     yield opened
     await opened.aclose()

@@ -28,7 +28,7 @@ ALL = 1_000_000
 
 
 @pytest.fixture
-async def running(redis_config: SystemConfig) -> AsyncIterator[ProcessCluster]:
+async def running(redis_config: SystemConfig, late_replies: None) -> AsyncIterator[ProcessCluster]:
     """A cluster whose participants do not run yet."""
     name = f"c{uuid4().hex[:12]}"
     redis = connect(redis_config.url)

@@ -14,7 +14,10 @@ from tests.process.views.views import BOUND_S, ViewClient, client_of, fields
 
 @pytest.fixture(scope="module")
 async def mirrored(
-    redis_config: SystemConfig, postgresql_config: SystemConfig, mongodb_config: SystemConfig
+    redis_config: SystemConfig,
+    postgresql_config: SystemConfig,
+    mongodb_config: SystemConfig,
+    late_replies: None,
 ) -> AsyncIterator[Service]:
     """A mediator that keeps views up."""
     configs = (redis_config, postgresql_config, mongodb_config)
@@ -24,7 +27,11 @@ async def mirrored(
         service(own, url, coordination_url=redis_config.url) as started,
     ):
         await started.favour()
-        yield started
+        with pytest.MonkeyPatch.context() as patched:
+            # Else a machine that stands still for seconds interrupts a run.
+            patched.setattr("mediator.materialisation.maintenance.LEASE_S", 120.0)
+            patched.setattr("mediator.materialisation.service.SILENT_S", 120.0)
+            yield started
 
 
 @pytest.fixture(scope="module")

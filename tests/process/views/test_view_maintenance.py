@@ -28,6 +28,7 @@ from tests.process.views.views import (
     fields,
     has_ended,
     is_right,
+    may_run,
     run_elsewhere,
 )
 
@@ -85,7 +86,10 @@ async def test_a_view_is_described(view: ViewClient, id_: str) -> None:
     async def is_described() -> bool:
         reports = await view.service.mediator.views.describe(view.database)
         partitions = reports["classes"]["articles"]["partitions"]
-        return any(partition["written"] for partition in partitions)
+        # Each of them is reported by itself, now and then.
+        return any(partition["written"] for partition in partitions) and all(
+            partition["refreshes"] for partition in reports["partitions"]
+        )
 
     await eventually(is_described)
     [reports] = [
@@ -176,6 +180,7 @@ async def test_operators_see_views_and_look_after_them(view: ViewClient) -> None
         async with run_elsewhere(mediator, view.database_id):
             assert (await admin.post(f"{where}/verify")).status_code == 409
         for work in ("verify?repair=true", "rebuild"):
+            await eventually(partial(may_run, mediator, view.database_id))
             accepted = await admin.post(f"{where}/{work}")
             assert accepted.status_code == 202
             assert accepted.json()["run"]["state"] in ("running", "done")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,6 +14,8 @@ import httpx
 
 from app.api.options import DataOptions
 from app.api.router import DataApi
+from mediator.base.errors import Conflict
+from mediator.base.lease import Lease
 from mediator.base.observation import ViewReadFinished
 from mediator.materialisation.maintenance import Kind
 from mediator.model.operations import Get, Outcome
@@ -115,7 +117,15 @@ class ViewClient:
     async def report(self, kind: Kind, *, repair: bool = False) -> dict[str, Any]:
         """Let a run go over the view; return what it has found of the articles."""
         views = self.service.mediator.views
-        await views.start_run(self.database, kind, repair=repair)
+
+        async def is_started() -> bool:
+            # The one before may be about to release its lease, although it is done.
+            with suppress(Conflict):
+                await views.start_run(self.database, kind, repair=repair)
+                return True
+            return False
+
+        await eventually(is_started)
 
         async def over() -> bool:
             return bool((await views.describe(self.database))["run"]["state"] != "running")
@@ -233,7 +243,8 @@ async def run_elsewhere(mediator: Mediator, database_id: str) -> AsyncIterator[N
     """Hold the lease of runs, as another replica does while a run of its own goes on."""
     assert mediator.coordination is not None
     leases, name = mediator.coordination.leases, f"view-maintenance:{database_id}"
-    assert await leases.acquire(name, "another replica", 30)
+    await eventually(partial(may_run, mediator, database_id))
+    assert await leases.acquire(name, "another replica", 120)
     try:
         yield
     finally:
@@ -242,6 +253,13 @@ async def run_elsewhere(mediator: Mediator, database_id: str) -> AsyncIterator[N
 
 async def has_ended(admin: httpx.AsyncClient, where: str) -> bool:
     return bool((await admin.get(where)).json()["run"]["state"] != "running")
+
+
+async def may_run(mediator: Mediator, database_id: str) -> bool:
+    """Whether no run has its lease: one that is done releases it a moment later."""
+    assert mediator.coordination is not None
+    lease = Lease(f"view-maintenance:{database_id}", "")
+    return not await mediator.coordination.redis.exists(lease.key)
 
 
 async def eventual_copy(started: Service, database: str, **values: Any) -> Outcome:

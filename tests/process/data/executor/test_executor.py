@@ -81,6 +81,7 @@ async def test_an_object_created_anew_shows_nothing_of_the_deleted_one(
     assert seen.versions["hits"] is None
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("name", ["title", "hits"])
 async def test_concurrent_revisions_lose_nothing(mediator: Service, either: str, name: str) -> None:
     id_ = unique()

@@ -69,6 +69,7 @@ async def test_a_failed_operation_does_not_fail_its_batch(mediator: Service, eit
     assert kinds == [OperatorRefused, AlreadyExists, Outcome, NotFound, Outcome]
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_thousand_operations(mediator: Service, spread: str) -> None:
     ids = [unique("bulk") for _ in range(10)]
     for id_ in ids:

@@ -94,6 +94,7 @@ async def test_an_administrator_gives_an_object_away(drafts: Drafts) -> None:
     assert without_owner.status_code == 400  # an administrator must name the owner
 
 
+@pytest.mark.usefixtures("patient")
 async def test_many_writes_at_once_lose_none(drafts: Drafts) -> None:
     """Each reads first, is bound to that version, and has to retry after the others."""
     await drafts.request("ada", "PUT", "drafts/count", json={"hits": 0})

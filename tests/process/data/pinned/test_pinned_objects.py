@@ -270,6 +270,7 @@ async def test_what_is_read_by_a_newer_schema_is_not_shown_without_its_fields(sh
     assert await shop.shown("goods/a", 1) == {"id": "a", "price": 5, "stock": 1}
 
 
+@pytest.mark.usefixtures("patient")
 async def test_puts_at_the_same_time_create_one_object(shop: Shop) -> None:
     await shop.change(goods("price"))
     await shop.change(goods("price", "size"))

@@ -75,7 +75,9 @@ async def streaming(shop: Shop, version: int) -> AsyncIterator[Stream]:
 
 
 @pytest.fixture
-async def shop(redis_config: SystemConfig, postgresql_config: SystemConfig) -> AsyncIterator[Shop]:
+async def shop(
+    redis_config: SystemConfig, postgresql_config: SystemConfig, late_replies: None
+) -> AsyncIterator[Shop]:
     async with (
         scratch_catalogue(postgresql_config) as url,
         service([redis_config], url, coordination_url=redis_config.url) as started,

@@ -16,6 +16,7 @@ from mediator.base.errors import (
 from mediator.model.operations import (
     Outcome,
 )
+from mediator.stores.port import RecordKey
 from mediator.transactions import coordinator
 from mediator.transactions.log import TransactionEntry
 from tests.process.service import Service, unique
@@ -30,15 +31,18 @@ from tests.process.transactions.committing.shop import (
 
 
 async def test_single_writes_wait_for_an_intent_and_then_report_locked(
-    mediator: Service, shop: str, trio: Mapping[str, Outcome]
+    mediator: Service,
+    shop: str,
+    trio: Mapping[str, Outcome],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     data, intents = mediator.mediator.data, mediator.mediator.transactions.resolver.intents
     log = mediator.mediator.transactions.log
 
-    async def check_intent(name: str) -> None:
+    async def check_intent(name: str) -> tuple[RecordKey, str]:
         id_, intent = trio[name].id, unique("intent")
         [fragment] = (await data.route(shop, name)).fragments
-        await log.begin(TransactionEntry(intent, shop, [[name, id_]]), 60.0)
+        await log.begin(TransactionEntry(intent, shop, [[name, id_]]), 600.0)
         await intents.lock([(fragment, id_)], intent)
         with pytest.raises(Locked):
             await data.write(update(shop, name, id_, n=1))
@@ -46,13 +50,19 @@ async def test_single_writes_wait_for_an_intent_and_then_report_locked(
             await run(mediator, transaction(shop, update(shop, name, id_, n=1)))
         with pytest.raises(TransactionAborted, match="at work"):
             await run(mediator, transaction(shop, reads=[seen(name, trio[name])]))
-        writing = asyncio.create_task(data.write(update(shop, name, id_, n=1)))
+        return (fragment, id_), intent
+
+    async def check_end(name: str, key: RecordKey, intent: str) -> None:
+        writing = asyncio.create_task(data.write(update(shop, name, key[1], n=1)))
         await asyncio.sleep(0)
-        await intents.unlock([(fragment, id_)], intent)
+        await intents.unlock([key], intent)
         assert (await writing).versions != trio[name].versions
         await log.remove([intent])
 
-    await asyncio.gather(*(check_intent(name) for name in SINGLE))
+    locked = await asyncio.gather(*(check_intent(name) for name in SINGLE))
+    monkeypatch.setattr("mediator.operations.backoff.MAX_WAIT_S", 60.0)
+    pairs = zip(SINGLE, locked, strict=True)
+    await asyncio.gather(*(check_end(name, *each) for name, each in pairs))
 
 
 async def test_an_intent_without_a_log_entry_blocks_no_write(

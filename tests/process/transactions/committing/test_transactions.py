@@ -116,7 +116,8 @@ async def test_classes_that_are_unknown_cost_one_look(
     look = data.route
 
     async def counted(database: str, class_name: str) -> Any:
-        looked.append(class_name)
+        if database == shop:  # recovery may look at what other tests have left
+            looked.append(class_name)
         return await look(database, class_name)
 
     monkeypatch.setattr(data, "route", counted)

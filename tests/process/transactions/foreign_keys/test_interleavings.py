@@ -23,6 +23,8 @@ from tests.process.transactions.foreign_keys.library import (
 from tests.process.transactions.foreign_keys.stalls import called, stalled
 from tests.process.transactions.open_writes import all_over
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 WITH_OBJECT = ("update", "read_modify_write")
 
 

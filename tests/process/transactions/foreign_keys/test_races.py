@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import cycle
 
+import pytest
+
 from mediator.base.errors import (
     AlreadyExists,
     DanglingReference,
@@ -88,6 +90,7 @@ async def test_nothing_dangles_and_nothing_acknowledged_is_lost(
     assert any(crowd.created.values())
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_deletion_succeeds_while_others_go_on_referring(
     mediator: Service, replica: Service, library: str
 ) -> None:

@@ -21,6 +21,11 @@ from tests.process.transactions.joint.pairs import DAY_S, OLD, PAIRS, CrashAt, a
 from tests.process.transactions.open_writes import all_over, let_overdue
 
 
+@pytest.fixture(autouse=True)
+def _patient(patient: None) -> None:
+    """No writer gives up, unless a test has it do so."""
+
+
 @pytest.fixture(scope="module")
 async def pairs(mediator: Service) -> str:
     """A database with a class whose anchor is on PostgreSQL and whose hits are on Redis."""

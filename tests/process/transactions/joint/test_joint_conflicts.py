@@ -18,6 +18,7 @@ from mediator.model.operations import (
     WriteOperation,
 )
 from mediator.model.query import Query
+from mediator.operations.intents import ForeignIntents
 from mediator.routing.freshness import ReadPreference
 from mediator.transactions.log import TransactionEntry
 from tests.process.service import Service, inc, unique
@@ -29,7 +30,7 @@ from tests.process.transactions.joint.pairs import (
     state,
     write_of,
 )
-from tests.process.transactions.open_writes import expire
+from tests.process.transactions.open_writes import all_over, expire
 
 
 async def test_writes_that_meet_a_committed_one_roll_it_forward_first(
@@ -78,6 +79,25 @@ async def test_a_reader_gets_a_partial_object_or_waits(
     assert (await mediator.get(pairs, "pairs", half)).partial == ()
 
 
+async def test_a_strong_read_shows_what_it_has_resolved_however_long_that_took(
+    mediator: Service, pairs: str, half: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mediator.operations.torn_reads.RESOLVED_WITHIN_S", 0.2)
+    resolver = mediator.mediator.transactions.resolver
+    resolve = resolver.resolve
+
+    async def slowly(met: ForeignIntents) -> None:
+        await resolve(met)
+        await all_over(mediator)
+        await asyncio.sleep(0.3)
+
+    monkeypatch.setattr(resolver, "resolve", slowly)
+    strong = await mediator.mediator.data.read(
+        Get(pairs, "pairs", half), ReadPreference("strong", whole=True)
+    )
+    assert (strong.values, strong.partial) == ({"title": "put", "hits": 0}, ())
+
+
 async def test_strong_reads_of_a_batch_see_a_whole_object(
     mediator: Service, pairs: str, half: str
 ) -> None:
@@ -106,7 +126,7 @@ async def test_a_running_write_is_waited_for_and_then_reported_as_locked(
     route = await data.route(pairs, "pairs")
     transactions = mediator.mediator.transactions
     keys = [(fragment, id_) for fragment in route.fragments]
-    await transactions.log.begin(TransactionEntry(intent, pairs, [["pairs", id_]]), 60.0)
+    await transactions.log.begin(TransactionEntry(intent, pairs, [["pairs", id_]]), 600.0)
     await transactions.resolver.intents.lock(keys, intent)
     for operation in (write_of("put", pairs, id_), inc(pairs, "pairs", id_)):
         with pytest.raises(Locked):

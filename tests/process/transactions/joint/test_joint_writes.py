@@ -36,6 +36,7 @@ from tests.process.transactions.open_writes import all_over, expire, open_writes
 async def test_completed_writes_are_removed_from_the_log_in_batches(
     mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    await all_over(mediator)
     monkeypatch.setattr("mediator.transactions.resolver.REMOVED_WITHIN_S", 0.2)
     transactions = mediator.mediator.transactions
     log, resolver = transactions.log, transactions.resolver
@@ -108,6 +109,7 @@ async def test_a_dropped_database_takes_its_entries_along(
     assert await open_writes(mediator) == []
 
 
+@pytest.mark.usefixtures("patient")
 async def test_objects_older_than_a_group_get_their_fragment_when_it_is_written(
     mediator: Service,
 ) -> None:
