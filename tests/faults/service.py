@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -50,6 +50,7 @@ class Service:
         admin: Address of the admin API.
         up: Set while the service runs, as far as its clients can know.
         output: What it printed.
+        prepare: A function of a module, called in the process before.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Service:
         self.admin = ""
         self.up = asyncio.Event()
         self.output: list[str] = []
+        self.prepare: Callable[[], None] | None = None
 
     @classmethod
     def embedded(cls, data_dir: Path, *options: str) -> Self:
@@ -107,6 +109,7 @@ class Service:
         self._process = await Forked.start(
             ("serve", *self._arguments, "--port", port, "--admin-port", admin_port),
             self._environment,
+            prepare=self.prepare,
         )
         async with asyncio.timeout(READY_WITHIN_S):
             await self._announced()

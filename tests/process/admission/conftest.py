@@ -6,13 +6,18 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from mediator.control import admission
 from mediator.stores.port import SystemConfig
 from tests.process.admission.replica import Replica, following
 from tests.process.service import scratch_catalogue, service
 
 
 @pytest.fixture
-async def replica(postgresql_config: SystemConfig) -> AsyncIterator[Replica]:
+async def replica(
+    postgresql_config: SystemConfig, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Replica]:
+    # A worker of these tests reports its load once, and lives on.
+    monkeypatch.setattr(admission, "_REPORTED_WITHIN_S", 600.0)
     async with scratch_catalogue(postgresql_config) as url, service((), url) as started:
         opened = Replica(started, url)
         async with following(started):

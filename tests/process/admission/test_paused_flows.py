@@ -78,6 +78,19 @@ async def until_paused(shop: Shop, flow: str) -> dict[str, Any]:
     return pause
 
 
+async def logged(shop: Shop, version: int, rule: int) -> dict[str, Any]:
+    """Wait until the log has what a rule has done, which is written after the act."""
+    found: list[dict[str, Any]] = []
+
+    async def is_logged() -> bool:
+        entries = await shop.service.mediator.admission.log(None, 50)
+        found[:] = [e for e in entries if (e["version"], e["rule"]) == (version, rule)]
+        return bool(found)
+
+    await eventually(is_logged)
+    return found[0]
+
+
 async def test_a_flow_is_paused_while_another_is_late(shop: Shop, flows: tuple[str, str]) -> None:
     urgent, reports = flows
     version = await follow(shop, PAUSE)
@@ -91,8 +104,8 @@ async def test_a_flow_is_paused_while_another_is_late(shop: Shop, flows: tuple[s
     await make_late(shop, urgent)
     report = await shop.report(reports)
     assert (report["queued"], report["counts"]) == (6, {"pauses": 1})
+    entry = await logged(shop, version, 1)
     assert FlowCounted(shop.database, reports, {"pauses": 1}) in shop.service.observed
-    entry = (await shop.service.mediator.admission.log(None, 1))[0]
     assert (entry["event"]["event"], entry["event"]["flow"]["id"]) == ("FlowLate", urgent)
     (action,) = entry["actions"]
     assert (action["action"], action["outcome"]) == ("pauseFlow", "done")
@@ -104,12 +117,11 @@ async def test_a_flow_is_paused_while_another_is_late(shop: Shop, flows: tuple[s
 
 async def test_a_rule_lets_a_flow_go_on(shop: Shop, flows: tuple[str, str]) -> None:
     urgent, reports = flows
-    await follow(shop, PAUSE + RESUME)
+    version = await follow(shop, PAUSE + RESUME)
     await make_late(shop, urgent)
     await until_paused(shop, reports)
     await shop.ended(reports, await shop.tickets(reports, orders(prefix=unique("r"))))
-    entries = await shop.service.mediator.admission.log(None, 50)
-    resumed = next(entry for entry in entries if entry["rule"] == 2)
+    resumed = await logged(shop, version, 2)
     assert resumed["actions"][0]["outcome"] == "done"
     assert resumed["actions"][0]["arguments"][0]["name"] == "reports"
 
@@ -171,12 +183,8 @@ async def test_an_action_that_redis_does_not_take_is_logged(
     rule = f"ON EVENT Timer e IF 1 < 2 THEN pauseFlow({one}, 5), resumeFlow({one})"
     version = await follow(shop, f"SET timer = 1 {rule}")
 
-    async def is_logged() -> bool:
-        (entry,) = await shop.service.mediator.admission.log(None, 1)
-        outcomes = [action["outcome"] for action in entry["actions"]]
-        return entry["version"] == version and outcomes == ["unavailable"] * 2
-
-    await eventually(is_logged)
+    entry = await logged(shop, version, 1)
+    assert [action["outcome"] for action in entry["actions"]] == ["unavailable"] * 2
 
 
 async def test_a_dry_run_sees_the_flows_there_are(shop: Shop, flows: tuple[str, str]) -> None:

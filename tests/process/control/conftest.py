@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
+from mediator.control import membership, moves
+from mediator.integrity import check, references
 from mediator.stores.port import SystemConfig
 from tests.process.service import Service, scratch_catalogue, service
+
+
+@pytest.fixture(autouse=True)
+def patient() -> Iterator[None]:
+    """What is given up after some seconds has a minute: a machine may stand still for seconds."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(membership, "TIMEOUT_S", 60.0)
+        patched.setattr(moves, "MOVE_S", 60.0)
+        patched.setattr(references, "WORK_S", 60.0)
+        patched.setattr(check, "_FEED_TIMEOUT_S", 60.0)
+        yield
 
 
 @pytest.fixture

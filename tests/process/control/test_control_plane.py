@@ -79,7 +79,7 @@ async def test_a_view_that_is_not_registered_is_refused(mediator: Service) -> No
 
 async def test_an_unplaceable_schema_changes_nothing(mediator: Service) -> None:
     name = await mediator.put_schema({"notes": on("postgres")})
-    before = mediator.mediator.data.model
+    before = mediator.mediator.data.model.databases[name]
     impossible = on("postgres")
     impossible["fields"]["title"]["annotations"].append({"require": "full_text_search"})
     with pytest.raises(Unplaceable) as caught:
@@ -87,7 +87,7 @@ async def test_an_unplaceable_schema_changes_nothing(mediator: Service) -> None:
     [node] = caught.value.extra["nodes"]
     assert node["node"] == "notes.title"
     assert set(node["systems"]) >= {"redis", "postgres", "mongo"}
-    assert mediator.mediator.data.model is before
+    assert mediator.mediator.data.model.databases[name] is before
 
 
 async def test_stated_metrics_move_the_next_schema_and_no_data(mediator: Service) -> None:

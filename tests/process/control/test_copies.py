@@ -65,7 +65,7 @@ async def populate(of: Service, game: str) -> None:
 async def copy(
     of: Service, game: str, text: str, rules: CopyRules = PLAIN, **how: Any
 ) -> CopyReport:
-    return await of.mediator.copying.run(game, parse_copy(text), rules, **how)
+    return await of.mediator.copying.run(game, parse_copy(text), rules, **{"for_s": 60.0, **how})
 
 
 def counts(report: CopyReport) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 
 from mediator.base.concurrency import end
 from mediator.base.errors import Conflict, DataWouldMove, Invalid, Unavailable
+from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.control import erasure, membership
 from mediator.control.port import ChangeOptions, SchemaChange
 from mediator.model.operations import Update
@@ -83,6 +84,16 @@ async def test_values_of_dropped_fields_are_gone_at_once_and_for_good(
     assert await mediator.values(database, "products", "e") == {"price": "text"}
 
 
+def erased_here_only(patched: pytest.MonkeyPatch) -> None:
+    """Leave nothing to erase to what does so every few seconds: only the present task does."""
+    ours, classes_to_erase = asyncio.current_task(), erasure.classes_to_erase
+
+    def of_ours(databases: Iterable[StoredDatabase]) -> list[tuple[str, str]]:
+        return classes_to_erase(databases) if asyncio.current_task() is ours else []
+
+    patched.setattr(erasure, "classes_to_erase", of_ours)
+
+
 @pytest.mark.parametrize("system", [*SYSTEMS, "all"])
 async def test_values_of_dropped_fields_are_erased(
     mediator: Service, monkeypatch: pytest.MonkeyPatch, system: str
@@ -93,6 +104,7 @@ async def test_values_of_dropped_fields_are_erased(
         database = await dropped(mediator, system)
         assert await held(mediator, database)
         assert await names_of(mediator, database) == (["price", "tags"], ["price", "tags"])
+    erased_here_only(monkeypatch)
     monkeypatch.setattr(erasure, "PAGE", 1)
     monkeypatch.setattr(erasure, "ERASE_S", -1.0)
     runs = 0
@@ -266,15 +278,16 @@ async def test_a_late_drop_removes_nothing_that_came_back(
 async def test_an_erasure_that_ends_during_a_change_does_not_refuse_it(
     mediator: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    erased_here_only(monkeypatch)
     database = await filled(mediator, "redis")
     await put(mediator, database, classes("redis", "price", "tags"), options=DROP)
-    catalogue, erasure = mediator.mediator.stored_schemas, mediator.mediator.erasure
+    catalogue, erasing = mediator.mediator.stored_schemas, mediator.mediator.erasure
     put_schema, late = catalogue.put, 0
 
     async def late_put(*change: Any) -> Any:
         nonlocal late
         late += 1
-        await erasure.run()
+        await erasing.run()
         return await put_schema(*change)
 
     monkeypatch.setattr(catalogue, "put", late_put)
@@ -286,6 +299,7 @@ async def test_an_erasure_that_ends_during_a_change_does_not_refuse_it(
 async def test_nothing_is_erased_while_a_replica_may_write_it(
     mediator: Service, late: Service, monkeypatch: pytest.MonkeyPatch, system: str
 ) -> None:
+    erased_here_only(monkeypatch)
     database = await filled(mediator, system)
     await late.mediator.membership.renew()
     another = classes(system, "tags", price=field_on(system, "integer"))

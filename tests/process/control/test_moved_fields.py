@@ -57,7 +57,8 @@ async def populated(of: Service, system: str) -> str:
 
 
 async def copied(of: Service, name: str, rules: CopyRules) -> None:
-    await of.mediator.copying.run(name, parse_copy(TEXT), replace(rules, orphans=Fallback.KEEP))
+    kept = replace(rules, orphans=Fallback.KEEP)
+    await of.mediator.copying.run(name, parse_copy(TEXT), kept, for_s=60.0)
 
 
 async def move(of: Service, name: str, system: str = "postgres", **how: Any) -> SchemaChange:

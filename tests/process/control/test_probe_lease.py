@@ -57,6 +57,8 @@ async def replica(url: str) -> AsyncIterator[Replica]:
 @pytest.fixture(autouse=True)
 def own_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "LEASE_NAME", unique("probe"))
+    # A machine that does something else for seconds must not end a lease.
+    monkeypatch.setattr(service, "LEASE_S", 120.0)
 
 
 @pytest.fixture
@@ -126,7 +128,7 @@ async def test_a_probe_that_lost_its_lease_fails_and_removes_its_objects(
 
     await eventually(there)
     redis = connect(redis_config.url)
-    await redis.set(f"portolan:lease:{service.LEASE_NAME}", "another", px=600)
+    await redis.set(f"portolan:lease:{service.LEASE_NAME}", "another", px=600_000)
     await redis.aclose()
     await eventually(one.has_ended)
     assert await one.state() == "failed"

@@ -73,7 +73,8 @@ async def admin_of(data: DataPlane, *caches: str) -> AsyncIterator[httpx.AsyncCl
 
 
 async def measured(admin: httpx.AsyncClient, **request: Any) -> dict[str, Any]:
-    started = await admin.post(ADDRESS, json={**NOTES, "count": 5, "rate": 100, **request})
+    plan = {"count": 5, "rate": 100, "timeout_s": 60}
+    started = await admin.post(ADDRESS, json={**NOTES, **plan, **request})
     assert started.status_code == 202, started.text
     assert started.json()["state"] == "running"
     last: dict[str, Any] = {}
@@ -236,7 +237,7 @@ async def test_real_systems_are_probed(mediator: Service) -> None:
     fields = {name: field_on(name) for name in ("redis", "postgres", "mongo")}
     database = await mediator.put_schema({"notes": {"fields": fields}})
     async with admin_of(mediator.mediator.data) as admin:
-        report = (await measured(admin, database=database, timeout_s=60))["report"]
+        report = (await measured(admin, database=database))["report"]
     assert (report["count"], report["failures"], report["unseen"]) == (5, 0, 0)
     assert report["lower_s"]["max"] == 0
     for system in mediator.systems_of(database, "notes"):

@@ -82,12 +82,14 @@ async def test_the_demo_prints_systems_placements_and_throughput(demo: Demo) -> 
     assert [title for title in titles if title not in demo.output] == []
     assert re.search(r"articles: hits +│ \w+ +│ \d\.\d+ │", demo.output), demo.output
     throughput = demo.output.partition(titles[-1])[2]  # sentences above hold figures, too
-    assert len(re.findall(r"\d\.\d\d │\n", throughput)) == 3, "a ratio for each work"
+    # None to what was answered so slowly that nothing was in time.
+    ratios = re.findall(r"(?:\d\.\d\d| 0 │[^│\n]+│ +-) │\n", throughput)
+    assert len(ratios) == 3, "a ratio for each work"
     assert demo.output.count("curl ") == 3
 
 
 async def test_the_demo_serves_its_data(demo: Demo) -> None:
-    async with httpx.AsyncClient(base_url=f"{demo.data}news/") as client:
+    async with httpx.AsyncClient(base_url=f"{demo.data}news/", timeout=60) as client:
         ranking = {"order": "-hits", "limit": "10", "fields": "hits,title"}
         top = (await client.get("articles", params=ranking)).json()["items"]
         assert len(top) == 10
@@ -142,7 +144,7 @@ async def test_the_demo_ends_on_ctrl_c_and_can_be_run_again(demo: Demo) -> None:
     rest, _ = await demo.process.communicate()
     assert demo.process.returncode == 0, rest.decode()
     assert "Traceback" not in rest.decode()
-    _, left = await asyncio.to_thread(psutil.wait_procs, children, timeout=10)
+    _, left = await asyncio.to_thread(psutil.wait_procs, children, timeout=60)
     assert left == []
     again = await started(demo.directory, "--once")
     output, _ = await again.communicate()

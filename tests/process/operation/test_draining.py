@@ -17,6 +17,7 @@ from mediator.stores.port import SystemConfig
 from tests.faults.caching.http_client import Connection, Unreachable, read_answer
 from tests.faults.conditions import eventually
 from tests.faults.service import Service
+from tests.process.operation.patience import finish_late
 from tests.process.service import scratch_catalogue, scratch_systems, unique
 
 CLASSES = {"counts": {"fields": {"n": {"type": "integer", "default": 0}}}}
@@ -31,11 +32,24 @@ async def service(
     async with (
         scratch_systems(redis_config, postgresql_config) as configs,
         scratch_catalogue(postgresql_config) as url,
-        Service.on(
-            configs, url, redis_config.url, drain_s="600", relays="here"
+        _patient(
+            Service.on(
+                configs,
+                url,
+                redis_config.url,
+                drain_s="600",
+                body_timeout_s="120",
+                relays="here",
+            )
         ).running() as started,
     ):
         yield started
+
+
+def _patient(service: Service) -> Service:
+    """Have requests under way waited for, however slowly a test sends the rest of one."""
+    service.prepare = finish_late
+    return service
 
 
 async def probe(service: Service, path: str) -> int:

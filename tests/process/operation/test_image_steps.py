@@ -67,7 +67,7 @@ async def settings(
     redis_config: SystemConfig,
 ) -> AsyncIterator[dict[str, str]]:
     """Settings of a service on the databases of the run."""
-    names = ("name", "kind", "url", "namespace")
+    names = ("name", "kind", "url", "deadline_s", "namespace")
     systems = [{name: getattr(each, name) for name in names} for each in own_systems]
     async with scratch_database(postgresql_config) as catalogue:
         yield {
