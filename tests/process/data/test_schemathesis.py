@@ -159,7 +159,7 @@ async def hire(own_catalogue: str) -> None:
 
 def examine(address: str, mode: GenerationMode) -> None:
     """Try every operation that an API documents, and report all that is wrong."""
-    document = schemathesis.openapi.from_url(f"{address}/openapi.json")
+    document = schemathesis.openapi.from_url(f"{address}/openapi.json", timeout=ANSWER_WITHIN_S)
     seen: set[int] = set()
     failures = [
         f"{operation.label}: {failure}"

@@ -21,7 +21,7 @@ from sketch.client import (
 from tests.process.caching.cached_paper import Paper
 from tests.process.service import unique
 
-LONG_S = 30.0
+LONG_S = 300.0
 """No copy is given up within a test for its age."""
 
 
