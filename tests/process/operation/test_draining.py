@@ -17,7 +17,7 @@ from mediator.stores.port import SystemConfig
 from tests.faults.caching.http_client import Connection, Unreachable, read_answer
 from tests.faults.conditions import eventually
 from tests.faults.service import Service
-from tests.process.operation.patience import finish_late
+from tests.process.operation.late_requests import finish_late
 from tests.process.service import scratch_catalogue, scratch_systems, unique
 
 CLASSES = {"counts": {"fields": {"n": {"type": "integer", "default": 0}}}}
