@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,9 +35,13 @@ class Installation:
     unknown: Varnish
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+@contextmanager
+def reserved_port() -> Iterator[int]:
+    """Take a port that nobody else gets meanwhile, and that a service may listen at."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield int(holder.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +50,14 @@ async def installed(
     postgresql_config: SystemConfig,
     redis_config: SystemConfig,
 ) -> AsyncIterator[Installation]:
-    port = free_port()
-    origin = f"http://127.0.0.1:{port}"
-    async with (
-        scratch_catalogue(postgresql_config) as catalogue,
-        varnish(origin, tags="ban", token=TOKEN) as purged,
-        varnish(origin, tags="ban", token=TOKEN) as unknown,
-    ):
+    async with AsyncExitStack() as stack:
+        port = stack.enter_context(reserved_port())
+        origin = f"http://127.0.0.1:{port}"
+        catalogue = await stack.enter_async_context(scratch_catalogue(postgresql_config))
+        purged, unknown = [
+            await stack.enter_async_context(varnish(origin, tags="ban", token=TOKEN))
+            for _ in range(2)
+        ]
         target = {"name": "varnish-0", "kind": "varnish", "at": purged.url, "token": TOKEN}
         service = Service.on(
             own_systems,
@@ -119,9 +125,8 @@ async def test_a_cache_that_serves_frozen_responses_is_detected(
 async def test_an_unreachable_service_is_reported_without_a_traceback(
     installed: Installation,
 ) -> None:
-    nowhere = f"http://127.0.0.1:{free_port()}"
-    with pytest.raises(Incoherent, match="A request failed"):
-        await proof(installed, nowhere).run()
+    with reserved_port() as port, pytest.raises(Incoherent, match="A request failed"):
+        await proof(installed, f"http://127.0.0.1:{port}").run()
 
 
 def proof(
