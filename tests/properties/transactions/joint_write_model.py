@@ -12,9 +12,10 @@ read leaves nothing behind, and to request the commit is one move with its arriv
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 from itertools import pairwise
+from typing import NamedTuple
 
 from tests.properties import exhaustive
 from tests.properties.transactions.joint_write_states import (
@@ -40,19 +41,26 @@ from tests.properties.transactions.joint_write_states import (
     with_coordinator,
     with_found,
     with_intent,
+    with_reader,
 )
 
-__all__ = ["initial_state", "moves", "search"]
+__all__ = ["initial_state", "moves", "moves_or_end", "search"]
 
 
 def search(world: World) -> exhaustive.Found[Move]:
     """Visit all states of a world until a guarantee is broken, or nothing goes on."""
     return exhaustive.search(
         initial_state(world),
-        partial(_moves_or_stuck, world),
+        moves_or_end(world),
         one_of_twins if _are_alike(world) else lambda state: state,
         most=3_000_000,
     )
+
+
+def moves_or_end(world: World) -> Callable[[State], Iterator[Move]]:
+    """Return a function that yields all moves, and one that breaks where nothing goes on."""
+    writing = partial(_writing_moves, world)
+    return partial(_moves_or_end, world, lru_cache(None)(writing) if world.reads else writing)
 
 
 def _are_alike(world: World) -> bool:
@@ -60,22 +68,41 @@ def _are_alike(world: World) -> bool:
     return len(world.joint) == 2 and len(set(world.joint)) == 1 and len(world.blind) != 1
 
 
-def _moves_or_stuck(world: World, state: State) -> Iterator[Move]:
-    """Yield all moves; a state where none goes on, but those of coordinators that stop, is an end.
+class Writing(NamedTuple):
+    """Moves that no reader makes, and whether nothing goes on although something is left over."""
+
+    moves: tuple[Move, ...]
+    stuck: bool
+
+
+def _moves_or_end(
+    world: World, writing_moves: Callable[[State], Writing], state: State
+) -> Iterator[Move]:
+    """Nobody sees a reader: the moves of others are found once for all that it may have read."""
+    reader = state.reader
+    writing = writing_moves(with_reader(state, None))
+    for move in writing.moves:
+        yield move if reader is None else _read_meanwhile(move, reader)
+    if world.reads:
+        yield from _reading(world, state)
+    if writing.stuck:
+        yield Move("nothing goes on", state, broken=True)
+
+
+def _read_meanwhile(move: Move, reader: Reader) -> Move:
+    return Move(move.what, with_reader(move.state, reader), move.broken, move.by)
+
+
+def _writing_moves(world: World, state: State) -> Writing:
+    """Return what others than readers may do; nothing, but by coordinators that stop, is an end.
 
     A coordinator that has stopped is one that makes no move any more, and others do not see it: so
     the model has no move of stopping, and looks at where everyone else stands still.
     """
-    going_on = set[int | None]()
-    for move in _writing(world, state):
-        if move.state != state:
-            going_on.add(move.by)
-        yield move
-    if world.reads:
-        yield from _reading(world, state)
+    found = tuple(_writing(world, state))
+    going_on = {move.by for move in found if move.state != state}
     stuck = None not in going_on and len(going_on) <= world.crashes
-    if stuck and not _is_resolved(world, state):
-        yield Move("nothing goes on", state, broken=True)
+    return Writing(found, stuck and not _is_resolved(world, state))
 
 
 def initial_state(world: World) -> State:
@@ -298,7 +325,7 @@ def _reading(world: World, state: State) -> Iterator[Move]:
             now = replaced(reader.now, at, state.records[at])
             what = f"record {at} is read"
             if None in now:
-                yield Move(what, state._replace(reader=reader._replace(now=now)))
+                yield Move(what, with_reader(state, reader._replace(now=now)))
             else:
                 yield _answered(world, state, what, reader, now)
 
@@ -315,12 +342,12 @@ def _answered(
             for at in records
         )
         what = f"{what}; a whole object is answered"
-        return Move(what, state._replace(reader=None), torn or old)
+        return Move(what, with_reader(state, None), torn or old)
     if reader.first is None:
         again = Reader(first=read, acknowledged=reader.acknowledged)
-        return Move(f"{what}; both are read again", state._replace(reader=again))
+        return Move(f"{what}; both are read again", with_reader(state, again))
     what = f"{what}; a partial object is answered as such"
-    return Move(what, state._replace(reader=None))
+    return Move(what, with_reader(state, None))
 
 
 def _touched(world: World) -> tuple[tuple[int, ...], ...]:

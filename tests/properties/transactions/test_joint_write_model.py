@@ -7,7 +7,12 @@ from random import Random
 
 import pytest
 
-from tests.properties.transactions.joint_write_model import initial_state, moves, search
+from tests.properties.transactions.joint_write_model import (
+    initial_state,
+    moves,
+    moves_or_end,
+    search,
+)
 from tests.properties.transactions.joint_write_states import Rule, World, exchanged, one_of_twins
 
 BOTH, ANCHOR = (0, 1), (0,)
@@ -66,3 +71,18 @@ def test_joint_writes_that_are_alike_can_be_exchanged(blind: frozenset[int]) -> 
             assert after == {(exchanged(each), broken) for each, broken in possible}
             assert one_of_twins(state) == one_of_twins(twin)
             state = random.choice(possible)[0]
+
+
+@pytest.mark.parametrize("blind", [frozenset(), frozenset({0})], ids=["logged", "staged"])
+def test_nobody_sees_a_reader(blind: frozenset[int]) -> None:
+    """The search finds the moves of others once for all that a reader may have read."""
+    world, random = World(singles=BOTH, reads=True, crashes=2, blind=blind), Random(0)
+    found = moves_or_end(world)
+    for _ in range(200):
+        state = initial_state(world)
+        for _ in range(40):
+            possible = list(moves(world, state))
+            assert list(found(state)) == possible
+            state = random.choice(possible).state
+            if not any(moves(world, state)):
+                break
