@@ -10,7 +10,6 @@ soon as its key is to be read, through any replica.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from itertools import islice
 from typing import Final
 
 from mediator.base.clock import Clock
+from mediator.base.concurrency import concurrently
 from mediator.base.periodic_tasks import PeriodicTask
 from mediator.model.guard import WriteToken
 from sketch.protocol.port import EndResult, Partition, ServerSketch, SketchUnavailable
@@ -235,7 +235,7 @@ class CachedLeases:
         left = iter(leases)
         try:
             while batch := list(islice(left, _BATCH)):
-                await asyncio.gather(*map(self._end, batch))
+                await concurrently(map(self._end, batch))  # all to their end, if one fails too
         except SketchUnavailable as error:
             _log.debug("cached write leases were not released: %s", error)
         finally:

@@ -16,7 +16,7 @@ from app.coherence.cached_leases import CachedLeases
 from app.settings.main import CacheSettings
 from mediator.model.guard import CacheKey
 from mediator.stores.port import SystemConfig
-from sketch.protocol.port import OnContention, Partition
+from sketch.protocol.port import OnContention, Partition, SketchUnavailable
 from sketch.redis.server import RedisSketch
 from tests.faults.conditions import eventually
 from tests.process.caching.cached_paper import Paper, paper_on
@@ -215,6 +215,43 @@ async def test_a_lease_that_is_about_to_be_ended_is_not_ended_by_a_round_as_well
     keys = [f"articles/{id_}#hits"]
     await asyncio.gather(leases.release(paper.partition, keys), leases.release_due())
     assert len(calls.ended) == 1
+    assert leases.tokens == ()
+
+
+@pytest.mark.usefixtures("long_leases")
+async def test_a_lease_is_not_ended_again_because_another_one_could_not_be(
+    paper: Paper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [await created_object(paper) for _ in range(2)]
+    for id_ in ids:
+        await paper.inc(id_)
+    leases, calls = paper.caches.leases, Calls().of(paper, monkeypatch)
+    sketch, recorded = paper.caches.sketch, paper.caches.sketch.end
+    begun: list[str] = []
+    failed, go_on = asyncio.Event(), asyncio.Event()
+
+    async def one_fails(partition: Any, token: str, *more: Any) -> Any:
+        begun.append(token)
+        if len(begun) == 1:
+            failed.set()
+            raise SketchUnavailable
+        await go_on.wait()
+        return await recorded(partition, token, *more)
+
+    monkeypatch.setattr(sketch, "end", one_fails)
+    keys = [f"articles/{id_}#hits" for id_ in ids]
+    releasing = asyncio.create_task(leases.release(paper.partition, keys))
+    await failed.wait()
+    for _ in range(10):  # a release that does not wait for the other one is over by then
+        await asyncio.sleep(0)
+    round_ = asyncio.create_task(leases.release_due())
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.gather(releasing, round_)
+    assert begun[1] not in begun[2:]
+    monkeypatch.setattr(sketch, "end", recorded)
+    await leases.release_due()
+    assert calls.ended.count(begun[1]) == 1
     assert leases.tokens == ()
 
 

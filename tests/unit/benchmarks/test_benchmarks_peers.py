@@ -116,7 +116,7 @@ def test_the_time_of_all_processes_of_a_service_is_counted() -> None:
         alone = psutil.Process(parent.pid).cpu_times()
         below = processor_s(parent.pid) - alone.user - alone.system
         parent.communicate(b"\n")
-    assert below > 0.15  # user and system time are whole ticks, of each process
+    assert round(below, 2) >= 0.19  # a difference of whole ticks, which floats miss
 
 
 async def test_a_peer_is_stopped_even_if_what_it_was_for_fails(tmp_path: Path) -> None:
