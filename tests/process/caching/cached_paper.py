@@ -96,7 +96,7 @@ async def paper_on(
         keys=keys,
     )
     namespace = peer.namespace if peer else unique("sketch")
-    sketch = RedisSketch(url, limits, FilterShape(), namespace, timeout_s=10.0)
+    sketch = RedisSketch(url, limits, FilterShape(), namespace)
     caches = Caches(settings, sketch, Static())
     async with service(configs, catalogue_url, guard=caches.guard) as running:
         if peer is None:

@@ -15,7 +15,7 @@ from tests.process.service import Service, scratch_catalogue, service
 
 
 @pytest.fixture(autouse=True)
-def patient() -> Iterator[None]:
+def _long_bounds() -> Iterator[None]:
     """What is given up after some seconds has a minute: a machine may stand still for seconds."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(membership, "TIMEOUT_S", 60.0)
