@@ -128,7 +128,7 @@ class Background:
         return (other for other, found in near.items() if Relation.EQUAL in found)
 
     def senses(self, term: str) -> frozenset[str]:
-        """Return what a term, or a concept, is stated to be equal to, and itself, if it is known."""
+        """Return what a term or a concept is stated to be equal to, and itself, if it is known."""
         key = self._key(term)
         return frozenset((key, *self._equal(key)) if key in self else ())
 
