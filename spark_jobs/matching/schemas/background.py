@@ -75,11 +75,14 @@ class Background:
     Concepts of ontologies are nodes of their own, which are equal to each of their names: so a
     synonym of two concepts does not make these equal. A node's key is the identifier as it is,
     which no term is like, as terms have no punctuation.
+
+    Attributes:
+        concepts: Their identifiers.
     """
 
     def __init__(self, statements: Iterable[Statement] = ()) -> None:
         self._neighbours: dict[str, dict[str, dict[Relation, float]]] = {}
-        self._concepts: set[str] = set()
+        self.concepts: set[str] = set()
         for statement in statements:
             self.add(statement)
 
@@ -89,8 +92,10 @@ class Background:
     def __contains__(self, term: str) -> bool:
         return term in self._neighbours
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._neighbours)
+    @property
+    def terms(self) -> Iterator[str]:
+        """All that is no concept."""
+        return (node for node in self._neighbours if node not in self.concepts)
 
     def add(self, statement: Statement) -> None:
         """Store a relation and its inverse; of several statements the most confident counts."""
@@ -99,7 +104,7 @@ class Background:
 
     def add_concept(self, concept: Concept) -> None:
         """Store what an ontology states of a concept: its names, what it is and is part of."""
-        self._concepts.add(concept.identifier)
+        self.concepts.add(concept.identifier)
         for label in concept.labels:
             self._relate(concept.identifier, _term(label), Relation.EQUAL)
         for parent in concept.parents:
@@ -121,7 +126,7 @@ class Background:
         scores[relation] = max(score, scores.get(relation, 0.0))
 
     def _key(self, text: str) -> str:
-        return text if text in self._concepts else _term(text)
+        return text if text in self.concepts else _term(text)
 
     def _equal(self, key: str) -> Iterator[str]:
         near = self._neighbours.get(key, {})
@@ -136,8 +141,8 @@ class Background:
         """Return the terms that are stated to be equal to one, or to name one concept with it."""
         key = self._key(term)
         equal = set(self._equal(key))
-        names = {name for one in equal & self._concepts for name in self._equal(one)}
-        return tuple(sorted((equal | names) - self._concepts - {key}))
+        names = {name for one in equal & self.concepts for name in self._equal(one)}
+        return tuple(sorted((equal | names) - self.concepts - {key}))
 
     def reachable(self, term: str, *, least: float) -> Iterator[tuple[str, Path]]:
         """Yield the terms at most two relations away, with the best path to each."""

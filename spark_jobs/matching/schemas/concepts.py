@@ -256,8 +256,10 @@ def _stated(
         found: dict[str, Candidate] = {}
         for sense in shared.of_left(number):
             for term, path in background.reachable(sense, least=least):
+                if path.relation is Relation.EQUAL or term in background.concepts:
+                    continue
                 owner = owners.get(words.label(term))
-                if owner is None or path.relation is Relation.EQUAL:
+                if owner is None:
                     continue
                 target = other.concepts[owner].identifier
                 reason = f"the background says {path.relation}: {path}"

@@ -33,7 +33,7 @@ class Senses:
         self._background = background
         self._words = words
         self._terms: dict[Label, list[str]] = defaultdict(list)
-        for term in background:
+        for term in background.terms:
             self._terms[words.label(term)].append(term)
 
     def of(self, label: Label) -> frozenset[str]:
@@ -43,6 +43,7 @@ class Senses:
     def other_names(self, label: Label) -> Iterator[Label]:
         """Yield what else is called by the senses of a label, in a fixed order."""
         names = {name for sense in self.of(label) for name in self._background.senses(sense)}
+        names -= self._background.concepts
         yield from sorted({self._words.label(name) for name in names} - {label, ()})
 
     def taught(
