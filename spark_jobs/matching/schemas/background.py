@@ -129,11 +129,13 @@ class Background:
         return text if text in self.concepts else _term(text)
 
     def _equal(self, key: str) -> Iterator[str]:
-        near = self._neighbours.get(key, {})
-        return (other for other, found in near.items() if Relation.EQUAL in found)
+        return (other for other, found in self._near(key).items() if Relation.EQUAL in found)
 
     def senses(self, term: str) -> frozenset[str]:
-        """Return what a term or a concept is stated to be equal to, and itself, if it is known."""
+        """Return what a term or a concept is stated to be equal to, and itself, if it is known.
+
+        A general term, with too many neighbours, is equal to itself only.
+        """
         key = self._key(term)
         return frozenset((key, *self._equal(key)) if key in self else ())
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from spark_jobs.matching.schemas.background import Background
@@ -22,8 +23,12 @@ _COMMON: Final = 1.0
 """Bits for a pair with a common sense, whose labels then count as -1 at worst."""
 _APART: Final = 3.0
 """Bits against a pair of which the background knows both, without a common sense."""
+_MOST_SENSES: Final = 100
+"""Senses that are kept of one concept."""
+_MOST_NAMES: Final = 100
+"""Names of the senses of a label that are looked at."""
 _MOST_PAIRS: Final = 30
-"""Concepts of the right that are paired with one of the left for a common sense."""
+"""Concepts of the right that are paired with one of the left for common senses."""
 
 
 class Senses:
@@ -41,10 +46,14 @@ class Senses:
         return frozenset(sense for term in terms for sense in self._background.senses(term))
 
     def other_names(self, label: Label) -> Iterator[Label]:
-        """Yield what else is called by the senses of a label, in a fixed order."""
-        names = {name for sense in self.of(label) for name in self._background.senses(sense)}
-        names -= self._background.concepts
-        yield from sorted({self._words.label(name) for name in names} - {label, ()})
+        """Yield what else the senses of a label are called, in a fixed order."""
+        names = (
+            name
+            for sense in sorted(self.of(label))
+            for name in sorted(self._background.senses(sense) - self._background.concepts)
+        )
+        found = dict.fromkeys(self._words.label(name) for name in islice(names, _MOST_NAMES))
+        yield from (name for name in found if name and name != label)
 
     def taught(
         self, left: Sequence[Label], right: Sequence[Label]
@@ -88,12 +97,12 @@ class SharedSenses:
             for sense, position in self._right[number].items():
                 having[sense].append(position)
         for number in sorted(self._left):
-            paired: dict[int, tuple[int, int]] = {}
-            for sense, position in self._left[number].items():
-                for other in having.get(sense, ())[:_MOST_PAIRS]:
-                    if len(paired) < _MOST_PAIRS:
-                        paired.setdefault(owners[other], (position, other))
-            yield from (((number, other), pair) for other, pair in paired.items())
+            pairs = (
+                ((number, owners[other]), (position, other))
+                for sense, position in self._left[number].items()
+                for other in having.get(sense, ())
+            )
+            yield from islice(pairs, _MOST_PAIRS)
 
     @property
     def pairs(self) -> Mapping[tuple[int, int], tuple[int, int]]:
@@ -127,6 +136,9 @@ def _positions(
     """The senses of each concept that has some, and the position of the first label with each."""
     found: dict[int, dict[str, int]] = {}
     for position, (label, owner) in enumerate(zip(labels, owners, strict=True)):
-        for sense in sorted(senses.of(label)):
-            found.setdefault(owner, {}).setdefault(sense, position)
+        kept = found.get(owner, {})
+        for sense in sorted(senses.of(label))[: _MOST_SENSES - len(kept)]:
+            kept.setdefault(sense, position)
+        if kept:
+            found[owner] = kept
     return found

@@ -82,9 +82,9 @@ def test_names_of_one_concept_teach_the_word_in_which_they_differ() -> None:
 
 def test_only_words_of_the_other_side_are_taught() -> None:
     words = Labels([])
-    known = background(concept("b", "kidney cortex", "renal cortex", "kidney bark", "adrenal edge"))
+    known = background(concept("b", "kidney cortex", "renal cortex", "kidney bark", "renal edge"))
     senses = Senses(known, words)
-    left, right = [words.label("kidney cortex")], [words.label("renal pelvis")]
+    left, right = [words.label("kidney cortex")], [words.label("renal pelvis"), ("edge",)]
     assert list(senses.taught(left, right)) == [(("cortex", "kidney"), ("cortex", "renal"))]
 
 
@@ -96,13 +96,34 @@ def test_a_sense_that_many_concepts_have_makes_few_pairs() -> None:
     assert len(shared.pairs) == 100 * 30
 
 
+def test_a_general_term_has_no_sense_but_itself() -> None:
+    known = background(*(concept(f"urn:b:{n}", "thing", f"name {n}") for n in range(1_001)))
+    assert known.senses("thing") == {"thing"}
+    assert known.senses("name 1") == {"name 1", "urn:b:1"}
+
+
+def test_a_concept_has_a_hundred_senses_at_most_and_a_label_as_many_names() -> None:
+    words = Labels([])
+    ambiguous = (concept(f"urn:b:{n:03}", "thing", f"name {n} {n}") for n in range(300))
+    senses = Senses(background(*ambiguous), words)
+    shared = SharedSenses(senses, ([("thing",)], [0]), ([("thing",)], [0]))
+    assert len(shared.of_left(0)) == 100
+    assert len(list(senses.other_names(("thing",)))) < 100
+
+
 def test_relations_of_an_ontology_are_reported() -> None:
-    thumb = concept("urn:b:thumb", "thumb", "pollex", parents=["urn:b:finger"])
-    known = background(thumb, concept("urn:b:finger", "finger", "digit of hand"))
-    left, right = ontology(concept("l:1", "pollex")), ontology(concept("r:1", "hand digit"))
-    found = candidates(left, right, known, Relation.IS_A)["l:1", "r:1"]
-    reason = "the background says is-a: urn:b:thumb > urn:b:finger > digit of hand"
-    assert found.evidence == (reason,)
+    known = background(
+        concept("urn:b:nail", "nail", wholes=["urn:b:thumb"]),
+        concept("urn:b:thumb", "thumb", "pollex", parents=["urn:b:finger"]),
+        concept("urn:b:finger", "finger", "digit of hand"),
+    )
+    left = ontology(concept("l:1", "pollex"), concept("l:2", "nails"))
+    right = ontology(concept("r:1", "hand digit"), concept("r:2", "thumb"))
+    is_a = candidates(left, right, known, Relation.IS_A)["l:1", "r:1"]
+    part_of = candidates(left, right, known, Relation.PART_OF)["l:2", "r:2"]
+    path = "urn:b:thumb > urn:b:finger > digit of hand"
+    assert is_a.evidence == (f"the background says is-a: {path}",)
+    assert part_of.evidence == ("the background says part-of: urn:b:nail > urn:b:thumb > thumb",)
 
 
 def test_fields_are_related_over_concepts() -> None:
@@ -120,6 +141,13 @@ def test_fields_are_related_over_concepts() -> None:
     vocabulary = Vocabulary(left, right, known)
     assert vocabulary.are_equal("phone", "telephone")
     assert not vocabulary.are_equal("number", "north")
+
+
+def test_words_are_equal_to_those_of_their_own_rows_only() -> None:
+    stated = (Statement(word, "no", Relation.EQUAL) for word in ("number", "north"))
+    known = Background(stated)
+    assert known.equal_terms("number") == ("no",)
+    assert known.equal_terms("no") == ("north", "number")
 
 
 def test_an_identifier_is_no_term() -> None:
