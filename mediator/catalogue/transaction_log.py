@@ -1,9 +1,9 @@
 """The log of writes over several systems, kept in the catalogue (`mediator.transactions.log`).
 
-Each call is one statement that is a transaction by itself. Only what may decide waits for the disk:
-*staged*, *committed* and *aborted*. An entry that a crash of the catalogue takes back cannot be
-committed any more, as there is none; one that comes back, after it was finished, is applied again
-without effect.
+Each call is one statement that is a transaction by itself. Only what decides waits for the disk:
+*committed* and *aborted*. An entry that a crash of the catalogue takes back cannot be committed any
+more, as there is none, or is logged again by those who meet its intents; one that comes back, after
+it was finished, is applied again without effect.
 
 Every write over several systems waits for these statements, so they are plain text: to build and
 compile one took SQLAlchemy longer than the server needs to run it.
@@ -37,15 +37,9 @@ def _sql(text: str) -> str:
     return text.format_map(_NAMES)
 
 
-# A second begin of the same attempt is refused, so it may be sent again.
 _BEGIN: Final = _sql("""
-INSERT INTO {log} (intent, database, records, operation, fingerprint, state, leased_until)
-SELECT $1, $2, $3, $4, $5, 'preparing', now() + make_interval(secs => $6) FROM {relaxed} AS relaxed
-ON CONFLICT DO NOTHING RETURNING intent
-""")
-_STAGE: Final = _sql("""
-INSERT INTO {log} (intent, database, records, redo, state, leased_until)
-VALUES ($1, $2, $3, $4, 'staged', now() + make_interval(secs => $5))
+INSERT INTO {log} (intent, database, records, operation, fingerprint, redo, state, leased_until)
+SELECT $1, $2, $3, $4, $5, $6, $7, now() + make_interval(secs => $8) FROM {relaxed} AS relaxed
 ON CONFLICT DO NOTHING RETURNING intent
 """)
 _COMMIT: Final = _sql("""
@@ -100,11 +94,12 @@ class CatalogueTransactions:
         self._catalogue = catalogue
 
     async def begin(self, entry: TransactionEntry, lease_s: float) -> bool:
-        what = (entry.intent, entry.database, _json(entry.records))
-        if entry.state is State.STAGED:
-            return bool(await self._catalogue.fetch(_STAGE, *what, _json(entry.redo), lease_s))
-        of = (entry.operation, entry.fingerprint)
-        return bool(await self._catalogue.fetch(_BEGIN, *what, *of, lease_s, retry=True))
+        redo = None if entry.redo is None else _json(entry.redo)
+        what = (entry.intent, entry.database, _json(entry.records), entry.operation)
+        state = (entry.fingerprint, redo, entry.state.value, lease_s)
+        # A second begin of the same attempt is refused. One that is staged must not come later.
+        retry = entry.state is not State.STAGED
+        return bool(await self._catalogue.fetch(_BEGIN, *what, *state, retry=retry))
 
     async def commit(self, intent: str, redo: list[dict[str, Any]]) -> bool:
         # Not retried: if the first one took effect, a second one would return no row.

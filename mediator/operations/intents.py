@@ -52,17 +52,19 @@ class IntentStore:
         self._systems = systems
 
     async def lock_each(
-        self, keys: Sequence[RecordKey], intent: str
+        self, keys: Sequence[RecordKey], intent: str, redo: str = ""
     ) -> list[RecordState | MediatorError]:
         """Set an intent on each record that has none; see `Lockable.lock`.
 
         The records of a system that does not answer get the error instead.
         """
-        return await self._send(keys, lambda store, own: store.lock(own, intent))
+        return await self._send(keys, lambda store, own: store.lock(own, intent, redo))
 
-    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
+    async def lock(
+        self, keys: Sequence[RecordKey], intent: str, redo: str = ""
+    ) -> list[RecordState]:
         """Set an intent on each record that has none; raises `Unavailable`."""
-        return results_or_raise(await self.lock_each(keys, intent))
+        return results_or_raise(await self.lock_each(keys, intent, redo))
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         """Remove an intent wherever it is this one; raises `Unavailable` once the others have."""

@@ -156,9 +156,9 @@ class _Renaming(_Decorator):
         return self.store.count(stored_fragment(fragment))
 
     def lock(
-        self, keys: Sequence[RecordKey], intent: str
+        self, keys: Sequence[RecordKey], intent: str, redo: str = ""
     ) -> Coroutine[Any, Any, list[RecordState]]:
-        return self.store.lock(_stored_keys(keys), intent)
+        return self.store.lock(_stored_keys(keys), intent, redo)
 
     def unlock(
         self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False

@@ -41,11 +41,12 @@ from mediator.transactions.joint import JointWriter
 from mediator.transactions.log import State, TransactionEntry, TransactionLog
 from mediator.transactions.model import CommitRequest, WriteBlocked, check
 from mediator.transactions.phases import Phases
+from mediator.transactions.plane import OperationPlane
 from mediator.transactions.preparing import PendingOperation, PreparedOperation, prepare
 from mediator.transactions.redo import load_outcome
 from mediator.transactions.referential_actions import Actions, ObjectKey, find_actions
 from mediator.transactions.reserving import Reserved, reserve
-from mediator.transactions.resolver import OperationPlane, TransactionResolver
+from mediator.transactions.resolver import TransactionResolver
 from mediator.transactions.targets import LockTarget
 from mediator.transactions.validation import validate
 

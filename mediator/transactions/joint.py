@@ -28,6 +28,7 @@ from mediator.transactions.applying import Answer
 from mediator.transactions.log import State, TransactionEntry
 from mediator.transactions.model import WriteBlocked
 from mediator.transactions.phases import Phases
+from mediator.transactions.plane import OperationPlane
 from mediator.transactions.preparing import (
     PendingOperation,
     PreparedOperation,
@@ -38,7 +39,7 @@ from mediator.transactions.preparing import (
 )
 from mediator.transactions.redo import dump_operation
 from mediator.transactions.reserving import Reserved, reserve
-from mediator.transactions.resolver import OperationPlane, TransactionResolver
+from mediator.transactions.resolver import TransactionResolver
 from mediator.transactions.targets import LockedObject, LockTarget
 
 __all__ = ["CHUNK_BYTES", "CHUNK_OPERATIONS", "JointWriter", "RoutedWrite", "chunks"]
@@ -97,6 +98,9 @@ def _bytes_of(value: Any) -> int:
     return size
 
 
+BLIND_BYTES: Final = 2**16
+"""About how much a blind write sets; a larger one would be written to each system twice."""
+
 MAX_WAIT_S: Final = 2.0
 """How long a write retries while others write its object."""
 
@@ -131,7 +135,8 @@ class JointWriter:
         """
 
         async def attempt(backoff: Backoff) -> Outcome:
-            if is_blind_put(route, operation) and not backoff.has_waited:
+            blind = is_blind_put(route, operation) and _size(operation) <= BLIND_BYTES
+            if blind and not backoff.has_waited:
                 # It goes on if the caller is cancelled: once it is logged, it may happen.
                 put = asyncio.create_task(self._put(route, operation))
                 answer: _Attempted = await asyncio.shield(put)
@@ -188,8 +193,10 @@ class JointWriter:
         entry = TransactionEntry(intent, operation.database, records, state=State.STAGED, redo=redo)
         try:
             locked = await self._lock_all(entry, target)
-        except (MediatorError, WriteBlocked):
-            answers = await self._resolver.withdraw(entry, [target])
+        except (MediatorError, WriteBlocked) as error:
+            # Others are met only once all records have answered.
+            refused = isinstance(error, WriteBlocked) and bool(error.met)
+            answers = await self._resolver.withdraw(entry, [target], refused=refused)
             if answers is None:
                 raise
             return answers[0]

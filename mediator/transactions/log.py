@@ -1,9 +1,10 @@
 """The transaction log: what decides whether a write over several systems has happened.
 
 docs/transactions.md ("How it works") says what its states mean. Intents may be there before their
-write is logged. A process that meets one that the log does not know refuses it first
-(`TransactionLog.refuse`); from then on it cannot be logged. So an unknown intent belongs to no
-write, however late it came.
+write is logged, and an entry that is not decided may be lost in a crash. A process that meets an
+intent that the log does not know logs a blind write again, from what the intent carries; any other
+it refuses first (`TransactionLog.refuse`), so that it cannot be logged from then on, and belongs to
+no write, however late it came.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ class State(StrEnum):
 
     PREPARING = "preparing"
     STAGED = "staged"
-    """It is committed as soon as all its intents are set, whether the log says so or not."""
+    """It is committed as soon as all its intents are set, whether the log says so or not.
+
+    The log may lose it: its intents carry what is needed to log it again.
+    """
     ABORTED = "aborted"
     COMMITTED = "committed"
     DONE = "done"
@@ -57,12 +61,16 @@ class TransactionEntry:
 
 
 class TransactionLog(Protocol):
-    """Where writes are logged, durably. Every call raises `Unavailable` and nothing else."""
+    """Where writes are logged; what decides, durably.
+
+    Every call raises `Unavailable` and nothing else.
+    """
 
     async def begin(self, entry: TransactionEntry, lease_s: float) -> bool:
-        """Add an entry; false if it was refused, or there is one of the same operation.
+        """Add an entry, not durably; false if there is one, or it was refused.
 
-        One that is staged is durable once this returns; it is sent once, so none comes later.
+        Nor is it added if there is one of the same operation. One that is staged is sent once, so
+        none comes later.
         """
 
     async def commit(self, intent: str, redo: list[dict[str, Any]]) -> bool:

@@ -28,7 +28,7 @@ from mediator.transactions.applying import Answer
 from mediator.transactions.log import TransactionEntry, TransactionLog
 from mediator.transactions.model import WriteBlocked
 from mediator.transactions.preparing import PreparedOperation
-from mediator.transactions.redo import dump_operation
+from mediator.transactions.redo import dump_operation, redo_of_intent
 from mediator.transactions.resolver import TransactionResolver
 from mediator.transactions.targets import LockedObject, LockTarget, locked_objects, record_keys
 
@@ -76,11 +76,13 @@ class Phases:
         """
         keys = record_keys(targets)
         anchor = await self._lock_anchor(keys[0], entry.intent) if anchor_first else ()
-        # The entry is sent first: recovery finds only intents that the log knows. One that is met
-        # before its entry is there is refused; `begin` answers false then.
+        # The entry is sent first: recovery finds only intents that the log knows. If one is met
+        # before its entry is there, others refuse or log it; `begin` answers false then.
         logged, states = await both(
             self._log.begin(entry, self._resolver.lease_s),
-            self._resolver.intents.lock_each(keys[len(anchor) :], entry.intent),
+            self._resolver.intents.lock_each(
+                keys[len(anchor) :], entry.intent, redo_of_intent(entry)
+            ),
         )
         if not logged:
             raise WriteBlocked

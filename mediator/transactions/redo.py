@@ -1,4 +1,4 @@
-"""Redo records: the steps of a committed write, as JSON in the log.
+"""Redo records: the steps of a committed write, as JSON in the log, and in intents of blind writes.
 
 They have the stored names of fields, so that they are right whatever a field is called by the time
 they are applied.
@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+import orjson
+
 from mediator.model.operations import Outcome
 from mediator.model.operators import Operator, OperatorCall
 from mediator.routing.fragments import Steps
@@ -18,10 +20,31 @@ from mediator.schema.tagged import dump, load
 from mediator.schema.unique import constraint_name
 from mediator.stores.port import RecordKey, Write, WriteKind
 from mediator.stores.stored_names import names_of, stored_fragment
+from mediator.transactions.log import State, TransactionEntry
 from mediator.transactions.preparing import PreparedOperation
 from mediator.transactions.targets import LockTarget
 
-__all__ = ["dump_operation", "dump_outcome", "load_operation", "load_outcome", "written_records"]
+__all__ = [
+    "dump_operation",
+    "dump_outcome",
+    "load_operation",
+    "load_outcome",
+    "redo_of_intent",
+    "staged_entry",
+    "written_records",
+]
+
+
+def redo_of_intent(entry: TransactionEntry) -> str:
+    """Return what an intent carries: all that a blind write applies; of others nothing."""
+    return orjson.dumps(entry.redo).decode() if entry.state is State.STAGED else ""
+
+
+def staged_entry(database: str, intent: str, carried: str) -> TransactionEntry:
+    """Return the entry of a blind write that the log has lost, from what its intent carries."""
+    redo = orjson.loads(carried)
+    records = [[document["class"], document["id"]] for document in redo]
+    return TransactionEntry(intent, database, records, state=State.STAGED, redo=redo)
 
 
 def dump_operation(operation: PreparedOperation) -> dict[str, Any]:

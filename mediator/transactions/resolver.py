@@ -9,34 +9,32 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from mediator.base.concurrency import concurrently, results_or_raise
-from mediator.base.errors import AdvisoryOnly, MediatorError, NotFound, OutcomeUnknown, Unavailable
+from mediator.base.errors import MediatorError, OutcomeUnknown, Unavailable
 from mediator.base.observation import Observer, RedoRecovered
-from mediator.model.operations import Outcome, WriteOperation
+from mediator.model.operations import Outcome
 from mediator.operations.backoff import MAX_PAUSE_S
 from mediator.operations.calls import StoreCalls
 from mediator.operations.intents import ForeignIntents, IntentStore
-from mediator.routing.model import ClassRoute, RoutingModel
-from mediator.schema.foreign_keys import ForeignKey
+from mediator.routing.model import ClassRoute
 from mediator.stores.port import RecordKey
 from mediator.transactions.applying import Answer, Applier
+from mediator.transactions.blind_writes import BlindWrites
 from mediator.transactions.log import LONGEST_LEASE_S, State, TransactionEntry, TransactionLog
+from mediator.transactions.plane import OperationPlane, route_if_any
 from mediator.transactions.preparing import PreparedOperation
-from mediator.transactions.redo import dump_outcome, load_operation, written_records
+from mediator.transactions.redo import dump_outcome, load_operation
 from mediator.transactions.targets import LockTarget, record_keys
 
-__all__ = ["OperationPlane", "TransactionResolver"]
+__all__ = ["TransactionResolver"]
 
 CATALOGUE_S: Final = 6.0
 """What a lease allows for the catalogue, in addition to the deadlines of the stores."""
 
 ROUND_TRIPS: Final = 4
 """Round trips to stores, one after the other, that a lease allows for."""
-
-REFUSED_S: Final = 3600.0
-"""How long a refused intent cannot be logged: longer than any call is under way."""
 
 RECOVERY_BATCH: Final = 50
 
@@ -51,34 +49,6 @@ For as long after the last write of a class, it cannot be placed anew.
 """
 
 
-class OperationPlane(Protocol):
-    """What writes over several systems need of the plane that carries out single operations."""
-
-    @property
-    def model(self) -> RoutingModel:
-        """The routing model in force."""
-
-    async def route(self, database: str, class_name: str) -> ClassRoute:
-        """Return the route of a class."""
-
-    async def newest_model(self) -> RoutingModel:
-        """Look for a newer routing model."""
-
-    async def find_referencing(
-        self, database: str, key: ForeignKey, ids: Sequence[str], most: int
-    ) -> Sequence[str]:
-        """Return the ids of up to `most` objects that refer to any of some objects.
-
-        It finds all that is acknowledged. Raises `MediatorError`.
-        """
-
-    async def stored_outcome(self, route: ClassRoute, operation: WriteOperation) -> Outcome | None:
-        """Return the answer that the stores remember of an operation."""
-
-    async def remove_copy(self, route: ClassRoute, id_: str, version: int) -> None:
-        """Remove the view's copy of an object that was deleted."""
-
-
 class TransactionResolver:
     """Resolves writes, also those of failed coordinators; implements `IntentResolver`."""
 
@@ -90,6 +60,7 @@ class TransactionResolver:
         self._log = log
         self._observe = observe
         self.intents = IntentStore(calls.systems)
+        self._blind = BlindWrites(plane, calls, log, self.intents)
         self.applier = Applier(calls, self.intents, plane.remove_copy)
         self._applying: dict[str, asyncio.Task[Any]] = {}
         self._finished: list[str] = []
@@ -114,18 +85,15 @@ class TransactionResolver:
     async def resolve(self, met: ForeignIntents) -> None:
         """Roll committed writes forward, and remove the intents of those that are over."""
         entries = await self._log.find(list(met))
-        if unknown := [intent for intent in met if intent not in entries]:
-            # First refuse, then look again: from here on they cannot be logged, so what is removed
-            # below is no intent of a write that may still commit.
-            await self._log.refuse(unknown, REFUSED_S)
-            entries |= await self._log.find(unknown)
+        if unknown := {intent: keys for intent, keys in met.items() if intent not in entries}:
+            entries |= await self._blind.make_known(unknown)
         known = ((entries[intent], keys) for intent, keys in met.items() if intent in entries)
         await concurrently(self.resolve_found(entry, keys) for entry, keys in known)
 
     async def resolve_found(self, entry: TransactionEntry, keys: Sequence[RecordKey]) -> None:
         """Resolve a write of the log as far as that is possible; `keys` have its intents."""
         decided = entry.state is State.COMMITTED or entry.intent in self._applying
-        if decided or await self._commit_staged(entry):
+        if decided or await self._blind.commit_complete(entry):
             # Rolled forward once for all who meet it here; they back off further if it takes long.
             task = self._applying.get(entry.intent) or self._start(entry)
             await asyncio.wait([task], timeout=MAX_PAUSE_S)
@@ -134,38 +102,16 @@ class TransactionResolver:
         elif entry.overdue:
             await self.resolve_entry(entry)
 
-    async def _commit_staged(self, entry: TransactionEntry, *, fences: bool = False) -> bool:
-        """Have the log say of a staged write that has all its intents that it is committed.
-
-        One of its records may have been written already. Then it was the last joint write of that
-        record, and is until all of the intents are gone: none that comes later applies before.
-
-        With `fences` it sets no more intents: once this returns false, it never has all of them.
-        """
-        if entry.state is not State.STAGED:
-            return False
-        records = await self._staged_records(entry)
-        if fences:
-            await concurrently(self._calls.fence(*record, entry.intent) for record in records)
-        states = await self.intents.record_states(records)
-        is_locked = all(entry.intent in (each.intent, each.joint) for each in states)
-        return bool(states) and is_locked and await self._log.commit(entry.intent, entry.redo or [])
-
-    async def _staged_records(self, entry: TransactionEntry) -> list[RecordKey]:
-        await self._plane.newest_model()
-        records: list[RecordKey] = []
-        for document in entry.redo or ():
-            if route := await self._route(entry.database, document["class"]):
-                records += written_records(route, document)
-        return records
-
     async def resolve_entry(self, entry: TransactionEntry) -> None:
         """Abort a write, or roll it forward if it is committed by now."""
         try:
-            committed = entry.state is State.COMMITTED or await self._commit_staged(
+            committed = entry.state is State.COMMITTED or await self._blind.commit_complete(
                 entry, fences=True
             )
-            if not committed and await self._log.abort(entry.intent) in (None, State.ABORTED):
+            state = State.COMMITTED if committed else await self._log.abort(entry.intent)
+            if state is None and entry.state is State.STAGED:
+                return  # lost, or over: those who meet its intents log it again
+            if state in (None, State.ABORTED):
                 await self._remove_aborted(entry)
                 return
             current = await self._log.find([entry.intent])
@@ -179,7 +125,13 @@ class TransactionResolver:
     async def _remove_aborted(self, entry: TransactionEntry) -> None:
         # By an older model, records of a class placed anew would be missed.
         await self._plane.newest_model()
-        routes = [(await self._route(entry.database, name), id_) for name, id_ in entry.records]
+        if entry.state is State.ABORTED:
+            # A late intent of a blind write, once that is forgotten, would be taken for a lost one.
+            await self._blind.fence(entry)
+        routes = [
+            (await route_if_any(self._plane, entry.database, name), id_)
+            for name, id_ in entry.records
+        ]
         targets = [LockTarget(route, id_) for route, id_ in routes if route is not None]
         await self.intents.unlock(record_keys(targets), entry.intent)
         await self._log.remove([entry.intent])
@@ -198,7 +150,7 @@ class TransactionResolver:
         await self._plane.newest_model()
         redo = entry.redo or ()
         names = {document["class"] for document in redo}
-        routes = {name: await self._route(entry.database, name) for name in names}
+        routes = {name: await route_if_any(self._plane, entry.database, name) for name in names}
         loaded = [load_operation(routes[d["class"]], d, entry.intent) for d in redo]
         return await self._apply(entry, loaded)
 
@@ -242,8 +194,8 @@ class TransactionResolver:
             await self._finish(entry, answers)
         else:
             with suppress(Unavailable):
-                if entry.state is State.STAGED:  # those who find it need not look for its intents
-                    await self._log.commit(entry.intent, entry.redo or [])
+                if entry.state is State.STAGED:
+                    await self._blind.log_committed(entry, self.lease_s)
                 if await self.outdated(operation.target.route for operation in prepared):
                     # A class was placed anew meanwhile: go on with the routes of today.
                     current = await self._log.find([entry.intent])
@@ -294,9 +246,13 @@ class TransactionResolver:
                 await self._log.abort(entry.intent)
 
     async def withdraw(
-        self, entry: TransactionEntry, targets: Sequence[LockTarget]
+        self, entry: TransactionEntry, targets: Sequence[LockTarget], *, refused: bool
     ) -> list[Answer] | None:
-        """Abort a staged write, which may have all its intents without its coordinator knowing.
+        """Abort a blind write, which may have all its intents without its coordinator knowing.
+
+        Args:
+            refused: Whether all records have answered, and one has refused its intent. Else some
+                may still come: recovery forgets the write, once the records are fenced.
 
         Returns:
             The answers, if another replica has found them all; None: it will not happen.
@@ -305,40 +261,18 @@ class TransactionResolver:
             OutcomeUnknown: Nothing shows what happened, or what would does not answer.
         """
         try:
-            state = await self._log.abort(entry.intent)
-            if state is State.ABORTED:
-                await self.abandon(entry, targets)
-                return None
-            if state is None and not await self._has_ended(entry, targets):
-                await self.release(targets, entry.intent)
-                return None
-            return await self.roll_forward(entry)
+            if not await self._blind.abort(entry, targets, refused=refused):
+                return await self.roll_forward(entry)
         except OutcomeUnknown:
             raise
         except Unavailable as error:
             detail = "Not all systems answer; the write may happen."
             raise OutcomeUnknown(detail, system=error.system) from error
-
-    async def _has_ended(self, entry: TransactionEntry, targets: Sequence[LockTarget]) -> bool:
-        """Whether a write that the log does not know has happened, and was forgotten.
-
-        Else its entry has not arrived, and does not from now on. A write is forgotten once all of
-        its intents are gone.
-
-        Raises:
-            Unavailable: A system or the catalogue does not answer.
-            OutcomeUnknown: Nothing shows it: no record has its intent, nor was written by it last.
-        """
-        await self._log.refuse([entry.intent], REFUSED_S)
-        if await self._log.abort(entry.intent) is not State.ABORTED:
-            return True  # it has arrived meanwhile, and was found complete
-        states = await self.intents.record_states(record_keys(targets))
-        if any(state.intent == entry.intent for state in states):
-            return False
-        if any(state.joint == entry.intent for state in states):
-            return True
-        detail = "The object was written by others since; nothing shows whether this came before."
-        raise OutcomeUnknown(detail, system="the catalogue")
+        if refused:
+            await self.abandon(entry, targets)
+        else:
+            await self.release(targets, entry.intent)
+        return None
 
     async def release(self, targets: Sequence[LockTarget], intent: str) -> None:
         """Remove intents from objects that a write does not change, if they can be reached."""
@@ -359,12 +293,6 @@ class TransactionResolver:
         """Wait for what is being applied, and removed from the log."""
         tasks = [*self._applying.values(), self._removing]
         await asyncio.gather(*(task for task in tasks if task), return_exceptions=True)
-
-    async def _route(self, database: str, class_name: str) -> ClassRoute | None:
-        try:
-            return await self._plane.route(database, class_name)
-        except (NotFound, AdvisoryOnly):
-            return None
 
 
 def _outcome_unknown(error: MediatorError) -> OutcomeUnknown:

@@ -25,6 +25,8 @@ from mediator.stores.port import (
     Write,
     WriteKind,
     WriteResult,
+    redo_of,
+    stored_redo,
 )
 
 __all__ = ["ModelStore", "shown"]
@@ -38,6 +40,7 @@ class ModelStore:
         self.classes: dict[tuple[str, str], dict[str, StoredRecord]] = {}
         self.claimed: dict[tuple[str, str, str], Claims] = {}
         self.reserved: dict[tuple[str, str, str], Claims] = {}
+        self.redo: dict[tuple[str, str, str], str] = {}
 
     async def open(self) -> None: ...
 
@@ -74,12 +77,15 @@ class ModelStore:
         row.fenced.add(token)
         return dict(row.versions)
 
-    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
+    async def lock(
+        self, keys: Sequence[RecordKey], intent: str, redo: str = ""
+    ) -> list[RecordState]:
         for fragment, id_ in keys:
             row = self.row(fragment, id_)
-            if intent not in row.fenced:
-                row.intent = row.intent or intent
-        return await self.record_states(keys)
+            if not row.intent and intent not in row.fenced:
+                row.intent = intent
+                self.redo[_key(fragment, id_)] = stored_redo(intent, redo)
+        return [replace(state, redo="") for state in await self.record_states(keys)]
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         for fragment, id_ in keys:
@@ -117,13 +123,12 @@ class ModelStore:
         return None
 
     async def record_states(self, keys: Sequence[RecordKey]) -> list[RecordState]:
-        rows = [self.row(fragment, id_) for fragment, id_ in keys]
-        return [
-            RecordState(
-                r.creation_version if r.is_live else None, dict(r.versions), r.intent, r.joint
-            )
-            for r in rows
-        ]
+        return [self._record_state(*key) for key in keys]
+
+    def _record_state(self, fragment: Fragment, id_: str) -> RecordState:
+        row, stored = self.row(fragment, id_), self.redo.get(_key(fragment, id_), "")
+        present, redo = row.creation_version if row.is_live else None, redo_of(row.intent, stored)
+        return RecordState(present, dict(row.versions), row.intent, row.joint, redo)
 
     async def recall(
         self, fragment: Fragment, id_: str, operation: str

@@ -30,6 +30,7 @@ from mediator.stores.port import (
     Write,
     WriteKind,
     WriteResult,
+    stored_redo,
 )
 from tests.conformance.model_store import ModelStore
 
@@ -187,10 +188,25 @@ class Unlocked(ModelStore):
 class Unheeding(ModelStore):
     """Sets intents on records that are fenced against them."""
 
-    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
+    async def lock(
+        self, keys: Sequence[RecordKey], intent: str, redo: str = ""
+    ) -> list[RecordState]:
         for fragment, id_ in keys:
             self.row(fragment, id_).fenced.discard(intent)
-        return await super().lock(keys, intent)
+        return await super().lock(keys, intent, redo)
+
+
+class Replacing(ModelStore):
+    """Stores what comes with an intent that a record has already."""
+
+    async def lock(
+        self, keys: Sequence[RecordKey], intent: str, redo: str = ""
+    ) -> list[RecordState]:
+        states = await super().lock(keys, intent, redo)
+        for (fragment, id_), state in zip(keys, states, strict=True):
+            key = (fragment.database, fragment.class_name, id_)
+            self.redo[key] = stored_redo(state.intent, redo)
+        return states
 
 
 class Showing(ModelStore):
@@ -226,6 +242,7 @@ DEFECTS = {
     Unfenced: "fencing.write_or_fence_comes_first",
     Unlocked: "intents.absent_records_can_have_intents",
     Unheeding: "intents.fenced_records_take_no_intent",
+    Replacing: "intents.a_redo_record_is_that_of_its_intent",
     Showing: "intents.intents_do_not_affect_reads",
     Forgiving: "fencing.absent_records_are_fenced",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from mediator.base.concurrency import concurrently
@@ -12,15 +13,21 @@ from mediator.schema.types import FieldType
 from mediator.stores.conformance.change_reader import ChangeReader, summary
 from mediator.stores.conformance.check import Theme
 from mediator.stores.conformance.expect import (
-    NotOffered,
     applied,
     expect_status,
     expect_statuses,
     require,
     same,
 )
+from mediator.stores.conformance.intent_cases import (
+    INTENT,
+    OTHER,
+    expect_no_redo,
+    lockable,
+    redo_records,
+)
 from mediator.stores.conformance.retries import race, racing_writes
-from mediator.stores.conformance.samples import HOSTILE_TEXTS, collection, counter
+from mediator.stores.conformance.samples import EDGES, HOSTILE_TEXTS, collection, counter
 from mediator.stores.conformance.scratch import Scratch, ScratchClass
 from mediator.stores.port import (
     Lockable,
@@ -37,21 +44,13 @@ __all__ = ["THEME"]
 
 THEME = Theme("intents")
 
-INTENT: Final = "intent-1"
-OTHER: Final = "intent-2"
 ROUNDS: Final = 12
 
 
-def _lockable(scratch: Scratch) -> Lockable:
-    if not isinstance(scratch.store, Lockable):
-        raise NotOffered("the store takes no intents")
-    return scratch.store
-
-
 async def _lock(
-    store: Lockable, subject: ScratchClass, id_: str, intent: str = INTENT
+    store: Lockable, subject: ScratchClass, id_: str, intent: str = INTENT, redo: str = ""
 ) -> RecordState:
-    return (await store.lock([(subject.fragment, id_)], intent))[0]
+    return (await store.lock([(subject.fragment, id_)], intent, redo))[0]
 
 
 async def _record_state(store: Lockable, subject: ScratchClass, id_: str) -> RecordState:
@@ -69,7 +68,7 @@ def _of_every_kind(subject: ScratchClass, id_: str, **what: str) -> tuple[Write,
 @THEME.proves("contract")
 async def a_record_with_an_intent_takes_no_other_writes(scratch: Scratch) -> None:
     """Writes without the intent, or with another one, get LOCKED with the intent that is there."""
-    store, subject = _lockable(scratch), await scratch.subject(counter())
+    store, subject = lockable(scratch), await scratch.subject(counter())
     versions = applied(await subject.create("x", {"n": 1})).versions
     state = await _lock(store, subject, "x")
     same((state.intent, state.versions), (INTENT, versions), "the state with the intent")
@@ -85,7 +84,7 @@ async def a_record_with_an_intent_takes_no_other_writes(scratch: Scratch) -> Non
 @THEME.proves("contract")
 async def absent_records_can_have_intents(scratch: Scratch) -> None:
     """Only the owner of an intent makes an absent record; an intent alone makes none."""
-    store, subject = _lockable(scratch), await scratch.subject(counter(index=True))
+    store, subject = lockable(scratch), await scratch.subject(counter(index=True))
     for id_ in filter(None, HOSTILE_TEXTS):
         state = await _lock(store, subject, id_)
         same(state, RecordState(None, {}, INTENT), "an absent record")
@@ -102,7 +101,7 @@ async def absent_records_can_have_intents(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def an_intent_makes_no_version(scratch: Scratch) -> None:
     """Intents leave the record as it is, and only their owner removes them."""
-    store, subject = _lockable(scratch), await scratch.subject(counter())
+    store, subject = lockable(scratch), await scratch.subject(counter())
     await subject.create("x", {"n": 1})
     state = await subject.read("x")
     same((await _lock(store, subject, "x")).intent, INTENT, "set")
@@ -120,7 +119,7 @@ async def an_intent_makes_no_version(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def an_intent_is_on_one_record(scratch: Scratch) -> None:
     """Of many writes in one call, only those to the record with an intent are refused."""
-    store, subject = _lockable(scratch), await scratch.subject(counter())
+    store, subject = lockable(scratch), await scratch.subject(counter())
     ids = [f"{i}" for i in range(20)]
     await subject.write_all([subject.creation(id_, {"n": 0}) for id_ in ids])
     await _lock(store, subject, "7")
@@ -132,7 +131,7 @@ async def an_intent_is_on_one_record(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def intents_do_not_affect_reads(scratch: Scratch) -> None:
     """Reads, pages and counts ignore intents: present records are shown, absent ones are not."""
-    store = _lockable(scratch)
+    store = lockable(scratch)
     fields = (counter(index=True), collection(FieldType.LIST, FieldType.INTEGER, "l"))
     subject = await scratch.subject(*fields)
     await subject.create("x", {"n": 1, "l": [1]})
@@ -140,7 +139,7 @@ async def intents_do_not_affect_reads(scratch: Scratch) -> None:
     await subject.delete("gone")
     before = await _read(subject)
     keys = [(subject.fragment, id_) for id_ in ("x", "gone", "never")]
-    for what, change in (("with", store.lock), ("that had", store.unlock)):
+    for what, change in (("with", partial(store.lock, redo="redo")), ("that had", store.unlock)):
         await change(keys, INTENT)
         same(await _read(subject), before, f"reads of records {what} intents")
         same(await subject.store.count(subject.fragment), 1, f"count of records {what} intents")
@@ -149,7 +148,7 @@ async def intents_do_not_affect_reads(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def intents_are_not_logged(scratch: Scratch) -> None:
     """The change log has the writes under intents, and no intents."""
-    store, reader = _lockable(scratch), await ChangeReader.to(scratch, counter())
+    store, reader = lockable(scratch), await ChangeReader.to(scratch, counter())
     subject = reader.subject
     for id_ in ("x", "y"):
         await _lock(store, subject, id_)
@@ -174,7 +173,7 @@ async def intents_are_not_logged(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def one_of_many_intents_wins(scratch: Scratch) -> None:
     """Of intents set together, one stays, and all calls return it; on absent records too."""
-    store, subject = _lockable(scratch), await scratch.subject(counter())
+    store, subject = lockable(scratch), await scratch.subject(counter())
     await subject.create("old", {"n": 0})
     for round_ in range(ROUNDS):
         for id_ in ("old", f"new{round_}"):
@@ -188,7 +187,7 @@ async def one_of_many_intents_wins(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def write_or_intent_comes_first(scratch: Scratch) -> None:
     """A write that races with an intent is seen by it, or refused by it."""
-    store, subject = _lockable(scratch), await scratch.subject(counter())
+    store, subject = lockable(scratch), await scratch.subject(counter())
     await subject.create("old", {"n": -1})
 
     async def lock(id_: str) -> Mapping[str, int]:
@@ -202,7 +201,7 @@ async def write_or_intent_comes_first(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def many_records_get_intents_in_one_call(scratch: Scratch) -> None:
     """Of many records of several classes, free ones get the intent; all states are returned."""
-    store = _lockable(scratch)
+    store = lockable(scratch)
     first, second = await scratch.subject(counter()), await scratch.subject(counter())
     await first.create("there", {"n": 1})
     applied(await first.create("gone", {"n": 1}))
@@ -227,7 +226,7 @@ async def many_records_get_intents_in_one_call(scratch: Scratch) -> None:
 @THEME.proves("contract")
 async def fenced_records_take_no_intent(scratch: Scratch) -> None:
     """Records fenced against an intent, absent ones too, never take it; they take others."""
-    store, subject = _lockable(scratch), await scratch.subject(counter())
+    store, subject = lockable(scratch), await scratch.subject(counter())
     await subject.create("there", {"n": 1})
     await subject.create("locked", {"n": 1})
     await _lock(store, subject, "locked")
@@ -247,9 +246,50 @@ async def fenced_records_take_no_intent(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
+async def a_redo_record_is_that_of_its_intent(scratch: Scratch) -> None:
+    """What comes with an intent stays until that goes; no other call replaces or stores one."""
+    store, subject = lockable(scratch), await scratch.subject(counter())
+    for id_ in ("there", "fenced"):
+        await subject.create(id_, {"n": 1})
+    await scratch.store.fence(subject.fragment, "fenced", INTENT)
+    for ids in (("there",), ("absent",), ("there", "gone", "fenced")):
+        keys = [(subject.fragment, id_) for id_ in ids]
+        own = ["" if id_ == "fenced" else "first" for id_ in ids]
+        for joint in (False, True):
+            await store.lock(keys, INTENT, "first")
+            same(await redo_records(store, subject, *ids), own, "with the intent")
+            states = await store.lock(keys, INTENT, "second")
+            same({state.redo for state in states}, {""}, "what a lock returns")
+            await store.lock(keys, INTENT)
+            await store.lock(keys[:2], OTHER, "third")
+            await store.unlock(keys, OTHER)
+            same(await redo_records(store, subject, *ids), own, "after calls that set no intent")
+            await store.unlock(keys, INTENT, joint=joint)
+            await expect_no_redo(store, subject, *ids)
+            await store.lock(keys, OTHER, "of another")
+            same(
+                await redo_records(store, subject, *ids),
+                ["of another"] * len(ids),
+                "another intent",
+            )
+            await store.unlock(keys, OTHER)
+
+
+@THEME.proves("contract")
+async def redo_records_are_any_text(scratch: Scratch) -> None:
+    """Redo records come back as they are: long ones, and those that could be code."""
+    store, subject = lockable(scratch), await scratch.subject(counter())
+    texts = [str(text) for text in EDGES[FieldType.STRING] if text]
+    ids = [f"{i}" for i in range(len(texts))]
+    for id_, redo in zip(ids, texts, strict=True):
+        await _lock(store, subject, id_, redo=redo)
+    same(await redo_records(store, subject, *ids), texts, "redo records")
+
+
+@THEME.proves("contract")
 async def readers_of_joint_classes_see_intents(scratch: Scratch) -> None:
     """Records of a class with further fragments have their intents and last joint writes."""
-    store = _lockable(scratch)
+    store = lockable(scratch)
     fields = (counter(index=True), collection(FieldType.LIST, FieldType.INTEGER, "l"))
     plain = await scratch.subject(*fields)
     subject = await scratch.prepare(replace(plain.fragment, joint=True), plain.fragment)
@@ -323,13 +363,13 @@ _WRITES: Final[Sequence[Callable[[ScratchClass, str], Write]]] = (
 @THEME.proves_each((1, 12), "writes_to_{}_remove_their_intents", "contract")
 async def writes_remove_their_intents(count: int, scratch: Scratch) -> None:
     """Writes of a kind to {} records, in one call, are applied once, and remove the intents."""
-    store, ids = _lockable(scratch), [f"{i}" for i in range(count)]
+    store, ids = lockable(scratch), [f"{i}" for i in range(count)]
     subject = await scratch.subject(counter(), collection(FieldType.LIST, FieldType.INTEGER, "l"))
     keys = [(subject.fragment, id_) for id_ in ids]
     for round_, make in enumerate(_WRITES, 1):
         writes = [make(subject, id_) for id_ in ids]
         name = f"{writes[0].kind.name} in round {round_}"
-        before = await store.lock(keys, INTENT)
+        before = await store.lock(keys, INTENT, name)
         results = await subject.write_all(writes)
         expect_statuses(results, [Status.APPLIED] * len(ids), name)
         after = await store.record_states(keys)
@@ -347,4 +387,5 @@ async def writes_remove_their_intents(count: int, scratch: Scratch) -> None:
         repeated = await subject.write_all(writes)
         expect_statuses(repeated, [again] * len(ids), f"{name} again")
         same({result.intent for result in repeated}, {""}, "intents of records without one")
+        await expect_no_redo(store, subject, *ids)
     await subject.apply_all([subject.change(id_, {"n": 12}) for id_ in ids], "without an intent")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 from mediator.stores.conformance.check import Theme
-from mediator.stores.conformance.expect import NotOffered, applied, require, same
+from mediator.stores.conformance.expect import applied, require, same
+from mediator.stores.conformance.intent_cases import INTENT, OTHER, expect_no_redo, lockable
 from mediator.stores.conformance.scratch import Scratch, ScratchClass
 from mediator.stores.conformance.unique_cases import (
     ROUNDS,
@@ -21,17 +21,12 @@ __all__ = ["THEME"]
 
 THEME = Theme("reservations")
 
-INTENT: Final = "intent-1"
-OTHER: Final = "intent-2"
-
 
 async def _locked(
     scratch: Scratch, subject: ScratchClass, *ids: str, intent: str = INTENT
 ) -> Lockable:
-    store = scratch.store
-    if not isinstance(store, Lockable):
-        raise NotOffered("the store takes no intents")
-    await store.lock([(subject.fragment, id_) for id_ in ids], intent)
+    store = lockable(scratch)
+    await store.lock([(subject.fragment, id_) for id_ in ids], intent, "redo")
     return store
 
 
@@ -77,6 +72,7 @@ async def reservations_end_with_their_intent(scratch: Scratch) -> None:
         await store.unlock(keys, OTHER, joint=joint)
         expect_taken(await subject.create("y", {"email": "new"}), "x", INTENT)
         await store.unlock(keys, INTENT, joint=joint)
+        await expect_no_redo(store, subject, "x", "absent")
         await store.lock(keys, OTHER)  # the next write finds nothing of the former one
         await subject.apply_all(
             [subject.creation("y", {"email": "new"}), subject.creation("z", {"email": "made"})]
@@ -151,6 +147,7 @@ async def reservations_race_with_writes(scratch: Scratch) -> None:
         require(len(written) + len(left) <= 1, f"{left} and {len(written)} writes got one value")
         for id_ in left:
             applied(await subject.write(_wanting(subject, id_, email)), "what was reserved")
+            await expect_no_redo(store, subject, id_)
         locked = [(subject.fragment, id_) for id_ in ids]
         await store.unlock(locked, INTENT)
         holders = await holders_of(subject, [*ids, *(f"w{id_}" for id_ in ids)], email)

@@ -11,7 +11,15 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mediator.stores.mongo.codec import ordered_text, plain_text
-from mediator.stores.mongo.layout import Document, Layout, among, has_intent, is_live, layout_of
+from mediator.stores.mongo.layout import (
+    INTENT_FIELDS,
+    Document,
+    Layout,
+    among,
+    has_intent,
+    is_live,
+    layout_of,
+)
 from mediator.stores.mongo.session import Lookup, MongoSession
 from mediator.stores.mongo.write.claims import merged_into
 from mediator.stores.port import StoreUnavailable, Taken, Write
@@ -96,7 +104,7 @@ def _released(document: Document, intent: str, joint: bool) -> tuple[Document, D
     reserved = document["_reserved"]
     query = {"_id": document["_id"], "_reserved": reserved} | has_intent(intent)
     sets: Document = {"_joint": intent} if joint and is_live(document) else {}
-    unset = ["_intent", "_reserved"]
+    unset = [*INTENT_FIELDS, "_reserved"]
     for name, claim in reserved.items():
         kept: list[Any] = [each for each in document["_claims"][name] if each != claim]
         if kept:

@@ -11,6 +11,7 @@
 ``_base``       values before the first of these, as JSON text; absent if there was no record
 ``_fences``     tokens whose writes are refused, each with its time
 ``_intent``       the write intent on the record
+``_redo``         what came with the write intent
 ``_joint``      the last joint write of the record: the intent under which it happened
 ``_claims``     by unique constraint, what the record claims, in a list with what it has reserved
 ``_reserved``   by unique constraint, what it has reserved under its intent
@@ -38,6 +39,7 @@ from mediator.stores.port import Fragment, Record
 
 __all__ = [
     "BOOKKEEPING",
+    "INTENT_FIELDS",
     "LIVE",
     "Document",
     "Layout",
@@ -58,6 +60,9 @@ LIVE: Final[Document] = {"tombstone": {"$exists": False}}
 
 BOOKKEEPING: Final[Document] = {"creation_version": 1, "versions": 1, "tombstone": 1}
 """The projection that every answer needs."""
+
+INTENT_FIELDS: Final[Document] = {"_intent": "", "_redo": ""}
+"""What is unset when an intent goes."""
 
 _WHOLE: Final[Document] = {**BOOKKEEPING, "values": 1}
 _JOINT: Final[Document] = {"_intent": 1, "_joint": 1}

@@ -183,13 +183,15 @@ class MongoStore:
         work = fence(self.link.session, fragment, id_, token, self._now_us())
         return await self._guarded(work)
 
-    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
+    async def lock(
+        self, keys: Sequence[RecordKey], intent: str, redo: str = ""
+    ) -> list[RecordState]:
         """Set an intent on each record that has none; see `Lockable`."""
         session, now_us = self.link.session, self._now_us()
         return await record_states(
             keys,
             lambda f, ids: self._guarded(
-                transactions.lock(session, layout_of(f), ids, intent, now_us)
+                transactions.lock(session, layout_of(f), ids, intent, redo, now_us)
             ),
         )
 

@@ -19,6 +19,7 @@ from mediator.stores.mongo import claims
 from mediator.stores.mongo.codec import ordered_text
 from mediator.stores.mongo.layout import (
     BOOKKEEPING,
+    INTENT_FIELDS,
     LIVE,
     Document,
     Layout,
@@ -29,7 +30,7 @@ from mediator.stores.mongo.layout import (
     unfenced,
 )
 from mediator.stores.mongo.session import Lookup, MongoSession
-from mediator.stores.port import RecordState
+from mediator.stores.port import RecordState, redo_of, stored_redo
 
 __all__ = ["lock", "record_states", "unlock"]
 
@@ -37,15 +38,23 @@ _NEEDED: Final[Document] = BOOKKEEPING | {"_intent": 1, "_joint": 1, "_fences": 
 
 
 async def lock(
-    session: MongoSession, layout: Layout, ids: Sequence[str], intent: str, now_us: int
+    session: MongoSession,
+    layout: Layout,
+    ids: Sequence[str],
+    intent: str,
+    redo: str,
+    now_us: int,
 ) -> dict[str, RecordState]:
     """Set an intent on each record that takes it; `now_us` is the store's clock."""
     absent = {"tombstone": Int64(now_us), "creation_version": Int64(0)}
-    update: Document = {"$set": {"_intent": intent}, "$setOnInsert": absent}
+    change: Document = {"$set": {"_intent": intent}}
+    if redo:
+        change["$set"]["_redo"] = stored_redo(intent, redo)
+    update = change | {"$setOnInsert": absent}
     if len(ids) == 1:
         document = await _lock_one(session, layout, ids[0], intent, update)
         return {ids[0]: _record_state(layout, document)}
-    free = {"q": among(ids) | _takes(intent), "u": {"$set": {"_intent": intent}}, "multi": True}
+    free = {"q": among(ids) | _takes(intent), "u": change, "multi": True}
     found = _by_id(await session.change_and_find(layout, [free], _lookup(ids)))
     # Those left are absent, or free by now.
     while left := [id_ for id_ in ids if not _is_final(found.get(ordered_text(id_), {}), intent)]:
@@ -87,7 +96,7 @@ async def unlock(
     query = among(ids) | has_intent(intent)
     if layout.claim_paths:
         query["_reserved"] = {"$exists": False}
-    removal: Document = {"$unset": {"_intent": ""}}
+    removal: Document = {"$unset": INTENT_FIELDS}
     steps = [(query, removal)]
     if joint:
         steps.insert(0, (query | LIVE, {"$set": {"_joint": intent}, **removal}))
@@ -101,11 +110,12 @@ async def unlock(
 async def record_states(
     session: MongoSession, layout: Layout, ids: Sequence[str]
 ) -> dict[str, RecordState]:
-    return _record_states(layout, ids, _by_id(await session.find_each(layout, _lookup(ids))))
+    lookup = _lookup(ids, _NEEDED | {"_redo": 1})
+    return _record_states(layout, ids, _by_id(await session.find_each(layout, lookup)))
 
 
-def _lookup(ids: Sequence[str]) -> Lookup:
-    return Lookup(among(ids), _NEEDED, len(ids))
+def _lookup(ids: Sequence[str], projection: Document = _NEEDED) -> Lookup:
+    return Lookup(among(ids), projection, len(ids))
 
 
 def _by_id(documents: Iterable[Document]) -> dict[str, Document]:
@@ -122,9 +132,11 @@ def _record_state(layout: Layout, document: Mapping[str, object] | None) -> Reco
     if document is None:
         return RecordState(None, {}, "")
     creation_version = int(str(document["creation_version"])) if is_live(document) else None
+    intent = str(document.get("_intent", ""))
     return RecordState(
         creation_version,
         layout.decode_versions(document),
-        str(document.get("_intent", "")),
+        intent,
         str(document.get("_joint", "")),
+        redo_of(intent, str(document.get("_redo", ""))),
     )

@@ -32,6 +32,8 @@ from mediator.stores.port.optional import (
     is_claiming,
     is_lockable,
     record_states,
+    redo_of,
+    stored_redo,
 )
 from mediator.stores.port.records import Fragment, Read, Record
 from mediator.stores.port.search import (
@@ -128,4 +130,6 @@ __all__ = [
     "is_semi_joining",
     "only_level",
     "record_states",
+    "redo_of",
+    "stored_redo",
 ]

@@ -32,6 +32,8 @@ __all__ = [
     "is_claiming",
     "is_lockable",
     "record_states",
+    "redo_of",
+    "stored_redo",
 ]
 
 FragmentOf: TypeAlias = Callable[[str, str], Fragment | None]
@@ -139,12 +141,15 @@ class RecordState:
         versions: Versions by group, of a tombstone too.
         intent: The write intent on it; empty: none.
         joint: The last joint write that it records (`Record.joint`).
+        redo: What came with the intent (`Lockable.lock`), until that goes; only `record_states`
+            returns it.
     """
 
     creation_version: int | None
     versions: Mapping[str, int]
     intent: str
     joint: str = ""
+    redo: str = ""
 
 
 @runtime_checkable
@@ -168,10 +173,15 @@ class Lockable(Protocol):
     Keys of one call name different records. Each is treated atomically by itself.
     """
 
-    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
+    async def lock(
+        self, keys: Sequence[RecordKey], intent: str, redo: str = ""
+    ) -> list[RecordState]:
         """Set an intent on each record that has none; the states show which one it has now.
 
         A record that is fenced against the intent as a token (`Store.fence`) does not take it.
+
+        `redo`: a text that is stored with the intent where that is set by this call, and goes in
+        the step in which the intent goes (see `stored_redo`).
         """
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
@@ -203,6 +213,20 @@ class Claiming(Protocol):
         Returns for each write what another record has, which leaves it without reservations of its
         own; else None.
         """
+
+
+def stored_redo(intent: str, redo: str) -> str:
+    """Return what a store keeps of a redo record: with its intent, so that it counts for no other.
+
+    A process of an older version removes and sets intents and leaves redo records where they are.
+    """
+    return f"{intent}\n{redo}" if redo else ""
+
+
+def redo_of(intent: str, stored: str) -> str:
+    """Return the redo record that came with an intent, of what a store keeps; empty: none."""
+    own = f"{intent}\n"
+    return stored.removeprefix(own) if stored.startswith(own) else ""
 
 
 def is_claiming(store: object) -> TypeGuard[Claiming]:

@@ -60,7 +60,12 @@ _HEAD_OF: Final = {
     "bytea": f"substr(element, 1, {INDEXED_CHARACTERS})",
 }
 _TEXT: Final = 'text COLLATE "C"'
-_ADDED_COLUMNS: Final = {"_intent": _TEXT, "_joint": _TEXT, "_fences": "jsonb"}
+_ADDED_COLUMNS: Final = {
+    "_intent": _TEXT,
+    "_redo": _TEXT,
+    "_joint": _TEXT,
+    "_fences": "jsonb",
+}
 """Columns of `fragment_table` that older versions did not make, and their types."""
 
 _MISSING_COLUMNS: Final = """

@@ -2,8 +2,9 @@
 
 A row is a record or its tombstone (`_deleted` set, all fields null). Where a field's column is
 null, `_nulls` says whether a null is stored or nothing. `_intent` and `_fences` say which writes it
-does not take (see `transactions` and `fencing`), `_joint` which joint write was its last. What a
-record claims is in columns of its own, each with a unique index (see `claims`).
+does not take (see `transactions` and `fencing`), `_redo` what came with the intent, `_joint` which
+joint write was its last. What a record claims is in columns of its own, each with a unique index
+(see `claims`).
 """
 
 from __future__ import annotations
@@ -201,6 +202,7 @@ def fragment_table(fragment: Fragment, namespace: str) -> RecordTable:
         sa.Column("_creation_version", sa.BigInteger(), nullable=False),
         sa.Column("_nulls", NULLS, nullable=False, server_default="{}"),
         sa.Column("_intent", sa.Text(collation="C")),
+        sa.Column("_redo", sa.Text(collation="C")),
         sa.Column("_joint", sa.Text(collation="C")),
         sa.Column("_fences", JSONB()),
         *claims.values(),

@@ -164,11 +164,13 @@ class PostgresStore:
         pairs = zip(fragment.groups, row, strict=True)
         return {group: version for group, version in pairs if version}
 
-    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
+    async def lock(
+        self, keys: Sequence[RecordKey], intent: str, redo: str = ""
+    ) -> list[RecordState]:
         """Set an intent on each record that has none; see `Lockable`."""
-        intents = self.statements.intents
+        intents, what = self.statements.intents, {"intent": intent, "redo": redo}
         return await record_states(
-            keys, lambda f, ids: self.use(partial(intents(f).lock, ids=ids, intent=intent))
+            keys, lambda f, ids: self.use(partial(intents(f).lock, ids=ids, **what))
         )
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from mediator.stores.port import RecordState
+from mediator.stores.port import RecordState, redo_of, stored_redo
 from mediator.stores.postgres.claims import ClaimStatements
 from mediator.stores.postgres.connection import transaction
 from mediator.stores.postgres.layout import RecordTable
@@ -24,17 +24,26 @@ __all__ = ["IntentStatements"]
 
 _LOCK: Final = """
 WITH locks AS ({locks})
-INSERT INTO {table} AS record (id, _creation_version, _deleted, _intent)
-SELECT id, 0, clock_timestamp(), $2 FROM locks, unnest($1::text[]) AS id
-ON CONFLICT (id) DO UPDATE SET _intent = coalesce(
-    record._intent, CASE WHEN record._fences ? $2 THEN NULL ELSE excluded._intent END
-)
-RETURNING {columns}
+INSERT INTO {table} AS record (id, _creation_version, _deleted, _intent, _redo)
+SELECT id, 0, clock_timestamp(), $2, $3::text FROM locks, unnest($1::text[]) AS id
+ON CONFLICT (id) DO UPDATE SET
+    _intent = coalesce(
+        record._intent, CASE WHEN record._fences ? $2 THEN NULL ELSE excluded._intent END
+    ),
+    _redo = CASE
+        WHEN record._intent IS NOT NULL THEN record._redo
+        WHEN record._fences ? $2 THEN NULL
+        ELSE excluded._redo
+    END
+RETURNING {columns}, NULL
 """
-_LOOK: Final = "SELECT {columns} FROM {table} AS record WHERE id = ANY ($1)"
-_UNLOCK: Final = "UPDATE {table} SET _intent = NULL WHERE id = ANY ($1) AND _intent = $2"
+_LOOK: Final = "SELECT {columns}, record._redo FROM {table} AS record WHERE id = ANY ($1)"
+_UNLOCK: Final = """
+UPDATE {table} SET _intent = NULL, _redo = NULL WHERE id = ANY ($1) AND _intent = $2
+"""
 _JOIN: Final = """
-UPDATE {table} SET _intent = NULL, _joint = CASE WHEN _deleted IS NULL THEN $2 ELSE _joint END
+UPDATE {table} SET
+    _intent = NULL, _redo = NULL, _joint = CASE WHEN _deleted IS NULL THEN $2 ELSE _joint END
 WHERE id = ANY ($1) AND _intent = $2
 """
 _ABSENT: Final = RecordState(None, {}, "")
@@ -59,9 +68,10 @@ class IntentStatements:
         self._claims = ClaimStatements(records) if records.claims else None
 
     async def lock(
-        self, connection: Any, ids: Sequence[str], intent: str
+        self, connection: Any, ids: Sequence[str], intent: str, redo: str
     ) -> dict[str, RecordState]:
-        return self._states(await connection.fetch(self._lock, ids, intent), ids)
+        stored = stored_redo(intent, redo) or None
+        return self._states(await connection.fetch(self._lock, ids, intent, stored), ids)
 
     async def unlock(
         self, connection: Any, ids: Sequence[str], intent: str, *, joint: bool
@@ -82,8 +92,9 @@ class IntentStatements:
         return {id_: states.get(id_, _ABSENT) for id_ in ids}
 
     def _record_state(self, row: Any) -> RecordState:
-        _, creation_version, deleted, intent, joint, *versions = row
+        _, creation_version, deleted, intent, joint, *versions, redo = row
         pairs = zip(self._groups, versions, strict=True)
         known = {group: version for group, version in pairs if version}
         present = creation_version if deleted is None else None
-        return RecordState(present, known, intent or "", joint or "")
+        intent = intent or ""
+        return RecordState(present, known, intent, joint or "", redo_of(intent, redo or ""))

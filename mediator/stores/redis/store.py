@@ -32,6 +32,7 @@ from mediator.stores.port import (
     Write,
     WriteResult,
     group_of_all,
+    stored_redo,
 )
 from mediator.stores.redis import fencing
 from mediator.stores.redis.admin import (
@@ -190,8 +191,11 @@ class RedisStore:
     async def fence(self, fragment: Fragment, id_: str, token: str) -> dict[str, int]:
         return await fencing.fence(self._client, self._layout_of(fragment), id_, token)
 
-    async def lock(self, keys: Sequence[RecordKey], intent: str) -> list[RecordState]:
-        return await change_intents(self._client, self._layout_of, keys, "lock", intent)
+    async def lock(
+        self, keys: Sequence[RecordKey], intent: str, redo: str = ""
+    ) -> list[RecordState]:
+        stored = stored_redo(intent, redo)
+        return await change_intents(self._client, self._layout_of, keys, "lock", intent, stored)
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:
         action = "join" if joint else "unlock"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mediator.stores.port import RecordKey, RecordState
+from mediator.stores.port import RecordKey, RecordState, redo_of
 from mediator.stores.redis.client import CommandClient
 from mediator.stores.redis.errors import refuse_unstorable
 from mediator.stores.redis.layout import TOMBSTONE_MS, Layout, LayoutOf
@@ -16,14 +16,20 @@ __all__ = ["change_intents"]
 
 
 async def change_intents(
-    client: CommandClient, layout_of: LayoutOf, keys: Sequence[RecordKey], action: str, intent: str
+    client: CommandClient,
+    layout_of: LayoutOf,
+    keys: Sequence[RecordKey],
+    action: str,
+    intent: str,
+    redo: str = "",
 ) -> list[RecordState]:
     """Set an intent, remove it, or only look (see ``intent.lua``); return the states then."""
     if not keys:
         return []
     batches = list(_batches_of(layout_of, keys))
+    what = (action, intent, TOMBSTONE_MS, redo)
     with refuse_unstorable:
-        commands = [_command(*batch, action, intent) for batch in batches]
+        commands = [_command(*batch, what) for batch in batches]
     replies = await client.execute(commands, writes=action != "look")
     states: dict[RecordKey, RecordState] = {}
     for (layout, _, ids), reply in zip(batches, replies, strict=True):
@@ -45,15 +51,26 @@ def _batches_of(
             yield layout, partition, ids[at : at + MOST_WRITES]
 
 
-def _command(layout: Layout, partition: int, ids: Sequence[str], action: str, intent: str) -> bytes:
+def _command(
+    layout: Layout, partition: int, ids: Sequence[str], what: tuple[str | int, ...]
+) -> bytes:
     names = (*listed(layout.head[1:]), *listed(layout.constraints))
     keys = (layout.prefixes[partition], layout.claims_key)
-    return INTENT.call(keys, action, intent, TOMBSTONE_MS, *names, *ids)
+    return INTENT.call(keys, *what, *names, *ids)
 
 
 def _state(layout: Layout, texts: Sequence[bytes | None]) -> RecordState:
-    intent, joint, creation_version, *versions = texts
-    created_at = None if creation_version is None else int(creation_version)
+    intent, joint, creation_version, *others = texts
+    # Behind the versions is what came with the intent, if that was looked at.
+    versions, (redo, *_) = others[: len(layout.groups)], [*others[len(layout.groups) :], None]
     return RecordState(
-        created_at, layout.versions(versions), (intent or b"").decode(), (joint or b"").decode()
+        None if creation_version is None else int(creation_version),
+        layout.versions(versions),
+        _text(intent),
+        _text(joint),
+        redo_of(_text(intent), _text(redo)),
     )
+
+
+def _text(stored: bytes | None) -> str:
+    return (stored or b"").decode()

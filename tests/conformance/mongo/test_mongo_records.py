@@ -170,3 +170,13 @@ async def test_binary_of_both_forms_is_read_and_found(
         assert {record.id: record.values["b"] for record in found.records} == expected
     with pytest.raises(StoreRefused):
         await in_order(store, fragment, "b")
+
+
+async def test_a_redo_record_left_by_an_older_version_is_of_no_other_intent(
+    store: MongoStore, fragment: Fragment
+) -> None:
+    await store.lock([(fragment, "x")], "m", "redo")
+    collection = store.link.session.collection(layout_of(fragment))
+    await collection.update_one({"_id": "x"}, {"$set": {"_intent": "later"}})
+    [state] = await store.record_states([(fragment, "x")])
+    assert (state.intent, state.redo) == ("later", "")

@@ -25,7 +25,16 @@ from mediator.stores.port import (
     WriteKind,
 )
 from mediator.stores.postgres import PostgresStore
-from tests.conformance.postgres.records import NAMESPACE, fragment_of, get, one, outbox, put, write
+from tests.conformance.postgres.records import (
+    NAMESPACE,
+    fragment_of,
+    get,
+    one,
+    outbox,
+    put,
+    table_of,
+    write,
+)
 
 # The outbox and what is remembered
 
@@ -191,3 +200,31 @@ async def test_intents_are_set_in_one_round_trip(
     assert [state.intent for state in found] == ["m"] * count
     assert found[0].creation_version is not None
     assert {state.creation_version for state in found[1:]} <= {None}
+
+
+async def test_redo_records_go_with_their_intents(
+    store: PostgresStore, admin: Any, subject: Fragment
+) -> None:
+    """In the table, not only for those who look: a row would carry it for ever."""
+    key, stored = (subject, "x"), f"SELECT _redo FROM {table_of(subject)} WHERE id = 'x'"
+    for kind in (WriteKind.CREATE, WriteKind.UPDATE, WriteKind.REPLACE, WriteKind.DELETE):
+        await store.lock([key], "m", "redo")
+        assert "redo" in await admin.fetchval(stored)
+        await one(store, write(subject, "x", kind, intent="m"))
+        assert await admin.fetchval(stored) is None, kind
+    for joint in (False, True):
+        await store.lock([key], "m", "redo")
+        await store.unlock([key], "m", joint=joint)
+        assert await admin.fetchval(stored) is None
+    await store.fence(*key, "m")
+    await store.lock([key], "m", "redo")
+    assert await admin.fetchval(stored) is None
+
+
+async def test_a_redo_record_left_by_an_older_version_is_of_no_other_intent(
+    store: PostgresStore, admin: Any, subject: Fragment
+) -> None:
+    await store.lock([(subject, "x")], "m", "redo")
+    await admin.execute(f"UPDATE {table_of(subject)} SET _intent = 'later'")
+    [state] = await store.record_states([(subject, "x")])
+    assert (state.intent, state.redo) == ("later", "")

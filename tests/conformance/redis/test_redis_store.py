@@ -6,7 +6,10 @@ import asyncio
 from collections import Counter
 from dataclasses import replace
 
+from mediator.base.clock import SystemClock
 from mediator.model.operators import Operator, OperatorCall
+from mediator.operations.intents import IntentStore
+from mediator.stores.guarded import GuardedStore
 from mediator.stores.port import (
     Fragment,
     Status,
@@ -16,6 +19,7 @@ from mediator.stores.port import (
 from mediator.stores.redis import RedisStore
 from mediator.stores.redis.layout import Layout
 from mediator.stores.redis.write.batches import MOST_WRITES
+from mediator.stores.systems import Systems
 from tests.conformance.redis.records import (
     FIELDS,
     Server,
@@ -131,6 +135,40 @@ async def test_intents_on_many_records_are_few_calls(
         "m",
         *["n"] * (len(ids) - 1),
     ]
+
+
+async def test_a_record_that_was_only_an_intent_leaves_nothing(
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
+) -> None:
+    keys = [(fragment, "a"), (fragment, "b")]
+    for joint in (False, True):
+        await store.lock(keys, "m", "redo")
+        assert await keys_of(server, config, f"{fragment.class_name}:r:")
+        await store.unlock(keys, "m", joint=joint)
+        for left in (":r:", ":tombstones"):
+            assert await keys_of(server, config, f"{fragment.class_name}{left}") == []
+
+
+async def test_a_redo_record_left_by_an_older_version_is_of_no_other_intent(
+    store: RedisStore, fragment: Fragment, server: Server, config: SystemConfig
+) -> None:
+    await store.lock([(fragment, "a")], "m", "redo")
+    [key] = await keys_of(server, config, f"{fragment.class_name}:r:")
+    await server.hset(key, "!m", "later")
+    [state] = await store.record_states([(fragment, "a")])
+    assert (state.intent, state.redo) == ("later", "")
+
+
+async def test_intents_of_renamed_classes_carry_redo_records(
+    store: RedisStore, fragment: Fragment
+) -> None:
+    systems = Systems()
+    systems.add(GuardedStore(store, lambda _: None, SystemClock()))
+    intents, keys = IntentStore(systems), [(replace(fragment, stored_names={"name": "title"}), "a")]
+    for lock in (intents.lock, intents.lock_each):
+        await lock(keys, "m", "redo")
+        assert [state.redo for state in await intents.record_states(keys)] == ["redo"]
+        await intents.unlock(keys, "m")
 
 
 async def scripts_called(server: Server) -> int:

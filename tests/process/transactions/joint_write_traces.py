@@ -18,7 +18,7 @@ from mediator.stores.port import Fragment, RecordKey, RecordState, Status, Write
 from mediator.transactions.log import State as TransactionState
 from tests.process.service import Service
 from tests.properties.transactions.joint_write_model import initial_state, moves
-from tests.properties.transactions.joint_write_states import FREE, Log, Move, State, World
+from tests.properties.transactions.joint_write_states import FREE, Log, Move, Sent, State, World
 
 __all__ = ["NEVER", "Note", "Recorder", "Step", "Trace", "replay"]
 
@@ -144,6 +144,7 @@ class Recorder:
         _: Sequence[RecordState] | None,
         keys: Sequence[RecordKey],
         intent: str,
+        *_redo: str,
     ) -> None:
         for _fragment, id_ in keys:
             if id_ == note.trace.id:
@@ -179,11 +180,15 @@ class Recorder:
                 else:
                     note.single(at)
 
-    def _on_begin(self, note: Note, _result: bool | None, entry: Any, *_: float) -> None:
-        if any(id_ == note.trace.id for _, id_ in entry.records):
-            if entry.state is TransactionState.STAGED:
-                note.trace.staged.add(entry.intent)
+    def _on_begin(self, note: Note, result: bool | None, entry: Any, lease_s: float) -> None:
+        if not any(id_ == note.trace.id for _, id_ in entry.records):
+            return
+        if entry.state is TransactionState.STAGED:
+            note.trace.staged.add(entry.intent)
+        if lease_s:
             note.joint(entry.intent, "{} is logged")
+        elif result is not False:  # by one that has met its intent, and leaves it no time
+            note.resolving(entry.intent, "{} is logged again")
 
     def _committed(self, note: Note, done: bool | None, intent: str, *_: Any) -> None:
         note.resolving(intent, "{} is decided" if done is False else "{} is committed")
@@ -277,7 +282,7 @@ UNSEEN = (
     "is finished",
     "is seen at 0",
     "is seen at 1",
-    "is missed",
+    "is forgotten",
 )
 """Steps that are not observable, which come before some others."""
 
@@ -324,8 +329,13 @@ def _decided(world: World, state: State, what: str) -> Move | None:
 
 
 def _says_nothing(state: State, what: str) -> bool:
-    """Whether a call had nothing to do: the write is aborted, or its intent removed, already."""
+    """Whether a call had nothing to do: the write is aborted, or its intent removed, already.
+
+    Nor has an intent that is set late, once its record is fenced: the fence has refused it.
+    """
     number = int(what[1 : what.index("'" if "'" in what else " ")])
     if what.endswith("goes"):
         return state.records[int(what.split()[-2])].intent != number
+    if " locks " in what:
+        return state.coordinators[number].locks[int(what[-1])] is Sent.REFUSED
     return what.endswith("aborted") or " fenced " in what

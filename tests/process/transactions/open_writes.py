@@ -5,12 +5,13 @@ from __future__ import annotations
 from sqlalchemy import and_, func, select, update
 
 from mediator.catalogue.tables import transactions as table
-from mediator.catalogue.transaction_log import CatalogueTransactions
+from mediator.model.operations import WriteOperation
+from mediator.stores.port import RecordKey
 from mediator.transactions.log import State
 from tests.faults.conditions import eventually
 from tests.process.service import Service
 
-__all__ = ["all_over", "expire", "let_overdue", "open_writes"]
+__all__ = ["all_over", "expire", "intents_on", "let_overdue", "meet", "open_writes"]
 
 _OPEN = and_(table.c.state != State.DONE, table.c.database != "")
 """Neither only remembered, nor noted for being unknown, which it stays for an hour."""
@@ -59,7 +60,19 @@ async def all_over(replica: Service) -> None:
     await eventually(over)
 
 
-def _log(replica: Service) -> CatalogueTransactions:
-    log = replica.mediator.transactions.log
-    assert isinstance(log, CatalogueTransactions)
-    return log
+async def intents_on(replica: Service, operation: WriteOperation) -> dict[str, list[RecordKey]]:
+    """Return the intents on the object of an operation, each with the records that have it."""
+    route = await replica.mediator.data.route(operation.database, operation.class_name)
+    keys = [(fragment, operation.id) for fragment in route.fragments]
+    states = await replica.mediator.transactions.resolver.intents.record_states(keys)
+    found: dict[str, list[RecordKey]] = {}
+    for key, state in zip(keys, states, strict=True):
+        if state.intent:
+            found.setdefault(state.intent, []).append(key)
+    return found
+
+
+async def meet(replica: Service, operation: WriteOperation) -> None:
+    """Resolve the writes that have intents on an object, as all do who meet them."""
+    while met := await intents_on(replica, operation):
+        await replica.mediator.transactions.resolver.resolve(met)

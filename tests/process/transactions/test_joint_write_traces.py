@@ -97,6 +97,34 @@ def test_a_resolving_step_may_complete_before_the_first_step() -> None:
     assert replay(trace, whole=True).records[0].intent < 0
 
 
+def _staged(*what: str) -> Trace:
+    steps = [Step(f"J0{each}", 2 * n, 2 * n + 1) for n, each in enumerate(what)]
+    return Trace("", steps, ["an intent"], {"an intent"})
+
+
+BOTH_LOCKED = (" is logged", " locks record 0", " locks record 1")
+
+
+def test_a_blind_write_that_is_logged_again_happens() -> None:
+    """Its coordinator has applied one step when the log loses it, and another replica goes on."""
+    again = (" is lost", " is logged again", " is committed", " is applied at 1")
+    state = replay(_staged(*BOTH_LOCKED, " is applied at 0", *again), whole=True)
+    assert [record.writes for record in state.records] == [(0,), (0,)]
+
+
+def test_a_blind_write_with_all_of_its_intents_is_not_aborted_by_others() -> None:
+    """Once it is logged again it is committed, so another replica must not remove an intent."""
+    gone = (" is lost", " is logged again", " is aborted", "'s intent at 1 goes")
+    with pytest.raises(AssertionError):
+        replay(_staged(*BOTH_LOCKED, " is applied at 0", *gone))
+
+
+def test_an_intent_that_is_set_after_its_record_is_fenced_is_refused() -> None:
+    late = (" is fenced at 1", " is aborted", "'s intent at 0 goes", " locks record 1")
+    state = replay(_staged(*BOTH_LOCKED[:2], *late), whole=True)
+    assert state.log == (Log.ABORTED,)
+
+
 @pytest.fixture
 def recorder(mediator: Service, other: Service) -> Iterator[Recorder]:
     with pytest.MonkeyPatch.context() as patched:

@@ -107,7 +107,7 @@ async def test_only_deciding_statements_wait_for_the_disk(
         await server.close()
     assert observed == {
         ("preparing", "off"),
-        ("staged", "on"),
+        ("staged", "off"),
         ("committed", "on"),
         ("done", "off"),
         ("aborted", "on"),

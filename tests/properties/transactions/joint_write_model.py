@@ -1,13 +1,14 @@
 """Joint writes as a state machine that is searched exhaustively (docs/transactions.md).
 
 One object in two records, on systems of their own; joint writes to it, a client that writes one
-record after the other, and a reader. A blind write is staged: it is committed once it has all of
-its intents, and those who find it look at one record after the other. Every message is delivered at
-any time after it was sent, or never; a coordinator stops at any step. Any participant may resolve a
-write, at any time. Leases have no length here, so nothing depends on them.
+record after the other, and a reader. What blind writes do is in `blind_write_model`. Every message
+is delivered at any time after it was sent, or never; a coordinator stops at any step. Any
+participant may resolve a write, at any time. Leases have no length here, so nothing depends on
+them.
 
-What cannot be told apart is one state: joint writes that are alike may be exchanged, a finished
-read leaves nothing behind, and to request the commit is one move with its arrival.
+What cannot be told apart is one state: joint writes that are alike may be exchanged, those that are
+over and a finished read leave nothing behind, and to request the commit is one move with its
+arrival.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from tests.properties import exhaustive
+from tests.properties.transactions import blind_write_model as blind_writes
 from tests.properties.transactions.joint_write_states import (
+    CHANCE,
     FREE,
+    GONE,
     RECORDS,
     At,
     Coordinator,
@@ -35,13 +39,14 @@ from tests.properties.transactions.joint_write_states import (
     acknowledged,
     has_intent,
     logged,
+    may_commit,
     one_of_twins,
     put,
     replaced,
     with_coordinator,
-    with_found,
     with_intent,
     with_reader,
+    without_what_is_over,
 )
 
 __all__ = ["initial_state", "moves", "moves_or_end", "search"]
@@ -52,9 +57,13 @@ def search(world: World) -> exhaustive.Found[Move]:
     return exhaustive.search(
         initial_state(world),
         moves_or_end(world),
-        one_of_twins if _are_alike(world) else lambda state: state,
+        _one_of_alike if _are_alike(world) else without_what_is_over,
         most=3_000_000,
     )
+
+
+def _one_of_alike(state: State) -> State:
+    return one_of_twins(without_what_is_over(state))
 
 
 def moves_or_end(world: World) -> Callable[[State], Iterator[Move]]:
@@ -100,7 +109,7 @@ def _writing_moves(world: World, state: State) -> Writing:
     the model has no move of stopping, and looks at where everyone else stands still.
     """
     found = tuple(_writing(world, state))
-    going_on = {move.by for move in found if move.state != state}
+    going_on = {move.by for move in found if move.by != CHANCE and move.state != state}
     stuck = None not in going_on and len(going_on) <= world.crashes
     return Writing(found, stuck and not _is_resolved(world, state))
 
@@ -146,7 +155,8 @@ def _writing(world: World, state: State) -> Iterator[Move]:
         yield from _coordinating(world, state, number, coordinator)
         yield from _delivering(world, state, number, coordinator)
         yield from _resolving(world, state, number)
-        yield from _looking(world, state, number)
+        if number in world.blind:
+            yield from blind_writes.resolving(world, state, number)
     yield from _single(world, state)
 
 
@@ -159,81 +169,57 @@ def _coordinating(world: World, state: State, number: int, it: Coordinator) -> I
             f"J{number} begins", with_intent(with_coordinator(state, number, started), number)
         )
         return
-    if it.at is At.LOCKING and it.locks == (Sent.DONE, Sent.REFUSED):
+    if it.at is At.APPLYING:
+        if not has_intent(state, number):
+            after = with_coordinator(state, number, it._replace(at=At.ACKNOWLEDGED))
+            broken = not _is_applied(world, state, number)
+            yield Move(f"J{number} acknowledges", acknowledged(after, number), broken, number)
+        return
+    if number in world.blind:
+        yield from blind_writes.coordinating(world, state, number, it)
+        return
+    if it.locks == (Sent.DONE, Sent.REFUSED):
         # A coordinator that has the anchor waits for the rest; any other removes its intents.
         again = it._replace(locks=(Sent.DONE, Sent.UNDER_WAY))
         yield Move(
             f"J{number} waits for record 1", with_coordinator(state, number, again), by=number
         )
-    if it.at in (At.LOCKING, At.WITHDRAWING) and number in world.blind:
-        yield from _staging(world, state, number, it)
-        return
-    if it.at is At.LOCKING:
-        yield Move(
-            f"J{number} gives up",
-            with_coordinator(state, number, it._replace(at=At.LEFT)),
-            by=number,
-        )
-        may = state.log[number] is Log.PREPARING or not world.keeps(Rule.COMMIT_NEEDS_THE_LOG)
-        if may and _may_commit(world, it):
-            # One whose request is under way can do less than one that has not sent it, and one
-            # whose request is refused gives up, which both may do at any time.
-            after = with_coordinator(state, number, it._replace(at=At.APPLYING))
-            yield Move(f"J{number} is committed", logged(after, number, Log.COMMITTED), by=number)
-    if it.at is At.APPLYING and _is_applied(world, state, number):
-        after = with_coordinator(state, number, it._replace(at=At.ACKNOWLEDGED))
-        yield Move(f"J{number} acknowledges", acknowledged(after, number), by=number)
-
-
-def _staging(world: World, state: State, number: int, it: Coordinator) -> Iterator[Move]:
-    """What the coordinator of a blind write does until it applies it."""
-    if it.at is At.WITHDRAWING:
-        if state.log[number] is Log.COMMITTED:
-            applying = it._replace(at=At.APPLYING)
-            yield Move(f"J{number} applies", with_coordinator(state, number, applying), by=number)
-        return
-    withdrawing = it._replace(at=At.WITHDRAWING)
-    yield Move(f"J{number} gives up", with_coordinator(state, number, withdrawing), by=number)
-    if _may_commit(world, it):
-        applying = it._replace(at=At.APPLYING)
-        yield Move(f"J{number} applies", with_coordinator(state, number, applying), by=number)
-
-
-def _may_commit(world: World, it: Coordinator) -> bool:
-    answered = [*it.locks, it.begin]
-    if not world.keeps(Rule.COMMIT_NEEDS_ALL_INTENTS):
-        answered = [it.locks[0], it.begin]
-    return all(sent is Sent.DONE for sent in answered)
+    left = with_coordinator(state, number, it._replace(at=At.LEFT))
+    yield Move(f"J{number} gives up", left, by=number)
+    may = state.log[number] is Log.PREPARING or not world.keeps(Rule.COMMIT_NEEDS_THE_LOG)
+    if may and may_commit(world, it):
+        # One whose request is under way can do less than one that has not sent it, and one
+        # whose request is refused gives up, which both may do at any time.
+        after = with_coordinator(state, number, it._replace(at=At.APPLYING))
+        yield Move(f"J{number} is committed", logged(after, number, Log.COMMITTED), by=number)
 
 
 def _delivering(world: World, state: State, number: int, it: Coordinator) -> Iterator[Move]:
     """Messages of a coordinator arrive, whether it still runs or not."""
     if it.begin is Sent.UNDER_WAY:
-        fresh = state.log[number] is Log.UNKNOWN
+        fresh = state.log[number] in GONE
         begun = Log.STAGED if number in world.blind else Log.PREPARING
         after = logged(state, number, begun) if fresh else state
         sent = Sent.DONE if fresh else Sent.REFUSED
         yield Move(f"J{number} is logged", with_coordinator(after, number, it._replace(begin=sent)))
     for at in RECORDS:
-        if it.locks[at] is Sent.UNDER_WAY:
-            free = state.records[at].intent == FREE and not state.found[number].fenced[at]
+        again = it.locks[at] is Sent.DONE and not world.keeps(Rule.LOCKS_ARRIVE_ONCE)
+        if it.locks[at] is Sent.UNDER_WAY or again:
+            free = state.records[at].intent == FREE
             after = put(state, at, intent=number) if free else state
-            locks = replaced(it.locks, at, Sent.DONE if free else Sent.REFUSED)
-            after = with_coordinator(after, number, it._replace(locks=locks))
+            if not again:
+                locks = replaced(it.locks, at, Sent.DONE if free else Sent.REFUSED)
+                after = with_coordinator(after, number, it._replace(locks=locks))
             yield Move(f"J{number} locks record {at}", after)
 
 
 def _resolving(world: World, state: State, number: int) -> Iterator[Move]:
     """What any participant may do about a write that it finds."""
     log, coordinator = state.log[number], state.coordinators[number]
-    withdrawn = coordinator.at is At.WITHDRAWING and log in (Log.STAGED, Log.UNKNOWN)
-    unknown = log is Log.UNKNOWN and has_intent(state, number)
-    found = unknown or log is Log.PREPARING or state.found[number].missing
-    if withdrawn or found:
-        by = None if found else number
-        yield Move(f"J{number} is aborted", logged(state, number, Log.ABORTED), by=by)
-    if all(state.found[number].held):
-        yield Move(f"J{number} is committed", logged(state, number, Log.COMMITTED))
+    refused = number not in world.blind or not world.keeps(Rule.INTENTS_CARRY_THE_REDO)
+    unknown = log is Log.UNKNOWN and refused and has_intent(state, number)
+    if unknown or log is Log.PREPARING:
+        yield Move(f"J{number} is aborted", logged(state, number, Log.ABORTED))
     if log in (Log.COMMITTED, Log.FINISHED) or coordinator.at in (At.APPLYING, At.ACKNOWLEDGED):
         for at in RECORDS:
             yield from _applying(world, state, number, at)
@@ -241,35 +227,14 @@ def _resolving(world: World, state: State, number: int) -> Iterator[Move]:
     ended = log is Log.STAGED and coordinator.at is At.ACKNOWLEDGED
     if (log is Log.COMMITTED and done) or ended:
         yield Move(f"J{number} is finished", logged(state, number, Log.FINISHED))
-    rashly = coordinator.at is At.WITHDRAWING and not world.keeps(Rule.WITHDRAWN_IS_ABORTED_FIRST)
-    if _may_unlock(world, log) or coordinator.at is At.LEFT or rashly:
+    if (
+        coordinator.at is At.LEFT
+        or _may_unlock(world, log)
+        or (number in world.blind and blind_writes.may_unlock_rashly(world, state, number))
+    ):
         for at in RECORDS:
             if state.records[at].intent == number:
                 yield Move(f"J{number}'s intent at {at} goes", put(state, at, intent=FREE))
-
-
-def _looking(world: World, state: State, number: int) -> Iterator[Move]:
-    """Fence the records of a blind write, and look at them, at any time and one by one."""
-    if state.log[number] is not Log.STAGED:
-        return
-    found = state.found[number]
-    fenced = all(found.fenced) or not world.keeps(Rule.STAGED_IS_FENCED_BEFORE_ABORTED)
-    for at in RECORDS:
-        if not found.fenced[at]:
-            after = found._replace(fenced=replaced(found.fenced, at, True))
-            yield Move(f"J{number} is fenced at {at}", with_found(state, number, after))
-        if _is_held(world, state, number, at):
-            after = found._replace(held=replaced(found.held, at, True))
-            yield Move(f"J{number} is seen at {at}", with_found(state, number, after))
-        elif fenced:
-            after = found._replace(missing=True)
-            yield Move(f"J{number} is missed", with_found(state, number, after))
-
-
-def _is_held(world: World, state: State, number: int, at: int) -> bool:
-    record = state.records[at]
-    applied = record.joint == number and world.keeps(Rule.APPLIED_COUNTS_AS_LOCKED)
-    return record.intent == number or applied
 
 
 def _may_unlock(world: World, log: Log) -> bool:
@@ -365,7 +330,15 @@ def _is_stable(world: World, first: tuple[Record, Record], read: tuple[Record, R
 def _written(what: str, state: State, at: int, number: int) -> Move:
     writes = (*state.records[at].writes, number)
     after = put(state, at, writes=writes)
-    return Move(what, after, _is_cyclic(after) or writes.count(number) > 1)
+    again = writes.count(number) > 1
+    return Move(what, after, again or _was_denied(state, number) or _is_cyclic(after))
+
+
+def _was_denied(state: State, number: int) -> bool:
+    """Whether the log, or the coordinator, has said of a write that it does not happen."""
+    if number >= len(state.coordinators):
+        return False
+    return state.found[number].aborted or state.coordinators[number].at is At.LEFT
 
 
 def _is_cyclic(state: State) -> bool:

@@ -11,6 +11,9 @@ RECORDS: Final = (0, 1)
 
 FREE: Final = -1
 
+CHANCE: Final = -1
+"""Who makes a move that nobody has to make: a crash, or one of those who act on what is past."""
+
 
 class Rule(Enum):
     """What the protocol requires; the search breaks each of the rules on purpose."""
@@ -28,6 +31,12 @@ class Rule(Enum):
     WITHDRAWN_IS_ABORTED_FIRST = auto()
     STAGED_IS_FENCED_BEFORE_ABORTED = auto()
     APPLIED_COUNTS_AS_LOCKED = auto()
+    INTENTS_CARRY_THE_REDO = auto()
+    ONLY_ABORTED_IS_UNLOCKED = auto()
+    ABORTED_IS_KEPT_WHILE_LOCKS_MAY_COME = auto()
+    WITHDRAWN_LOOKS_AT_RECORDS = auto()
+    ONLY_COMMITTED_IS_APPLIED = auto()
+    LOCKS_ARRIVE_ONCE = auto()
 
 
 class Number(IntEnum):
@@ -45,6 +54,11 @@ class Log(Number):
     ABORTED = auto()
     COMMITTED = auto()
     FINISHED = auto()
+    """The log has forgotten it once all was applied: nobody can tell that from `UNKNOWN`."""
+
+
+GONE: Final = (Log.UNKNOWN, Log.FINISHED)
+"""The log has no entry: none has arrived, it was lost, or it was forgotten."""
 
 
 class At(Number):
@@ -54,10 +68,13 @@ class At(Number):
     LOCKING = auto()
     WITHDRAWING = auto()
     """It has given up a blind write, which has to be aborted, as others may find it committed."""
+    # From here on it does not depend on the log.
+    LOOKING = auto()
+    """The log says that its blind write is aborted, which may have happened before nevertheless."""
     APPLYING = auto()
     ACKNOWLEDGED = auto()
     LEFT = auto()
-    """It has given up, and removes its intents; it will not request the commit any more."""
+    """It has reported that its write does not happen, and removes its intents."""
 
 
 class Sent(Number):
@@ -112,15 +129,14 @@ class Coordinator(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What those who found a blind write have done, and seen while it was staged.
+    """What others know of a write.
 
-    `held`: that a record has its intent, or has been written; `missing`: that one has not, once all
-    were fenced.
+    `held`: they have seen that a record has the intent of a blind write, or was written by it.
+    `aborted`: the log has said that it does not happen, before any of it had.
     """
 
-    fenced: tuple[bool, bool] = (False, False)
     held: tuple[bool, bool] = (False, False)
-    missing: bool = False
+    aborted: bool = False
 
 
 class Reader(NamedTuple):
@@ -159,12 +175,25 @@ def has_intent(state: State, number: int) -> bool:
     return any(record.intent == number for record in state.records)
 
 
+def has_taken_effect(state: State, number: int) -> bool:
+    """Whether a write has taken effect in some record."""
+    return any(number in record.writes for record in state.records)
+
+
 def with_intent(state: State, number: int) -> State:
     return state._replace(before=replaced(state.before, number, state.acknowledged))
 
 
 def acknowledged(state: State, number: int) -> State:
     return state._replace(acknowledged=state.acknowledged | 1 << number)
+
+
+def may_commit(world: World, it: Coordinator) -> bool:
+    """Whether a coordinator has all the answers that its commit needs."""
+    answered = [*it.locks, it.begin]
+    if not world.keeps(Rule.COMMIT_NEEDS_ALL_INTENTS):
+        answered = [it.locks[0], it.begin]
+    return all(sent is Sent.DONE for sent in answered)
 
 
 # Millions of states are made by these: by position, as `_replace` takes two to three times as long.
@@ -185,8 +214,11 @@ def with_reader(state: State, reader: Reader | None) -> State:
 
 
 def logged(state: State, number: int, log: Log) -> State:
-    if log is not Log.STAGED:  # what was seen before decides nothing any more; fences remain
-        state = with_found(state, number, Found(fenced=state.found[number].fenced))
+    found = state[3][number]
+    if log is Log.COMMITTED:  # what was seen before decides nothing any more
+        state = with_found(state, number, Found(aborted=found.aborted))
+    elif log is Log.ABORTED and not found.aborted and not has_taken_effect(state, number):
+        state = with_found(state, number, Found(found.held, aborted=True))
     changed = replaced(state[1], number, log)
     return State(state[0], changed, state[2], state[3], state[4], state[5], state[6], state[7])
 
@@ -211,6 +243,22 @@ def put(
 
 def replaced(items: tuple[Any, ...], at: int, item: object) -> Any:
     return (*items[:at], item, *items[at + 1 :])
+
+
+def without_what_is_over(state: State) -> State:
+    """Forget what nobody depends on any more of joint writes that are over.
+
+    A write that has no intents, and gets no more, does nothing to a record; and once its
+    coordinator has learnt what it needs of the log, nobody is interested in what that says.
+    """
+    for number, it in enumerate(state[2]):
+        over = it.at >= At.LOOKING and Sent.UNDER_WAY not in it.locks
+        if over and not has_intent(state, number):
+            locks = it.locks if it.at is At.LOOKING else (Sent.DONE, Sent.DONE)
+            state = logged(state, number, Log.UNKNOWN)
+            state = with_coordinator(state, number, Coordinator(it.at, Sent.DONE, locks))
+            state = with_found(state, number, Found())
+    return state
 
 
 def one_of_twins(state: State) -> State:

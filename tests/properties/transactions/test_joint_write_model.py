@@ -13,7 +13,13 @@ from tests.properties.transactions.joint_write_model import (
     moves_or_end,
     search,
 )
-from tests.properties.transactions.joint_write_states import Rule, World, exchanged, one_of_twins
+from tests.properties.transactions.joint_write_states import (
+    Rule,
+    World,
+    exchanged,
+    one_of_twins,
+    without_what_is_over,
+)
 
 BOTH, ANCHOR = (0, 1), (0,)
 
@@ -45,7 +51,10 @@ SMALL = (
 
 @pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS)
 def test_no_interleaving_breaks_a_guarantee(world: World) -> None:
-    """Nothing is lost, applied twice, out of order, torn for ever, or answered torn as whole."""
+    """Nothing is lost, applied twice, out of order, torn for ever, or answered torn as whole.
+
+    What was reported as applied has been; what was reported as refused, or aborted, never is.
+    """
     found = search(world)
     assert found.path == ()
     assert found.states > 1_000
@@ -86,3 +95,24 @@ def test_nobody_sees_a_reader(blind: frozenset[int]) -> None:
             state = random.choice(possible).state
             if not any(moves(world, state)):
                 break
+
+
+@pytest.mark.parametrize("blind", [frozenset(), frozenset({0, 1})], ids=["logged", "staged"])
+def test_what_is_over_is_of_no_interest(blind: frozenset[int]) -> None:
+    """The search forgets it: from there the same can happen, and breaks the same guarantees."""
+    world, random = World(joint=(BOTH, BOTH), singles=BOTH, blind=blind), Random(0)
+    forgotten = 0
+    for _ in range(100):
+        state = initial_state(world)
+        for _ in range(60):
+            possible, forgetful = list(moves(world, state)), without_what_is_over(state)
+            if forgetful != state:
+                forgotten += 1
+                after, same = (
+                    {(without_what_is_over(move.state), move.broken) for move in each}
+                    for each in (possible, moves(world, forgetful))
+                )
+                nothing = (forgetful, False)
+                assert after - {nothing} == same - {nothing}
+            state = random.choice(possible).state if possible else initial_state(world)
+    assert forgotten > 100

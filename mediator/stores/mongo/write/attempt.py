@@ -16,6 +16,7 @@ from bson.int64 import Int64
 from mediator.schema.types import Values
 from mediator.stores.mongo.layout import (
     BOOKKEEPING,
+    INTENT_FIELDS,
     LIVE,
     Document,
     Layout,
@@ -94,7 +95,7 @@ def _bookkeeping(layout: Layout, write: Write, stamp: int) -> dict[str, Document
     if not write.intent:
         return with_claims(layout, write, {"$set": sets, "$push": pushed})
     sets["_joint"] = write.intent
-    update = {"$set": sets, "$unset": {"_intent": ""}, "$push": pushed}
+    update = {"$set": sets, "$unset": INTENT_FIELDS, "$push": pushed}
     return with_claims(layout, write, update)
 
 

@@ -12,6 +12,7 @@ from mediator.model.apply import OperatorFailed, apply_operators
 from mediator.schema.types import Values
 from mediator.stores.mongo.codec import moment
 from mediator.stores.mongo.layout import (
+    INTENT_FIELDS,
     LIVE,
     Document,
     Layout,
@@ -191,7 +192,7 @@ class _Revision:
         lists = entries(self.layout, self.write, result, values, self.stamp)
         update = changes | {"$set": changes["$set"] | versions, "$push": pushes(lists)}
         if self.write.intent:
-            update["$unset"] = update.get("$unset", {}) | {"_intent": ""}
+            update["$unset"] = update.get("$unset", {}) | INTENT_FIELDS
             update["$set"] |= {"_joint": self.write.intent}
         update = with_claims(self.layout, self.write, update)
         return ConditionalUpdate(self._unchanged(), update, result, self.stamp)

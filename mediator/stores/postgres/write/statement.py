@@ -360,7 +360,8 @@ class WriteBuilder:
             self.records.versions[group].name: self._next_version(group) for group in shape.groups
         }
         if shape.has_intent:
-            values["_intent"], values["_joint"] = sa.null(), parameter("intent", sa.Text())
+            values |= {"_intent": sa.null(), "_redo": sa.null()}
+            values["_joint"] = parameter("intent", sa.Text())
         return sa.update(table).values(values).where(*conditions).returning(*self._returned())
 
     def _tombstone(self) -> dict[str, Any]:
@@ -419,7 +420,7 @@ class WriteBuilder:
         changes = {name: statement.excluded[name] for name in row if name != "id"}
         return statement.on_conflict_do_update(
             index_elements=["id"],
-            set_=changes | {"_deleted": sa.null(), "_intent": sa.null()},
+            set_=changes | dict.fromkeys(("_deleted", "_intent", "_redo"), sa.null()),
             where=sa.exists(sa.select(number(1)).select_from(self.old)),
         ).returning(*self._returned())
 

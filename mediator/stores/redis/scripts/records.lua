@@ -1,7 +1,8 @@
 -- The layout of a record. Its hash holds one field per schema field; '!b' is the creation version
--- (a record without it is a tombstone), '@group' a group's version, '!m' the write intent, '!j' the
--- last joint write, and '!u' and '!r' begin what it claims (claims.lua). Lists, sets and maps are keys of their own; their hash field is only a
--- marker, so that empty, null and missing stay apart.
+-- (a record without it is a tombstone), '@group' a group's version, '!m' the write intent, '!d' what
+-- came with that, '!j' the last joint write, and '!u' and '!r' begin what it claims (claims.lua).
+-- Lists, sets and maps are keys of their own; their hash field is only a marker, so that empty, null
+-- and missing stay apart.
 
 local call = redis.call
 local MARKERS = { L = true, S = true, M = true }

@@ -216,6 +216,7 @@ local function put_update(shape, row, after, fields)
   if row.intent then
     removed = removed or {}
     removed[#removed + 1] = '!m'
+    removed[#removed + 1] = '!d'
   end
   if removed then records().in_parts('HDEL', row.key, removed) end
 end

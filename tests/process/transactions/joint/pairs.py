@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from mediator.base.errors import (
-    NotFound,
-)
+from mediator.base.errors import NotFound
 from mediator.model.operations import (
     Condition,
     Create,
@@ -21,7 +19,7 @@ from mediator.model.operations import (
     WriteOperation,
 )
 from mediator.model.operators import Operator, OperatorCall
-from mediator.stores.port import StoreUnavailable
+from mediator.stores.port import RecordKey, RecordState, StoreTimeout, StoreUnavailable
 from tests.process.service import Service, field_on, inc, unique
 from tests.process.transactions.crashable import CRASH_POINT, CrashPoint, Killed
 from tests.process.transactions.open_writes import expire
@@ -117,6 +115,27 @@ class CrashAt(CrashPoint):
             self.is_killed = True
             raise Killed
         return result
+
+
+class LateLock:
+    """Sets intents of a store, and lets their coordinator know that it did not answer."""
+
+    def __init__(self, store: Any) -> None:
+        self._lock = store.lock
+        self.intent = ""
+        self.redo = ""
+        self.keys: Sequence[RecordKey] = ()
+
+    async def __call__(
+        self, keys: Sequence[RecordKey], intent: str, redo: str = ""
+    ) -> list[RecordState]:
+        self.keys, self.intent, self.redo = keys, intent, redo
+        raise StoreTimeout("no answer")
+
+    async def arrive(self) -> RecordState:
+        [now] = await self._lock(self.keys, self.intent, self.redo)
+        assert isinstance(now, RecordState)
+        return now
 
 
 async def unavailable(*_: object) -> Any:

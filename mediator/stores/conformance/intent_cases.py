@@ -1,0 +1,35 @@
+"""What the checks of write intents and of reservations share."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mediator.stores.conformance.expect import NotOffered, same
+from mediator.stores.conformance.scratch import Scratch, ScratchClass
+from mediator.stores.port import Lockable
+
+__all__ = ["INTENT", "OTHER", "expect_no_redo", "lockable", "redo_records"]
+
+INTENT: Final = "intent-1"
+OTHER: Final = "intent-2"
+
+
+def lockable(scratch: Scratch) -> Lockable:
+    if not isinstance(scratch.store, Lockable):
+        raise NotOffered("the store takes no intents")
+    return scratch.store
+
+
+async def redo_records(store: Lockable, subject: ScratchClass, *ids: str) -> list[str]:
+    states = await store.record_states([(subject.fragment, id_) for id_ in ids])
+    return [state.redo for state in states]
+
+
+async def expect_no_redo(store: Lockable, subject: ScratchClass, *ids: str) -> None:
+    """Require that records without intents have no redo record, and none once they are locked."""
+    nothing = [""] * len(ids)
+    same(await redo_records(store, subject, *ids), nothing, "redo records without an intent")
+    keys = [(subject.fragment, id_) for id_ in ids]
+    await store.lock(keys, INTENT)
+    same(await redo_records(store, subject, *ids), nothing, "redo records of intents without one")
+    await store.unlock(keys, INTENT)
