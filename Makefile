@@ -140,7 +140,7 @@ reference: install
 screenshots: install
 	$(BIN)/python -m docs.screenshots
 
-# What private linkage is measured against; its packages cannot live beside ours.
+# What private linkage is measured against, whose packages cannot live beside ours, and data of benchmarks.
 competitors: .venv-competitors/.installed
 
 .venv-competitors/.installed: benchmarks/competitors.lock

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from app.commands.demo.failed import Failed
 
-__all__ = ["generate_tpch", "run_competitor"]
+__all__ = ["generate_tpch", "packages", "run_competitor"]
 
 _ROOT: Final = Path(__file__).parents[2]
 _SCRIPT: Final = Path(__file__).with_name("competing_linkage.py")
@@ -38,9 +38,17 @@ def generate_tpch(scale: float, folder: Path) -> None:
     _run("tpchgen-cli", "parquet", "-s", f"{scale:g}", f"--output-dir={folder}")
 
 
+def packages() -> list[Path]:
+    """Return the folders of the competitors' packages, for those that are data; empty: none."""
+    return sorted(_environment().glob("lib/python3.*/site-packages"))
+
+
+def _environment() -> Path:
+    return Path(os.environ.get(_VARIABLE, _ROOT / ".venv-competitors"))
+
+
 def _run(program: str, *arguments: str) -> str:
-    environment = Path(os.environ.get(_VARIABLE, _ROOT / ".venv-competitors"))
-    path = environment / "bin" / program
+    path = _environment() / "bin" / program
     if not path.exists():
         raise Failed(
             f"the competitors are not installed: run `make competitors`, or set {_VARIABLE}"

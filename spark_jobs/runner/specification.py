@@ -28,6 +28,7 @@ __all__ = [
     "SpecInvalid",
     "Specification",
     "Text",
+    "branch_of_source",
     "short_form",
 ]
 
@@ -38,7 +39,9 @@ _FORMATS: Final = {
     ".ndjson": "json",
     ".parquet": "parquet",
 }
-_NOT_IN_DOCUMENT: Final = frozenset({"(file)", "(class)", "(grid)", "(keys)", "[key]"})
+_NOT_IN_DOCUMENT: Final = frozenset(
+    {"(file)", "(class)", "(ontology)", "(one)", "(list)", "(grid)", "(keys)", "[key]"}
+)
 """What pydantic adds to a location: the branch of a union, the key instead of the value."""
 
 
@@ -165,7 +168,8 @@ class ClassSource(ClassReference, Renaming):
         return rename
 
 
-def _branch(document: Any) -> str:
+def branch_of_source(document: Any) -> str:
+    """Return the tag of a source."""
     if isinstance(document, FileSource) or (isinstance(document, dict) and "file" in document):
         return "(file)"
     return "(class)"
@@ -173,7 +177,7 @@ def _branch(document: Any) -> str:
 
 Source: TypeAlias = Annotated[
     Annotated[FileSource, Tag("(file)")] | Annotated[ClassSource, Tag("(class)")],
-    Discriminator(_branch),
+    Discriminator(branch_of_source),
 ]
 """Where a table lies: ``{"file": …}`` or ``{"class": …}``."""
 

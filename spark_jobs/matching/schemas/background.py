@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from spark_jobs.matching.schemas.relations import (
     INVERSE,
@@ -20,6 +20,9 @@ from spark_jobs.matching.schemas.relations import (
 )
 from spark_jobs.matching.schemas.words import words_of
 from spark_jobs.runner.port import InputUnfit
+
+if TYPE_CHECKING:  # tables need no rdflib
+    from spark_jobs.matching.schemas.ontologies import Concept
 
 __all__ = ["Background", "Path", "Statement", "parse_statement"]
 
@@ -67,10 +70,19 @@ class Path:
 
 
 class Background:
-    """A graph of terms. Terms are compared as words, without regard to case and punctuation."""
+    """A graph of terms. Terms are compared as words, without regard to case and punctuation.
+
+    Concepts of ontologies are nodes of their own, which are equal to each of their names: so a
+    synonym of two concepts does not make these equal. A node's key is the identifier as it is,
+    which no term is like, as terms have no punctuation.
+
+    Attributes:
+        concepts: Their identifiers.
+    """
 
     def __init__(self, statements: Iterable[Statement] = ()) -> None:
         self._neighbours: dict[str, dict[str, dict[Relation, float]]] = {}
+        self.concepts: set[str] = set()
         for statement in statements:
             self.add(statement)
 
@@ -80,27 +92,63 @@ class Background:
     def __contains__(self, term: str) -> bool:
         return term in self._neighbours
 
+    @property
+    def terms(self) -> Iterator[str]:
+        """All that is no concept."""
+        return (node for node in self._neighbours if node not in self.concepts)
+
     def add(self, statement: Statement) -> None:
         """Store a relation and its inverse; of several statements the most confident counts."""
         source, target = _term(statement.source), _term(statement.target)
+        self._relate(source, target, statement.relation, statement.confidence)
+
+    def add_concept(self, concept: Concept) -> None:
+        """Store what an ontology states of a concept: its names, what it is and is part of."""
+        self.concepts.add(concept.identifier)
+        for label in concept.labels:
+            self._relate(concept.identifier, _term(label), Relation.EQUAL)
+        for parent in concept.parents:
+            self._relate(concept.identifier, parent, Relation.IS_A)
+        for whole in concept.wholes:
+            self._relate(concept.identifier, whole, Relation.PART_OF)
+
+    def _relate(
+        self, source: str, target: str, relation: Relation, confidence: float = 1.0
+    ) -> None:
         if not source or not target or source == target:
             return
-        score = statement.confidence * type_confidence(statement.relation)
-        self._store(source, target, statement.relation, score)
-        self._store(target, source, INVERSE[statement.relation], score)
+        score = confidence * type_confidence(relation)
+        self._store(source, target, relation, score)
+        self._store(target, source, INVERSE[relation], score)
 
     def _store(self, source: str, target: str, relation: Relation, score: float) -> None:
         scores = self._neighbours.setdefault(source, {}).setdefault(target, {})
         scores[relation] = max(score, scores.get(relation, 0.0))
 
+    def _key(self, text: str) -> str:
+        return text if text in self.concepts else _term(text)
+
+    def _equal(self, key: str) -> Iterator[str]:
+        return (other for other, found in self._near(key).items() if Relation.EQUAL in found)
+
+    def senses(self, term: str) -> frozenset[str]:
+        """Return what a term or a concept is stated to be equal to, and itself, if it is known.
+
+        A general term, with too many neighbours, is equal to itself only.
+        """
+        key = self._key(term)
+        return frozenset((key, *self._equal(key)) if key in self else ())
+
     def equal_terms(self, term: str) -> tuple[str, ...]:
-        """Return the terms that are stated to be equal to one."""
-        near = self._neighbours.get(_term(term), {})
-        return tuple(sorted(other for other, found in near.items() if Relation.EQUAL in found))
+        """Return the terms that are stated to be equal to one, or to name one concept with it."""
+        key = self._key(term)
+        equal = set(self._equal(key))
+        names = {name for one in equal & self.concepts for name in self._equal(one)}
+        return tuple(sorted((equal | names) - self.concepts - {key}))
 
     def reachable(self, term: str, *, least: float) -> Iterator[tuple[str, Path]]:
         """Yield the terms at most two relations away, with the best path to each."""
-        start = _term(term)
+        start = self._key(term)
         found: dict[str, Path] = {}
         for path in (*self._direct(start), *self._over_one(start)):
             best = found.get(path.terms[-1])

@@ -14,6 +14,7 @@ from spark_jobs.matching.schemas.elements import Candidate
 from spark_jobs.matching.schemas.labels import Labels, label_pairs
 from spark_jobs.matching.schemas.ontologies import Concept, Ontology
 from spark_jobs.matching.schemas.relations import Relation
+from spark_jobs.matching.schemas.senses import Senses, SharedSenses
 from spark_jobs.matching.schemas.translations import Label, Translations
 
 __all__ = ["concept_candidates"]
@@ -50,19 +51,18 @@ _Pairs = Mapping[tuple[int, int], _Pair]
 class _Side:
     """An ontology by numbers: labels of all concepts one after the other."""
 
-    def __init__(self, ontology: Ontology, words: Labels, background: Background) -> None:
+    def __init__(self, ontology: Ontology, words: Labels) -> None:
         self.concepts: Sequence[Concept] = list(ontology.values())
         self.labels: list[Label] = []
         self.owners: list[int] = []
         self.costs: list[float] = []
         for number, concept in enumerate(self.concepts):
-            self._add(number, concept, words, background)
+            self._add(number, concept, words)
         self._numbers = {concept.identifier: n for n, concept in enumerate(self.concepts)}
 
-    def _add(self, number: int, concept: Concept, words: Labels, background: Background) -> None:
-        stated = [term for text in concept.labels for term in background.equal_terms(text)]
+    def _add(self, number: int, concept: Concept, words: Labels) -> None:
         seen: set[Label] = set()
-        for position, text in enumerate((*concept.labels, *stated)):
+        for position, text in enumerate(concept.labels):
             label = words.label(text)
             if label and label not in seen:
                 seen.add(label)
@@ -114,23 +114,25 @@ def concept_candidates(
     """
     texts = (text for side in (left, right) for each in side.values() for text in each.labels)
     words = Labels(texts)
-    one, other = (_Side(side, words, background) for side in (left, right))
-    pairs = list(label_pairs(one.labels, other.labels))
+    one, other = (_Side(side, words) for side in (left, right))
+    senses = Senses(background, words)
+    shared = SharedSenses(senses, (one.labels, one.owners), (other.labels, other.owners))
+    pairs = [*label_pairs(one.labels, other.labels), *shared.pairs.values()]
     translations = Translations((*one.labels, *other.labels))
     known = frozenset(accepted)
-    taught = list(_taught(known, one, other))
+    taught = [*_taught(known, one, other), *senses.taught(one.labels, other.labels)]
     found: _Pairs = {}
     selected: dict[int, int] = {}
     total = (len(_THRESHOLDS) + 1) * len(pairs)
     for done, threshold in enumerate((*_THRESHOLDS, None)):
-        compare = _Comparison(one, other, translations, done * len(pairs), total, progress)
+        compare = _Comparison(one, other, shared, translations, done * len(pairs), total, progress)
         found = _with_structure(compare.all_of(pairs), one, other, selected)
         if threshold is not None:
             selected = _selected(found, threshold)
             learned = [found[pair] for pair in selected.items()]
             translations.learn([*taught, *((each.left, each.right) for each in learned)])
-    yield from _equal(found, one, other)
-    yield from _stated(one, other, words, background, least)
+    yield from _equal(found, one, other, shared)
+    yield from _stated(one, other, shared, words, background, least)
 
 
 def _taught(
@@ -160,6 +162,7 @@ class _Comparison:
 
     one: _Side
     other: _Side
+    shared: SharedSenses
     translations: Translations
     done: int
     total: int
@@ -173,9 +176,13 @@ class _Comparison:
                 self.progress(self.done + number, self.total)
             owners = self.one.owners[left], self.other.owners[right]
             pair = self._of_labels(left, right, owners)
-            if pair.bits >= _LEAST and (owners not in found or pair.bits > found[owners].bits):
+            kept = pair.bits >= _LEAST or owners in self.shared.pairs
+            if kept and (owners not in found or pair.bits > found[owners].bits):
                 found[owners] = pair
-        return found
+        return {
+            owners: _Pair(self.shared.weighed(pair.bits, owners), pair.left, pair.right)
+            for owners, pair in found.items()
+        }
 
     def _of_labels(self, left: int, right: int, owners: tuple[int, int]) -> _Pair:
         labels = self.one.labels[left], self.other.labels[right]
@@ -216,7 +223,7 @@ def _selected(pairs: _Pairs, threshold: float) -> dict[int, int]:
     return dict(one_to_one(weighed))
 
 
-def _equal(pairs: _Pairs, one: _Side, other: _Side) -> Iterator[Candidate]:
+def _equal(pairs: _Pairs, one: _Side, other: _Side, shared: SharedSenses) -> Iterator[Candidate]:
     of_left: dict[int, list[tuple[float, int]]] = defaultdict(list)
     for (left, right), pair in pairs.items():
         of_left[left].append((-pair.bits, right))
@@ -224,7 +231,9 @@ def _equal(pairs: _Pairs, one: _Side, other: _Side) -> Iterator[Candidate]:
         for _, right in sorted(of_left[left])[:KEPT]:
             pair = pairs[left, right]
             elements = one.concepts[left].identifier, other.concepts[right].identifier
-            yield Candidate(*elements, pair.bits + _OFFSET, Relation.EQUAL, (_reason(pair),))
+            reasons = _reason(pair), shared.reason((left, right))
+            evidence = tuple(reason for reason in reasons if reason)
+            yield Candidate(*elements, pair.bits + _OFFSET, Relation.EQUAL, evidence)
 
 
 def _reason(pair: _Pair) -> str:
@@ -234,16 +243,23 @@ def _reason(pair: _Pair) -> str:
 
 
 def _stated(
-    one: _Side, other: _Side, words: Labels, background: Background, least: float
+    one: _Side,
+    other: _Side,
+    shared: SharedSenses,
+    words: Labels,
+    background: Background,
+    least: float,
 ) -> Iterator[Candidate]:
-    """Relations that the background states between labels; those of equality became labels."""
+    """Relations that the background states between senses; equality is that of senses."""
     owners = dict(zip(reversed(other.labels), reversed(other.owners), strict=True))
-    for concept in one.concepts:
+    for number, concept in enumerate(one.concepts):
         found: dict[str, Candidate] = {}
-        for text in concept.labels:
-            for term, path in background.reachable(text, least=least):
+        for sense in shared.of_left(number):
+            for term, path in background.reachable(sense, least=least):
+                if path.relation is Relation.EQUAL or term in background.concepts:
+                    continue
                 owner = owners.get(words.label(term))
-                if owner is None or path.relation is Relation.EQUAL:
+                if owner is None:
                     continue
                 target = other.concepts[owner].identifier
                 reason = f"the background says {path.relation}: {path}"

@@ -55,6 +55,11 @@ class Concept:
     parents: list[str] = field(default_factory=list)
     wholes: list[str] = field(default_factory=list)
 
+    @property
+    def statements(self) -> int:
+        """How much is stated of it: names, and relations to other concepts."""
+        return len(self.labels) + len(self.parents) + len(self.wholes)
+
 
 Ontology = Mapping[str, Concept]
 """Concepts by their identifiers, in the order of these."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Final, Self
+from typing import Annotated, Any, Final, Self, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from spark_jobs.runner.port import Input
 from spark_jobs.runner.specification import (
@@ -15,12 +16,21 @@ from spark_jobs.runner.specification import (
     Specification,
     SpecInvalid,
     Text,
+    branch_of_source,
 )
 
-__all__ = ["Assignment", "Decision", "Form", "SchemaMatchingSpec", "SchemaSide"]
+__all__ = [
+    "FEEDBACK",
+    "Assignment",
+    "BackgroundOntology",
+    "Decision",
+    "Form",
+    "SchemaMatchingSpec",
+    "SchemaSide",
+]
 
-BACKGROUND: Final = "background"
 FEEDBACK: Final = "feedback"
+_MOST_BACKGROUNDS: Final = 8
 _MOST_DECISIONS: Final = 10_000
 
 
@@ -66,6 +76,39 @@ class SchemaSide(Specification):
         return sum(getattr(self, form) is not None for form in Form)
 
 
+class BackgroundOntology(Specification):
+    """An ontology that is matched with nothing, but known.
+
+    Attributes:
+        ontology: Rows with `text`, which together are RDF/XML or Turtle.
+    """
+
+    ontology: Source
+
+
+def _branch(document: Any) -> str:
+    ontology = isinstance(document, dict) and "ontology" in document
+    if ontology or isinstance(document, BackgroundOntology):
+        return "(ontology)"
+    return branch_of_source(document)
+
+
+def _number(document: Any) -> str:
+    return "(list)" if isinstance(document, list | tuple) else "(one)"
+
+
+_One: TypeAlias = Annotated[
+    Annotated[FileSource, Tag("(file)")]
+    | Annotated[ClassSource, Tag("(class)")]
+    | Annotated[BackgroundOntology, Tag("(ontology)")],
+    Discriminator(_branch),
+]
+_Several: TypeAlias = Annotated[tuple[_One, ...], Field(min_length=1, max_length=_MOST_BACKGROUNDS)]
+_Known: TypeAlias = Annotated[
+    Annotated[_One, Tag("(one)")] | Annotated[_Several, Tag("(list)")], Discriminator(_number)
+]
+
+
 class Decision(Specification):
     """What a person decided about a pair.
 
@@ -83,7 +126,8 @@ class SchemaMatchingSpec(Specification):
     """Two schemas, and what is known beforehand.
 
     Attributes:
-        background: Rows `source`, `target`, `relation`, `confidence`: relations of terms.
+        background: Rows `source`, `target`, `relation`, `confidence`: relations of terms; or an
+            ontology; or several of these.
         feedback: Rows `left`, `right`, `accepted`: decisions of people, as in `decisions`.
         min_confidence: Of the correspondences in the result.
         longest_path: Relations that a path in the background graph may have.
@@ -92,7 +136,7 @@ class SchemaMatchingSpec(Specification):
 
     left: SchemaSide
     right: SchemaSide
-    background: Source | None = None
+    background: _Known | None = None
     feedback: Source | None = None
     decisions: Annotated[tuple[Decision, ...], Field(max_length=_MOST_DECISIONS)] = ()
     assignment: Assignment = Assignment.ONE_TO_ONE
@@ -117,9 +161,37 @@ class SchemaMatchingSpec(Specification):
         for name, side in (("left", self.left), ("right", self.right)):
             fields = None if side.form is Form.TABLE else ("text",)
             inputs.append(Input(name, side.source, fields))
-        if self.background is not None:
-            columns = ("source", "target", "relation", "confidence")
-            inputs.append(Input(BACKGROUND, self.background, columns))
+        inputs += self.statements.values()
+        inputs += self.ontologies.values()
         if self.feedback is not None:
             inputs.append(Input(FEEDBACK, self.feedback, ("left", "right", "accepted")))
         return tuple(inputs)
+
+    @property
+    def statements(self) -> Mapping[str, Input]:
+        """The inputs of the background whose rows are statements, by their names."""
+        columns = ("source", "target", "relation", "confidence")
+        return {
+            name: Input(name, known, columns)
+            for name, known in self._named_backgrounds
+            if not isinstance(known, BackgroundOntology)
+        }
+
+    @property
+    def ontologies(self) -> Mapping[str, Input]:
+        """The inputs of the background that are ontologies, by their names."""
+        return {
+            name: Input(name, known.ontology, ("text",))
+            for name, known in self._named_backgrounds
+            if isinstance(known, BackgroundOntology)
+        }
+
+    @property
+    def _named_backgrounds(
+        self,
+    ) -> Sequence[tuple[str, FileSource | ClassSource | BackgroundOntology]]:
+        if self.background is None:
+            return ()
+        if not isinstance(self.background, tuple):
+            return (("background", self.background),)
+        return [(f"background {n}", known) for n, known in enumerate(self.background, 1)]

@@ -26,7 +26,6 @@ from spark_jobs.matching.schemas.mapping import field_mapping
 from spark_jobs.matching.schemas.relations import Relation
 from spark_jobs.matching.schemas.sampling import column_names, elements_of, sampled
 from spark_jobs.matching.schemas.spec import (
-    BACKGROUND,
     FEEDBACK,
     Assignment,
     Form,
@@ -46,6 +45,8 @@ _PAIRS_PER_S: Final = 3_000
 _CONCEPTS_PER_S: Final = 600
 _BASE_BYTES: Final = 256 * 2**20
 _BYTES_PER_COLUMN: Final = 500_000
+_BYTES_PER_KNOWN: Final = 20_000
+"""Memory for a concept of the background, most of it while its text is read."""
 _MOST_TEXTS: Final = 10_000
 _MOST_CHARACTERS: Final = 64 * 2**20
 _MOST_FEEDBACK: Final = 100_000
@@ -93,6 +94,7 @@ def forecast(spec: SchemaMatchingSpec, context: StageContext) -> Forecast:
     """
     rows = {input_.name: context.input_rows(input_.name) for input_ in spec.inputs}
     sizes = [_size(spec, context, side) for side in _SIDES]
+    known = sum(len(_ontology(context, name)) for name in spec.ontologies)
     tables = [side for side in _SIDES if getattr(spec, side).form is Form.TABLE]
     cells = sum(rows[side] * len(context.input(side).columns) for side in tables)
     pairs = sizes[0] * sizes[1]
@@ -103,7 +105,8 @@ def forecast(spec: SchemaMatchingSpec, context: StageContext) -> Forecast:
     )
     empty = [side for side in tables if not rows[side]]
     notes = tuple(f"{side} has no rows: only names and types are compared." for side in empty)
-    memory = _BASE_BYTES + _BYTES_PER_COLUMN * sum(sizes)
+    seconds += known / _CONCEPTS_PER_S
+    memory = _BASE_BYTES + _BYTES_PER_COLUMN * sum(sizes) + _BYTES_PER_KNOWN * known
     return Forecast(rows, pairs, memory_bytes=memory, time_s=seconds, notes=notes)
 
 
@@ -213,13 +216,24 @@ def _background(
     spec: SchemaMatchingSpec, context: StageContext, decisions: Decisions
 ) -> Background:
     background = Background(decisions.statements())
-    if spec.background is None:
-        return background
-    if context.input_rows(BACKGROUND) > MOST_STATEMENTS:
+    rows = sum(map(context.input_rows, spec.statements))
+    if rows > MOST_STATEMENTS:
         raise InputUnfit(f"background has more than {MOST_STATEMENTS:,} rows.")
-    for row in context.input_table(BACKGROUND).to_pylist():
-        background.add(parse_statement(row))
-    context.count("terms of the background", len(background))
+    for name in spec.statements:
+        for row in context.input_table(name).to_pylist():
+            background.add(parse_statement(row))
+    for name in spec.ontologies:
+        concepts = _ontology(context, name).values()
+        rows += sum(concept.statements for concept in concepts)
+        if rows > MOST_STATEMENTS:
+            raise InputUnfit(
+                f"{name} states too much: a background has {MOST_STATEMENTS:,} "
+                "names and relations at most."
+            )
+        for concept in concepts:
+            background.add_concept(concept)
+    if spec.background is not None:
+        context.count("terms of the background", len(background))
     return background
 
 

@@ -23,6 +23,7 @@ from spark_jobs.runner.conformance import (
 )
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.run_directory import RunDirectory
+from spark_jobs.runner.specification import SpecInvalid
 from spark_jobs.session import LazySession
 from spark_jobs.sources.reading import read_input
 
@@ -243,6 +244,64 @@ def test_ontologies_are_matched_by_labels_structure_and_background(
         ("urn:l:d", "urn:r:d"): "equal",
         ("urn:l:d", "urn:r:x"): "part-of",
     }
+
+
+def test_an_ontology_is_a_background_of_ontologies(spark: SparkSession, tmp_path: Path) -> None:
+    known = ontology("b", {"x": "Manus", "y": "digit of manus"}, {"y": "x"})
+    known += ':x :exactSynonym "hand" . :y :exactSynonym "finger" .'
+    spec = {
+        "left": {"ontology": text(tmp_path / "left.json", ontology("l", {"d": "hands"}, {}))},
+        "right": {
+            "ontology": text(
+                tmp_path / "right.json", ontology("r", {"d": "manus", "e": "finger"}, {})
+            )
+        },
+        "background": {"ontology": text(tmp_path / "known.json", known)},
+    }
+    found = matched(spec, spark, tmp_path / "run")
+    assert {pair: row["relation"] for pair, row in found.items()} == {
+        ("urn:l:d", "urn:r:d"): "equal",
+        ("urn:l:d", "urn:r:e"): "inverse is-a",
+    }
+    assert "the background knows both as “urn:b:x”" in found["urn:l:d", "urn:r:d"]["evidence"]
+
+
+def test_rows_and_ontologies_are_known_together(
+    sample: SampleJob, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        {"id": 1, "source": "city", "target": "cst town", "relation": "equal", "confidence": 0.9}
+    ]
+    known = ontology("b", {"x": "telephone"}, {}) + ':x :exactSynonym "cst mobile" .'
+    background = [
+        lines(tmp_path / "words.json", rows),
+        {"ontology": text(tmp_path / "known.json", known)},
+    ]
+    spec = {**sample.spec, "background": background}
+    found = matched(spec, spark, tmp_path / "run")
+    assert "telephone > urn:b:x > cst mobile" in found["telephone", "cst_mobile"]["evidence"]
+    assert "city > cst town" in found["city", "cst_town"]["evidence"]
+    monkeypatch.setattr("spark_jobs.matching.schemas.stages.MOST_STATEMENTS", 2)
+    assert "background 2 states too much" in refused(spec, spark, tmp_path / "bounded")
+    broken = [background[0], {"ontology": text(tmp_path / "broken.json", "<rdf:RDF")}]
+    reason = refused({**sample.spec, "background": broken}, spark, tmp_path / "broken")
+    assert "background 2: this is not xml" in reason
+
+
+@pytest.mark.parametrize(
+    ("background", "pointer"),
+    [
+        ([], "/background"),
+        ([{"class": "words"}] * 9, "/background"),
+        ({"ontology": {}}, "/background/ontology/class"),
+        ([{"class": "words"}, {"ontology": {"class": 3}}], "/background/1/ontology/class"),
+        ([[{"class": "words"}]], "/background/0"),
+    ],
+)
+def test_a_background_that_is_none_is_refused_where_it_is(background: Any, pointer: str) -> None:
+    with pytest.raises(SpecInvalid) as error:
+        SchemaMatchingSpec.parse({**SchemaMatching.example, "background": background})
+    assert error.value.pointer == pointer
 
 
 def test_columns_of_mixed_types_and_in_other_scripts_are_matched(

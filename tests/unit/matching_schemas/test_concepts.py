@@ -86,7 +86,7 @@ def test_a_word_that_something_above_has_may_be_missing() -> None:
     assert bits["l:v", "r:v"] > without["l:v", "r:v"]
 
 
-def test_the_background_adds_labels_and_relations() -> None:
+def test_the_background_adds_senses_and_relations() -> None:
     left = ontology(concept("l:1", "thumb"), concept("l:2", "auricle"))
     right = ontology(concept("r:1", "finger"), concept("r:2", "outer ear"))
     background = Background(
