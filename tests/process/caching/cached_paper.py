@@ -21,9 +21,10 @@ from sketch.protocol.port import Partition, SketchLimits
 from sketch.protocol.wire import FilterDocument, decode
 from sketch.redis.server import RedisSketch
 from sketch.ttl import Static
+from tests.faults.conditions import eventually
 from tests.process.service import Service, field_on, service, unique
 
-__all__ = ["NOWHERE", "Paper", "paper_on"]
+__all__ = ["NOWHERE", "Paper", "cacheable", "note", "paper_on", "wait_for_listeners"]
 
 UPDATE = {"content-type": "application/vnd.portolan.update+json"}
 INC = b'{"hits": {"inc": 1}}'
@@ -127,3 +128,26 @@ async def paper_on(
             yield Paper(running, caches, database, http, api, namespace, url)
         await caches.stop()
     await caches.close()
+
+
+def cacheable(answer: httpx.Response) -> bool:
+    assert answer.is_success, answer.text
+    return "portolan-expires" in answer.headers
+
+
+async def note(paper: Paper, text: str, id_: str = "") -> str:
+    id_ = id_ or unique("n")
+    answer = await paper.http.put(f"notes/{id_}", json={"text": text})
+    assert answer.is_success, answer.text
+    return id_
+
+
+async def wait_for_listeners(paper: Paper, replicas: int) -> None:
+    """Wait until so many replicas receive notifications of contention."""
+    channel = f"{{{paper.namespace}:nobodys/class}}:pending"
+
+    async def by_all() -> bool:
+        return bool(await client.publish(channel, "nobodys/object#group") == replicas)
+
+    async with Redis.from_url(paper.sketch_url) as client:
+        await eventually(by_all)

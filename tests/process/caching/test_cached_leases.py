@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any
 
-import httpx
 import pytest
 from redis.asyncio import Redis
 
@@ -16,10 +14,10 @@ from app.coherence.cached_leases import CachedLeases
 from app.settings.main import CacheSettings
 from mediator.model.guard import CacheKey
 from mediator.stores.port import SystemConfig
-from sketch.protocol.port import OnContention, Partition, SketchUnavailable
+from sketch.protocol.port import OnContention, SketchUnavailable
 from sketch.redis.server import RedisSketch
 from tests.faults.conditions import eventually
-from tests.process.caching.cached_paper import Paper, paper_on
+from tests.process.caching.cached_paper import Paper, cacheable, paper_on, wait_for_listeners
 from tests.process.service import unique
 
 IDLE_S, OLD_SHARE = CachedLeases.idle_s, CachedLeases.old_share
@@ -47,29 +45,6 @@ class Calls:
         patched.setattr(sketch, "begin", recorded_begin)
         patched.setattr(sketch, "end", recorded_end)
         return self
-
-
-@pytest.fixture
-async def fresh(
-    own_systems: Sequence[SystemConfig], own_catalogue: str, redis_config: SystemConfig
-) -> AsyncIterator[Paper]:
-    """A database whose results were never requested, with leases that are usable for long."""
-    async with paper_on(own_systems, own_catalogue, redis_config.url, CacheSettings()) as opened:
-        opened.caches.leases.usable_s = 600.0
-        yield opened
-
-
-@pytest.fixture
-def long_leases(paper: Paper, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cached leases are ended by nothing but what a test does."""
-    monkeypatch.setattr(paper.caches.leases, "usable_s", 600.0)
-    monkeypatch.setattr(CachedLeases, "idle_s", 600.0)
-    monkeypatch.setattr(CachedLeases, "old_share", inf)
-
-
-def cacheable(answer: httpx.Response) -> bool:
-    assert answer.is_success, answer.text
-    return "portolan-expires" in answer.headers
 
 
 async def pending(paper: Paper) -> int:
@@ -281,79 +256,6 @@ async def test_a_record_becomes_cacheable_when_the_replica_does_not_listen(
 
 async def _never_listens(_sketch: RedisSketch, _on_contention: OnContention) -> None:
     """Receive no notification."""
-
-
-async def wait_for_listeners(paper: Paper, replicas: int) -> None:
-    """Wait until so many replicas receive notifications of contention."""
-    channel = f"{{{paper.namespace}:nobodys/class}}:pending"
-
-    async def by_all() -> bool:
-        return bool(await client.publish(channel, "nobodys/object#group") == replicas)
-
-    async with Redis.from_url(paper.sketch_url) as client:
-        await eventually(by_all)
-
-
-@pytest.mark.usefixtures("long_leases")
-async def test_a_result_is_not_cacheable_while_leases_of_its_class_are_cached(
-    own_systems: Sequence[SystemConfig],
-    own_catalogue: str,
-    redis_config: SystemConfig,
-    fresh: Paper,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """They are ended by nothing here: this replica is notified of readers, and receives nothing."""
-    paper = fresh
-    monkeypatch.setattr(paper.caches.leases, "release_class", _nothing)
-    word, id_ = unique("w"), unique("n")
-    for text in ("a", "b"):
-        await paper.http.put(f"notes/{id_}", json={"text": text})
-    query, settings = f"notes?text={word}", CacheSettings()
-    async with paper_on(own_systems, own_catalogue, redis_config.url, settings, paper) as other:
-        assert not cacheable(await other.http.get(query))
-        await paper.http.put(f"notes/{id_}", json={"text": word})
-        assert not cacheable(await other.http.get(query))
-        await paper.release_leases()
-        assert cacheable(await other.http.get(query))
-        await paper.http.put(f"notes/{id_}", json={"text": "c"})
-        assert (await paper.filter()).contains(f"notes//text={word}")
-        assert (await other.http.get(query)).json()["items"] == []
-
-
-@pytest.mark.usefixtures("long_leases")
-async def test_a_query_at_another_replica_releases_idle_leases(
-    own_systems: Sequence[SystemConfig],
-    own_catalogue: str,
-    redis_config: SystemConfig,
-    fresh: Paper,
-) -> None:
-    paper, settings, id_ = fresh, CacheSettings(), unique("n")
-    async with paper_on(own_systems, own_catalogue, redis_config.url, settings, paper) as other:
-        await wait_for_listeners(paper, 2)
-        for text in ("a", "b"):
-            await paper.http.put(f"notes/{id_}", json={"text": text})
-        assert not cacheable(await other.http.get("notes?text=b"))
-
-        async def found() -> bool:
-            return cacheable(await other.http.get("notes?text=b"))
-
-        await eventually(found)
-
-
-async def _nothing(_partition: Partition) -> None:
-    """Let leases stay."""
-
-
-@pytest.mark.usefixtures("long_leases")
-async def test_a_query_at_the_same_replica_releases_leases_at_once(fresh: Paper) -> None:
-    paper = fresh
-    id_ = unique("n")
-    for text in ("a", "b"):
-        await paper.http.put(f"notes/{id_}", json={"text": text})
-    assert cacheable(await paper.http.get("notes?text=b"))
-    await paper.http.put(f"notes/{id_}", json={"text": "c"})
-    assert (await paper.filter()).contains("notes//text=b")
-    assert not paper.caches.leases.tokens
 
 
 @pytest.mark.usefixtures("long_leases")

@@ -13,19 +13,13 @@ from app.settings.main import CacheSettings
 from mediator.base.errors import Unavailable
 from mediator.model.guard import CacheKey
 from mediator.stores.port import SystemConfig
-from sketch.client import CoherentClient, Source
 from sketch.protocol.keys import canonical_query, key_of_query
 from sketch.protocol.port import CacheGrant, Partition
 from tests.faults.conditions import eventually
-from tests.process.caching.cached_paper import UPDATE, Paper, paper_on
+from tests.process.caching.cached_paper import UPDATE, Paper, note, paper_on
 from tests.process.service import unique
 
 Step = Callable[[], Awaitable[object]]
-
-
-@pytest.fixture
-def word() -> str:
-    return unique("w")
 
 
 async def get_page(paper: Paper, name: str = "articles", **parameters: str) -> httpx.Response:
@@ -49,13 +43,6 @@ async def outdated(paper: Paper, name: str = "articles", **parameters: str) -> b
 
 def ids(answer: httpx.Response) -> list[str]:
     return [item["id"] for item in answer.json()["items"]]
-
-
-async def note(paper: Paper, text: str, id_: str = "") -> str:
-    id_ = id_ or unique("n")
-    answer = await paper.http.put(f"notes/{id_}", json={"text": text})
-    assert answer.is_success, answer.text
-    return id_
 
 
 async def test_a_cached_result_has_its_cache_headers(paper: Paper, word: str) -> None:
@@ -343,45 +330,6 @@ async def test_an_orphaned_write_invalidates_all_results(
             return "portolan-expires" in answer.headers
 
         await eventually(has_room)
-
-
-def client(paper: Paper, delta_s: float) -> CoherentClient:
-    transport = httpx.ASGITransport(paper.api)
-    return CoherentClient("http://test", paper.database, delta_s=delta_s, transport=transport)
-
-
-async def test_a_client_reads_results_again_without_a_request(paper: Paper, word: str) -> None:
-    ids_ = [unique("a") for _ in range(2)]
-    async with client(paper, 30.0) as own:
-        for id_ in ids_:
-            await own.put("articles", id_, {"title": word, "hits": 1})
-        await own.refresh_filter()
-        body = {"title": word, "hits.in": [1, 2], "order": "-id"}
-        results = [await own.query("articles", body) for _ in range(2)]
-        assert [result.source for result in results] == [Source.ORIGIN, Source.OWN]
-        assert [item["id"] for item in results[1].items] == sorted(ids_, reverse=True)
-        single = [await own.query("articles", body, one_by_one=True) for _ in range(2)]
-        assert single[1].source is Source.OWN
-        assert single[1].items == results[1].items
-        await own.delete("articles", ids_[0])
-        left = await own.query("articles", body)
-        assert [item["id"] for item in left.items] == ids_[1:]
-
-
-async def test_a_client_sees_what_another_replica_acknowledged_within_its_bound(
-    paper: Paper, other: Paper, word: str
-) -> None:
-    id_ = await note(paper, word)
-    async with client(paper, 0.3) as own:
-
-        async def count_from_its_own_cache() -> bool:
-            result = await own.query("notes", {"text": word})
-            return result.source is Source.OWN and len(result.items) == 1
-
-        await eventually(count_from_its_own_cache)
-        await other.http.delete(f"notes/{id_}")
-        await own.refresh_filter()
-        assert (await own.query("notes", {"text": word})).items == []
 
 
 async def test_a_class_that_purges_first_purges_results_of_queries_too(
