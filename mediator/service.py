@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, TypeAlias
 from uuid import uuid4
 
 from mediator.archive.backup import Installation
-from mediator.base.clock import Clock, SystemClock
 from mediator.base.observation import (
     ClockSkewMeasured,
     FilteredObserver,
@@ -51,35 +48,30 @@ from mediator.control.index_builds import IndexBuilds
 from mediator.control.membership import Membership
 from mediator.control.moves import MoveCheck
 from mediator.control.plane import ControlPlane
-from mediator.control.port import SystemRegistration
 from mediator.control.registry import Registry
 from mediator.control.schema_planner import SchemaPlanner
 from mediator.control.schemas import Schemas
 from mediator.control.tenancy import Tenancy
 from mediator.control.unique_builds import UniqueBuilds
 from mediator.coordination.connecting import Coordination
-from mediator.coordination.feed import Retention
 from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.data_plane.executor import Executor
 from mediator.event_streams.port import EventStreams
 from mediator.event_streams.service import EventStreamService
-from mediator.flows.http_services import HttpServices
 from mediator.flows.service import FlowService
 from mediator.integrity.check import Integrity
 from mediator.integrity.references import ReferenceCheck
 from mediator.materialisation.context import ViewContext
 from mediator.materialisation.service import ViewService
 from mediator.materialisation.state import Watermarks
-from mediator.model.guard import NullGuard, WriteGuard
 from mediator.operations.calls import StoreCalls
 from mediator.operations.expiry import Sweep
 from mediator.operations.orphans import OrphanResolver
+from mediator.options import MediatorOptions
 from mediator.placement.metrics_registry import MetricsRegistry
-from mediator.query.budget import Limits
 from mediator.relocation.administration import ClusterAdministration
 from mediator.routing.model import RoutingModel
 from mediator.scaling.advisor import SAMPLED_EVERY_S, Advisor
-from mediator.scaling.energy import Energy
 from mediator.standing.context import HolderContext as StandingContext
 from mediator.standing.service import StandingQueries
 from mediator.stores.port import Reapable, StoreError
@@ -88,61 +80,11 @@ from mediator.transactions.coordinator import Transactions
 from mediator.views.holder import HolderContext
 from mediator.views.service import IncrementalViews
 
-__all__ = ["Mediator", "MediatorOptions", "Relaying"]
+__all__ = ["Mediator"]
 
 REAPED_AT_ONCE = 1_000
 EVALUATION_SHARE = 0.2
 """Share of the event loop for scoring, which is arithmetic over every schema."""
-
-Relaying: TypeAlias = Literal["here", "elsewhere", "only"]
-"""Who relays changes to the feed and to views: this mediator, another, or this one and nothing
-else. Changes that wait in records are always relayed by the process that wrote them."""
-
-
-DecorateControl: TypeAlias = Callable[
-    [ControlPlane, Callable[[str, str], Awaitable[str]]], ControlPlane
-]
-
-
-@dataclass(frozen=True, slots=True)
-class MediatorOptions:
-    """What a mediator is built from.
-
-    Attributes:
-        catalogue_url: The PostgreSQL that holds durable metadata.
-        coordination_url: The Redis that holds the change feed, and through which replicas share
-            metrics; without it there is no feed.
-        systems: Systems registered at the start.
-        proposal_margin: By what ratio another system must score higher to be proposed.
-        proposal_dwell_s: For how many seconds it must do so.
-        query_limits: What a query may cost.
-        retention: What the change feed keeps.
-        guard: The guard of caches, called for every write.
-        relaying: Who relays changes to the feed and to views.
-        clock: The time, for everything but the stores.
-        alone: Whether there must be no other replica, as it keeps state that others would need.
-        migrate: Whether the tables of the catalogue are upgraded at the start.
-        energy: What the operator states of powers.
-        flow_services: The client of the HTTP services that message flows may invoke.
-        decorate_control: Returns the control plane that is used, around the one given; the second
-            argument is `CatalogueSystems.secret`.
-    """
-
-    catalogue_url: str
-    coordination_url: str | None = None
-    systems: Sequence[SystemRegistration] = ()
-    proposal_margin: float = 0.2
-    proposal_dwell_s: float = 60.0
-    query_limits: Limits = field(default_factory=Limits)
-    retention: Retention = field(default_factory=Retention)
-    guard: WriteGuard = field(default_factory=NullGuard)
-    relaying: Relaying = "here"
-    clock: Clock = field(default_factory=SystemClock)
-    alone: bool = False
-    migrate: bool = True
-    energy: Energy = field(default_factory=Energy)
-    flow_services: HttpServices = field(default_factory=HttpServices)
-    decorate_control: DecorateControl = lambda control, _: control
 
 
 class Mediator:

@@ -15,9 +15,10 @@ from app.telemetry.log import log_observation
 from mediator.coordination.feed import Retention
 from mediator.flows.http_hosts import HttpHosts
 from mediator.flows.http_services import HttpServices
+from mediator.options import MediatorOptions
 from mediator.query.budget import Limits
 from mediator.scaling.energy import Energy
-from mediator.service import Mediator, MediatorOptions
+from mediator.service import Mediator
 from mediator.stores.kinds import make_store
 
 __all__ = ["has_relay_process", "mediator_options", "reading", "revealed", "writing"]

@@ -36,7 +36,8 @@ from mediator.base.observation import (
     StandingQueriesCounted,
 )
 from mediator.coordination.feed import Retention
-from mediator.service import Mediator, MediatorOptions
+from mediator.options import MediatorOptions
+from mediator.service import Mediator
 from mediator.stores.kinds import make_store
 
 __all__ = ["RelayProcess"]

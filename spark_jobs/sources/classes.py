@@ -33,13 +33,14 @@ from pyspark.sql.types import StructType
 from mediator.base.errors import MediatorError, NotFound
 from mediator.model.operations import Outcome
 from mediator.model.query import Position, Query
+from mediator.options import MediatorOptions
 from mediator.query.budget import Limits
 from mediator.query.execution import QueryResult
 from mediator.query.parser import parse_query_document
 from mediator.routing.freshness import STRONG
 from mediator.routing.model import ClassRoute
 from mediator.schema.types import FieldType
-from mediator.service import Mediator, MediatorOptions
+from mediator.service import Mediator
 from mediator.stores.kinds import make_store
 from spark_jobs.runner.port import Input, InputUnfit
 from spark_jobs.runner.specification import ClassSource

@@ -19,8 +19,9 @@ from mediator.changes.feed import PARTITIONS, Feed
 from mediator.changes.position import FeedPosition, order_of
 from mediator.changes.subscriptions import Subscriptions
 from mediator.event_streams.port import EventStreams, StreamKey
+from mediator.options import MediatorOptions
 from mediator.routing.model import DatabaseRoute
-from mediator.service import Mediator, MediatorOptions
+from mediator.service import Mediator
 from mediator.stores.kinds import make_store
 from spark_jobs.runner.port import InputUnfit
 from spark_jobs.sources.classes import CATALOGUE

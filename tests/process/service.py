@@ -20,8 +20,9 @@ from mediator.catalogue.connection import Catalogue
 from mediator.control.port import SystemRegistration
 from mediator.model.operations import Create, Get, Outcome, Update, WriteOperation
 from mediator.model.operators import Operator, OperatorCall
+from mediator.options import MediatorOptions
 from mediator.schema.types import Values
-from mediator.service import Mediator, MediatorOptions
+from mediator.service import Mediator
 from mediator.stores.kinds import make_store
 from mediator.stores.port import Store, SystemConfig
 from tests.process.access.examinations import recall, remember

@@ -16,7 +16,8 @@ from prometheus_client import CollectorRegistry
 from app.admin.application import create_admin_app
 from app.api.application import create_app
 from app.http.reference import serve_reference
-from mediator.service import Mediator, MediatorOptions
+from mediator.options import MediatorOptions
+from mediator.service import Mediator
 from mediator.stores.kinds import make_store
 
 HOSTILE = "<script>alert('x')</script>"
