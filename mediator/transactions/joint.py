@@ -42,7 +42,7 @@ from mediator.transactions.reserving import Reserved, reserve
 from mediator.transactions.resolver import TransactionResolver
 from mediator.transactions.targets import LockedObject, LockTarget
 
-__all__ = ["CHUNK_BYTES", "CHUNK_OPERATIONS", "JointWriter", "RoutedWrite", "chunks"]
+__all__ = ["BLIND_BYTES", "CHUNK_BYTES", "CHUNK_OPERATIONS", "JointWriter", "RoutedWrite", "chunks"]
 
 RoutedWrite: TypeAlias = tuple[ClassRoute, WriteOperation]
 """An operation, and the route of its class."""

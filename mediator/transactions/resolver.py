@@ -125,7 +125,7 @@ class TransactionResolver:
     async def _remove_aborted(self, entry: TransactionEntry) -> None:
         # By an older model, records of a class placed anew would be missed.
         await self._plane.newest_model()
-        if entry.state is State.ABORTED:
+        if entry.state is State.ABORTED and entry.redo:
             # A late intent of a blind write, once that is forgotten, would be taken for a lost one.
             await self._blind.fence(entry)
         routes = [

@@ -168,9 +168,10 @@ class PostgresStore:
         self, keys: Sequence[RecordKey], intent: str, redo: str = ""
     ) -> list[RecordState]:
         """Set an intent on each record that has none; see `Lockable`."""
-        intents, what = self.statements.intents, {"intent": intent, "redo": redo}
+        intents = self.statements.intents
         return await record_states(
-            keys, lambda f, ids: self.use(partial(intents(f).lock, ids=ids, **what))
+            keys,
+            lambda f, ids: self.use(partial(intents(f).lock, ids=ids, intent=intent, redo=redo)),
         )
 
     async def unlock(self, keys: Sequence[RecordKey], intent: str, *, joint: bool = False) -> None:

@@ -27,13 +27,12 @@ from mediator.model.operations import (
     WriteOperation,
 )
 from mediator.model.operators import Operator, OperatorCall
-from mediator.schema.types import Values
 from mediator.stores.port import SystemConfig, Write
 from tests.faults.conditions import eventually
 from tests.faults.holding import Holding, proxied
+from tests.faults.writes.split_objects import NEW, OLD, SPLIT, SYSTEMS
 from tests.process.service import (
     Service,
-    field_on,
     scratch_catalogue,
     scratch_systems,
     service,
@@ -41,16 +40,6 @@ from tests.process.service import (
 )
 from tests.process.transactions.open_writes import expire
 
-SYSTEMS = ("postgres", "redis", "mongo")
-OLD: Values = {"a": "A", "p": 10, "mv": "C1"}
-NEW: Values = {"a": "P", "p": 0, "mv": "P"}
-SPLIT = {
-    "fields": {
-        "a": field_on("postgres"),
-        "p": field_on("redis", "integer", group="p"),
-        "mv": field_on("mongo", group="mv"),
-    }
-}
 DEADLINE_S = 2.0
 
 

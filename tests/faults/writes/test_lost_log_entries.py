@@ -16,24 +16,15 @@ import pytest
 from mediator.base.errors import Unavailable
 from mediator.embedded.postgresql import EmbeddedPostgres
 from mediator.model.operations import Put
-from mediator.schema.types import Values
 from mediator.stores.port import SystemConfig
 from tests.faults.conditions import eventually
 from tests.faults.stores import Stores
-from tests.process.service import Service, field_on, scratch_systems, service, unique
+from tests.faults.writes.split_objects import NEW, OLD, SPLIT
+from tests.process.service import Service, scratch_systems, service, unique
 from tests.process.transactions.crashable import CrashPoint, make_crashable
 from tests.process.transactions.joint.pairs import attempt
 from tests.process.transactions.open_writes import expire, meet, open_writes
 
-OLD: Values = {"a": "A", "p": 10, "mv": "C1"}
-NEW: Values = {"a": "P", "p": 0, "mv": "P"}
-SPLIT = {
-    "fields": {
-        "a": field_on("postgres"),
-        "p": field_on("redis", "integer", group="p"),
-        "mv": field_on("mongo", group="mv"),
-    }
-}
 STEPS = 8
 """A blind put over three systems takes seven."""
 

@@ -8,6 +8,7 @@ from mediator.catalogue.tables import transactions as table
 from mediator.model.operations import WriteOperation
 from mediator.stores.port import RecordKey
 from mediator.transactions.log import State
+from mediator.transactions.targets import LockedObject, LockTarget
 from tests.faults.conditions import eventually
 from tests.process.service import Service
 
@@ -63,13 +64,9 @@ async def all_over(replica: Service) -> None:
 async def intents_on(replica: Service, operation: WriteOperation) -> dict[str, list[RecordKey]]:
     """Return the intents on the object of an operation, each with the records that have it."""
     route = await replica.mediator.data.route(operation.database, operation.class_name)
-    keys = [(fragment, operation.id) for fragment in route.fragments]
-    states = await replica.mediator.transactions.resolver.intents.record_states(keys)
-    found: dict[str, list[RecordKey]] = {}
-    for key, state in zip(keys, states, strict=True):
-        if state.intent:
-            found.setdefault(state.intent, []).append(key)
-    return found
+    target = LockTarget(route, operation.id)
+    states = await replica.mediator.transactions.resolver.intents.record_states(target.keys)
+    return LockedObject(target, dict(zip(route.fragments, states, strict=True))).foreign("")
 
 
 async def meet(replica: Service, operation: WriteOperation) -> None:

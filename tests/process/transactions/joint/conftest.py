@@ -7,17 +7,20 @@ from typing import Any
 
 import pytest
 
-from mediator.base.errors import (
-    OutcomeUnknown,
-)
-from mediator.model.operations import (
-    Put,
-    Update,
-)
+from mediator.base.errors import OutcomeUnknown
+from mediator.model.operations import Put, Update, WriteOperation
 from mediator.transactions.log import TransactionEntry
 from tests.process.service import Service, unique
 from tests.process.transactions.crashable import make_crashable
-from tests.process.transactions.joint.pairs import DAY_S, OLD, PAIRS, CrashAt, attempt, unavailable
+from tests.process.transactions.joint.pairs import (
+    DAY_S,
+    OLD,
+    PAIRS,
+    CrashAt,
+    attempt,
+    unavailable,
+    write_of,
+)
 from tests.process.transactions.open_writes import all_over, let_overdue
 
 
@@ -50,6 +53,15 @@ async def committed(mediator: Service, pairs: str, crashable: None) -> AsyncIter
     assert not await attempt(mediator, update, CrashAt("commit", after=True))
     yield id_
     await all_over(mediator)
+
+
+@pytest.fixture
+async def put(mediator: Service, pairs: str) -> WriteOperation:
+    """A put of an object that is there, and nothing else is open."""
+    operation = write_of("put", pairs, unique())
+    await mediator.create(pairs, "pairs", operation.id, **OLD)
+    await all_over(mediator)
+    return operation
 
 
 @pytest.fixture

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from mediator.base.errors import Conflict, OutcomeUnknown, Unavailable
-from mediator.model.operations import Get, Outcome, WriteOperation
+from mediator.model.operations import Get, Outcome, Put, WriteOperation
 from mediator.routing.freshness import ReadPreference
+from mediator.schema.types import Values
+from mediator.transactions.joint import BLIND_BYTES
 from mediator.transactions.log import State, TransactionEntry
 from tests.process.service import Service, unique
 from tests.process.transactions.crashable import CrashPoint
@@ -27,15 +29,6 @@ from tests.process.transactions.joint.pairs import (
 from tests.process.transactions.open_writes import all_over, expire, open_writes
 
 STRONG = ReadPreference("strong", whole=True)
-
-
-@pytest.fixture
-async def put(mediator: Service, pairs: str) -> WriteOperation:
-    """A put of an object that is there, and nothing else is open."""
-    operation = write_of("put", pairs, unique())
-    await mediator.create(pairs, "pairs", operation.id, **OLD)
-    await all_over(mediator)
-    return operation
 
 
 @pytest.fixture
@@ -233,9 +226,8 @@ async def test_without_the_catalogue_its_outcome_is_unknown_until_it_is_back(
     assert await state(mediator, pairs, put.id) == {"title": "new", "hits": 2}
 
 
-async def test_one_with_a_key_or_a_condition_takes_all_of_the_phases(
-    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def note_begins(mediator: Service, patched: pytest.MonkeyPatch) -> list[State]:
+    """Return the list to which the states are added in which writes are logged first."""
     seen: list[State] = []
     log: Any = mediator.mediator.transactions.log
     begin = log.begin
@@ -244,7 +236,14 @@ async def test_one_with_a_key_or_a_condition_takes_all_of_the_phases(
         seen.append(entry.state)
         return await begin(entry, lease_s)
 
-    monkeypatch.setattr(log, "begin", noting)
+    patched.setattr(log, "begin", noting)
+    return seen
+
+
+async def test_one_with_a_key_or_a_condition_takes_all_of_the_phases(
+    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = note_begins(mediator, monkeypatch)
     put = write_of("put", pairs, unique())
     await mediator.mediator.data.write(put)
     await mediator.mediator.data.write(replace(put, operation=unique(), fingerprint="f"))
@@ -252,6 +251,19 @@ async def test_one_with_a_key_or_a_condition_takes_all_of_the_phases(
     condition = replace(put.condition, versions=(dict(versions),))
     await mediator.mediator.data.write(replace(put, operation=unique(), condition=condition))
     assert seen == [State.STAGED, State.PREPARING, State.PREPARING]
+
+
+async def test_one_that_is_large_takes_all_of_the_phases(
+    mediator: Service, pairs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its intents would write it to each system once more."""
+    seen = note_begins(mediator, monkeypatch)
+    for length in (BLIND_BYTES // 2, BLIND_BYTES):
+        values: Values = {"title": "t" * length, "hits": 1}
+        put = Put(pairs, "pairs", unique(), unique(), values=values)
+        await mediator.mediator.data.write(put)
+        assert await state(mediator, pairs, put.id) == values
+    assert seen == [State.STAGED, State.PREPARING]
 
 
 async def test_a_class_cannot_be_dropped_while_one_is_open(

@@ -31,15 +31,6 @@ from tests.process.transactions.open_writes import all_over, expire, intents_on,
 SYSTEMS = ("postgres", "redis")
 
 
-@pytest.fixture
-async def put(mediator: Service, pairs: str) -> WriteOperation:
-    """A put of an object that is there, and nothing else is open."""
-    operation = write_of("put", pairs, unique())
-    await mediator.create(pairs, "pairs", operation.id, **OLD)
-    await all_over(mediator)
-    return operation
-
-
 async def lose(mediator: Service) -> None:
     """Take back what does not wait for the disk, as a crash of the catalogue may."""
     lost = table.c.state.in_((State.PREPARING, State.STAGED))
@@ -83,7 +74,7 @@ async def test_one_that_is_killed_at_any_step_and_lost_happens_wholly_or_not(
     assert found[-1] == AFTER["put"]
 
 
-async def test_a_single_write_finds_one_that_is_lost_and_half_applied(
+async def test_a_single_write_that_meets_one_that_is_lost_follows_it(
     mediator: Service, pairs: str, crashable: None, put: WriteOperation
 ) -> None:
     assert not await attempt(mediator, put, CrashAt("write", after=False))
