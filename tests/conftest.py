@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
@@ -36,6 +37,10 @@ from tests.process.service import drop_catalogue_template
 settings.register_profile("explore", deadline=None)
 settings.register_profile("portolan", deadline=None, derandomize=True)
 settings.load_profile("portolan")
+
+# Shells let what they start in the background ignore SIGINT, and so would all that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(QUICK_JAVA))
 
