@@ -21,6 +21,7 @@ from app.service.container import on_embedded
 from app.settings.main import CacheSettings, MediatorSettings
 from mediator.data_plane.port import DataPlane
 from mediator.embedded.fleet import EmbeddedFleet
+from mediator.embedded.mongodb import STAND_IN
 from mediator.embedded.port import Durability, Endpoint, Kind
 from mediator.embedded.redis import EmbeddedRedis
 
@@ -36,6 +37,7 @@ __all__ = [
     "embedded_fleet",
     "embedded_redis",
     "field_on",
+    "held_by",
     "hits",
     "shared_service",
     "some_object",
@@ -68,6 +70,7 @@ _BEST: Final[Mapping[str, str]] = {
     "postgresql": "read_latency",
     "mongodb": "read_throughput",
 }
+_ON_STAND_IN: Final = 10_000
 _MINIMAL: Final = {"Content-Type": "application/json", "Prefer": "return=minimal"}
 _UPDATE: Final = {"Content-Type": "application/vnd.portolan.update+json"}
 _CREATED_AT_ONCE: Final = 500
@@ -175,6 +178,11 @@ async def state_metrics(service: Service) -> None:
 def field_on(kind: str) -> dict[str, Any]:
     """Return what places a field on a kind of system, once `state_metrics` was called."""
     return {"annotations": [{"metric": _BEST[kind], "goal": 1000}]}
+
+
+def held_by(server: Endpoint, objects: int) -> int:
+    """Return how many objects a server is given: few, if it searches all of them for everything."""
+    return min(objects, _ON_STAND_IN) if server.server == STAND_IN else objects
 
 
 @contextlib.asynccontextmanager

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 from urllib.parse import quote_plus
 
 import pymongo
@@ -19,7 +19,10 @@ from mediator.embedded.port import Durability, EmbeddedServer, Endpoint, Kind, S
 from mediator.embedded.process import Command
 from mediator.embedded.programs import NoJava, find_java, reported_version
 
-__all__ = ["EmbeddedJavaMongo", "EmbeddedMongo"]
+__all__ = ["STAND_IN", "EmbeddedJavaMongo", "EmbeddedMongo"]
+
+STAND_IN: Final = "mongo-java-server (H2)"
+"""The server of an `Endpoint` that is no `mongod`."""
 
 _OLDEST_MONGOD = 5
 _JOURNAL_COMMIT_MS = 100
@@ -135,8 +138,7 @@ class EmbeddedJavaMongo(_MongoServer):
             return None
         version = f"{VERSION} (MongoDB {claimed} protocol)"
         durability_s = _JAVA_DURABILITY_S[self._durability]
-        server = "mongo-java-server (H2)"
-        return Endpoint(self.kind, self._url(), server, version, durability_s, (_STAND_IN_NOTE,))
+        return Endpoint(self.kind, self._url(), STAND_IN, version, durability_s, (_STAND_IN_NOTE,))
 
 
 class EmbeddedMongo(EmbeddedServer):

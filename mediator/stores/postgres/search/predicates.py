@@ -41,6 +41,7 @@ from mediator.stores.postgres.layout import INDEXED_CHARACTERS
 from mediator.stores.postgres.search.patterns import like_pattern, prefix_range
 
 __all__ = [
+    "EVERY",
     "FilterShape",
     "Joined",
     "Negated",
@@ -91,6 +92,9 @@ class Negated(NamedTuple):
 
 
 FilterShape: TypeAlias = "Predicate | Joined | Negated"
+
+EVERY: Final = Joined(True, ())
+"""The shape of no filter."""
 
 
 class ShapedFilter(NamedTuple):
