@@ -12,7 +12,8 @@ from pydantic import SecretStr
 from redis.asyncio import Redis
 
 from app.commands.doctor.installation import Finding, examine_databases
-from app.settings.main import MediatorSettings
+from app.service.mediators import reading, writing
+from app.settings.main import CacheSettings, MediatorSettings
 from mediator.base.errors import Unavailable
 from mediator.coordination.binding import BOUND_TO, BoundToAnother, InstallationBinding
 from mediator.coordination.connecting import connect
@@ -52,6 +53,10 @@ async def other_catalogue(postgresql_config: SystemConfig) -> AsyncIterator[str]
         yield url
 
 
+def settings(catalogue: str, url: str) -> MediatorSettings:
+    return MediatorSettings(catalogue_url=SecretStr(catalogue), coordination_url=SecretStr(url))
+
+
 async def bound_to(redis: Redis) -> str | None:
     return await InstallationBinding(redis).installation()
 
@@ -71,12 +76,12 @@ async def coordination_of(of: Service) -> Any:
 async def test_another_installation_refuses_to_start(
     catalogue: str, other_catalogue: str, server: Server, redis: Redis
 ) -> None:
-    url = server.url
+    url, other = server.url, settings(other_catalogue, server.url)
     async with service([], catalogue, coordination_url=url):
         assert await bound_to(redis) == OWN
-        with pytest.raises(BoundToAnother, match=f"{OWN}. Set PORTOLAN_COORDINATION_URL"):
-            async with service([], other_catalogue, coordination_url=url):
-                pass
+        for refused in (writing(other, CacheSettings(sketch="off")), reading(other)):
+            with pytest.raises(BoundToAnother, match=f"{OWN}. Set PORTOLAN_COORDINATION_URL"):
+                await refused.__aenter__()
         async with service([], catalogue, coordination_url=url) as replica:
             assert await coordination_of(replica) == {"ok": True}
     assert await bound_to(redis) == OWN
@@ -190,10 +195,7 @@ async def test_a_replica_that_starts_before_redis_does_not_use_that_of_another(
 
 
 async def findings(catalogue: str, url: str) -> dict[str, Finding]:
-    settings = MediatorSettings(
-        catalogue_url=SecretStr(catalogue), coordination_url=SecretStr(url), systems=[]
-    )
-    return {finding.what: finding for finding in await examine_databases(settings)}
+    return {each.what: each for each in await examine_databases(settings(catalogue, url))}
 
 
 async def test_the_doctor_says_what_it_is_bound_to_and_binds_nothing(
