@@ -9,6 +9,7 @@ from functools import partial
 from uuid import uuid4
 
 from mediator.archive.backup import Installation
+from mediator.base.errors import Unavailable
 from mediator.base.observation import (
     ClockSkewMeasured,
     FilteredObserver,
@@ -37,6 +38,7 @@ from mediator.control.backfill import Backfill
 from mediator.control.claim_sweep import ClaimSweep
 from mediator.control.clearing import Clearing
 from mediator.control.constraint_check import ConstraintCheck
+from mediator.control.coordination_binding import CoordinationBinding
 from mediator.control.copying import Copying
 from mediator.control.cutover import Cutover
 from mediator.control.erasure import Erasure
@@ -139,6 +141,7 @@ class Mediator:
         self._exchange = MetricsExchange(url)
         retention, naming = self._options.retention, naming_by(self._model)
         self.coordination = shared = Coordination(url, retention, naming) if url else None
+        self._binding = CoordinationBinding(self.catalogue, shared) if shared else None
         self._feed = shared.feed if shared else None
         self.clusters = ClusterAdministration(shared.clusters) if shared else None
         self.leases = shared.leases if shared else None
@@ -267,6 +270,7 @@ class Mediator:
             self._advisor,
             self.data,
             self.former_schemas,
+            self._binding,
         )
         self.control = options.decorate_control(control, self.registrations.secret)
         self.installation = Installation(
@@ -327,6 +331,9 @@ class Mediator:
             PeriodicTask("open systems", 2.0, self.registry.reconnect),
             PeriodicTask("read clocks of systems", 1.0, self.read_clocks),
         ]
+        if self._binding is not None:
+            bind = PeriodicTask("bind the coordination Redis", 1.0, self._binding.renew)
+            periodic_tasks.append(bind)
         if self._options.relaying == "only":
             periodic_tasks.append(PeriodicTask("refresh routing model", 1.0, self.schemas.refresh))
         if self._options.relaying != "elsewhere":
@@ -364,9 +371,13 @@ class Mediator:
 
         Raises:
             CatalogueMismatch: The tables of the catalogue are not those of this code.
+            BoundToAnother: The coordination Redis is bound to another installation.
             Unavailable: The catalogue does not answer.
         """
         await self.catalogue.open()
+        if self._binding is not None:
+            with suppress(Unavailable):  # the periodic task tries again
+                await self._binding.renew()
         await self.registry.restore(self._options.systems)
         await self.schemas.refresh()
 
@@ -412,6 +423,8 @@ class Mediator:
         await self.schemas.refresh()
 
     async def share_metrics(self) -> None:
+        if self.coordination is not None and self.coordination.is_refused:
+            return  # its metrics are of another installation
         own = {**self._metrics.snapshot(), **self._advisor.shared()}
         await self._exchange.publish(self.replica, own)
         others = await self._exchange.others(self.replica)

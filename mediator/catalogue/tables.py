@@ -34,6 +34,7 @@ __all__ = [
     "databases",
     "dropped_databases",
     "epoch",
+    "installation",
     "metadata",
     "proposals",
     "replicas",
@@ -66,6 +67,13 @@ epoch = _table(
     Column("epoch", BigInteger, nullable=False),
 )
 """One row: the epoch of the newest routing model. Its row lock serialises schema changes."""
+
+installation = _table(
+    "installation",
+    Column("only", Integer, primary_key=True, default=1),
+    Column("id", Text, nullable=False),
+)
+"""One row: the id of the installation. A backup leaves it out: what is restored stays another."""
 
 databases = _table(
     "databases",

@@ -11,6 +11,7 @@ from mediator.base.errors import Conflict, Invalid, Location, MediatorError
 from mediator.base.suggestions import did_you_mean
 from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.schema_revisions import Author, SchemaRevision
+from mediator.control.coordination_binding import CoordinationBinding
 from mediator.control.effects import would_move
 from mediator.control.evaluation import PlacementEvaluation
 from mediator.control.former_schemas import FormerSchemas
@@ -52,6 +53,7 @@ class ControlPlane:
     _advisor: Advisor
     _executor: Executor
     _former: FormerSchemas
+    _binding: CoordinationBinding | None
 
     async def databases(self) -> list[dict[str, Any]]:
         """Their name, mode, version and classes."""
@@ -287,16 +289,22 @@ class ControlPlane:
         return self._advisor.advise()
 
     async def readiness(self) -> dict[str, Any]:
-        """Ping each system and the catalogue; list which classes depend on each system."""
-        known = list(self._registry)
-        pings = [self._ping(k.name) for k in known]
-        catalogue, *systems = await asyncio.gather(_error_of(self._catalogue.ping), *pings)
+        """Ping each system, the catalogue, and the coordination Redis where there is one.
+
+        For each system, list which classes depend on it.
+        """
+        known, needed = list(self._registry), {"catalogue": self._catalogue.ping}
+        if self._binding is not None:
+            needed["coordination"] = self._binding.renew
+        pings = [*map(_error_of, needed.values()), *(self._ping(k.name) for k in known)]
+        errors = await asyncio.gather(*pings)
+        shared, systems = dict(zip(needed, errors, strict=False)), errors[len(needed) :]
         down = [k.name for k, error in zip(known, systems, strict=True) if error]
         return {
-            "ready": (self._executor.model.epoch > 0 or catalogue is None)
+            "ready": (self._executor.model.epoch > 0 or shared["catalogue"] is None)
             and (not known or len(down) < len(known)),
-            "degraded": down + (["catalogue"] if catalogue else []),
-            "catalogue": _availability(catalogue),
+            "degraded": down + [name for name, error in shared.items() if error],
+            **{name: _availability(error) for name, error in shared.items()},
             "systems": {
                 k.name: {**_availability(error), "serves": _users(self._executor.model, k.name)}
                 for k, error in zip(known, systems, strict=True)

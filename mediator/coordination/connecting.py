@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from redis.asyncio import Redis
+from redis.asyncio.connection import AbstractConnection, ConnectionPool
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from mediator.base.clock import ServerClock, SystemClock
 from mediator.changes.naming import Naming
+from mediator.coordination.binding import BoundToAnother, InstallationBinding
 from mediator.coordination.cluster_store import RedisClusters
 from mediator.coordination.event_streams import RedisEventStreams
 from mediator.coordination.feed import SCRIPTS, RedisFeed, Retention
@@ -30,6 +33,8 @@ TIMEOUT_S = 3.0
 
 
 class Coordination:
+    """Everything of one Redis, which fails while that is bound to another installation."""
+
     def __init__(
         self,
         url: str,
@@ -37,8 +42,11 @@ class Coordination:
         naming: Naming = lambda _, event: event,
     ) -> None:
         self._clock = SystemClock()
-        self.redis = connect(url)
+        self._pool = _pool_of(url)
+        self.redis = Redis.from_pool(self._pool)
         self._client = client_of(url)
+        self._unrefused = connect(url)
+        self._binding = InstallationBinding(self._unrefused)
         self.feed = RedisFeed(self.redis, self._client, retention, naming)
         self.leases = Leases(self.redis)
         self.writers = RedisWriters(self.redis)
@@ -57,6 +65,30 @@ class Coordination:
         )
         """What holds something of each database, to be cleared when one is dropped."""
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether it was bound to another installation when `bind` was last answered."""
+        return self._pool.is_refused
+
+    async def bind(self, installation: str) -> None:
+        """Bind this Redis to an installation, by its id, unless it is bound.
+
+        While it is bound to another one, all calls but this fail as if Redis did not answer.
+
+        Raises:
+            BoundToAnother: It is bound to another one.
+            Unavailable: Redis does not answer; it is refused or not, as before.
+        """
+        try:
+            await self._binding.bind(installation)
+        except BoundToAnother:
+            self._pool.is_refused = True
+            await self._client.close()
+            raise
+        if self._pool.is_refused:
+            self._pool.is_refused = False
+            self._client.open()
+
     async def skew_s(self) -> float:
         """Return by how much Redis's clock is ahead of ours at least (s); raises `StoreError`."""
         sent_at = self._clock.monotonic()
@@ -68,6 +100,20 @@ class Coordination:
     async def close(self) -> None:
         await self._client.close()
         await self.redis.aclose()
+        await self._unrefused.aclose()
+
+
+class _Pool(ConnectionPool):
+    """Connections to a Redis; none is handed out while that is refused."""
+
+    is_refused = False
+
+    async def get_connection(self, *args: Any, **options: Any) -> AbstractConnection:
+        if self.is_refused:
+            raise RedisConnectionError("It is bound to another installation.")
+        pool: Any = super()  # its methods have no annotations
+        connection: AbstractConnection = await pool.get_connection(*args, **options)
+        return connection
 
 
 def client_of(url: str) -> CommandClient:
@@ -78,7 +124,11 @@ def client_of(url: str) -> CommandClient:
 
 def connect(url: str) -> Redis:
     """Return a client with a pool of connections, which are opened on demand."""
-    return Redis.from_url(
+    return Redis.from_pool(_pool_of(url))
+
+
+def _pool_of(url: str) -> _Pool:
+    return _Pool.from_url(
         url,
         decode_responses=False,
         socket_timeout=TIMEOUT_S,

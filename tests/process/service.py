@@ -11,12 +11,13 @@ from uuid import uuid4
 import asyncpg
 from pymongo import AsyncMongoClient
 from redis.asyncio import Redis
-from sqlalchemy import make_url
+from sqlalchemy import make_url, update
 
 from mediator.base.clock import SystemClock
 from mediator.base.errors import MediatorError
 from mediator.base.observation import Observation
 from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.tables import installation
 from mediator.control.port import SystemRegistration
 from mediator.model.operations import Create, Get, Outcome, Update, WriteOperation
 from mediator.model.operators import Operator, OperatorCall
@@ -177,6 +178,8 @@ async def _catalogue_template(config: SystemConfig) -> str:
         await _execute(config.url, f"CREATE DATABASE {name}")
         catalogue = Catalogue(_url_of(config, name))
         await catalogue.open()
+        # Its copies are one installation: tests share a coordination Redis, also with other runs.
+        await catalogue.execute(update(installation).values(id="tests"))
         await catalogue.close()
         _TEMPLATES[config.url] = name
     return _TEMPLATES[config.url]

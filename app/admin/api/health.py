@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import orjson
 from fastapi import APIRouter, Request, Response
@@ -23,6 +23,9 @@ __all__ = ["Lifecycle", "Refresh", "router"]
 Refresh: TypeAlias = Callable[[], Awaitable[None]]
 
 router = APIRouter()
+
+_SHARED: Final = frozenset({"catalogue", "coordination"})
+"""What replicas share, besides systems; there may be no coordination Redis."""
 
 
 @router.get("/startup")
@@ -66,7 +69,8 @@ async def exposition(request: Request) -> Response:
 def _outline(state: dict[str, Any]) -> dict[str, Any]:
     """Leave out what is not for everybody: classes, and what a system said when it failed."""
     systems = {name: {"ok": system["ok"]} for name, system in state["systems"].items()}
-    return {**state, "catalogue": {"ok": state["catalogue"]["ok"]}, "systems": systems}
+    shared = {name: {"ok": state[name]["ok"]} for name in _SHARED & state.keys()}
+    return {**state, **shared, "systems": systems}
 
 
 @dataclass(slots=True)

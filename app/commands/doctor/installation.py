@@ -21,6 +21,9 @@ from app.settings.main import (
 )
 from mediator.base.errors import Unavailable
 from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.installation import installation_id_if_any
+from mediator.coordination.binding import REMEDY, InstallationBinding
+from mediator.coordination.connecting import connect
 from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.port import EmbeddedStartError, ServerUnavailable
 from mediator.stores.kinds import make_store
@@ -145,22 +148,42 @@ def examine_gpu() -> list[Finding]:
 
 async def examine_databases(settings: MediatorSettings) -> list[Finding]:
     systems = [await _system(system) for system in settings.systems]
-    return [await _catalogue(settings), *systems]
+    return [*await _shared(settings), *systems]
 
 
-async def _catalogue(settings: MediatorSettings) -> Finding:
+async def _shared(settings: MediatorSettings) -> list[Finding]:
+    """Look at what replicas share: the catalogue, and the coordination Redis."""
     if settings.catalogue_url is None:
         remedy = "Set PORTOLAN_CATALOGUE_URL to a PostgreSQL database, or serve --embedded."
-        return Finding("catalogue", False, "no URL is set", remedy)
+        return [Finding("catalogue", False, "no URL is set", remedy)]
     catalogue = Catalogue(settings.catalogue_url.get_secret_value())
     try:
-        await catalogue.ping()
+        installation = await installation_id_if_any(catalogue)
     except Unavailable as error:
         remedy = "Check the URL, and that the server accepts connections from here."
-        return Finding("catalogue", False, error.detail, remedy, fatal=True)
+        return [Finding("catalogue", False, error.detail, remedy, fatal=True)]
     finally:
         await catalogue.close()
-    return Finding("catalogue", True, "it answers")
+    findings = [Finding("catalogue", True, "it answers")]
+    if settings.coordination_url is not None:
+        url = settings.coordination_url.get_secret_value()
+        findings.append(await _coordination(url, installation))
+    return findings
+
+
+async def _coordination(url: str, installation: str | None) -> Finding:
+    """Look at what the Redis is bound to; `installation` is None before the first start."""
+    what, redis = "coordination Redis", connect(url)
+    try:
+        bound = await InstallationBinding(redis).installation()
+    except Unavailable as error:
+        remedy = "Check PORTOLAN_COORDINATION_URL, and that the server accepts connections."
+        return Finding(what, False, error.detail, remedy)
+    finally:
+        await redis.aclose()
+    if bound in (None, installation):
+        return Finding(what, True, "it answers")
+    return Finding(what, False, f"it is bound to another installation, {bound}", REMEDY, fatal=True)
 
 
 async def _system(settings: SystemSettings) -> Finding:

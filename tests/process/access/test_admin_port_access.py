@@ -47,7 +47,7 @@ async def test_readiness_reveals_neither_classes_nor_errors_of_systems(
     assert ready.status_code == 200
     assert running.database not in ready.text
     report = ready.json()
-    assert report["catalogue"] == {"ok": True}
+    assert report["catalogue"] == report["coordination"] == {"ok": True}
     assert report["systems"]
     assert all(system == {"ok": True} for system in report["systems"].values())
 

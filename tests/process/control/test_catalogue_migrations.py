@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from app.cli import command_line
 from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.installation import installation_id, installation_id_if_any
 from mediator.catalogue.revisions import CatalogueMismatch, Compatibility, Revisions
 from mediator.catalogue.tables import SCHEMA, databases, epoch, metadata
 from mediator.stores.port import SystemConfig
@@ -139,6 +140,27 @@ async def test_upgrade_and_downgrade_keep_common_data(
     compatibility = await catalogue.run_sync(catalogue.revisions.compatibility)
     assert compatibility is Compatibility.CURRENT
     await opened(url)
+
+
+async def test_each_catalogue_is_of_another_installation(
+    url: str, catalogue: Catalogue, postgresql_config: SystemConfig
+) -> None:
+    assert await installation_id_if_any(catalogue) is None
+    await catalogue.open()
+    own = await installation_id(catalogue)
+    await opened(url)
+    assert await installation_id_if_any(catalogue) == await installation_id(catalogue) == own
+    async with scratch_database(postgresql_config) as elsewhere:
+        other = Catalogue(elsewhere)
+        await other.open()
+        assert await installation_id(other) != own
+        await other.close()
+    before = await columns(url)
+    await catalogue.migrate(partial(catalogue.revisions.downgrade, to="0005"))
+    assert await installation_id_if_any(catalogue) is None
+    await catalogue.open()
+    assert await columns(url) == before
+    assert await catalogue.run_sync(differences) == []
 
 
 async def test_older_code_runs_on_what_was_only_added(url: str, tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ LEFT = (
     tables.systems,  # how to reach them is in the settings
     tables.dropped_databases,  # nothing of them is left where it is restored
     tables.epoch,
+    tables.installation,  # what is restored is another one
     tables.schema_changes,
     tables.schema_revisions,  # of the database's id there
     tables.access,  # counts on where it is restored

@@ -22,6 +22,7 @@ import httpx
 import pytest
 
 from mediator.stores.port import SystemConfig
+from tests.faults.caching.redis_server import running
 from tests.process.operation.image import ROOT, STAGES
 from tests.process.service import scratch_database
 
@@ -64,18 +65,18 @@ def base_only(tmp_path: Path) -> dict[str, str]:
 async def settings(
     own_systems: Sequence[SystemConfig],
     postgresql_config: SystemConfig,
-    redis_config: SystemConfig,
 ) -> AsyncIterator[dict[str, str]]:
-    """Settings of a service on the databases of the run."""
+    """Settings of a service on the databases of the run; it needs a Redis of its own."""
     names = ("name", "kind", "url", "deadline_s", "namespace")
     systems = [{name: getattr(each, name) for name in names} for each in own_systems]
-    async with scratch_database(postgresql_config) as catalogue:
-        yield {
-            "PORTOLAN_CATALOGUE_URL": catalogue,
-            "PORTOLAN_COORDINATION_URL": redis_config.url,
-            "PORTOLAN_METRICS_OPEN": "true",
-            "PORTOLAN_SYSTEMS": json.dumps(systems),
-        }
+    with running("image") as coordination:
+        async with scratch_database(postgresql_config) as catalogue:
+            yield {
+                "PORTOLAN_CATALOGUE_URL": catalogue,
+                "PORTOLAN_COORDINATION_URL": coordination.url,
+                "PORTOLAN_METRICS_OPEN": "true",
+                "PORTOLAN_SYSTEMS": json.dumps(systems),
+            }
 
 
 async def ran(*command: str, env: Mapping[str, str], cwd: Path = ROOT) -> tuple[int | None, str]:

@@ -1,0 +1,214 @@
+"""A coordination Redis is bound to an installation: others refuse to start, or stop using it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from redis.asyncio import Redis
+
+from app.commands.doctor.installation import Finding, examine_databases
+from app.service.mediators import reading, writing
+from app.settings.main import CacheSettings, MediatorSettings
+from mediator.base.errors import Unavailable
+from mediator.coordination.binding import BOUND_TO, BoundToAnother, InstallationBinding
+from mediator.coordination.connecting import connect
+from mediator.options import Relaying
+from mediator.stores.port import SystemConfig
+from tests.faults.caching.redis_server import Server, running
+from tests.faults.conditions import eventually
+from tests.faults.service import Service as ServiceProcess
+from tests.process.service import Service, scratch_catalogue, scratch_database, service
+
+OWN, OTHER = "tests", "another"
+"""The installation of every scratch catalogue, and one that is not here."""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with running("binding") as started:
+        yield started
+
+
+@pytest.fixture
+async def redis(server: Server) -> AsyncIterator[Redis]:
+    async with connect(server.url) as client:
+        yield client
+
+
+@pytest.fixture
+async def catalogue(postgresql_config: SystemConfig) -> AsyncIterator[str]:
+    async with scratch_catalogue(postgresql_config) as url:
+        yield url
+
+
+@pytest.fixture
+async def other_catalogue(postgresql_config: SystemConfig) -> AsyncIterator[str]:
+    """One without tables yet, which will be of another installation than `catalogue`."""
+    async with scratch_database(postgresql_config) as url:
+        yield url
+
+
+def settings(catalogue: str, url: str) -> MediatorSettings:
+    return MediatorSettings(catalogue_url=SecretStr(catalogue), coordination_url=SecretStr(url))
+
+
+async def bound_to(redis: Redis) -> str | None:
+    return await InstallationBinding(redis).installation()
+
+
+async def lose_to(redis: Redis, installation: str) -> None:
+    """Empty Redis, and bind it to another installation before anybody else does."""
+    async with redis.pipeline(transaction=True) as steps:
+        steps.flushall()
+        steps.set(BOUND_TO, installation)
+        await steps.execute()
+
+
+async def coordination_of(of: Service) -> Any:
+    return (await of.mediator.control.readiness())["coordination"]
+
+
+async def test_another_installation_refuses_to_start(
+    catalogue: str, other_catalogue: str, server: Server, redis: Redis
+) -> None:
+    url, other = server.url, settings(other_catalogue, server.url)
+    async with service([], catalogue, coordination_url=url):
+        assert await bound_to(redis) == OWN
+        for refused in (writing(other, CacheSettings(sketch="off")), reading(other)):
+            with pytest.raises(BoundToAnother, match=f"{OWN}. Set PORTOLAN_COORDINATION_URL"):
+                await refused.__aenter__()
+        async with service([], catalogue, coordination_url=url) as replica:
+            assert await coordination_of(replica) == {"ok": True}
+    assert await bound_to(redis) == OWN
+    await redis.delete(BOUND_TO)  # the way out
+    async with service([], other_catalogue, coordination_url=url):
+        assert await bound_to(redis) != OWN
+
+
+async def test_the_service_refuses_with_the_setting_to_change(
+    other_catalogue: str, server: Server, redis: Redis
+) -> None:
+    await redis.set(BOUND_TO, OTHER)
+    started = ServiceProcess.on([], other_catalogue, server.url)
+    with pytest.raises(AssertionError, match="ended at its start"):
+        await started.start()
+    output = " ".join("".join(started.output).split())
+    assert f"bound to another installation, {OTHER}. Set PORTOLAN_COORDINATION_URL" in output
+    assert await redis.keys() == [BOUND_TO.encode()]
+
+
+async def test_of_those_that_bind_it_at_once_one_wins(redis: Redis) -> None:
+    names = [str(number) for number in range(20)]
+    bindings = (InstallationBinding(redis).bind(name) for name in names)
+    results = await asyncio.gather(*bindings, return_exceptions=True)
+    [winner] = [name for name, result in zip(names, results, strict=True) if result is None]
+    assert await bound_to(redis) == winner
+    assert sum(isinstance(result, BoundToAnother) for result in results) == len(names) - 1
+
+
+@pytest.mark.parametrize("relaying", ["here", "only"])
+async def test_a_replica_stops_using_what_was_bound_to_another_meanwhile(
+    catalogue: str,
+    server: Server,
+    redis: Redis,
+    relaying: Relaying,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with service([], catalogue, coordination_url=server.url, relaying=relaying) as own:
+        shared = own.mediator.coordination
+        assert shared is not None
+
+        async def is_noticed() -> bool:  # by the periodic task, before anybody looks
+            return any("bound to another" in line for line in caplog.messages)
+
+        with caplog.at_level(logging.WARNING):
+            await lose_to(redis, OTHER)
+            await eventually(is_noticed)
+        readiness = await own.mediator.control.readiness()
+        assert readiness["ready"]
+        assert readiness["degraded"] == ["coordination"]
+        assert "PORTOLAN_COORDINATION_URL" in readiness["coordination"]["detail"]
+        await lose_to(redis, OTHER)
+        await own.mediator.share_metrics()
+        for call in (shared.feed.tick(), shared.leases.acquire("relay", "a", 60.0)):
+            with pytest.raises(Unavailable):
+                await call
+        assert await redis.keys() == [BOUND_TO.encode()]
+        assert sum("bound to another" in line for line in caplog.messages) == 1
+
+
+async def test_a_replica_uses_it_again_once_the_other_one_is_gone(
+    catalogue: str, server: Server, redis: Redis
+) -> None:
+    async with service([], catalogue, coordination_url=server.url) as own:
+        shared = own.mediator.coordination
+        assert shared is not None
+
+        async def is_refused() -> bool:
+            return shared.is_refused
+
+        async def is_used() -> bool:
+            return not shared.is_refused
+
+        await lose_to(redis, OTHER)
+        await eventually(is_refused)
+        await redis.delete(BOUND_TO)
+        await eventually(is_used)
+        assert await bound_to(redis) == OWN
+        assert await shared.leases.acquire("relay", "a", 60.0)
+        assert await shared.feed.tick() > 0
+        assert await coordination_of(own) == {"ok": True}
+
+
+async def test_what_was_emptied_is_bound_again(
+    catalogue: str, server: Server, redis: Redis
+) -> None:
+    async def is_bound() -> bool:
+        return await bound_to(redis) == OWN
+
+    async with service([], catalogue, coordination_url=server.url):
+        await redis.flushall()
+        await eventually(is_bound)
+
+
+async def test_a_replica_that_starts_before_redis_does_not_use_that_of_another(
+    catalogue: str, server: Server, redis: Redis
+) -> None:
+    await redis.set(BOUND_TO, OTHER)
+    server.stop()
+    async with service([], catalogue, coordination_url=server.url) as own:
+        shared = own.mediator.coordination
+        assert shared is not None
+
+        async def is_refused() -> bool:
+            return shared.is_refused
+
+        assert not (await coordination_of(own))["ok"]
+        server.start()
+        await eventually(is_refused)
+    assert await bound_to(redis) == OTHER
+
+
+async def findings(catalogue: str, url: str) -> dict[str, Finding]:
+    return {each.what: each for each in await examine_databases(settings(catalogue, url))}
+
+
+async def test_the_doctor_says_what_it_is_bound_to_and_binds_nothing(
+    catalogue: str, other_catalogue: str, server: Server, redis: Redis
+) -> None:
+    for url in (catalogue, other_catalogue):
+        assert (await findings(url, server.url))["coordination Redis"].found
+    assert await bound_to(redis) is None
+    await redis.set(BOUND_TO, OWN)
+    assert (await findings(catalogue, server.url))["coordination Redis"].found
+    found = (await findings(other_catalogue, server.url))["coordination Redis"]
+    assert (found.found, found.fatal, OWN in found.detail) == (False, True, True)
+    assert "PORTOLAN_COORDINATION_URL" in found.remedy
+    server.stop()
+    silent = (await findings(catalogue, server.url))["coordination Redis"]
+    assert (silent.found, silent.fatal) == (False, False)
