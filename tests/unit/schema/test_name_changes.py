@@ -57,7 +57,8 @@ def test_a_restoration_brings_back_what_ended_since() -> None:
     assert in_effect(1, changes) == ()
     assert in_effect(2, changes[1:]) == (added, undone), "a later version only has what followed"
     later = name_changes(of("a", "b"), of("c", "b"), {"goods": {"a": "c"}})
-    names = followed(of("a", "b"), in_effect(1, [*changes, later]))
+    assert in_effect(1, [*changes, later]) == (later,)
+    names = followed(of("a", "b"), [later])
     assert names == {"goods": {"a": "c", "b": "b"}}
     assert in_effect(1, [None, undone]) == (), "what is not known was undone"
     assert in_effect(1, [dropped, None]) == (dropped, None)
