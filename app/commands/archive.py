@@ -87,6 +87,7 @@ def _outcome(done: Restored, *, dry_run: bool) -> Iterator[str]:
     yield "The backup is whole. This would be done:" if dry_run else "Restored:"
     yield f"  databases made: {', '.join(done.created) or 'none'}"
     yield f"  databases overwritten: {', '.join(done.overwritten) or 'none'}"
+    yield f"  schema histories restored: {', '.join(done.histories) or 'none'}"
     yield f"  objects put: {done.put:,}"
     if not dry_run:
         yield f"  objects deleted: {done.deleted:,}"

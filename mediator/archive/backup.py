@@ -29,8 +29,10 @@ from mediator.archive.files import (
     Manifest,
     begin_directory,
     class_file,
+    history_file,
     write_manifest,
 )
+from mediator.archive.schema_history import save_history
 from mediator.base.clock import Clock
 from mediator.base.errors import Conflict, NotFound, Unavailable
 from mediator.catalogue.connection import Catalogue
@@ -118,8 +120,10 @@ class Backup:
             catalogue = file.finish()
         registered = await CatalogueSystems(self._from.catalogue).load()
         systems = {system.name: _statements(system.registration) for system in registered}
-        # With another schema, what was read may lack classes.
-        if await self._stored([d.name for d in stored]) != stored:
+        # With another schema, what was read may lack classes. Another layout of it is none: the
+        # values of dropped fields are erased meanwhile.
+        now = await self._stored([d.name for d in stored])
+        if [(d.id, d.version) for d in now] != [(d.id, d.version) for d in stored]:
             raise Conflict("A schema was set while the backup was written; it is none.")
         manifest = Manifest(created, catalogue, systems, parts)
         await asyncio.to_thread(write_manifest, directory, manifest)
@@ -134,10 +138,12 @@ class Backup:
 
     async def _database(self, directory: Path, stored: StoredDatabase) -> DatabasePart:
         position = await self._from.position(stored.name)
+        path = directory / history_file(stored.name)
+        history = await save_history(self._from.catalogue, path, stored)
         names = () if stored.document["mode"] == "advisory" else sorted(stored.document["classes"])
         files = {name: await self._class(directory, stored.name, name) for name in names}
         overrides = in_force(overrides_of(stored), self._from.clock.now())
-        return DatabasePart(stored.document, stored.layout, position, files, overrides)
+        return DatabasePart(stored.document, stored.layout, position, files, overrides, history)
 
     async def _class(self, directory: Path, database: str, name: str) -> FilePart:
         route = await self._from.data.route(database, name)

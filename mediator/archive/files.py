@@ -1,9 +1,10 @@
 """The files of a backup: lines of JSON, compressed, on disk before they are named.
 
 A directory holds a file for each class, ``<database>/<class>.ndjson.gz``, one object a line in the
-order of ids; ``catalogue.ndjson.gz`` with what else the catalogue keeps; and ``manifest.json``,
-which is written last: without one there is no backup, as it was never finished. The manifest names
-every file with its length and SHA-256, and carries a digest of itself.
+order of ids; ``<database>/schema-history.ndjson.gz``, whose name no class can have, one version of
+the schema a line; ``catalogue.ndjson.gz`` with what else the catalogue keeps; and
+``manifest.json``, which is written last: without one there is no backup, as it was never finished.
+The manifest names every file with its length and SHA-256, and carries a digest of itself.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any, Final, Self, cast
+from typing import IO, Annotated, Any, Final, Self, cast
 
 import orjson
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from mediator.base.errors import Conflict
 from mediator.schema.ids import NAME
@@ -30,10 +31,12 @@ __all__ = [
     "ArchiveInvalid",
     "DatabasePart",
     "FilePart",
+    "HistoryPart",
     "LinesFile",
     "Manifest",
     "begin_directory",
     "class_file",
+    "history_file",
     "read_lines",
     "read_manifest",
     "verify",
@@ -65,6 +68,15 @@ class FilePart:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryPart:
+    """The versions of a schema: the saved one, before which clients may pin none, and the file."""
+
+    version: Annotated[int, Field(ge=1, lt=2**53)]
+    retired_before: Annotated[int, Field(ge=0)]
+    file: FilePart
+
+
+@dataclass(frozen=True, slots=True)
 class DatabasePart:
     """A database: its schema, its layout, the files of its classes, and its overrides by node.
 
@@ -76,6 +88,7 @@ class DatabasePart:
     position: str | None
     classes: Mapping[str, FilePart]
     overrides: Mapping[str, Override] = field(default_factory=dict)  # older backups have none
+    history: HistoryPart | None = None  # likewise
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +110,12 @@ class Manifest:
             for database, part in self.databases.items()
             for name, file in part.classes.items()
         }
-        return {CATALOGUE: self.catalogue, **classes}
+        histories = {
+            history_file(database): part.history.file
+            for database, part in self.databases.items()
+            if part.history is not None
+        }
+        return {CATALOGUE: self.catalogue, **histories, **classes}
 
     def to_json(self) -> bytes:
         members = {"format": _FORMAT, **asdict(self)}
@@ -119,7 +137,11 @@ class Manifest:
             raise ArchiveInvalid(f"{MANIFEST} is no manifest of a backup.") from error
         databases = manifest.databases.items()
         names = [each for name, part in databases for each in (name, *part.classes)]
-        if not all(map(NAME.fullmatch, names)):  # they become paths
+        histories = [part.history for _, part in databases if part.history is not None]
+        # Names become paths.
+        if not all(map(NAME.fullmatch, names)) or any(
+            each.retired_before > each.version for each in histories
+        ):
             raise ArchiveInvalid(f"{MANIFEST} is no manifest of a backup.")
         return manifest
 
@@ -129,6 +151,10 @@ _READER: Final = TypeAdapter(Manifest)
 
 def class_file(database: str, class_name: str) -> str:
     return f"{database}/{class_name}.ndjson.gz"
+
+
+def history_file(database: str) -> str:
+    return f"{database}/schema-history.ndjson.gz"
 
 
 def _digest(members: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ generation, as it has lost changes.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,7 @@ from mediator.archive.files import (
     read_manifest,
     verify,
 )
+from mediator.archive.schema_history import read_history
 from mediator.base.concurrency import result_or_raise, results_or_raise
 from mediator.base.errors import (
     Conflict,
@@ -44,6 +46,8 @@ from mediator.base.errors import (
     Unavailable,
 )
 from mediator.catalogue.rows import CatalogueRows
+from mediator.catalogue.schema_revisions import SchemaHistory
+from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.control.overrides import documents
 from mediator.control.port import ChangeOptions
 from mediator.data_plane.port import pages
@@ -73,11 +77,13 @@ _US: Final = 1_000_000
 class Restored:
     """Databases created or overwritten, and how many objects and rows; with `dry_run`: to be.
 
-    `deleted` are objects that the backup lacks.
+    `deleted` are objects that the backup lacks; `histories` are of databases that are created, and
+    get the former versions of their schemas.
     """
 
     created: list[str] = field(default_factory=list)
     overwritten: list[str] = field(default_factory=list)
+    histories: list[str] = field(default_factory=list)
     put: int = 0
     deleted: int = 0
     rows: int = 0
@@ -122,7 +128,7 @@ class Restoration:
         manifest = await self._verified(directory)
         chosen = _chosen(manifest, databases)
         report = await self._plan(chosen, force=force or dry_run)
-        changes = await self._changes(chosen, report)
+        changes = await self._changes(directory, chosen, report)
         # All are placed before the first is set: none is set if one cannot be placed.
         await self._to.control.place(changes, manifest.systems)
         if dry_run:
@@ -160,7 +166,7 @@ class Restoration:
         return report
 
     async def _changes(
-        self, chosen: Mapping[str, DatabasePart], report: Restored
+        self, directory: Path, chosen: Mapping[str, DatabasePart], report: Restored
     ) -> dict[str, tuple[dict[str, Any], ChangeOptions]]:
         """Return the schemas and overrides to be set: where there are none, or others."""
         systems = {system["name"] for system in await self._to.control.systems()}
@@ -168,16 +174,49 @@ class Restoration:
         for name, part in chosen.items():
             lasting = in_force(part.overrides, self._to.clock.now()).items()
             overrides = {node: each for node, each in lasting if each.system in systems}
-            if name in report.created or await self._differs(name, part, overrides):
-                # Present objects are replaced: constraints of the backup need not hold for them.
-                options = ChangeOptions(unchecked=True, overrides=overrides)
-                changes[name] = (part.document, options)
+            # Present objects are replaced: constraints of the backup need not hold for them.
+            options = ChangeOptions(unchecked=True, overrides=overrides)
+            history = await asyncio.to_thread(read_history, directory, name, part)
+            if name in report.created:
+                report.histories += [name] if history else []
+                changes[name] = (part.document, replace(options, history=history))
+                continue
+            restored = await self._had(name, history)
+            if await self._differs(name, part, overrides, restored):
+                changes[name] = (part.document, replace(options, restored=restored))
         return changes
 
-    async def _differs(self, name: str, part: DatabasePart, overrides: Overrides) -> bool:
+    async def _had(self, name: str, history: SchemaHistory | None) -> int | None:
+        """Return the saved version, if it is one of the database that is here, and not another's.
+
+        No two versions of one number were set at the same time.
+        """
+        if history is None:
+            return None
+        saved = await asyncio.to_thread(deque, history.revisions, 1)
+        with suppress(NotFound):
+            here, _ = await self._to.control.schema_revision(name, history.version)
+            times = {each.version: each.at for each in saved}
+            if here.at is not None and times.get(history.version) == here.at:
+                return history.version
+        return None
+
+    async def _differs(
+        self, name: str, part: DatabasePart, overrides: Overrides, restored: int | None
+    ) -> bool:
         present = await self._to.control.schema(name)
         are_set = documents(overrides).items() <= present.overrides.items()
-        return present.document != part.document or not are_set
+        if present.document != part.document or not are_set:
+            return True
+        return restored is not None and await self._names_differ(name, restored, present.version)
+
+    async def _names_differ(self, name: str, saved: int, present: int) -> bool:
+        """Whether the same names mean other fields, of which one was dropped and added again."""
+        schemas, id_ = CatalogueSchemas(self._to.catalogue), self._to.id_of(name)
+        former = await schemas.former(id_, saved, present)
+        return former is None or any(
+            change["renamed"] or change["ended"] for change in former.changes
+        )
 
     async def _database(
         self, directory: Path, name: str, part: DatabasePart, report: Restored

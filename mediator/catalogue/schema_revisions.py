@@ -1,12 +1,13 @@
 """Revisions of schemas: the last versions of each database's schema, when and by whom each was set.
 
 They belong to the id of a database and are removed with it. Code that keeps none, in a rolling
-upgrade, leaves gaps.
+upgrade, leaves gaps. Backups hold them, and a database that is created from one has them at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -14,20 +15,24 @@ from typing import Any, Final
 from sqlalchemy import Row, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.catalogue.tables import schema_revisions
-from mediator.schema.name_changes import NameChanges
+from mediator.schema.name_changes import NameChanges, in_effect
 
 __all__ = [
     "REVISIONS_KEPT",
     "Author",
     "ChangeRecord",
     "FormerVersion",
+    "SchemaHistory",
     "SchemaRevision",
+    "StoredRevision",
     "former",
     "keep",
     "newest",
     "read",
+    "stored",
 ]
 
 REVISIONS_KEPT: Final = 100
@@ -76,28 +81,102 @@ class ChangeRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredRevision:
+    """One version of a schema with all that is kept of it.
+
+    Attributes:
+        at: When it was set; None: before revisions were kept.
+        change: What is known of the change that led to it.
+    """
+
+    version: int
+    document: dict[str, Any]
+    at: datetime | None
+    change: ChangeRecord
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaHistory:
+    """What a database that is created from a backup has had before.
+
+    Attributes:
+        version: The version that its schema has at once.
+        retired_before: The version before which clients may pin none.
+        revisions: The versions that are kept, in their order; they may be iterated repeatedly.
+    """
+
+    version: int
+    retired_before: int
+    revisions: Iterable[StoredRevision]
+
+
+@dataclass(frozen=True, slots=True)
 class FormerVersion:
-    """A former schema, and what the changes since did to names, in their order."""
+    """A former schema, and what the changes since did to names, in their order.
+
+    Those that a restoration has undone are left out.
+    """
 
     document: dict[str, Any]
     changes: tuple[NameChanges, ...]
 
 
-async def keep(connection: AsyncConnection, database: StoredDatabase, change: ChangeRecord) -> None:
-    """Keep the schema that a database is about to have, and forget the oldest."""
+async def keep(
+    connection: AsyncConnection,
+    database: StoredDatabase,
+    change: ChangeRecord,
+    history: SchemaHistory | None = None,
+) -> None:
+    """Keep the schema that a database is about to have, and forget the oldest.
+
+    With a `history`, which has that schema, the database is about to be created.
+    """
+    if history is not None:
+        await _keep_all(connection, database.id, history.revisions)
+        return
     of = schema_revisions.c
-    row = {
-        "database_id": database.id,
-        "version": database.version,
-        "document": database.document,
-        "at": func.clock_timestamp(),  # the transaction may have waited for the epoch
+    now = func.clock_timestamp()  # the transaction may have waited for the epoch
+    revision = StoredRevision(database.version, database.document, None, change)
+    row = {**_row(database.id, revision), "at": now}
+    await connection.execute(insert(schema_revisions).values(row))
+    past = of.version <= database.version - REVISIONS_KEPT
+    await connection.execute(delete(schema_revisions).where(of.database_id == database.id, past))
+
+
+async def _keep_all(
+    connection: AsyncConnection, database_id: str, revisions: Iterable[StoredRevision]
+) -> None:
+    left = iter(revisions)
+    # One by one, and read by a thread: they come from a file, and each may be megabytes long.
+    while (revision := await asyncio.to_thread(next, left, None)) is not None:
+        row = _row(database_id, revision)
+        await connection.execute(insert(schema_revisions).values(row))
+
+
+def _row(database_id: str, revision: StoredRevision) -> dict[str, Any]:
+    change = revision.change
+    return {
+        "database_id": database_id,
+        "version": revision.version,
+        "document": revision.document,
+        "at": revision.at,
         "author": None if change.author is None else asdict(change.author),
         "changes": change.counts,
         "names": change.names,
     }
-    await connection.execute(insert(schema_revisions).values(row))
-    past = of.version <= database.version - REVISIONS_KEPT
-    await connection.execute(delete(schema_revisions).where(of.database_id == database.id, past))
+
+
+async def stored(catalogue: Catalogue, database_id: str) -> AsyncIterator[StoredRevision]:
+    """Yield all versions of a schema that are kept, in their order; raises `Unavailable`."""
+    of, version = schema_revisions.c, 0
+    while True:
+        found = select(schema_revisions).where(of.database_id == database_id, of.version > version)
+        row = (await catalogue.execute(found.order_by(of.version).limit(1))).first()
+        if row is None:
+            return
+        version = row.version
+        change = ChangeRecord(_author(row), row.changes, row.names)
+        yield StoredRevision(version, row.document, row.at, change)
 
 
 async def newest(
@@ -132,11 +211,16 @@ async def former(
     document = (await connection.execute(found)).scalar()
     since = select(of.names).where(here, of.version > version, of.version <= present)
     changes = (await connection.execute(since.order_by(of.version))).scalars().all()
-    if document is None or len(changes) != present - version or None in changes:
+    if document is None or len(changes) != present - version:
         return None
-    return FormerVersion(document, tuple(changes))
+    led = in_effect(version, changes)
+    known = tuple(change for change in led if change is not None)
+    return FormerVersion(document, known) if len(known) == len(led) else None
 
 
 def _revision(row: Row[Any]) -> SchemaRevision:
-    author = None if row.author is None else Author(**row.author)
-    return SchemaRevision(row.version, row.at, author, row.changes)
+    return SchemaRevision(row.version, row.at, _author(row), row.changes)
+
+
+def _author(row: Row[Any]) -> Author | None:
+    return None if row.author is None else Author(**row.author)

@@ -81,7 +81,6 @@ _NOT_HELD: Final = {"hold": None, "held": None, "held_until": None}
 
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-
 _NEWEST: Final = select(epoch.c.epoch, schema_changes.c.change).outerjoin_from(
     epoch, schema_changes, schema_changes.c.epoch == epoch.c.epoch
 )
@@ -177,11 +176,12 @@ class CatalogueSchemas:
         database: StoredDatabase,
         change: ChangeRecord = UNKNOWN,
         former: StoredDatabase | None = None,
+        history: schema_revisions.SchemaHistory | None = None,
     ) -> tuple[Moment, StoredDatabase]:
         """Store a schema whose version follows the stored one; return the moment and the database.
 
         Its `hold`, if it has one, must be in force, and ends. The record of the change is kept with
-        its revision. `former` is what it was made of.
+        its revision. `former` is what it was made of; with a `history` it must not exist yet.
 
         Raises:
             PreconditionFailed: The schema was changed meanwhile, or the database was dropped and
@@ -191,13 +191,11 @@ class CatalogueSchemas:
         """
         async with self._catalogue.begin() as connection:
             new = await _next(connection, database.name)
-            before = await _check(connection, database, database.version - 1, former)
-            put = replace(
-                database,
-                hold=None,
-                owned_until=_owned_until(before, database),
-                retired_before=before.retired_before if before else 0,
-            )
+            seen = 0 if history else database.version - 1
+            before = await _check(connection, database, seen, former)
+            retired = (before or database).retired_before
+            until = _owned_until(before, database)
+            put = replace(database, hold=None, owned_until=until, retired_before=retired)
             values = {
                 **_NOT_HELD,
                 "owned_until": put.owned_until,
@@ -206,10 +204,11 @@ class CatalogueSchemas:
                 "layout": database.layout,
                 "overrides": database.overrides,
             }
-            inserted = insert(databases).values(name=database.name, id=database.id, **values)
+            key = {"name": put.name, "id": put.id, "retired_before": put.retired_before}
+            inserted = insert(databases).values(**key, **values)
             row = inserted.on_conflict_do_update(index_elements=["name"], set_=values)
             await connection.execute(row)
-            await schema_revisions.keep(connection, put, change)
+            await schema_revisions.keep(connection, put, change, history)
         return new, put
 
     async def put_layout(

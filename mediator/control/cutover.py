@@ -118,7 +118,8 @@ class Cutover:
     async def _prepare_and_put(
         self, plan: SchemaPlan, new: StoredDatabase, author: Author | None
     ) -> tuple[Moment, StoredDatabase]:
-        async with self._catalogue.alone(new, new.version - 1, plan.stored):
+        seen = plan.stored.version if plan.stored else 0
+        async with self._catalogue.alone(new, seen, plan.stored):
             # First: replicas that read the new layout in the catalogue write there at once.
             await self._prepare(fragments_of(plan.route), plan.present)
             # The state of a former copy of this name does not describe the new one.
@@ -127,7 +128,7 @@ class Cutover:
             for copy in copies:
                 await self._calls.on(copy, "write", _preparing(copy, None))
             change = await offload(True, _recorded, plan, new.document, author)
-            return await self._catalogue.put(new, change, plan.stored)
+            return await self._catalogue.put(new, change, plan.stored, plan.before.history)
 
     async def _prepare(self, fragments: Iterable[Fragment], present: DatabaseRoute | None) -> None:
         for fragment in fragments:
@@ -207,7 +208,8 @@ def _recorded(plan: SchemaPlan, document: Mapping[str, Any], author: Author | No
     if renames:
         counts["renamed"] = sum(map(len, renames.values()))
     former = before.stored.document if before.stored else {}
-    return ChangeRecord(author, counts, name_changes(former, document, renames))
+    names = name_changes(former, document, renames, plan.options.restored)
+    return ChangeRecord(author, counts, names)
 
 
 def _dropping(fragment: Fragment) -> Callable[[Store], Coroutine[Any, Any, None]]:

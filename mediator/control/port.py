@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
+from mediator.catalogue.schema_revisions import SchemaHistory
 from mediator.schema.copies import Copy
 from mediator.schema.overrides import Override
 from mediator.stores.port import SystemConfig
@@ -63,6 +64,9 @@ class ChangeOptions:
         rename: New names of fields, by class and former name.
         move: Copies that are done: their source is dropped, as the target has all its values.
         overrides: What operators override of the placement, by node; None ends an override.
+        history: What a database has had before that is created; one that is there has its own.
+        restored: The version whose classes and fields a backup brings back, so that its clients
+            find them again; None: those of the present version go on.
     """
 
     unchecked: bool = False
@@ -71,6 +75,8 @@ class ChangeOptions:
     rename: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     move: tuple[Copy, ...] = ()
     overrides: Mapping[str, Override | None] = field(default_factory=dict)
+    history: SchemaHistory | None = None
+    restored: int | None = None
 
 
 CAREFUL: Final = ChangeOptions()

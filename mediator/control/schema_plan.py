@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mediator.base.offload import throttled
+from mediator.catalogue.schema_revisions import SchemaHistory
 from mediator.catalogue.stored_databases import StoredDatabase, new_id
 from mediator.control.effects import without
 from mediator.control.layout import (
@@ -47,12 +48,14 @@ class Before:
         renamed: The same, its fields under their new names.
         route: The routes of `renamed`.
         holding: The classes that hold objects, which the change keeps.
+        history: What a database has had before that is created from a backup.
     """
 
     stored: StoredDatabase | None
     renamed: StoredDatabase | None
     route: DatabaseRoute | None
     holding: frozenset[str] = frozenset()
+    history: SchemaHistory | None = None
 
 
 def stored_form(
@@ -79,9 +82,13 @@ def stored_form(
         layout = layout_of(decision, versions, view, kept, before.holding, retyped)
     version = stored.version + 1 if stored else 1
     id_ = stored.id if stored else new_id(schema.database)
-    return StoredDatabase(
+    new = StoredDatabase(
         schema.database, id_, version, document, layout, overrides=documents(overrides)
     )
+    history = before.history
+    if history is None:
+        return new
+    return replace(new, version=history.version, retired_before=history.retired_before)
 
 
 def _retyped(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, set[str]]:

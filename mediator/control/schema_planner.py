@@ -111,7 +111,9 @@ class SchemaPlanner:
         check_dropped(options.drop, schema, present)
         check_renames(options.rename, present.schema if present else None, schema)
         holding = frozenset(await self._holding(present) - options.drop)
-        if stored is None or not options.rename:
+        if stored is None:
+            return Before(None, None, present, holding, options.history)
+        if not options.rename:
             return Before(stored, stored, present, holding)
         under_new_names = renamed(stored, options.rename)
         route = await offload(True, route_of, under_new_names)

@@ -49,12 +49,12 @@ from tests.process.service import (
 
 LEFT = (
     tables.databases,  # by their schemas
+    tables.schema_revisions,  # in files of their own
     tables.systems,  # how to reach them is in the settings
     tables.dropped_databases,  # nothing of them is left where it is restored
     tables.epoch,
     tables.installation,  # what is restored is another one
     tables.schema_changes,
-    tables.schema_revisions,  # of the database's id there
     tables.access,  # counts on where it is restored
     tables.transactions,  # resolved, or not in the backup
     tables.revisions,

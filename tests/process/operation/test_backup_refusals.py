@@ -79,7 +79,7 @@ async def test_a_manifest_with_a_path_outside_is_refused(saved: tuple[Service, P
 async def test_backups_are_readable_by_their_owner_only(saved: tuple[Service, Path, str]) -> None:
     _, directory, _ = saved
     files = [path for path in directory.rglob("*") if path.is_file()]
-    assert len(files) == 3
+    assert len(files) == 4
     assert all(path.stat().st_mode & 0o077 == 0 for path in (directory, *files))
     whole = b"".join(p.read_bytes() for p in files if p.suffix == ".json")
     assert b"://" not in whole

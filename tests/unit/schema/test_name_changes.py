@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mediator.schema.name_changes import NameChanges, followed, name_changes
+from mediator.schema.name_changes import NameChanges, followed, in_effect, name_changes
 
 NAMES = ("a", "b", "c", "d")
 
@@ -47,15 +47,36 @@ def test_a_database_that_is_new_ends_nothing() -> None:
     assert name_changes({}, of("a"), {}) == {"renamed": {}, "ended": []}
 
 
+def test_a_restoration_brings_back_what_ended_since() -> None:
+    dropped, added, undone = (
+        name_changes(of("a", "b"), of("b"), {}),
+        name_changes(of("b"), of("a", "b"), {}),
+        name_changes(of("a", "b"), of("a", "b"), {}, restored=1),
+    )
+    changes = [dropped, added, undone]
+    assert in_effect(1, changes) == ()
+    assert in_effect(2, changes[1:]) == (added, undone), "a later version only has what followed"
+    later = name_changes(of("a", "b"), of("c", "b"), {"goods": {"a": "c"}})
+    assert in_effect(1, [*changes, later]) == (later,)
+    names = followed(of("a", "b"), [later])
+    assert names == {"goods": {"a": "c", "b": "b"}}
+    assert in_effect(1, [None, undone]) == (), "what is not known was undone"
+    assert in_effect(1, [dropped, None]) == (dropped, None)
+
+
 @given(st.data())
 def test_names_lead_to_the_same_field(data: st.DataObject) -> None:
     """Each field has an identity, which any order of changes leaves alone."""
     fields = {name: index for index, name in enumerate(NAMES[:2])}
     first, version, changes, new = dict(fields), of(*fields), list[NameChanges](), len(fields)
+    all_fields = [first]
     for _ in range(data.draw(st.integers(0, 8))):
         before, free = dict(fields), [name for name in NAMES if name not in fields]
-        renames = {}
-        match data.draw(st.sampled_from(["rename", "drop", "add"])):
+        renames, restored = {}, None
+        match data.draw(st.sampled_from(["rename", "drop", "add", "restore"])):
+            case "restore":
+                restored = data.draw(st.integers(1, len(all_fields)))
+                fields = dict(all_fields[restored - 1])
             case "rename" if fields and free:
                 old = data.draw(st.sampled_from(sorted(fields)))
                 to = data.draw(st.sampled_from(free))
@@ -66,7 +87,9 @@ def test_names_lead_to_the_same_field(data: st.DataObject) -> None:
             case "add" if free:
                 fields[data.draw(st.sampled_from(free))] = new
                 new += 1
-        changes.append(name_changes(of(*before), of(*fields), renames))
+        changes.append(name_changes(of(*before), of(*fields), renames, restored))
+        all_fields.append(dict(fields))
     present = {identity: name for name, identity in fields.items()}
     expected = {name: present[identity] for name, identity in first.items() if identity in present}
-    assert followed(version, changes) == {"goods": expected}
+    known = [change for change in in_effect(1, changes) if change is not None]
+    assert followed(version, known) == {"goods": expected}

@@ -1,0 +1,174 @@
+"""Former versions of schemas in a backup: written, and read as lines that may say anything.
+
+A database that is created from a backup gets them all. One that is there keeps its own, since
+clients pin them by their numbers; if it has had the saved version, and has changed since, its next
+version takes up the names of that one (`mediator.schema.name_changes`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import AwareDatetime, Field, TypeAdapter
+
+from mediator.archive.files import (
+    ArchiveInvalid,
+    DatabasePart,
+    HistoryPart,
+    LinesFile,
+    history_file,
+    read_lines,
+)
+from mediator.catalogue.connection import Catalogue
+from mediator.catalogue.schema_revisions import (
+    REVISIONS_KEPT,
+    Author,
+    ChangeRecord,
+    SchemaHistory,
+    StoredRevision,
+    stored,
+)
+from mediator.catalogue.stored_databases import StoredDatabase
+from mediator.schema.errors import InvalidValue
+from mediator.schema.ids import FIELD_NAME, NAME
+from mediator.schema.limits import CLASSES_PER_DATABASE, DOCUMENT_DEPTH, FIELDS_PER_CLASS
+from mediator.schema.scalars import check_text
+from mediator.schema.validation import FieldName, Name
+
+__all__ = ["SavedRevisions", "read_history", "save_history"]
+
+_DEPTH: Final = DOCUMENT_DEPTH + 5
+"""Objects and arrays within each other in a schema: the deepest is the default of a field."""
+
+_Version = Annotated[int, Field(strict=True, ge=1)]
+_Count = Annotated[int, Field(strict=True, ge=0)]
+_Node = Annotated[str, Field(pattern=rf"^{NAME.pattern}(\.{FIELD_NAME.pattern})?$")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Class:
+    fields: Annotated[dict[FieldName, dict[str, Any]], Field(max_length=FIELDS_PER_CLASS)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """What former schemas are read for; they need not be valid by the rules of today."""
+
+    classes: Annotated[dict[Name, _Class], Field(max_length=CLASSES_PER_DATABASE)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    added: _Count
+    removed: _Count
+    changed: _Count
+    renamed: _Count = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    renamed: dict[Name, dict[FieldName, FieldName]]
+    ended: list[_Node]
+    restored: _Version | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    version: _Version
+    document: _Document
+    at: AwareDatetime | None
+    author: Author | None
+    changes: _Counts | None
+    names: _Names | None
+
+
+_READER: Final = TypeAdapter(_Line)
+
+
+async def save_history(catalogue: Catalogue, path: Path, database: StoredDatabase) -> HistoryPart:
+    """Write all versions of a schema that are kept, one a line.
+
+    Raises:
+        Unavailable: The catalogue does not answer.
+        OSError: The file cannot be written.
+    """
+    with LinesFile(path) as file:
+        async for revision in stored(catalogue, database.id):
+            await asyncio.to_thread(file.write, [_written(revision)])
+        part = await asyncio.to_thread(file.finish)
+    return HistoryPart(database.version, database.retired_before, part)
+
+
+def read_history(directory: Path, database: str, part: DatabasePart) -> SchemaHistory | None:
+    """Return the versions of a schema that a backup holds, all of which are valid.
+
+    None: the backup was made by a Portolan that saved none. Raises `ArchiveInvalid`.
+    """
+    if (saved := part.history) is None:
+        return None
+    revisions = SavedRevisions(directory / history_file(database), saved.version)
+    deque(revisions, maxlen=0)
+    return SchemaHistory(saved.version, saved.retired_before, revisions)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRevisions:
+    """The versions of a schema in a file, which each iteration reads and validates anew.
+
+    Of so many megabytes one is in memory at a time.
+    """
+
+    _path: Path
+    _newest: int
+
+    def __iter__(self) -> Iterator[StoredRevision]:
+        """Yield them in their order; raises `ArchiveInvalid`."""
+        before = 0
+        for raw in read_lines(self._path):
+            revision = _read(raw)
+            if not before < revision.version <= self._newest:
+                raise ArchiveInvalid("The versions of a schema in the backup are out of order.")
+            before = revision.version
+            if revision.version > self._newest - REVISIONS_KEPT:
+                yield revision
+
+
+def _written(revision: StoredRevision) -> dict[str, Any]:
+    change = revision.change
+    return {
+        "version": revision.version,
+        "document": revision.document,
+        "at": revision.at,
+        "author": change.author,
+        "changes": change.counts,
+        "names": change.names,
+    }
+
+
+def _read(raw: Any) -> StoredRevision:
+    try:
+        line = _READER.validate_python(raw)
+        _check_storable(raw, _DEPTH + 1)
+        at = None if line.at is None else line.at.astimezone(UTC)
+    except (ValueError, OverflowError, InvalidValue) as error:
+        raise ArchiveInvalid("A line of the backup is no version of a schema.") from error
+    change = ChangeRecord(line.author, raw["changes"], raw["names"])
+    return StoredRevision(line.version, raw["document"], at, change)
+
+
+def _check_storable(value: Any, depth: int) -> None:
+    """Raise `InvalidValue` for what is nested deeper, or holds text that cannot be kept."""
+    if isinstance(value, str):
+        check_text(value)
+    elif isinstance(value, dict | list):
+        if depth == 0:
+            raise InvalidValue("is nested too deeply")
+        for member in chain(value, value.values() if isinstance(value, dict) else ()):
+            _check_storable(member, depth - 1)
