@@ -57,10 +57,17 @@ docs: install
 PROCESSES = $(shell $(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
 SPREAD = -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
-test: install
+# The classes that Spark loads at its start, in the form that the JVM has them in memory: with them a
+# start takes half of the processor time. Without Java there are none.
+CLASSES := $(VENV)/spark-classes.jsa
+
+$(CLASSES): $(STAMP) tests/java.py
+	-$(BIN)/python -m tests.java
+
+test: install $(CLASSES)
 	$(BIN)/pytest $(SPREAD)
 
-test-large: install
+test-large: install $(CLASSES)
 	$(BIN)/pytest $(SPREAD) -m "not chart and not typescript" -o faulthandler_timeout=3960
 
 # The chart, by the real Helm; needs Go, which fetches the version of itself that tools/go.mod asks for.

@@ -28,7 +28,7 @@ from mediator.embedded.port import Kind
 from mediator.stores import probe
 from mediator.stores.port import SystemConfig
 from sketch.redis import server
-from tests.java import QUICK_JAVA
+from tests.java import QUICK_JAVA, submit_options
 from tests.process.access.examinations import share
 from tests.process.service import drop_catalogue_template
 
@@ -42,7 +42,7 @@ settings.load_profile("portolan")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(QUICK_JAVA))
+os.environ.setdefault("SPARK_SUBMIT_OPTS", submit_options())
 
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 6 << 30
 """A file system in memory, and the room that a run may need there."""
