@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b, file_digest
+from hashlib import blake2b
 from typing import Any, BinaryIO, Final
 from uuid import uuid4
 
@@ -14,6 +14,7 @@ from app.http.idempotency import fingerprint_of
 __all__ = ["LineIds"]
 
 _DIGEST_BYTES: Final = 16
+_PIECE_BYTES: Final = 2**20
 _IMPORT_DIGITS: Final = 20
 """Hexadecimal digits of an id that are the import's; the other twelve are the line's number."""
 
@@ -33,7 +34,7 @@ class LineIds:
     def __init__(self, source: BinaryIO, import_id: str | None) -> None:
         self._source = source
         self._given = import_id
-        self._begin = source.tell() if source.seekable() else None
+        self._begin = _position(source)
         self._prefix = ""
         self.import_id: str | None = None
 
@@ -68,6 +69,16 @@ class LineIds:
             return uuid4().hex
         position = self._source.tell()
         self._source.seek(self._begin)
-        digest = file_digest(self._source, lambda: blake2b(digest_size=_DIGEST_BYTES))
+        digest = blake2b(digest_size=_DIGEST_BYTES)
+        while piece := self._source.read(_PIECE_BYTES):
+            digest.update(piece)
         self._source.seek(position)
         return digest.hexdigest()
+
+
+def _position(source: BinaryIO) -> int | None:
+    """Return where a source is; None if it is a pipe or a terminal."""
+    try:
+        return source.tell()
+    except OSError:
+        return None
