@@ -57,9 +57,9 @@ def keys_of(seen: list[bytes]) -> list[str]:
 
 
 def test_a_job_whose_answer_is_lost_is_sent_again_under_its_key(listener: socket.socket) -> None:
-    """By the service, more than once, and by a proxy whose service has gone."""
+    """By a proxy whose service has gone, and by the service, more than once."""
     page = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 8\r\nConnection: close\r\n\r\n<p>a</p>"
-    thread, seen = answering(listener, b"", b"", page, ACCEPTED)
+    thread, seen = answering(listener, page, b"", b"", ACCEPTED)
     assert submit(listener) == "r1"
     thread.join()
     keys = keys_of(seen)
