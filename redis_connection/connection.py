@@ -17,7 +17,17 @@ from typing import Any, Final, TypeAlias
 import hiredis
 from redis.asyncio.connection import AbstractConnection
 
-__all__ = ["Connection", "ConnectionLost", "OnReplies", "ReplyTimeout", "open_connection"]
+__all__ = [
+    "TIMEOUT_S",
+    "Connection",
+    "ConnectionLost",
+    "OnReplies",
+    "ReplyTimeout",
+    "open_connection",
+]
+
+TIMEOUT_S = 3.0
+"""Longest wait for a reply of what replicas share, unless another one is given."""
 
 _INCOMPLETE: Final = object()
 

@@ -20,15 +20,14 @@ import pytest
 from hypothesis import settings
 
 from app.service.interpreter import spare_the_collector
-from mediator.catalogue import connection
+from mediator.catalogue import connection as catalogue_connection
 from mediator.control import plane
-from mediator.coordination import connecting
 from mediator.embedded.fleet import EmbeddedFleet
 from mediator.embedded.port import Kind
 from mediator.stores import probe
 from mediator.stores.port import SystemConfig
-from sketch.redis import server
-from tests.java import QUICK_JAVA, submit_options
+from redis_connection import connection as redis_connection
+from tests.java import submit_options
 from tests.process.access.examinations import share
 from tests.process.service import drop_catalogue_template
 
@@ -53,10 +52,9 @@ STORE_DEADLINE_S, CATALOGUE_DEADLINE_S = 10.0, 20.0
 PROBE_BUDGET_S = 60.0
 """For examining a server, of which all tests of the run believe what was found out."""
 
-connection.DEADLINE_S = CATALOGUE_DEADLINE_S
-connecting.TIMEOUT_S = STORE_DEADLINE_S
+catalogue_connection.DEADLINE_S = CATALOGUE_DEADLINE_S
+redis_connection.TIMEOUT_S = STORE_DEADLINE_S
 plane.PING_S = STORE_DEADLINE_S
-server.TIMEOUT_S = STORE_DEADLINE_S
 probe.BUDGET_S = PROBE_BUDGET_S
 
 KINDS: tuple[Kind, ...] = ("redis", "postgresql", "mongodb")

@@ -9,8 +9,8 @@ from typing import Any, Final, TypeAlias
 import orjson
 
 from app.api.conditions import if_match_condition
-from app.api.creation import given_id, object_id
 from app.api.models.operations import BatchItem, CreateItem, parse_batch, parse_operation
+from app.api.object_ids import given_id, object_id
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, Directory
 from app.api.responses import JSON_TYPE, NO_STORE

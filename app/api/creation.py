@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import time
-import uuid
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from app.api.object_ids import given_id, object_id
 from app.api.options import DataOptions
 from app.api.responses import JSON_TYPE, NO_STORE, answer_write, location_of
 from app.api.routed_request import RoutedRequest
@@ -23,12 +21,8 @@ from app.http.paths import parse_query
 from mediator.base.errors import Invalid, Location
 from mediator.base.offload import offload
 from mediator.model.operations import ANYTHING
-from mediator.schema.ids import check_id
 
-__all__ = ["Creation", "derived_id", "given_id", "new_id", "object_id"]
-
-_VARIANT = 0b10 << 62
-_LOW = (1 << 62) - 1
+__all__ = ["Creation"]
 
 
 @dataclass(eq=False)
@@ -90,37 +84,3 @@ def _plan(
         resource, resource.full_selection, id_, operation, ANYTHING, fingerprint, owner=routed.owner
     )
     return build_create(target, document)
-
-
-def given_id(body: dict[str, Any], pointer: str = "") -> str | None:
-    """Return the id in the body, if any; raises `Invalid` if it is no valid id."""
-    if "id" not in body:
-        return None
-    if not isinstance(body["id"], str):
-        location = Location(f"{pointer}/id", "a string is expected")
-        raise Invalid("The id is not a string.", locations=[location])
-    return check_id(body["id"], f"{pointer}/id")
-
-
-def new_id() -> str:
-    """Return an id that sorts after those of earlier milliseconds (RFC 9562, section 5.7)."""
-    random = int.from_bytes(os.urandom(10), "big")
-    milliseconds = time.time_ns() // 1_000_000
-    # 48 bits of time, version 7 and 12 random bits; below them the variant and 62 random bits.
-    high = milliseconds << 80 | 7 << 76 | (random >> 64 & 0xFFF) << 64
-    return str(uuid.UUID(int=high | _VARIANT | random & _LOW))
-
-
-def derived_id(digest: str) -> str:
-    """Return the id that belongs to 32 hexadecimal digits (RFC 9562, section 5.8)."""
-    number = int(digest, 16)
-    # The digits themselves, but for the 4 bits of version 8 and the 2 bits of the variant.
-    high = number >> 80 << 80 | 8 << 76 | (number >> 64 & 0xFFF) << 64
-    return str(uuid.UUID(int=high | _VARIANT | number & _LOW))
-
-
-def object_id(identity: Identity, class_name: str, index: int = 0) -> str:
-    """Return the id of a new object: the same again for the same Idempotency-Key."""
-    if identity.key is None:
-        return new_id()
-    return derived_id(identity.derive("object", class_name, str(index)))

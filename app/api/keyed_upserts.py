@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from app.api.creation import object_id
+from app.api.object_ids import object_id
 from app.api.objects import PATCH_TYPES
 from app.api.options import DataOptions
 from app.api.queries import SMALL_QUERY

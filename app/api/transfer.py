@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from app.api.creation import given_id, object_id
 from app.api.models.reads import ExportParameters, ImportParameters
+from app.api.object_ids import given_id, object_id
 from app.api.options import DataOptions
 from app.api.resources import ClassResource, FieldSelection
 from app.api.responses import JSON_TYPE, NO_STORE, document_of

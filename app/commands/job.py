@@ -160,13 +160,23 @@ def submit(
 ) -> None:
     """Submit a job to a service and print the run.
 
+    If the connection is lost it goes on once the service answers again; the job is submitted once.
     With --wait it ends with 0 if the run is done, 3 if its limits stopped it, 130 if it was
     cancelled, else 1. Ctrl-C ends the waiting; the run goes on.
     """
     document = read_job_file(spec)
     with _runs(url, database, key_file, out) as runs:
-        run = runs.submit(document, dry_run=dry_run)
-        _follow_up(runs, run, out, wait=wait)
+        _follow_up(runs, _submit(runs, document, dry_run=dry_run), out, wait=wait)
+
+
+def _submit(runs: RemoteRuns, document: dict[str, Any], *, dry_run: bool) -> dict[str, Any]:
+    from app.commands.remote_runs import MAY_BE_SUBMITTED
+
+    try:
+        return runs.submit(document, dry_run=dry_run)
+    except KeyboardInterrupt:
+        errors.print(f"Not waiting any more. {MAY_BE_SUBMITTED}", soft_wrap=True)
+        raise typer.Exit(130) from None
 
 
 @job.command("show")

@@ -1,7 +1,7 @@
 """Client of the runs of a service: submits, follows, cancels and resumes them, and saves results.
 
-A request that is repeated after a failure is idempotent or has a key. Following a run survives a
-restart of the service.
+A request that is repeated after a failure is idempotent or has a key. Submitting and following a
+run survive a restart of the service.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from app.http.negotiation import FILES
 from spark_jobs.atomic_file import atomic_file
 from spark_jobs.runner.results import FORMATS
 
-__all__ = ["ENDED", "RemoteRuns"]
+__all__ = ["ENDED", "MAY_BE_SUBMITTED", "RemoteRuns"]
 
 ENDED: Final = frozenset({"done", "failed", "stopped", "cancelled"})
+MAY_BE_SUBMITTED: Final = "The job may be submitted all the same; portolan job list shows it."
 
 _JOBS: Final = "/jobs"
 _POLL_S: Final = 0.5
@@ -38,16 +39,26 @@ class RemoteRuns(ServiceClient):
         super().__init__(url, key, path_of("v1", database))
 
     def submit(self, document: Mapping[str, Any], *, dry_run: bool) -> RunDocument:
-        """Submit a job; a key keeps a retry from submitting it twice."""
+        """Submit a job, again once the service answers if a connection or an answer was lost.
+
+        A key keeps what is sent again from being submitted twice.
+
+        Args:
+            document: The job, as in a file.
+            dry_run: Whether the run ends with its forecast.
+
+        Raises:
+            ServiceRefused: The job was refused, or the service was silent for too long.
+        """
         parameters = {"dry_run": str(dry_run).lower()}
         key = {"Idempotency-Key": uuid4().hex}
         send = partial(self.request, "POST", _JOBS, json=document, params=parameters, headers=key)
-        try:
-            return send()
-        except ServiceRefused as refused:
-            if not refused.transient:
-                raise
-        return send()
+        reconnection = Reconnection()
+        while True:
+            try:
+                return send()
+            except ServiceRefused as refused:
+                reconnection.wait(refused, f" {MAY_BE_SUBMITTED}")
 
     def newest(self, limit: int) -> list[RunDocument]:
         items: list[RunDocument] = self.request("GET", _JOBS, params={"limit": limit})["items"]

@@ -12,11 +12,12 @@ from urllib.parse import quote
 import httpx
 from pydantic import SecretStr
 
-from app.commands.consoles import printable, shown_progress
+from app.commands.consoles import errors, printable, shown_progress
 from app.settings.access import bearer
 
 __all__ = [
     "PAUSE_S",
+    "SILENCE_S",
     "Reconnection",
     "ServiceClient",
     "ServiceRefused",
@@ -28,7 +29,17 @@ __all__ = [
 
 _TIMEOUT_S: Final = 30.0
 PAUSE_S: Final = 0.5
-_SILENCE_S: Final = 60.0
+SILENCE_S: Final = 60.0
+"""How long a service that was there is waited for."""
+
+_LOST: Final = (
+    httpx.ReadError,
+    httpx.WriteError,
+    httpx.RemoteProtocolError,
+    httpx.ReadTimeout,
+    httpx.WriteTimeout,
+)
+"""What happens to a connection that was there, so that the request may have been received."""
 
 
 class ServiceRefused(Exception):
@@ -36,14 +47,21 @@ class ServiceRefused(Exception):
 
     Attributes:
         problem: The problem document, empty if there was none.
+        is_lost: Whether the answer was lost on its way: what was requested may be done.
     """
 
     def __init__(
-        self, reason: str, *, transient: bool = False, problem: dict[str, Any] | None = None
+        self,
+        reason: str,
+        *,
+        transient: bool = False,
+        problem: dict[str, Any] | None = None,
+        is_lost: bool = False,
     ) -> None:
         super().__init__(printable(reason))
         self.transient = transient
         self.problem = problem or {}
+        self.is_lost = is_lost
 
 
 class ServiceClient:
@@ -88,23 +106,42 @@ class ServiceClient:
             yield
         except (httpx.TransportError, httpx.InvalidURL) as error:
             reason = f"The service at {self._url} does not answer: {type(error).__name__}."
-            raise ServiceRefused(reason, transient=True) from error
+            lost = isinstance(error, _LOST)
+            raise ServiceRefused(reason, transient=True, is_lost=lost) from error
 
 
 class Reconnection:
-    """Waits for a service that has answered before and does not answer now, but not for long."""
+    """Waits for a service that was there before and does not answer now, but not for long."""
 
     def __init__(self) -> None:
-        self._answered_at: float | None = None
+        self._was_there = False
+        self._silent_since: float | None = None
 
     def answered(self) -> None:
-        self._answered_at = monotonic()
+        self._was_there, self._silent_since = True, None
 
-    def wait(self, refused: ServiceRefused) -> None:
-        """Pause before the next attempt; raises a refusal that is final, or lasts too long."""
-        since = self._answered_at
-        if since is None or not refused.transient or monotonic() - since > _SILENCE_S:
+    def wait(self, refused: ServiceRefused, goes_on: str = "") -> None:
+        """Pause before the next attempt, and say so before the first one of a silence.
+
+        Args:
+            refused: Why the last one failed.
+            goes_on: How to go on by hand, if this is the end and something may have been done.
+
+        Raises:
+            ServiceRefused: The refusal is final, or lasts too long, or the service never answered.
+        """
+        if refused.is_lost or "next" in refused.problem:  # it took the request, or did a part
+            self._was_there = True
+        if not self._was_there:
             raise refused
+        now = monotonic()
+        since = now if self._silent_since is None else self._silent_since
+        if not refused.transient or now - since > SILENCE_S:
+            raise ServiceRefused(f"{refused}{goes_on}") from None
+        if self._silent_since is None:
+            self._silent_since = now
+            again = f"{refused} Trying again, for {SILENCE_S:.0f} s at most."
+            errors.print(again, markup=False, soft_wrap=True)
         sleep(PAUSE_S)
 
 
@@ -136,11 +173,8 @@ def page_by_page(
             except ServiceRefused as refused:
                 show(count(refused.problem))
                 after = refused.problem.get("next") or after
-                try:
-                    reconnection.wait(refused)
-                except ServiceRefused:
-                    goes_on = "" if after is None else f" To go on: {what}--after {after}"
-                    raise ServiceRefused(f"{refused}{goes_on}") from None
+                goes_on = "" if after is None else f" To go on: {what}--after {after}"
+                reconnection.wait(refused, goes_on)
                 continue
             reconnection.answered()
             show(count(answer))
@@ -166,10 +200,13 @@ def _check(answer: httpx.Response) -> httpx.Response:
     """Return an answer that is no refusal; what is not ours, a proxy's for example, is one."""
     if answer.is_success:
         return answer
-    transient = answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR
+    full = answer.status_code == httpx.codes.INSUFFICIENT_STORAGE
+    transient = answer.is_server_error and not full
     problem = _json_object(answer) or {}
     reason = reason_of(problem) or f"The service answered {answer.status_code}."
-    raise ServiceRefused(reason, transient=transient, problem=problem)
+    # A page without a problem is a proxy's, which does not know what became of the request.
+    lost = transient and not problem
+    raise ServiceRefused(reason, transient=transient, problem=problem, is_lost=lost)
 
 
 def reason_of(problem: dict[str, Any]) -> str:

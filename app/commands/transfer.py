@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, TypeAlias
 
 import typer
 
-from app.commands.consoles import errors, printable, shown_progress
+from app.commands.consoles import errors, json_text, printable, shown_progress
 from app.commands.running import (
     NOT_DONE,
     ClassName,
@@ -23,7 +25,8 @@ from app.commands.running import (
 )
 
 if TYPE_CHECKING:
-    from app.commands.service_client import ServiceClient
+    from app.commands.line_ids import LineIds
+    from app.commands.service_client import Reconnection, ServiceClient
 
 __all__ = ["export", "import_"]
 
@@ -33,6 +36,18 @@ _TIMEOUT_S: Final = 300.0
 _LINE_BYTES: Final = 16 * 2**20
 """More than a service takes by default; a longer line ends an import."""
 
+_MOST_CHARACTERS: Final = 255
+
+_Block: TypeAlias = tuple[int, list[bytes]]
+"""The number of lines before some, and these."""
+
+
+def _check_import_id(text: str | None) -> str | None:
+    # An empty one is a variable that is not set: imports would overwrite each other's objects.
+    if text is not None and not (text.isprintable() and 0 < len(text) <= _MOST_CHARACTERS):
+        raise typer.BadParameter(f"1 to {_MOST_CHARACTERS} printable characters are expected.")
+    return text
+
 
 def import_(
     database: Database,
@@ -40,74 +55,118 @@ def import_(
     file: Annotated[Path, typer.Argument(help="NDJSON; - is standard input.")] = Path("-"),
     *,
     skip: Annotated[int, typer.Option(min=0, help="Lines that are done already.")] = 0,
+    import_id: Annotated[
+        str | None,
+        typer.Option(
+            callback=_check_import_id,
+            help="Lines without an id get ids made of this and their number; else of the file's"
+            " content, or, for a pipe, of a random text.",
+        ),
+    ] = None,
     url: DataUrl = None,
     key_file: KeyFile = None,
     json: Json = False,
 ) -> None:
-    """Put each line of a file into a class: one JSON object with its id.
+    """Put each line of a file into a class: one JSON object.
 
     A line that is refused is reported, and the others are put. Ends with 1 if one was. If the
-    service stops answering, the message says how many lines are to be skipped to go on; to put a
-    line again changes nothing, unless it has no id.
+    connection is lost it goes on once the service answers again; if that takes too long, the
+    message says how to go on.
+
+    To import a file again makes no further objects, even if its lines have no ids, as long as the
+    file is unchanged. Further copies of its objects need another --import-id.
     """
-    done = {"imported": 0, "failed": 0, "next": skip}
+    from app.commands.line_ids import LineIds
+
     with ExitStack() as stack:
         stack.enter_context(readable_errors(NOT_DONE, OSError))
         source = sys.stdin.buffer if str(file) == "-" else stack.enter_context(file.open("rb"))
         service = stack.enter_context(data_service(url, key_file))
         show = stack.enter_context(shown_progress())
-        _import(service, f"/{database}/{class_name}/import", source, done, show)
-    if json:
-        import orjson
-
-        typer.echo(orjson.dumps(done).decode())
-    else:
-        typer.echo(f"Objects imported: {done['imported']:,}; lines refused: {done['failed']:,}.")
-    raise typer.Exit(1 if done["failed"] else 0)
-
-
-def _import(
-    service: ServiceClient,
-    path: str,
-    source: BinaryIO,
-    done: dict[str, int],
-    show: Callable[[str], None],
-) -> None:
-    from app.commands.service_client import ServiceRefused
-    from app.http.negotiation import NDJSON
-
-    for start, lines in _blocks(source, done["next"]):
+        path, ids = f"/{database}/{class_name}/import", LineIds(source, import_id)
+        run = _Import(service, path, ids, skip)
         try:
-            answer = service.request(
-                "POST",
-                path,
-                content=b"".join(lines),
-                headers={"Content-Type": NDJSON},
-                timeout=_TIMEOUT_S,
-            )
+            run.work(_blocks(source, skip, ids), show)
+        except KeyboardInterrupt:
+            errors.print(f"Interrupted.{run.goes_on()}", markup=False, soft_wrap=True)
+            raise typer.Exit(130) from None
+    run.report(json=json)
+
+
+@dataclass
+class _Import:
+    """Puts blocks of lines, and counts them.
+
+    Attributes:
+        next: How many lines are done, those that were skipped among them.
+    """
+
+    _service: ServiceClient
+    _path: str
+    _ids: LineIds
+    next: int
+    imported: int = 0
+    failed: int = 0
+
+    def work(self, blocks: Iterator[_Block], show: Callable[[str], None]) -> None:
+        from app.commands.service_client import Reconnection
+
+        reconnection = Reconnection()
+        for start, lines in blocks:
+            while left := lines[self.next - start :]:
+                self._put(left, reconnection)
+            show(f"{self.next:,} lines")
+
+    def _put(self, lines: list[bytes], reconnection: Reconnection) -> None:
+        from app.commands.service_client import ServiceRefused
+        from app.http.negotiation import NDJSON
+
+        headers = {"Content-Type": NDJSON}
+        sent = {"content": b"".join(lines), "headers": headers, "timeout": _TIMEOUT_S}
+        try:
+            answer = self._service.request("POST", self._path, **sent)
         except ServiceRefused as refused:
-            if not refused.transient and "next" not in refused.problem:
-                raise
-            _count(done, start, refused.problem)
-            raise ServiceRefused(f"{refused} To go on: --skip {done['next']}") from None
-        _count(done, start, {**answer, "next": len(lines)})
-        show(f"{done['next']:,} lines")
+            self._count(refused.problem)
+            reconnection.wait(refused, self.goes_on())
+        else:
+            self._count({**answer, "next": len(lines)})
+            reconnection.answered()
+
+    def _count(self, answer: dict[str, Any]) -> None:
+        """Add what became of some lines; report those that were refused."""
+        from app.commands.service_client import reason_of
+
+        for problem in answer.get("problems", ()):
+            reason = f"Line {self.next + problem['line']}: {printable(reason_of(problem))}"
+            errors.print(reason, markup=False, soft_wrap=True)
+        self.imported += answer.get("imported", 0)
+        self.failed += answer.get("failed", 0)
+        self.next += answer.get("next", 0)
+
+    def goes_on(self) -> str:
+        """Say with which options the rest is imported."""
+        return f" To go on: --skip {self.next}{self._import_id()}"
+
+    def _import_id(self) -> str:
+        """Return the option by which the lines without an id get the same ids again, if any is."""
+        made = self._ids.import_id
+        return "" if made is None else f" --import-id {shlex.quote(made)}"
+
+    def report(self, *, json: bool) -> None:
+        """Print what became of the lines; ends the command."""
+        if json:
+            counts = {"imported": self.imported, "failed": self.failed, "next": self.next}
+            typer.echo(json_text(counts))
+        else:
+            typer.echo(f"Objects imported: {self.imported:,}; lines refused: {self.failed:,}.")
+        if self.failed and (again := self._import_id()):
+            hint = f"To import the file again, with these lines corrected:{again}"
+            errors.print(hint, markup=False, soft_wrap=True)
+        raise typer.Exit(1 if self.failed else 0)
 
 
-def _count(done: dict[str, int], start: int, answer: dict[str, Any]) -> None:
-    """Add what became of the lines behind `start`; report those that were refused."""
-    from app.commands.service_client import reason_of
-
-    for problem in answer.get("problems", ()):
-        line = start + problem["line"]
-        errors.print(f"Line {line}: {printable(reason_of(problem))}", markup=False, soft_wrap=True)
-    done["imported"] += answer.get("imported", 0)
-    done["failed"] += answer.get("failed", 0)
-    done["next"] = start + answer.get("next", 0)
-
-
-def _blocks(source: BinaryIO, skip: int) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield lines, as many as one request takes, and the number of lines before them."""
+def _blocks(source: BinaryIO, skip: int, ids: LineIds) -> Iterator[_Block]:
+    """Yield the number of lines before some, and as many lines as one request takes."""
     lines: list[bytes] = []
     size = read = 0
     while line := source.readline(_LINE_BYTES):
@@ -116,8 +175,8 @@ def _blocks(source: BinaryIO, skip: int) -> Iterator[tuple[int, list[bytes]]]:
         read += 1
         if read <= skip:
             continue
-        lines.append(line)
-        size += len(line)
+        lines.append(ids.identified(read, line))
+        size += len(lines[-1])
         if len(lines) == _LINES or size >= _BYTES:
             yield read - len(lines), lines
             lines, size = [], 0

@@ -24,12 +24,10 @@ from mediator.coordination.view_state import RedisViewState
 from mediator.coordination.writers import RedisWriters
 from mediator.stores.port import SystemConfig
 from mediator.stores.redis.client import CommandClient
+from redis_connection import connection
 from redis_connection.commands import command
 
 __all__ = ["Coordination", "client_of", "connect"]
-
-TIMEOUT_S = 3.0
-"""Longest wait for a reply; longer than any call of ours blocks on purpose."""
 
 
 class Coordination:
@@ -118,7 +116,7 @@ class _Pool(ConnectionPool):
 
 def client_of(url: str) -> CommandClient:
     """Return a client for the calls of the feed; it connects on demand."""
-    config = SystemConfig("coordination", "redis", url, deadline_s=TIMEOUT_S)
+    config = SystemConfig("coordination", "redis", url, deadline_s=connection.TIMEOUT_S)
     return CommandClient(config, SCRIPTS)
 
 
@@ -131,8 +129,9 @@ def _pool_of(url: str) -> _Pool:
     return _Pool.from_url(
         url,
         decode_responses=False,
-        socket_timeout=TIMEOUT_S,
-        socket_connect_timeout=TIMEOUT_S,
+        # No call of ours blocks for as long on purpose.
+        socket_timeout=connection.TIMEOUT_S,
+        socket_connect_timeout=connection.TIMEOUT_S,
         # An idle connection may have died: once more, on a fresh one.
         retry=Retry(NoBackoff(), 1),
     )

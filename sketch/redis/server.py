@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from redis.asyncio import Redis
 
+from redis_connection import connection
 from redis_connection.commands import arguments
 from redis_connection.scripts import Script
 from sketch.filter.hashing import positions
@@ -65,9 +66,6 @@ PARTITION_KEYS: Final = (
 _STEPS: Final = 3
 """Part of every run id. Grows when steps of an older version would break what newer ones promise,
 so that replicas of both invalidate partitions instead of relying on one another."""
-
-TIMEOUT_S = 3.0
-"""Longest wait for a reply, unless another one is given."""
 
 _MOST_BITS: Final = 2**27
 """Four bytes for each bit's count must fit in one string of Redis."""
@@ -122,7 +120,7 @@ class RedisSketch:
             raise ValueError(f"A filter in Redis has at most {_MOST_BITS} bits.")
         self.limits = limits
         self.shape = shape
-        timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
+        timeout_s = connection.TIMEOUT_S if timeout_s is None else timeout_s
         self._own = connect(redis, timeout_s) if isinstance(redis, str) else None
         client = self._own or redis
         assert isinstance(client, Redis)

@@ -46,7 +46,7 @@ async def mediator(
 def late_replies() -> Iterator[None]:
     """Replies of the coordination Redis are waited for as long as a busy machine needs."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("mediator.coordination.connecting.TIMEOUT_S", 30.0)
+        patched.setattr("redis_connection.connection.TIMEOUT_S", 30.0)
         yield
 
 

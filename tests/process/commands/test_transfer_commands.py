@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import signal
 
 import orjson
 
+from tests.faults.conditions import eventually
+from tests.faults.losing import losing
 from tests.process.commands.shop import Shop
 
 LINES = b"""{"id": "lamp", "name": "Lamp", "price": "30", "stock": 3}
@@ -54,12 +59,87 @@ async def test_a_line_number_counts_all_lines(opened: Shop) -> None:
     assert result.stdout == "Objects imported: 1,499; lines refused: 1.\n"
 
 
+async def test_lines_without_ids_are_the_same_objects_when_they_are_imported_again(
+    opened: Shop,
+) -> None:
+    """Equal lines are objects of their own, also under another import id or in another file."""
+    lines = b'{"name": "B"}\n{"name": "B"}\n{"name": "A"}\n'
+    file = opened.file("customers.ndjson", lines)
+    words = ("import", opened.database, "customers")
+    for more in ((file,), (file,), (opened.file("copy.ndjson", lines),)):
+        await opened.done(*words, *more)
+    saved = (await opened.done("export", opened.database, "customers")).objects
+    assert [each["name"] for each in saved] == ["B", "B", "A"]
+    for _ in "12":
+        await opened.done(*words, file, "--import-id", "a second copy")
+    longer = opened.file("customers.ndjson", lines + b'{"name": "B"}\n')
+    await opened.done(*words, longer)
+    saved = (await opened.done("export", opened.database, "customers")).objects
+    assert len(saved) == 3 + 3 + 4
+
+
+async def test_a_corrected_file_can_be_imported_under_the_same_id(opened: Shop) -> None:
+    words = ("import", opened.database, "products")
+    lines = b'{"name": "Lamp"}\n{"name": 5}\n{"name": "Table"}\n'
+    refused = await opened.call(*words, opened.file("products.ndjson", lines))
+    assert refused.exit_code == 1
+    [again] = re.findall(r"with these lines corrected: --import-id (\w+)\n", refused.stderr)
+    corrected = opened.file("products.ndjson", lines.replace(b"5", b'"Chair"'))
+    await opened.done(*words, corrected, "--import-id", again)
+    saved = (await opened.done("export", opened.database, "products")).objects
+    assert [each["name"] for each in saved] == ["Lamp", "Chair", "Table"]
+
+
+async def test_an_import_whose_answers_are_lost_puts_each_line_once(opened: Shop) -> None:
+    """The lines come through a pipe, which can be read only once, and have no ids."""
+    read, write = os.pipe()
+    async with losing(opened.service.data, losses=2) as proxy:
+        words = ("import", opened.database, "customers", "--url", proxy.url)
+        process = await opened.start(*words, stdin=read)
+        os.close(read)
+        lines = b'{"name": "C"}\n' * 1_500  # two requests; the pipe holds all of them
+        os.write(write, lines)
+        os.close(write)
+        async with asyncio.timeout(120):
+            status, said = await process.ended()
+    assert status == 0, said
+    assert said.endswith("Objects imported: 1,500; lines refused: 0.\n")
+    assert said.count("Trying again, for 60 s at most.") == 1
+    assert len(proxy.bodies) == 4
+    saved = (await opened.done("export", opened.database, "customers")).objects
+    assert len(saved) == 1_500
+
+
+async def test_an_import_that_is_interrupted_says_how_to_go_on(opened: Shop) -> None:
+    words = ("import", opened.database, "customers")
+    read, write = os.pipe()
+    process = await opened.start(*words, stdin=read)
+    os.close(read)
+    lines = b'{"name": "C"}\n' * 1_200
+    os.write(write, lines)
+
+    async def begun() -> bool:
+        return bool((await opened.done("export", opened.database, "customers")).objects)
+
+    await eventually(begun)
+    process.send(signal.SIGINT)
+    async with asyncio.timeout(120):
+        status, said = await process.ended()
+    os.close(write)
+    assert status == 130
+    [(skip, import_id)] = re.findall(r"To go on: --skip (\d+) --import-id (\w+)\n", said)
+    rest = ("--skip", skip, "--import-id", import_id)
+    await opened.done(*words, *rest, text=lines)
+    saved = (await opened.done("export", opened.database, "customers")).objects
+    assert len(saved) == 1_200
+
+
 async def test_an_import_says_where_to_go_on(opened: Shop) -> None:
-    """The service that answers the second request with a problem acts as one whose store stops."""
-    problem = orjson.dumps({"detail": "redis does not answer", "imported": 4, "next": 5})
+    """The service that answers the second request with a problem acts as one whose room is full."""
+    problem = orjson.dumps({"detail": "no room", "imported": 4, "next": 5})
     done = orjson.dumps({"imported": 1_000, "failed": 0, "next": 1_000, "problems": []})
     answers = [b"200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(done), done)]
-    answers.append(b"503 Gone\r\nContent-Length: %d\r\n\r\n%b" % (len(problem), problem))
+    answers.append(b"507 Full\r\nContent-Length: %d\r\n\r\n%b" % (len(problem), problem))
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while answers:
@@ -72,9 +152,10 @@ async def test_an_import_says_where_to_go_on(opened: Shop) -> None:
     async with await asyncio.start_server(answer, "127.0.0.1", 0, limit=2**21) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         words = ("import", opened.database, "customers", "--url", url)
-        result = await opened.call(*words, text=b"{}\n" * 1_500)
+        lines = b'{"id": "c"}\n' * 1_500
+        result = await opened.call(*words, text=lines)
     assert result.exit_code == 1
-    assert result.stderr == ("That was not done: redis does not answer To go on: --skip 1005\n")
+    assert result.stderr == "That was not done: no room To go on: --skip 1005\n"
 
 
 async def test_an_export_goes_on_behind_the_last_object(opened: Shop) -> None:
@@ -108,6 +189,9 @@ async def test_what_cannot_be_transferred_is_refused(opened: Shop) -> None:
         (["export", opened.database, "products", "--output", away], 1),
         (["import", opened.database, "products", away], 1),
         (["import", opened.database, "../products", file], 2),
+        (["import", opened.database, "products", file, "--import-id", ""], 2),
+        (["import", opened.database, "products", file, "--import-id", "a\tb"], 2),
+        (["import", opened.database, "products", file, "--import-id", "a" * 256], 2),
     ):
         result = await opened.call(*words)
         assert result.exit_code == status, result

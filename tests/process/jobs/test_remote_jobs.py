@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,8 @@ from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue, TakenRun
 from mediator.stores.port import SystemConfig
 from tests.faults.caching.http_client import Connection
 from tests.faults.conditions import eventually
-from tests.faults.operation.forked import Result, called
+from tests.faults.losing import losing
+from tests.faults.operation.forked import Forked, Result, called
 from tests.faults.service import Service as ServiceProcess
 from tests.process.jobs.idle_worker import idle_worker
 from tests.process.service import field_on, scratch_catalogue, scratch_systems, unique
@@ -73,6 +75,12 @@ class Counter:
             shown = (await admin.request("GET", "/metrics")).body.decode()
         counts = [line for line in shown.splitlines() if _SUBMITTED.match(line)]
         return sum(float(line.rpartition(" ")[2]) for line in counts)
+
+    async def cancel_only_run(self) -> str:
+        """Cancel the run of the database, so that no other test takes it; return its id."""
+        [run] = [line.split()[0] for line in (await self.call("list")).lines]
+        await self.printed("cancel", run)
+        return run
 
     async def take(self) -> TakenRun:
         found: list[TakenRun] = []
@@ -151,6 +159,36 @@ async def test_a_run_by_the_command_line(counter: Counter) -> None:
     assert "2 rows" in waited.stderr
     listed = await counter.call("list")
     assert [line.split()[:2] for line in listed.stdout.splitlines()] == [[run["id"], "done"]]
+
+
+async def test_a_job_is_submitted_once_if_the_service_restarts_meanwhile(counter: Counter) -> None:
+    """The service has accepted it, and is killed before the answer arrives."""
+
+    async def restart() -> None:
+        await counter.service.kill()
+        await counter.service.start()
+
+    async with losing(counter.service.data, losses=1, on_loss=restart) as proxy:
+        result = await counter.call("submit", str(counter.spec), url=proxy.url)
+    assert result.exit_code == 0, result
+    assert "Trying again" in result.stderr
+    assert orjson.loads(result.stdout)["id"] == await counter.cancel_only_run()
+
+
+async def test_a_submission_that_is_interrupted_says_what_may_be(counter: Counter) -> None:
+    """Its answers are lost until Ctrl-C."""
+    async with losing(counter.service.data, losses=1_000) as proxy:
+        address = ("--url", proxy.url, "--database", counter.database)
+        process = await Forked.start(
+            ("job", "submit", str(counter.spec), *address), {**os.environ, "COLUMNS": "200"}
+        )
+        async with asyncio.timeout(120):
+            assert "Trying again" in (await process.output.readline()).decode()
+            process.send(signal.SIGINT)
+            status, said = await process.ended()
+    assert status == 130
+    assert "portolan job list" in said
+    await counter.cancel_only_run()
 
 
 async def test_submit_waits_for_the_result(counter: Counter) -> None:

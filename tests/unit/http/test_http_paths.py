@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.creation import derived_id, new_id
 from app.api.cursors import Cursors
+from app.api.object_ids import derived_id, new_id
 from app.api.transfer import Line, split_lines
 from app.http.paths import decode_segment, parse_integer, parse_query
 from app.http.problems import HttpError

@@ -10,6 +10,7 @@ from threading import Thread
 
 import pytest
 
+from app.commands import service_client
 from app.commands.remote_runs import RemoteRuns
 from app.commands.service_client import ServiceRefused
 
@@ -47,24 +48,78 @@ def submit(listener: socket.socket) -> str:
         return str(runs.submit({"kind": "k"}, dry_run=False)["id"])
 
 
-def test_a_job_whose_answer_was_lost_is_sent_once_more_under_its_key(
-    listener: socket.socket,
-) -> None:
-    thread, seen = answering(listener, b"", ACCEPTED)
+def keys_of(seen: list[bytes]) -> list[str]:
+    return [
+        key.decode()
+        for request in seen
+        for key in re.findall(rb"idempotency-key: (\w+)", request.lower())
+    ]
+
+
+def test_a_job_whose_answer_is_lost_is_sent_again_under_its_key(listener: socket.socket) -> None:
+    """By a proxy whose service has gone, and by the service, more than once."""
+    page = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 8\r\nConnection: close\r\n\r\n<p>a</p>"
+    thread, seen = answering(listener, page, b"", b"", ACCEPTED)
     assert submit(listener) == "r1"
     thread.join()
-    keys = [re.search(rb"idempotency-key: (\w+)", request.lower()) for request in seen]
-    assert len({key and key[1] for key in keys} - {None}) == 1
+    keys = keys_of(seen)
+    assert (len(keys), len({*keys})) == (4, 1)
 
 
-@pytest.mark.parametrize(("status", "attempts"), [(b"200 OK", 1), (b"502 Bad Gateway", 2)])
-@pytest.mark.parametrize("body", [b"<p>a page</p>", b"5", b"\xff"])
-def test_an_answer_of_a_proxy_is_reported(
-    listener: socket.socket, status: bytes, attempts: int, body: bytes
+def test_a_job_is_submitted_once_a_service_that_was_lost_is_there_again(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = b"HTTP/1.1 %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
-    thread, _ = answering(listener, *[answer % (status, len(body), body)] * attempts)
-    with pytest.raises(ServiceRefused, match=r"no JSON|answered 502"):
+    """The second attempt finds nobody who listens."""
+    address = listener.getsockname()
+    pauses = 0
+
+    def pause(_: float) -> None:
+        nonlocal pauses, listener
+        pauses += 1
+        if pauses == 1:
+            thread.join()
+            listener.close()
+        else:
+            listener = socket.create_server(address)
+            listener.settimeout(60)
+            threads.append(answering(listener, ACCEPTED))
+
+    thread, seen = answering(listener, b"")
+    threads: list[tuple[Thread, list[bytes]]] = []
+    monkeypatch.setattr(service_client, "sleep", pause)
+    assert submit(listener) == "r1"
+    [(second, seen_then)] = threads
+    second.join()
+    listener.close()
+    assert pauses == 2
+    keys = keys_of([*seen, *seen_then])
+    assert (len(keys), len({*keys})) == (2, 1)
+
+
+def test_a_service_that_stays_silent_may_have_the_job(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_client, "SILENCE_S", -1.0)
+    thread, _ = answering(listener, b"")
+    with pytest.raises(ServiceRefused, match=r"does not answer.*The job may be submitted"):
+        submit(listener)
+    thread.join()
+
+
+@pytest.mark.parametrize("body", [b"<p>a page</p>", b"5", b"\xff"])
+def test_an_answer_of_a_proxy_is_reported(listener: socket.socket, body: bytes) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
+    thread, _ = answering(listener, answer % (len(body), body))
+    with pytest.raises(ServiceRefused, match="no JSON"):
+        submit(listener)
+    thread.join()
+
+
+def test_a_refusal_of_the_service_is_final(listener: socket.socket) -> None:
+    body = b'{"detail": "No worker executes jobs."}'
+    answer = b"HTTP/1.1 503 No\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
+    thread, _ = answering(listener, answer % (len(body), body))
+    with pytest.raises(ServiceRefused, match=r"^No worker executes jobs\.$"):
         submit(listener)
     thread.join()
 
