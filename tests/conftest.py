@@ -27,7 +27,7 @@ from mediator.embedded.port import Kind
 from mediator.stores import probe
 from mediator.stores.port import SystemConfig
 from redis_connection import connection as redis_connection
-from tests.java import submit_options
+from tests.java import QUICK_JAVA, submit_options
 from tests.process.access.examinations import share
 from tests.process.service import drop_catalogue_template
 
