@@ -20,7 +20,6 @@ __all__ = [
     "RecordReader",
     "are_large",
     "count_statement",
-    "live_count",
     "read_statement",
     "reader",
     "record_columns",
@@ -95,13 +94,8 @@ def scan_statement(records: RecordTable, names: tuple[str, ...], *, after: bool)
     return Statement(query.order_by(records.id).limit(parameter("limit", sa.BigInteger())))
 
 
-def live_count(records: RecordTable) -> sa.ColumnElement[int]:
+def count_statement(records: RecordTable) -> Statement:
     """Count all rows, less the tombstones: no row is tested, and an index has the tombstones."""
     rows = sa.select(sa.func.count()).select_from(records.table)
     tombstones = rows.where(records.table.c["_deleted"].is_not(None))
-    count: sa.ColumnElement[int] = rows.scalar_subquery() - tombstones.scalar_subquery()
-    return count
-
-
-def count_statement(records: RecordTable) -> Statement:
-    return Statement(sa.select(live_count(records)))
+    return Statement(sa.select(rows.scalar_subquery() - tombstones.scalar_subquery()))

@@ -20,7 +20,7 @@ from mediator.stores.postgres.read.statements import (
     MISSING_RANK,
     NULL_RANK,
     VALUE_RANK,
-    live_count,
+    count_statement,
 )
 from mediator.stores.postgres.search.conditions import column_of, condition, rank_of
 from mediator.stores.postgres.search.predicates import (
@@ -82,8 +82,7 @@ def grouping_of(fragment: Fragment, shape: FilterShape, aggregate: Aggregate) ->
 def aggregate_statement(records: RecordTable, grouping: Grouping) -> Statement:
     """Compute groups (parameters: the constants of the condition, `limit`)."""
     if _counts_all(grouping):
-        columns = [live_count(records).label(f"c{i}") for i in range(len(grouping.compute))]
-        return Statement(sa.select(*columns))
+        return count_statement(records)
     keys = [key for name in grouping.group for key in _keys(records, name)]
     results = [column for call in grouping.compute for column in _result_columns(records, *call)]
     # Without anything to compute, counting makes all records one group.
@@ -96,8 +95,8 @@ def aggregate_statement(records: RecordTable, grouping: Grouping) -> Statement:
 
 
 def _counts_all(grouping: Grouping) -> bool:
-    """Whether all records are counted, and nothing else is asked."""
-    counts = {*grouping.compute} == {(Function.COUNT, None)}
+    """Whether all records are counted, once, and nothing else is asked."""
+    counts = grouping.compute == ((Function.COUNT, None),)
     return counts and not grouping.group and grouping.shape == EVERY
 
 
