@@ -4,8 +4,8 @@ While the field is renamed, to and fro, others read and update the objects in pr
 service does. Then every object is looked at. The statements are those that somebody would write by
 hand, for a copy of the same objects: PostgreSQL renames a column, MongoDB and Redis rewrite each
 object. At last the field is copied to another one, while others go on: each object by a write of
-its own, of which caches and the feed know. `--objects` says how many objects there are (100,000 by
-default; quick: 5,000); a stand-in for MongoDB that has no indexes gets 10,000 at most.
+its own, of which caches and the feed know. `--objects` says how many objects there are (1,000,000
+by default; quick: 5,000); a stand-in for MongoDB that has no indexes gets 10,000 at most.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = ["run"]
 
 _THROUGHPUT_BAR: Final = 0.8
 _TIME_BAR: Final = 3.0
-_OBJECTS: Final = 100_000
+_OBJECTS: Final = 1_000_000
 _FEW: Final = 5_000
 _AT_ONCE: Final = 5_000
 _CLASS: Final = "things"

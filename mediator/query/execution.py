@@ -303,6 +303,8 @@ class Execution:
         """Return the first of the groups that the filter on groups holds for."""
         query, aggregate = self._plan.query, self._plan.query.aggregate
         assert aggregate is not None
+        if aggregate.having is None and len(rows) <= 1:
+            return list(rows)
         lookup = partial(lookup_of_row, aggregate)
         if aggregate.having is not None:
             rows = await FilterEvaluator(aggregate.having, self._budget).select(rows, lookup)

@@ -222,6 +222,15 @@ async def every_type_groups(scratch: Scratch) -> None:
 
 
 @THEME.proves("contract")
+async def large_floats_group(scratch: Scratch) -> None:
+    """Floats beyond all integers of 64 bits make groups of their own."""
+    _aggregating(scratch.store)
+    rows = [{"float": value} for value in (2.0**63, 1e300, 1e301, 1e300, -1e300)]
+    found = await searched(scratch, [plain(FieldType.FLOAT, "float")], rows)
+    await _check(found, None, Aggregate((("float",),), {"n": Computation(Function.COUNT)}))
+
+
+@THEME.proves("contract")
 async def filters_choose_what_is_computed(scratch: Scratch) -> None:
     """Only what the filter holds for takes part, none of it included."""
     rows = await _prepared(scratch)

@@ -235,11 +235,7 @@ class RedisStore:
             raise StoreTimeout(f"{self.config.name} did not list records in time") from None
 
     async def count(self, fragment: Fragment) -> int:
-        prefixes = self._layout_of(fragment).prefixes
-        counts = await self._client.execute(
-            [command("ZCARD", f"{prefix}ids") for prefix in prefixes]
-        )
-        return sum(counts)
+        return await count(self._client, self._layout_of(fragment), None)
 
     def pushdown(
         self, fragment: Fragment, filter_: Filter | None, order: tuple[OrderBy, ...]

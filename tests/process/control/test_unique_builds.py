@@ -137,7 +137,11 @@ async def test_another_change_meanwhile_makes_the_build_begin_anew(
 async def test_no_duplicate_slips_through_while_replicas_write(
     mediator: Service, replica: Service, monkeypatch: pytest.MonkeyPatch, system: str
 ) -> None:
-    """Writers take values of each other, at all times; the change is sent until it is in force."""
+    """Writers take values of each other, at all times; the change is sent until it is in force.
+
+    They take fewer from try to try: how many claims are made between two writes depends on the
+    machine, and as long as one is taken among them, a try fails.
+    """
     monkeypatch.setattr(port, "PAGE", 2)
     database = await filled(mediator, system, [f"{n}@x" for n in range(20)])
     await replica.get(database, "users", "u00000")
@@ -148,7 +152,7 @@ async def test_no_duplicate_slips_through_while_replicas_write(
         while not ended.is_set():
             id_ = random.choice([*had])
             # Others' values are tried once all writes claim: before, each would be a duplicate.
-            taking = is_building(of, database) and random.random() < 0.3
+            taking = is_building(of, database) and random.random() < 0.3 / results["tries"]
             email = random.choice([*had.values()]) if taking else f"{next(fresh)}@y"
             kind = random.choice([Put, Update])
             operation = kind(database, "users", id_, unique(), values={"email": email})
@@ -165,6 +169,7 @@ async def test_no_duplicate_slips_through_while_replicas_write(
         async with asyncio.timeout(WITHIN_S):
             version = 1
             while version == 1:
+                results["tries"] += 1
                 for twins in await duplicates(mediator, database):
                     for id_ in twins[1:]:
                         await error_of(mediator, Delete(database, "users", id_, unique()))

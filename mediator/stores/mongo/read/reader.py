@@ -14,7 +14,7 @@ from mediator.stores.mongo.codec import ordered_text
 from mediator.stores.mongo.layout import LIVE, Document, Layout, among, is_live, layout_of
 from mediator.stores.mongo.outbox.entries import recalled
 from mediator.stores.mongo.read.ordering import Position, ranges
-from mediator.stores.mongo.read.spans import spans
+from mediator.stores.mongo.read.spans import is_short, spans
 from mediator.stores.mongo.session import MongoSession
 from mediator.stores.port import Fragment, Read, Record, RememberedOperation
 
@@ -154,19 +154,19 @@ class Reader:
         return trimmed(found, fields)
 
     async def count(self, fragment: Fragment, selection: RecordSelection = ALL) -> int:
-        layout, number = layout_of(fragment), 0
-        async for span in spans(self._session, layout):
-            query = selection.within(span | LIVE)
-            number += await self._counted(layout, query, selection.left_ms())
-        return number
-
-    async def _counted(self, layout: Layout, query: Document, left_ms: int | None) -> int:
+        layout = layout_of(fragment)
         collection = self._session.collection(layout)
-        if self._session.is_stand_in:
+        if await is_short(self._session, layout):
+            left_ms = selection.left_ms()
+            options: dict[str, Any] = {} if left_ms is None else {"maxTimeMS": left_ms}
+            return await collection.count_documents(selection.within(LIVE), **options)
+        number = 0
+        async for span in spans(self._session, layout):
             # It counts by looking at all documents, and finds by those in a range of ids.
-            return len(await collection.find(query, {"_id": 1}, max_time_ms=left_ms).to_list())
-        options: dict[str, Any] = {} if left_ms is None else {"maxTimeMS": left_ms}
-        return await collection.count_documents(query, **options)
+            query, left_ms = selection.within(span | LIVE), selection.left_ms()
+            found = collection.find(query, {"_id": 1}, max_time_ms=left_ms)
+            number += len(await found.to_list())
+        return number
 
     async def estimated_count(self, fragment: Fragment, deadline_s: float) -> int:
         """Return how many documents the server says there are; tombstones are counted, too."""

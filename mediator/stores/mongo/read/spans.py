@@ -14,10 +14,13 @@ from pymongo.asynchronous.collection import AsyncCollection
 from mediator.stores.mongo.layout import Document, Layout
 from mediator.stores.mongo.session import MongoSession
 
-__all__ = ["span_after", "spans"]
+__all__ = ["SHORT", "is_short", "span_after", "spans"]
 
 _AT_ONCE: Final = 1_000
 """Documents that the stand-in looks at with one command: some five milliseconds."""
+
+SHORT: Final = 10 * _AT_ONCE
+"""Documents that it counts with one command, which takes as long: it sends none of them."""
 
 
 async def span_after(
@@ -55,6 +58,13 @@ async def spans(
         yield span
         after = end
     yield _beyond(after)
+
+
+async def is_short(session: MongoSession, layout: Layout) -> bool:
+    """Whether one command may count all of a class: on the stand-in, only if there are few."""
+    if not session.is_stand_in:
+        return True
+    return await session.collection(layout).estimated_document_count() <= SHORT
 
 
 def _beyond(after: str | None) -> Document:

@@ -1,8 +1,9 @@
 """Aggregation by the server: numbers of objects and values, exact sums of integers, and extremes.
 
 If a sum may have been beyond 64 bits, all is aggregated once more, each object by itself, and put
-together here. So it always is on the stand-in, which does one command at a time, and looks at all
-documents for each that groups: there the values are found range by range.
+together here. The stand-in does one command at a time, and looks at all documents for each that
+groups: so it groups few objects, and only to count them. Otherwise the values are found range by
+range.
 
 Sums of floats are not exact on a server, and decimals are texts there: both are left to others.
 """
@@ -24,7 +25,7 @@ from mediator.schema.types import SCALARS, FieldType, Value
 from mediator.stores.mongo.codec import plain_text
 from mediator.stores.mongo.layout import LIVE, Document, Layout
 from mediator.stores.mongo.read.reader import RecordSelection
-from mediator.stores.mongo.read.spans import spans
+from mediator.stores.mongo.read.spans import is_short, spans
 from mediator.stores.mongo.session import MongoSession
 from mediator.stores.port import ComputedGroup, Fragment
 
@@ -77,7 +78,8 @@ async def aggregated(
     """Return up to `limit` groups of what is selected; see `port.Aggregating`."""
     grouping = _Grouping(layout, aggregate)
     groups = _Groups(grouping)
-    rows = _found if session.is_stand_in else _grouped
+    is_exact = grouping.is_plain or not session.is_stand_in
+    rows = _grouped if is_exact and await is_short(session, layout) else _found
     async for some in rows(session, layout, selection, grouping):
         await offload(len(some) > _MANY, groups.add, some)
         if len(groups) > limit:
@@ -149,6 +151,16 @@ class _Grouping:
 
     def _expression(self, name: str) -> str:
         return "$_id" if name == ID[0] else f"${self._layout.paths[name]}"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether objects are counted, and nothing else, by keys that the stand-in tells apart.
+
+        It does not tell all floats apart; see `read.ordering.SATURATION`.
+        """
+        fields = self._layout.fragment.fields
+        by_float = any(fields[n].type is FieldType.FLOAT for n in self.group if n != ID[0])
+        return not by_float and all(each.path is None for each in self.compute.values())
 
     def may_be_beyond(self, row: Mapping[str, Any]) -> bool:
         """Whether a sum in a row of `stage` may have been beyond 64 bits on the way."""

@@ -15,6 +15,7 @@ from functools import reduce
 from itertools import takewhile
 from typing import Final, NamedTuple
 
+from mediator.base.identity_cache import IdentityCache
 from mediator.model.filters import ID, Contains, Filter, all_of, conjuncts
 from mediator.model.query import OrderBy
 from mediator.schema.tree import MissingType
@@ -35,6 +36,8 @@ from mediator.stores.redis.search.intervals import (
 from mediator.stores.redis.search.listing import IndexListing
 
 __all__ = ["SearchPlan", "choose"]
+
+_KEPT: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ def _order_of(order: tuple[OrderBy, ...]) -> _Order:
     return _Order(levels, last.descending)
 
 
-def choose(layout: Layout, filter_: Filter | None, order: tuple[OrderBy, ...]) -> SearchPlan:
+def _chosen(layout: Layout, filter_: Filter | None, order: tuple[OrderBy, ...]) -> SearchPlan:
     """Choose the index that leaves least, and of equals the one that has the order."""
     wanted, conditions = _order_of(order), conjuncts(filter_)
     uses = _uses(layout, conditions)
@@ -127,6 +130,10 @@ def choose(layout: Layout, filter_: Filter | None, order: tuple[OrderBy, ...]) -
         use.index.fields or None,
     )
     return SearchPlan(use.index, use.intervals, wanted.descending, pushdown, use.fixed)
+
+
+choose: Final = IdentityCache(_chosen, _KEPT)
+"""Plans the search of a layout, a filter and an order, which is asked for several times a query."""
 
 
 def _uses(layout: Layout, conditions: Sequence[Filter]) -> list[_Use]:

@@ -24,6 +24,7 @@ from mediator.stores.redis.read import read_command, record_of_reply
 from mediator.stores.redis.search.intervals import EVERYTHING, Cut, beyond, past, position
 from mediator.stores.redis.search.listing import IndexListing
 from mediator.stores.redis.search.plan import SearchPlan, choose
+from redis_connection.commands import command
 
 __all__ = ["count", "counts", "found", "groups", "groups_counted"]
 
@@ -37,6 +38,9 @@ def counts(layout: Layout, filter_: Filter | None) -> bool:
 
 async def count(client: CommandClient, layout: Layout, filter_: Filter | None) -> int:
     """Count what a filter finds; raises `StoreRefused` if it is not one that `counts` offered."""
+    if filter_ is None:
+        commands = [command("ZCARD", f"{prefix}ids") for prefix in layout.prefixes]
+        return sum(await client.execute(commands))
     choice = choose(layout, filter_, ())
     if choice.pushdown.residual is not None:
         raise StoreRefused("the filter is not one that was offered")
