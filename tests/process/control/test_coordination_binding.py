@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -69,6 +70,14 @@ async def lose_to(redis: Redis, installation: str) -> None:
         await steps.execute()
 
 
+async def is_logged(caplog: pytest.LogCaptureFixture, reason: str) -> bool:
+    """Whether the periodic task has logged why the Redis is not used."""
+    return any(
+        line.startswith("bind the coordination Redis: ") and reason in line
+        for line in caplog.messages
+    )
+
+
 async def coordination_of(of: Service) -> Any:
     return (await of.mediator.control.readiness())["coordination"]
 
@@ -123,12 +132,10 @@ async def test_a_replica_stops_using_what_was_bound_to_another_meanwhile(
         shared = own.mediator.coordination
         assert shared is not None
 
-        async def is_noticed() -> bool:  # by the periodic task, before anybody looks
-            return any("bound to another" in line for line in caplog.messages)
-
         with caplog.at_level(logging.WARNING):
             await lose_to(redis, OTHER)
-            await eventually(is_noticed)
+            # By the periodic task, before anybody looks.
+            await eventually(partial(is_logged, caplog, "bound to another"))
         readiness = await own.mediator.control.readiness()
         assert readiness["ready"]
         assert readiness["degraded"] == ["coordination"]
@@ -177,7 +184,7 @@ async def test_what_was_emptied_is_bound_again(
 
 
 async def test_a_replica_that_starts_before_redis_does_not_use_that_of_another(
-    catalogue: str, server: Server, redis: Redis
+    catalogue: str, server: Server, redis: Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     await redis.set(BOUND_TO, OTHER)
     server.stop()
@@ -189,8 +196,11 @@ async def test_a_replica_that_starts_before_redis_does_not_use_that_of_another(
             return shared.is_refused
 
         assert not (await coordination_of(own))["ok"]
-        server.start()
-        await eventually(is_refused)
+        with caplog.at_level(logging.WARNING):
+            await eventually(partial(is_logged, caplog, "does not answer"))
+            server.start()
+            await eventually(is_refused)
+            await eventually(partial(is_logged, caplog, "bound to another"))
     assert await bound_to(redis) == OTHER
 
 
