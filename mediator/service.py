@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 from uuid import uuid4
 
 from mediator.archive.backup import Installation
@@ -439,11 +440,12 @@ class Mediator:
         await self.schemas.refresh()
 
     async def share_metrics(self) -> None:
-        if self.coordination is not None and self.coordination.is_refused:
-            return  # its metrics are of another installation
-        own = {**self._metrics.snapshot(), **self._advisor.shared()}
-        await self._exchange.publish(self.replica, own)
-        others = await self._exchange.others(self.replica)
+        others: list[dict[str, Any]] = []
+        # Else its metrics are of another installation, and nobody reads ours.
+        if self.coordination is None or not self.coordination.is_refused:
+            own = {**self._metrics.snapshot(), **self._advisor.shared()}
+            await self._exchange.publish(self.replica, own)
+            others = await self._exchange.others(self.replica)
         self._metrics.merge(others)
         self._advisor.merge(others)
 

@@ -172,6 +172,28 @@ async def test_a_replica_uses_it_again_once_the_other_one_is_gone(
         assert await coordination_of(own) == {"ok": True}
 
 
+async def test_who_cannot_see_other_replicas_counts_none(
+    catalogue: str, server: Server, redis: Redis
+) -> None:
+    async with (
+        service([], catalogue, coordination_url=server.url) as own,
+        service([], catalogue, coordination_url=server.url) as replica,
+    ):
+        await replica.mediator.share_metrics()
+        await own.mediator.share_metrics()
+        assert await advised_replicas(own) == 2
+        await lose_to(redis, OTHER)
+        with pytest.raises(BoundToAnother):
+            await own.mediator.renew_binding()
+        await own.mediator.share_metrics()
+        assert await advised_replicas(own) == 1
+
+
+async def advised_replicas(of: Service) -> int:
+    """Return how many replicas the advice on scaling is based on."""
+    return int((await of.mediator.control.scaling())["service"]["replicas"])
+
+
 async def test_what_was_emptied_is_bound_again(
     catalogue: str, server: Server, redis: Redis
 ) -> None:
