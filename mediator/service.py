@@ -276,7 +276,13 @@ class Mediator:
         )
         self.control = options.decorate_control(control, self.registrations.secret)
         self.installation = Installation(
-            self.catalogue, self.data, self.control, self._feed, options.guard, self._clock
+            self.catalogue,
+            self.data,
+            self.control,
+            self._feed,
+            self._binding,
+            options.guard,
+            self._clock,
         )
 
     def _build_schemas(self, follower: Follower) -> None:

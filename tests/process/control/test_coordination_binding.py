@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from redis.asyncio import Redis
 from app.commands.doctor.installation import Finding, examine_databases
 from app.service.mediators import reading, writing
 from app.settings.main import CacheSettings, MediatorSettings
+from mediator.archive.backup import Backup
 from mediator.base.errors import Unavailable
 from mediator.coordination.binding import BOUND_TO, BoundToAnother, InstallationBinding
 from mediator.coordination.connecting import connect
@@ -23,7 +25,15 @@ from mediator.stores.port import SystemConfig
 from tests.faults.caching.redis_server import Server, running
 from tests.faults.conditions import eventually
 from tests.faults.service import Service as ServiceProcess
-from tests.process.service import Service, scratch_catalogue, scratch_database, service
+from tests.process.operation.backups import ignore
+from tests.process.service import (
+    Service,
+    field_on,
+    scratch_catalogue,
+    scratch_database,
+    scratch_systems,
+    service,
+)
 
 OWN, OTHER = "tests", "another"
 """The installation of every scratch catalogue, and one that is not here."""
@@ -192,6 +202,21 @@ async def test_who_cannot_see_other_replicas_counts_none(
 async def advised_replicas(of: Service) -> int:
     """Return how many replicas the advice on scaling is based on."""
     return int((await of.mediator.control.scaling())["service"]["replicas"])
+
+
+async def test_a_backup_takes_no_position_of_another_installation(
+    catalogue: str, server: Server, redis: Redis, postgresql_config: SystemConfig, tmp_path: Path
+) -> None:
+    async with (
+        scratch_systems(postgresql_config) as configs,
+        service(configs, catalogue, coordination_url=server.url) as own,
+    ):
+        database = await own.put_schema({"things": {"fields": {"title": field_on("postgres")}}})
+        async with reading(settings(catalogue, server.url)) as opened:
+            assert await opened.installation.position(database)
+            await lose_to(redis, OTHER)
+            with pytest.raises(BoundToAnother):
+                await Backup(opened.installation, ignore).write(tmp_path / "b")
 
 
 async def test_what_was_emptied_is_bound_again(
