@@ -182,23 +182,19 @@ class Restoration:
                 report.histories += [name] if history else []
                 changes[name] = (part.document, replace(options, history=history))
                 continue
-            restored = await self._had(name, history)
+            restored = await self._had(name, history) if history else None
             if await self._differs(name, part, overrides, restored):
                 changes[name] = (part.document, replace(options, restored=restored))
         return changes
 
-    async def _had(self, name: str, history: SchemaHistory | None) -> int | None:
+    async def _had(self, name: str, history: SchemaHistory) -> int | None:
         """Return the saved version, if it is one of the database that is here, and not another's.
 
         No two versions of one number were set at the same time.
         """
-        if history is None:
-            return None
-        saved = await asyncio.to_thread(deque, history.revisions, 1)
         with suppress(NotFound):
             here, _ = await self._to.control.schema_revision(name, history.version)
-            times = {each.version: each.at for each in saved}
-            if here.at is not None and times.get(history.version) == here.at:
+            if here.at is not None and here.at == history.set_at:
                 return history.version
         return None
 

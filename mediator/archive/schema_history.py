@@ -114,8 +114,9 @@ def read_history(directory: Path, database: str, part: DatabasePart) -> SchemaHi
         return None
     path = directory / history_file(database)
     revisions = SavedRevisions(path, saved.file.lines, saved.version)
-    deque(revisions, maxlen=0)
-    return SchemaHistory(saved.version, saved.retired_before, revisions)
+    newest = deque(revisions, maxlen=1)
+    set_at = next((each.at for each in newest if each.version == saved.version), None)
+    return SchemaHistory(saved.version, set_at, saved.retired_before, revisions)
 
 
 @dataclass(frozen=True, slots=True)
