@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 from uuid import uuid4
 
 from mediator.archive.backup import Installation
-from mediator.base.errors import Unavailable
+from mediator.base.errors import MediatorError, Unavailable
 from mediator.base.observation import (
     ClockSkewMeasured,
     FilteredObserver,
@@ -55,6 +56,7 @@ from mediator.control.schema_planner import SchemaPlanner
 from mediator.control.schemas import Schemas
 from mediator.control.tenancy import Tenancy
 from mediator.control.unique_builds import UniqueBuilds
+from mediator.coordination.binding import BoundToAnother
 from mediator.coordination.connecting import Coordination
 from mediator.coordination.metrics_exchange import MetricsExchange
 from mediator.data_plane.executor import Executor
@@ -274,7 +276,13 @@ class Mediator:
         )
         self.control = options.decorate_control(control, self.registrations.secret)
         self.installation = Installation(
-            self.catalogue, self.data, self.control, self._feed, options.guard, self._clock
+            self.catalogue,
+            self.data,
+            self.control,
+            self._feed,
+            self._binding,
+            options.guard,
+            self._clock,
         )
 
     def _build_schemas(self, follower: Follower) -> None:
@@ -332,7 +340,7 @@ class Mediator:
             PeriodicTask("read clocks of systems", 1.0, self.read_clocks),
         ]
         if self._binding is not None:
-            bind = PeriodicTask("bind the coordination Redis", 1.0, self._binding.renew)
+            bind = PeriodicTask("bind the coordination Redis", 1.0, self.renew_binding)
             periodic_tasks.append(bind)
         if self._options.relaying == "only":
             periodic_tasks.append(PeriodicTask("refresh routing model", 1.0, self.schemas.refresh))
@@ -371,15 +379,30 @@ class Mediator:
 
         Raises:
             CatalogueMismatch: The tables of the catalogue are not those of this code.
-            BoundToAnother: The coordination Redis is bound to another installation.
+            BoundToAnother: The coordination Redis is bound to another installation. A mediator that
+                only relays waits until it is not: whether to serve without it is the service's.
             Unavailable: The catalogue does not answer.
         """
         await self.catalogue.open()
-        if self._binding is not None:
-            with suppress(Unavailable):  # the periodic task tries again
-                await self._binding.renew()
+        retried: list[type[MediatorError]] = [Unavailable]  # by the periodic task
+        if self._options.relaying == "only":
+            retried.append(BoundToAnother)
+        with suppress(*retried):
+            await self.renew_binding()
         await self.registry.restore(self._options.systems)
         await self.schemas.refresh()
+
+    async def renew_binding(self) -> None:
+        """Bind the coordination Redis, if there is one, unless it is bound.
+
+        Who has no periodic tasks calls it where it is about to rely on what Redis holds.
+
+        Raises:
+            BoundToAnother: It is bound to another installation, and no longer used from here.
+            Unavailable: The Redis does not answer, or at first the catalogue.
+        """
+        if self._binding is not None:
+            await self._binding.renew()
 
     async def start(self) -> None:
         """Open everything, and start the periodic tasks; raises what `open` does, and `NotAlone`.
@@ -423,11 +446,12 @@ class Mediator:
         await self.schemas.refresh()
 
     async def share_metrics(self) -> None:
-        if self.coordination is not None and self.coordination.is_refused:
-            return  # its metrics are of another installation
-        own = {**self._metrics.snapshot(), **self._advisor.shared()}
-        await self._exchange.publish(self.replica, own)
-        others = await self._exchange.others(self.replica)
+        others: list[dict[str, Any]] = []
+        # Else its metrics are of another installation, and nobody reads ours.
+        if self.coordination is None or not self.coordination.is_refused:
+            own = {**self._metrics.snapshot(), **self._advisor.shared()}
+            await self._exchange.publish(self.replica, own)
+            others = await self._exchange.others(self.replica)
         self._metrics.merge(others)
         self._advisor.merge(others)
 

@@ -42,6 +42,7 @@ from mediator.catalogue.schemas import CatalogueSchemas
 from mediator.catalogue.stored_databases import StoredDatabase
 from mediator.changes.feed import Feed
 from mediator.changes.subscriptions import Subscriptions
+from mediator.control.coordination_binding import CoordinationBinding
 from mediator.control.layout import overrides_of
 from mediator.control.plane import ControlPlane
 from mediator.data_plane.port import DataPlane, pages
@@ -73,19 +74,29 @@ OnProgress: TypeAlias = Callable[[ArchiveProgress], object]
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """Objects, schemas and the rest of the catalogue; the feed is None where there is none."""
+    """Objects, schemas and the rest of the catalogue.
+
+    Feed and binding are None where there is no coordination Redis.
+    """
 
     catalogue: Catalogue
     data: DataPlane
     control: ControlPlane
     feed: Feed | None
+    binding: CoordinationBinding | None
     guard: WriteGuard
     clock: Clock
 
     async def position(self, database: str) -> str | None:
-        """Return the present position of a database's feed; None: there is no feed."""
-        if self.feed is None:
+        """Return the present position of a database's feed; None: there is no feed.
+
+        Raises:
+            BoundToAnother: The coordination Redis is another installation's by now.
+            Unavailable: It does not answer.
+        """
+        if self.feed is None or self.binding is None:
             return None
+        await self.binding.renew()  # a backup takes long, and looks at it no other time
         return (await Subscriptions(self.feed).now(self.id_of(database))).text
 
     async def start_feed_generation(self, database: str) -> None:
@@ -108,6 +119,7 @@ class Backup:
             ArchiveInvalid: The directory is not empty.
             NotFound: There is no such database.
             Conflict: A schema was set meanwhile.
+            BoundToAnother: The coordination Redis is another installation's by now.
             Unavailable: A system, the catalogue or the feed does not answer.
             OSError: A file cannot be written.
         """

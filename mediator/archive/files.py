@@ -240,18 +240,32 @@ def verify(directory: Path, name: str, part: FilePart) -> None:
     raise ArchiveInvalid(f"{name} is missing.")
 
 
-def read_lines(path: Path) -> Iterator[Any]:
-    """Yield the lines of a file that was verified; raises `ArchiveInvalid`."""
+def read_lines(path: Path, lines: int) -> Iterator[Any]:
+    """Yield the lines of a file that was verified, of which one is in memory at a time.
+
+    Args:
+        path: The file.
+        lines: How many it has, by the manifest.
+
+    Raises:
+        ArchiveInvalid: A line is too long or is no JSON, or there are more or fewer.
+    """
+    number = 0
     try:
         with gzip.open(path, "rb") as opened:
             file = cast("IO[bytes]", opened)
-            # Bounded: a small compressed file may hold a line that fills the memory.
+            # Bounded: a small compressed file may hold lines that fill the memory, or never end.
             while line := file.readline(LONGEST_LINE + 1):
+                number += 1
+                if number > lines:
+                    raise ArchiveInvalid(f"{path.name} has more lines than {MANIFEST} says.")
                 if len(line) > LONGEST_LINE:
-                    raise ArchiveInvalid(f"{path.name} has a line that is too long.")
+                    raise ArchiveInvalid(f"Line {number} of {path.name} is too long.")
                 yield orjson.loads(line)
     except (OSError, EOFError, ValueError) as error:
-        raise ArchiveInvalid(f"{path.name} is damaged.") from error
+        raise ArchiveInvalid(f"{path.name} is damaged after line {number}.") from error
+    if number < lines:
+        raise ArchiveInvalid(f"{path.name} has fewer lines than {MANIFEST} says.")
 
 
 def _measured(path: Path) -> tuple[int, str]:

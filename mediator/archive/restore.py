@@ -26,7 +26,6 @@ import orjson
 
 from mediator.archive.backup import ArchiveProgress, Installation, OnProgress
 from mediator.archive.files import (
-    CATALOGUE,
     ArchiveInvalid,
     DatabasePart,
     Manifest,
@@ -35,6 +34,7 @@ from mediator.archive.files import (
     read_manifest,
     verify,
 )
+from mediator.archive.saved_rows import saved_rows
 from mediator.archive.schema_history import read_history
 from mediator.base.concurrency import result_or_raise, results_or_raise
 from mediator.base.errors import (
@@ -138,8 +138,8 @@ class Restoration:
         await self._to.control.add_statements(manifest.systems)
         for name, (document, options) in changes.items():
             await self._to.control.set_schema(name, document, options=options)
-        rows = await asyncio.to_thread(lambda: list(read_lines(directory / CATALOGUE)))
         ids = {name: self._to.id_of(name) for name in chosen}
+        rows = saved_rows(directory, manifest)
         report.rows = await CatalogueRows(self._to.catalogue).add(rows, ids)
         for name, part in chosen.items():
             await self._database(directory, name, part, report)
@@ -149,6 +149,7 @@ class Restoration:
         manifest = await asyncio.to_thread(read_manifest, directory)
         for name, file in manifest.files().items():
             await asyncio.to_thread(verify, directory, name, file)
+        await asyncio.to_thread(deque, saved_rows(directory, manifest), 0)
         newest = max((file.newest for file in manifest.files().values()), default=0)
         if newest > (self._to.clock.now() + SKEW_S) * _US:
             raise Conflict(
@@ -181,23 +182,19 @@ class Restoration:
                 report.histories += [name] if history else []
                 changes[name] = (part.document, replace(options, history=history))
                 continue
-            restored = await self._had(name, history)
+            restored = await self._had(name, history) if history else None
             if await self._differs(name, part, overrides, restored):
                 changes[name] = (part.document, replace(options, restored=restored))
         return changes
 
-    async def _had(self, name: str, history: SchemaHistory | None) -> int | None:
+    async def _had(self, name: str, history: SchemaHistory) -> int | None:
         """Return the saved version, if it is one of the database that is here, and not another's.
 
         No two versions of one number were set at the same time.
         """
-        if history is None:
-            return None
-        saved = await asyncio.to_thread(deque, history.revisions, 1)
         with suppress(NotFound):
             here, _ = await self._to.control.schema_revision(name, history.version)
-            times = {each.version: each.at for each in saved}
-            if here.at is not None and times.get(history.version) == here.at:
+            if here.at is not None and here.at == history.set_at:
                 return history.version
         return None
 
@@ -225,9 +222,9 @@ class Restoration:
             # Before the first put: copies of what the store has lost are covered by no later write.
             await self._to.guard.invalidate_class(name, class_name)
         await self._to.start_feed_generation(name)
-        for class_name in part.classes:
+        for class_name, file in part.classes.items():
             route = await self._to.data.route(name, class_name)
-            lines = read_lines(directory / class_file(name, class_name))
+            lines = read_lines(directory / class_file(name, class_name), file.lines)
             address = (name, class_name)
             target = _ClassTarget(self._to, address, route, report, self._on_progress)
             await target.fill(lines, sweep=name in report.overwritten)

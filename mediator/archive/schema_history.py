@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -36,10 +35,10 @@ from mediator.catalogue.schema_revisions import (
     stored,
 )
 from mediator.catalogue.stored_databases import StoredDatabase
+from mediator.schema.documents import check_storable
 from mediator.schema.errors import InvalidValue
 from mediator.schema.ids import FIELD_NAME, NAME
 from mediator.schema.limits import CLASSES_PER_DATABASE, DOCUMENT_DEPTH, FIELDS_PER_CLASS
-from mediator.schema.scalars import check_text
 from mediator.schema.validation import FieldName, Name
 
 __all__ = ["SavedRevisions", "read_history", "save_history"]
@@ -113,9 +112,11 @@ def read_history(directory: Path, database: str, part: DatabasePart) -> SchemaHi
     """
     if (saved := part.history) is None:
         return None
-    revisions = SavedRevisions(directory / history_file(database), saved.version)
-    deque(revisions, maxlen=0)
-    return SchemaHistory(saved.version, saved.retired_before, revisions)
+    path = directory / history_file(database)
+    revisions = SavedRevisions(path, saved.file.lines, saved.version)
+    newest = deque(revisions, maxlen=1)
+    set_at = next((each.at for each in newest if each.version == saved.version), None)
+    return SchemaHistory(saved.version, set_at, saved.retired_before, revisions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +127,13 @@ class SavedRevisions:
     """
 
     _path: Path
+    _lines: int
     _newest: int
 
     def __iter__(self) -> Iterator[StoredRevision]:
         """Yield them in their order; raises `ArchiveInvalid`."""
         before = 0
-        for raw in read_lines(self._path):
+        for raw in read_lines(self._path, self._lines):
             revision = _read(raw)
             if not before < revision.version <= self._newest:
                 raise ArchiveInvalid("The versions of a schema in the backup are out of order.")
@@ -155,20 +157,9 @@ def _written(revision: StoredRevision) -> dict[str, Any]:
 def _read(raw: Any) -> StoredRevision:
     try:
         line = _READER.validate_python(raw)
-        _check_storable(raw, _DEPTH + 1)
+        check_storable(raw, _DEPTH + 1)
         at = None if line.at is None else line.at.astimezone(UTC)
     except (ValueError, OverflowError, InvalidValue) as error:
         raise ArchiveInvalid("A line of the backup is no version of a schema.") from error
     change = ChangeRecord(line.author, raw["changes"], raw["names"])
     return StoredRevision(line.version, raw["document"], at, change)
-
-
-def _check_storable(value: Any, depth: int) -> None:
-    """Raise `InvalidValue` for what is nested deeper, or holds text that cannot be kept."""
-    if isinstance(value, str):
-        check_text(value)
-    elif isinstance(value, dict | list):
-        if depth == 0:
-            raise InvalidValue("is nested too deeply")
-        for member in chain(value, value.values() if isinstance(value, dict) else ()):
-            _check_storable(member, depth - 1)

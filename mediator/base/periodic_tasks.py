@@ -45,16 +45,16 @@ class Scheduler:
             await end(late)
 
     async def _repeat(self, task: PeriodicTask) -> None:
-        failing = False
+        logged: str | None = None
         while not await self._is_stopped_within(task.every_s):
             try:
                 await task.run()
-                failing = False
+                logged = None
             except PortolanError as error:
-                # Once for each outage, not in every run.
-                if not failing:
-                    log.warning("%s: %s", task.name, error)
-                failing = True
+                # Once for each outage and reason, not in every run.
+                if (reason := str(error)) != logged:
+                    log.warning("%s: %s", task.name, reason)
+                logged = reason
             except Exception:
                 log.exception("%s failed", task.name)
 

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
-from sqlalchemy import DateTime, Table, select, text
+from sqlalchemy import select, text
 from sqlalchemy.dialects.postgresql import insert
 
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.tables import (
-    admission_rules,
-    api_keys,
-    databases,
-    runs,
-    secrets,
-    tenant_databases,
-    tenants,
-)
+from mediator.catalogue.row_decoding import KEPT, DecodedRow, kept_columns
+from mediator.catalogue.tables import databases, runs
 from mediator.catalogue.tenants import changed
 
-__all__ = ["KEPT", "CatalogueRows"]
-
-KEPT: Final[tuple[Table, ...]] = (
-    secrets,
-    runs,
-    tenants,
-    tenant_databases,
-    api_keys,
-    admission_rules,
-)
-"""Their rows are in backups."""
+__all__ = ["CatalogueRows"]
 
 
 class CatalogueRows:
@@ -47,7 +31,7 @@ class CatalogueRows:
         async with self._catalogue.begin() as connection:
             await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
             for table in KEPT:
-                wanted = select(*_columns(table))
+                wanted = select(*kept_columns(table))
                 if table is runs:
                     there = runs.c.database_id.in_(select(databases.c.id))
                     # A restoration would start a run again that has not ended.
@@ -56,44 +40,32 @@ class CatalogueRows:
                 found += [{"table": str(table.name), "row": _encoded(dict(row))} for row in rows]
         return found
 
-    async def add(self, rows: Sequence[dict[str, Any]], ids: Mapping[str, str]) -> int:
-        """Add rows that are not there; return how many were not.
+    async def add(self, rows: Iterable[DecodedRow], ids: Mapping[str, str]) -> int:
+        """Add rows that are not there, all or none; return how many were not.
 
         Runs of databases that have no id here are left out: no client could see them.
+
+        Args:
+            rows: The rows; they come from a file, and are taken one by one in a thread.
+            ids: The ids of databases, by name.
+
+        Raises:
+            Unavailable: The catalogue does not answer.
         """
-        tables = {table.name: table for table in KEPT}
-        added = 0
+        left, added = iter(rows), 0
         async with self._catalogue.begin() as connection:
-            for each in rows:
-                if (table := tables.get(each["table"])) is None:
-                    continue  # a table that only a later version knows
-                values = _row(table, each["row"])
-                if table is runs:
+            while (each := await asyncio.to_thread(next, left, None)) is not None:
+                values = dict(each.values)
+                if each.table is runs:
                     if values["database"] not in ids:
                         continue
                     values["database_id"] = ids[values["database"]]
-                row = insert(table).values(values).on_conflict_do_nothing()
+                row = insert(each.table).values(values).on_conflict_do_nothing()
                 added += (await connection.execute(row)).rowcount
             await connection.execute(changed())
         return added
 
 
-def _columns(table: Table) -> list[Any]:
-    """Leave out identity columns: this catalogue numbers its rows itself."""
-    return [column for column in table.c if column.identity is None]
-
-
 def _encoded(row: dict[str, Any]) -> dict[str, Any]:
     # Names that SQLAlchemy quotes are of a type of their own, which is none of JSON's.
     return {str(n): v.isoformat() if isinstance(v, datetime) else v for n, v in row.items()}
-
-
-def _row(table: Table, encoded: dict[str, Any]) -> dict[str, Any]:
-    known = {column.name: column for column in _columns(table)}
-    return {
-        name: datetime.fromisoformat(value)
-        if value is not None and isinstance(known[name].type, DateTime)
-        else value
-        for name, value in encoded.items()
-        if name in known
-    }

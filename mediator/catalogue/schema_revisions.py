@@ -30,6 +30,7 @@ __all__ = [
     "StoredRevision",
     "former",
     "keep",
+    "keep_all",
     "newest",
     "read",
     "stored",
@@ -101,11 +102,13 @@ class SchemaHistory:
 
     Attributes:
         version: The version that its schema has at once.
+        set_at: When that was set; None: it is not known.
         retired_before: The version before which clients may pin none.
         revisions: The versions that are kept, in their order; they may be iterated repeatedly.
     """
 
     version: int
+    set_at: datetime | None
     retired_before: int
     revisions: Iterable[StoredRevision]
 
@@ -121,19 +124,8 @@ class FormerVersion:
     changes: tuple[NameChanges, ...]
 
 
-async def keep(
-    connection: AsyncConnection,
-    database: StoredDatabase,
-    change: ChangeRecord,
-    history: SchemaHistory | None = None,
-) -> None:
-    """Keep the schema that a database is about to have, and forget the oldest.
-
-    With a `history`, which has that schema, the database is about to be created.
-    """
-    if history is not None:
-        await _keep_all(connection, database.id, history.revisions)
-        return
+async def keep(connection: AsyncConnection, database: StoredDatabase, change: ChangeRecord) -> None:
+    """Keep the schema that a database is about to have, and forget the oldest."""
     of = schema_revisions.c
     now = func.clock_timestamp()  # the transaction may have waited for the epoch
     revision = StoredRevision(database.version, database.document, None, change)
@@ -143,10 +135,12 @@ async def keep(
     await connection.execute(delete(schema_revisions).where(of.database_id == database.id, past))
 
 
-async def _keep_all(
-    connection: AsyncConnection, database_id: str, revisions: Iterable[StoredRevision]
-) -> None:
-    left = iter(revisions)
+async def keep_all(connection: AsyncConnection, database_id: str, history: SchemaHistory) -> None:
+    """Keep the history of a database that the same transaction is about to create.
+
+    It takes seconds, so nothing should be locked yet that others wait for.
+    """
+    left = iter(history.revisions)
     # One by one, and read by a thread: they come from a file, and each may be megabytes long.
     while (revision := await asyncio.to_thread(next, left, None)) is not None:
         row = _row(database_id, revision)

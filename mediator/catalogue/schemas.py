@@ -79,6 +79,8 @@ UNKNOWN: Final = ChangeRecord()
 
 _NOT_HELD: Final = {"hold": None, "held": None, "held_until": None}
 
+_PUT: Final = ("version", "document", "layout", "overrides", "owned_until")
+
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _NEWEST: Final = select(epoch.c.epoch, schema_changes.c.change).outerjoin_from(
@@ -190,25 +192,21 @@ class CatalogueSchemas:
             LayoutChanged: The layout is another than that of `former`.
         """
         async with self._catalogue.begin() as connection:
+            if history is not None:  # first: all others wait for the epoch
+                await schema_revisions.keep_all(connection, database.id, history)
             new = await _next(connection, database.name)
             seen = 0 if history else database.version - 1
             before = await _check(connection, database, seen, former)
             retired = (before or database).retired_before
             until = _owned_until(before, database)
             put = replace(database, hold=None, owned_until=until, retired_before=retired)
-            values = {
-                **_NOT_HELD,
-                "owned_until": put.owned_until,
-                "version": database.version,
-                "document": database.document,
-                "layout": database.layout,
-                "overrides": database.overrides,
-            }
+            values = {**_NOT_HELD, **{name: getattr(put, name) for name in _PUT}}
             key = {"name": put.name, "id": put.id, "retired_before": put.retired_before}
             inserted = insert(databases).values(**key, **values)
             row = inserted.on_conflict_do_update(index_elements=["name"], set_=values)
             await connection.execute(row)
-            await schema_revisions.keep(connection, put, change, history)
+            if history is None:
+                await schema_revisions.keep(connection, put, change)
         return new, put
 
     async def put_layout(

@@ -122,7 +122,12 @@ schema_changes = _table(
 
 schema_revisions = _table(
     "schema_revisions",
-    Column("database_id", Text, ForeignKey(databases.c.id, ondelete="CASCADE"), primary_key=True),
+    Column(
+        "database_id",
+        Text,
+        ForeignKey(databases.c.id, ondelete="CASCADE", deferrable=True, initially="DEFERRED"),
+        primary_key=True,
+    ),
     Column("version", BigInteger, primary_key=True, autoincrement=False),
     Column("document", JSONB, nullable=False),
     Column("at", DateTime(timezone=True)),
@@ -132,7 +137,8 @@ schema_revisions = _table(
 )
 """The last schemas of each database, the present one too, and what each change did to names;
 without time, author and changes, if it was set before revisions were kept, and without names, if
-code set it that keeps none."""
+code set it that keeps none. The foreign key is checked at the commit: those of a backup are added
+before their database."""
 
 systems = _table(
     "systems",

@@ -7,6 +7,7 @@ however it was written, and -0.0 is 0. Other numbers are finite doubles.
 
 from __future__ import annotations
 
+from itertools import chain
 from math import isfinite
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from mediator.schema.errors import InvalidValue, locations_below, token
 from mediator.schema.limits import DOCUMENT_DEPTH, INTEGER_MAX, INTEGER_MIN, MAX_ERRORS
 from mediator.schema.scalars import check_text, integer
 
-__all__ = ["document", "merge_patch"]
+__all__ = ["check_storable", "document", "merge_patch"]
 
 
 def document(raw: Any) -> dict[str, Any]:
@@ -103,6 +104,25 @@ def _check_depth(depth: int) -> None:
 def _note(locations: list[Location], pointer: str, error: InvalidValue) -> None:
     if len(locations) < MAX_ERRORS:
         locations += locations_below(pointer, error)
+
+
+def check_storable(value: Any, depth: int) -> None:
+    """Check JSON that the catalogue is to keep as it is.
+
+    Args:
+        value: Parsed JSON.
+        depth: How many objects and arrays may be within each other.
+
+    Raises:
+        InvalidValue: It is nested deeper, or holds text that cannot be kept.
+    """
+    if isinstance(value, str):
+        check_text(value)
+    elif isinstance(value, dict | list):
+        if depth == 0:
+            raise InvalidValue("is nested too deeply")
+        for member in chain(value, value.values() if isinstance(value, dict) else ()):
+            check_storable(member, depth - 1)
 
 
 DEPTH: Final = 64

@@ -58,6 +58,8 @@ class OpenStream:
         return side.parse(text)
 
     def latest(self, start: Offset, most: int | None) -> Offset:
+        """Return where the next batch ends; raises `BoundToAnother`: the streams are not ours."""
+        self._run(self._mediator.renew_binding())
         with suppress(Unavailable):  # then with the names of before
             self._run(self._mediator.schemas.refresh())
         side = self._side()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import closing
+from contextlib import asynccontextmanager, closing
 from functools import partial
 from typing import Any
 
 import psutil
 import pytest
 
+from mediator.coordination.binding import BOUND_TO
+from mediator.coordination.connecting import connect
 from mediator.stores.port import SystemConfig
 from tests.faults.caching.http_client import Connection
+from tests.faults.caching.redis_server import Server, running
 from tests.faults.conditions import eventually
 from tests.faults.service import Service
 from tests.process.service import field_on, scratch_catalogue, scratch_systems, unique
@@ -127,6 +130,49 @@ async def _is_ready(service: Service, path: str) -> bool:
         return bool(answer.json()["state"] == "ready")
 
 
+async def test_relays_wait_while_the_redis_is_bound_to_another_installation(
+    postgresql_config: SystemConfig,
+) -> None:
+    async with (
+        _with_redis_of_its_own(postgresql_config) as (own, redis),
+        connect(redis.url) as client,
+    ):
+        database = unique("db")
+        await own.put_schema(database, CLASSES)
+        await eventually(partial(_has_relays, own))
+        await client.set(BOUND_TO, "another")
+        await eventually(partial(_says, own, "bound to another installation, another.", 2))
+        first = await _relays(own)
+        assert first is not None
+        first.kill()
+        await eventually(partial(_says, own, "bound to another installation, another.", 3))
+        await client.delete(BOUND_TO)
+        with closing(Connection(own.data)) as http:
+            assert (await http.request("PUT", f"/v1/{database}/counts/a", {})).status == 201
+        await eventually(partial(_has, own, database, 1))
+        assert await _says(own, "it is started again", 1)
+
+
+@asynccontextmanager
+async def _with_redis_of_its_own(config: SystemConfig) -> AsyncIterator[tuple[Service, Server]]:
+    with running("relays") as redis:
+        async with (
+            scratch_systems(config) as configs,
+            scratch_catalogue(config) as url,
+            Service.on(configs, url, redis.url).running() as started,
+        ):
+            yield started, redis
+
+
+async def _says(service: Service, text: str, times: int) -> bool:
+    """Whether a service and its relays have logged something so often, and no more."""
+    return " ".join("".join(service.output).split()).count(text) == times
+
+
+async def _has_relays(service: Service) -> bool:
+    return await _relays(service) is not None
+
+
 async def _has_ended(process: psutil.Process) -> bool:
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
@@ -136,10 +182,7 @@ async def _has_ended(process: psutil.Process) -> bool:
 
 @pytest.mark.parametrize("kill", [True, False])
 async def test_the_relays_end_with_the_service(service: Service, *, kill: bool) -> None:
-    async def there() -> bool:
-        return await _relays(service) is not None
-
-    await eventually(there)
+    await eventually(partial(_has_relays, service))
     relays = await _relays(service)
     assert relays is not None
     await (service.kill() if kill else service.stop())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from redis.asyncio import Redis
 from app.commands.doctor.installation import Finding, examine_databases
 from app.service.mediators import reading, writing
 from app.settings.main import CacheSettings, MediatorSettings
+from mediator.archive.backup import Backup
 from mediator.base.errors import Unavailable
 from mediator.coordination.binding import BOUND_TO, BoundToAnother, InstallationBinding
 from mediator.coordination.connecting import connect
@@ -22,7 +25,15 @@ from mediator.stores.port import SystemConfig
 from tests.faults.caching.redis_server import Server, running
 from tests.faults.conditions import eventually
 from tests.faults.service import Service as ServiceProcess
-from tests.process.service import Service, scratch_catalogue, scratch_database, service
+from tests.process.operation.backups import ignore
+from tests.process.service import (
+    Service,
+    field_on,
+    scratch_catalogue,
+    scratch_database,
+    scratch_systems,
+    service,
+)
 
 OWN, OTHER = "tests", "another"
 """The installation of every scratch catalogue, and one that is not here."""
@@ -67,6 +78,14 @@ async def lose_to(redis: Redis, installation: str) -> None:
         steps.flushall()
         steps.set(BOUND_TO, installation)
         await steps.execute()
+
+
+async def is_logged(caplog: pytest.LogCaptureFixture, reason: str) -> bool:
+    """Whether the periodic task has logged why the Redis is not used."""
+    return any(
+        line.startswith("bind the coordination Redis: ") and reason in line
+        for line in caplog.messages
+    )
 
 
 async def coordination_of(of: Service) -> Any:
@@ -123,12 +142,10 @@ async def test_a_replica_stops_using_what_was_bound_to_another_meanwhile(
         shared = own.mediator.coordination
         assert shared is not None
 
-        async def is_noticed() -> bool:  # by the periodic task, before anybody looks
-            return any("bound to another" in line for line in caplog.messages)
-
         with caplog.at_level(logging.WARNING):
             await lose_to(redis, OTHER)
-            await eventually(is_noticed)
+            # By the periodic task, before anybody looks.
+            await eventually(partial(is_logged, caplog, "bound to another"))
         readiness = await own.mediator.control.readiness()
         assert readiness["ready"]
         assert readiness["degraded"] == ["coordination"]
@@ -165,6 +182,43 @@ async def test_a_replica_uses_it_again_once_the_other_one_is_gone(
         assert await coordination_of(own) == {"ok": True}
 
 
+async def test_who_cannot_see_other_replicas_counts_none(
+    catalogue: str, server: Server, redis: Redis
+) -> None:
+    async with (
+        service([], catalogue, coordination_url=server.url) as own,
+        service([], catalogue, coordination_url=server.url) as replica,
+    ):
+        await replica.mediator.share_metrics()
+        await own.mediator.share_metrics()
+        assert await advised_replicas(own) == 2
+        await lose_to(redis, OTHER)
+        with pytest.raises(BoundToAnother):
+            await own.mediator.renew_binding()
+        await own.mediator.share_metrics()
+        assert await advised_replicas(own) == 1
+
+
+async def advised_replicas(of: Service) -> int:
+    """Return how many replicas the advice on scaling is based on."""
+    return int((await of.mediator.control.scaling())["service"]["replicas"])
+
+
+async def test_a_backup_takes_no_position_of_another_installation(
+    catalogue: str, server: Server, redis: Redis, postgresql_config: SystemConfig, tmp_path: Path
+) -> None:
+    async with (
+        scratch_systems(postgresql_config) as configs,
+        service(configs, catalogue, coordination_url=server.url) as own,
+    ):
+        database = await own.put_schema({"things": {"fields": {"title": field_on("postgres")}}})
+        async with reading(settings(catalogue, server.url)) as opened:
+            assert await opened.installation.position(database)
+            await lose_to(redis, OTHER)
+            with pytest.raises(BoundToAnother):
+                await Backup(opened.installation, ignore).write(tmp_path / "b")
+
+
 async def test_what_was_emptied_is_bound_again(
     catalogue: str, server: Server, redis: Redis
 ) -> None:
@@ -177,7 +231,7 @@ async def test_what_was_emptied_is_bound_again(
 
 
 async def test_a_replica_that_starts_before_redis_does_not_use_that_of_another(
-    catalogue: str, server: Server, redis: Redis
+    catalogue: str, server: Server, redis: Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     await redis.set(BOUND_TO, OTHER)
     server.stop()
@@ -189,8 +243,11 @@ async def test_a_replica_that_starts_before_redis_does_not_use_that_of_another(
             return shared.is_refused
 
         assert not (await coordination_of(own))["ok"]
-        server.start()
-        await eventually(is_refused)
+        with caplog.at_level(logging.WARNING):
+            await eventually(partial(is_logged, caplog, "does not answer"))
+            server.start()
+            await eventually(is_refused)
+            await eventually(partial(is_logged, caplog, "bound to another"))
     assert await bound_to(redis) == OTHER
 
 

@@ -49,9 +49,13 @@ async def restore(to: Service, directory: Path, **options: bool) -> Restored:
     return await Restoration(to.mediator.installation, ignore).run(directory, None, **options)
 
 
+def lines_in(file: Path) -> list[Any]:
+    return [*map(orjson.loads, gzip.decompress(file.read_bytes()).splitlines())]
+
+
 def lines_of(directory: Path, database: str, class_name: str) -> dict[str, dict[str, Any]]:
-    text = gzip.decompress((directory / database / f"{class_name}.ndjson.gz").read_bytes())
-    return {line["id"]: line for line in map(orjson.loads, text.splitlines())}
+    lines = lines_in(directory / database / f"{class_name}.ndjson.gz")
+    return {line["id"]: line for line in lines}
 
 
 async def held(of: Service, database: str, class_name: str) -> dict[str, dict[str, Any]]:

@@ -21,7 +21,8 @@ from mediator.base.errors import MediatorError, NotFound
 from mediator.catalogue import tables
 from mediator.catalogue.admission import CatalogueAdmission
 from mediator.catalogue.connection import Catalogue
-from mediator.catalogue.rows import KEPT, CatalogueRows
+from mediator.catalogue.row_decoding import KEPT, decode_row
+from mediator.catalogue.rows import CatalogueRows
 from mediator.catalogue.runs import CatalogueRuns
 from mediator.catalogue.tables import metadata
 from mediator.changes.feed import PositionGone
@@ -95,9 +96,9 @@ async def test_rows_of_the_catalogue_come_back_once(
         entries = await CatalogueRows(saved).read()
         assert [row["row"]["id"] for row in entries if row["table"] == "runs"] == [ids[0]]
         rows = CatalogueRows(filled)
-        entries = orjson.loads(orjson.dumps([*entries, {"table": "later", "row": {}}]))
-        here = {club: "club_2"}
-        assert [await rows.add(entries, here), await rows.add(entries, here)] == [3, 0]
+        decoded = [decode_row(each) for each in orjson.loads(orjson.dumps(entries))]
+        found, here = [each for each in decoded if each is not None], {club: "club_2"}
+        assert [await rows.add(found, here), await rows.add(found, here)] == [3, 0]
         assert await CatalogueAdmission(filled).rules() == rules
     assert await target.mediator.registrations.secret("cursors", "other") == secret == "first"
     restored = await target.mediator.runs.find("club_2", ids[0])

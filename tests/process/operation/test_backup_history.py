@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any, Final
 
 import pytest
@@ -16,12 +18,15 @@ from mediator.archive.files import (
     write_manifest,
 )
 from mediator.base.errors import DataWouldMove
+from mediator.catalogue.connection import Catalogue
 from mediator.catalogue.rows import CatalogueRows
 from mediator.catalogue.schema_revisions import (
     ChangeRecord,
     SchemaHistory,
     StoredRevision,
 )
+from mediator.catalogue.schemas import CatalogueSchemas
+from mediator.catalogue.stored_databases import Hold
 from mediator.control.copy_report import CopyRules
 from mediator.control.port import ChangeOptions
 from mediator.schema.copies import parse_copy
@@ -198,7 +203,7 @@ async def test_a_database_has_all_of_its_history_or_none(mediator: Service) -> N
 
     shop = Shop.of(mediator)
     control, document = mediator.mediator.control, {"classes": goods("price")}
-    options = ChangeOptions(history=SchemaHistory(2, 0, broken()))
+    options = ChangeOptions(history=SchemaHistory(2, None, 0, broken()))
     with pytest.raises(ArchiveInvalid):
         await control.set_schema(shop.database, document, options=options)
     assert shop.database not in [each["name"] for each in await control.databases()]
@@ -206,6 +211,35 @@ async def test_a_database_has_all_of_its_history_or_none(mediator: Service) -> N
     change = await control.set_schema(shop.database, document, options=options)
     assert change.version == 2, "one that is there has its own"
     assert await versions(shop) == [2, 1]
+
+
+async def test_nobody_waits_while_a_history_is_added(mediator: Service) -> None:
+    """It may be a hundred megabytes; replicas read the catalogue every second."""
+    begun, goes_on = Event(), Event()
+
+    def slow() -> Iterator[StoredRevision]:
+        begun.set()
+        assert goes_on.wait(60.0)
+        yield StoredRevision(1, {"classes": {}}, None, ChangeRecord())
+
+    shop = Shop.of(mediator)
+    options = ChangeOptions(history=SchemaHistory(1, None, 0, slow()))
+    restoring = asyncio.create_task(
+        mediator.mediator.control.set_schema(
+            shop.database, {"classes": goods("price")}, options=options
+        )
+    )
+    replica = Catalogue(mediator.catalogue_url)
+    try:
+        assert await asyncio.to_thread(begun.wait, 60.0)
+        found = await CatalogueSchemas(replica).snapshot()
+        assert shop.database not in found.databases
+        await CatalogueSchemas(replica).release(Hold("nobody's", ()))  # as a change would
+    finally:
+        goes_on.set()
+        await restoring
+        await replica.close()
+    assert await versions(shop) == [1]
 
 
 async def test_a_backup_without_histories_is_restored_as_version_one(

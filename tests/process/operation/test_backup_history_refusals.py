@@ -17,14 +17,13 @@ from mediator.archive.files import (
     LinesFile,
     Manifest,
     history_file,
-    read_lines,
     read_manifest,
     write_manifest,
 )
 from mediator.catalogue.schema_revisions import REVISIONS_KEPT
 from mediator.schema.limits import DOCUMENT_DEPTH
 from tests.process.data.pinned.shop import Shop, goods
-from tests.process.operation.backups import Start, back_up, restore
+from tests.process.operation.backups import Start, back_up, lines_in, restore
 from tests.process.operation.histories import documents, on, versions
 from tests.process.service import Service
 
@@ -106,7 +105,7 @@ async def test_a_history_that_is_none_is_refused_before_anything_is_done(
     saved: tuple[Service, Path, str], how: str
 ) -> None:
     own, directory, database = saved
-    lines = list(read_lines(directory / history_file(database)))
+    lines = lines_in(directory / history_file(database))
     HOSTILE[how](lines[0])
     rewrite(directory, database, lines)
     await assert_refused(own, directory)
@@ -125,7 +124,7 @@ async def test_a_file_that_is_no_history_is_refused(
 ) -> None:
     own, directory, database = saved
     path = directory / history_file(database)
-    lines = list(read_lines(path))
+    lines = lines_in(path)
     match how:
         case "reversed":
             rewrite(directory, database, lines[::-1])
@@ -146,7 +145,7 @@ async def test_a_file_that_is_no_history_is_refused(
 
 async def test_the_deepest_default_is_restored(saved: tuple[Service, Path, str]) -> None:
     own, directory, database = saved
-    lines = list(read_lines(directory / history_file(database)))
+    lines = lines_in(directory / history_file(database))
     with_default(lines[0], deep(DOCUMENT_DEPTH))
     rewrite(directory, database, lines)
     await restore(own, directory)
@@ -173,7 +172,7 @@ async def test_no_more_versions_are_restored_than_are_kept(
 ) -> None:
     own, directory, database = saved
     newest = REVISIONS_KEPT + 2
-    [line, _] = read_lines(directory / history_file(database))
+    [line, _] = lines_in(directory / history_file(database))
     lines = [{**line, "version": number} for number in range(1, newest + 1)]
     rewrite(directory, database, lines, newest)
     await restore(own, directory)
