@@ -53,7 +53,7 @@ async def test_what_is_no_gateways_trouble_ends_the_feed_at_once(
 ) -> None:
     async with gateway(started.data) as between, opened(kind, between.url, database) as shop:
         between.refusals += [refusal(500)] * 2
-        async with following(shop) as changes:
+        async with following(shop, reconnects=1) as changes:
             with pytest.raises(ServerError, match="500"):
                 await next_of(changes)
         assert len(between.refusals) == 1
