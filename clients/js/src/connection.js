@@ -1,13 +1,12 @@
 // Sends requests, again where that is safe.
-import { BrokenReply, problemOf, retryAfterS, Unreachable } from "./problems.js";
-
-/** Statuses that say with Retry-After that nothing stands against the same request, but the time. */
-const LATER = new Set([409, 429, 503]);
+import { BrokenReply, problemOf, Unreachable } from "./problems.js";
+import { keyOf } from "./requests.js";
+import { Attempts, sleep } from "./retries.js";
 
 export class Connection {
   constructor(baseUrl, { credential, headers = {}, timeoutS = 30, retries = {}, fetch = globalThis.fetch }) {
     this.baseUrl = baseUrl;
-    this.retries = { attempts: 4, firstPauseS: 0.1, longestPauseS: 5, ...retries };
+    this.retries = retries;
     this.timeoutS = timeoutS;
     // A browser's fetch refuses to be called as a method of something else.
     this.fetch = (url, request) => fetch(url, request);
@@ -21,12 +20,13 @@ export class Connection {
   async send(method, path, { headers = {}, body, type = "application/json" } = {}) {
     const own = body === undefined ? headers : { ...headers, "content-type": type };
     const content = body === undefined ? undefined : JSON.stringify(body);
-    const pauses = pausesS(this.retries.attempts - 1, this.retries.firstPauseS, this.retries.longestPauseS);
+    const attempts = new Attempts(this.retries);
+    const idempotencyKey = keyOf(headers);
     for (;;) {
-      const reply = await this.#attempt(method, path, own, content);
-      const pauseS = this.#pauseAfter(reply, pauses);
+      const reply = { ...(await this.#attempt(method, path, own, content)), idempotencyKey };
+      const pauseS = attempts.pauseAfter(reply);
       if (pauseS !== null) await sleep(pauseS);
-      else if (reply.error) throw new Unreachable(`${method} ${path}: no reply`, { cause: reply.error });
+      else if (reply.error) throw new Unreachable(`${method} ${path}: no reply`, { cause: reply.error, idempotencyKey });
       else if (reply.status === 304 || (reply.status >= 200 && reply.status < 300)) return reply;
       else throw problemOf(reply);
     }
@@ -51,15 +51,6 @@ export class Connection {
       return { error };
     }
   }
-
-  #pauseAfter(reply, pauses) {
-    // A time-out is the caller's bound, and not repeated.
-    if (reply.error) return reply.error.name === "TimeoutError" ? null : (pauses.next().value ?? null);
-    const seconds = LATER.has(reply.status) ? retryAfterS(reply) : null;
-    if (seconds === null || seconds > this.retries.longestPauseS) return null;
-    const spread = pauses.next().value ?? null;
-    return spread === null ? null : seconds + spread;
-  }
 }
 
 /** Returns the JSON of a reply; throws `BrokenReply` if there is none, as in a proxy's page. */
@@ -67,26 +58,7 @@ export function jsonOf(reply) {
   try {
     return JSON.parse(reply.text);
   } catch (cause) {
-    throw new BrokenReply(`a reply of status ${reply.status} is no JSON`, { cause });
+    const { idempotencyKey } = reply;
+    throw new BrokenReply(`a reply of status ${reply.status} is no JSON`, { cause, idempotencyKey });
   }
-}
-
-/** Yields pauses that double; each is random below its bound, so that clients do not agree. */
-export function* pausesS(count, firstS, longestS) {
-  for (let bound = firstS, left = count; left > 0; left -= 1) {
-    yield bound * Math.random();
-    bound = Math.min(2 * bound, longestS);
-  }
-}
-
-export function sleep(seconds, signal) {
-  return new Promise((resolve) => {
-    const timer = setTimeout(end, seconds * 1000);
-    signal?.addEventListener("abort", end, { once: true });
-    function end() {
-      clearTimeout(timer);
-      signal?.removeEventListener("abort", end);
-      resolve();
-    }
-  });
 }

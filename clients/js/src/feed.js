@@ -1,11 +1,13 @@
 // The change feed: each write once, from a position on, whatever happens to the connection.
-import { pausesS, sleep } from "./connection.js";
 import { BrokenReply, Problem, Unreachable } from "./problems.js";
 import { withParameters } from "./requests.js";
+import { pausesS, sleep } from "./retries.js";
 
 /** After which a connection counts as lost: the service sends something each 15 seconds. */
 const SILENCE_S = 45;
 const LONGEST_PAUSE_S = 10;
+/** Statuses after which the feed tries again: the service's, and a proxy's that has lost it. */
+const TRANSIENT = new Set([408, 429, 502, 503, 504]);
 
 /** Makes events of the text of a stream, however it is divided. */
 export class EventReader {
@@ -93,7 +95,7 @@ async function* chunks(body) {
 function transient(error) {
   if (error instanceof BrokenReply) throw error;
   if (!(error instanceof Problem)) return new Unreachable("the stream of changes was lost", { cause: error });
-  if (error.status === 429 || error.status === 503) return error;
+  if (TRANSIENT.has(error.status)) return error;
   throw error;
 }
 

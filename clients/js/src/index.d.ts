@@ -109,8 +109,11 @@ export type Options = {
   schemaVersion?: number;
   /** For a whole request; 30 by default. A time-out is not repeated. */
   timeoutS?: number;
-  /** How often a request is sent, and how long it is waited for in between. */
-  retries?: { attempts?: number; firstPauseS?: number; longestPauseS?: number };
+  /**
+   * How often a request is sent, and how long it is waited for in between; `keyInUseS` (30 by default): for how
+   * long a write whose connection was lost is sent again while the service still works on its first attempt.
+   */
+  retries?: { attempts?: number; firstPauseS?: number; longestPauseS?: number; keyInUseS?: number };
   /** Sends the requests, if not the global one. */
   fetch?: typeof fetch;
 };
@@ -237,8 +240,11 @@ export class Client<D extends { [C in keyof D]: ClassTypes } = Untyped> {
 }
 
 /** Every error that the client throws by itself. */
-export class PortolanError extends Error {}
-/** No reply came; a write may or may not have taken effect. */
+export class PortolanError extends Error {
+  /** Of the write that failed: under this key the same call can be repeated, and takes effect once. */
+  idempotencyKey: string | null;
+}
+/** No reply came that can be read; a write may or may not have taken effect. */
 export class Unreachable extends PortolanError {}
 /** A reply came that is not the service's. */
 export class BrokenReply extends PortolanError {}

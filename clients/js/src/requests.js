@@ -60,6 +60,11 @@ export function writeHeaders({ ifMatch, ifNoneMatch, idempotencyKey = newKey() }
   return headers;
 }
 
+/** Returns the key of a request, or null. */
+export function keyOf(headers) {
+  return headers["idempotency-key"]?.slice(1, -1) ?? null;
+}
+
 function newKey() {
   // randomUUID is not there on pages that came without TLS.
   const bytes = crypto.getRandomValues(new Uint8Array(16));

@@ -11,7 +11,7 @@ import httpx
 
 from portolan_client import filtered_writes, objects, operations, queries, schemas
 from portolan_client.calls import Call, JsonObject
-from portolan_client.changes import SILENCE_S, TRANSIENT, Change, Feed
+from portolan_client.changes import SILENCE_S, Change, Feed
 from portolan_client.connecting import (
     Credential,
     admin_url,
@@ -24,7 +24,13 @@ from portolan_client.connecting import (
 )
 from portolan_client.filtered_writes import WriteSummary
 from portolan_client.objects import Read
-from portolan_client.problems import NotFound, PortolanError, TransactionAborted, Unreachable
+from portolan_client.problems import (
+    NotFound,
+    PortolanError,
+    Problem,
+    TransactionAborted,
+    Unreachable,
+)
 from portolan_client.queries import Page
 from portolan_client.retries import LOST, NO_ANSWER, Attempts, Retries, pauses_s
 from portolan_client.transactions import FIRST_PAUSE_S, LONGEST_PAUSE_S, Transaction
@@ -80,7 +86,7 @@ class _AsyncConnection:
             except NO_ANSWER as error:
                 pause = attempts.pause_after_loss() if isinstance(error, LOST) else None
                 if pause is None:
-                    raise Unreachable(f"{call.method} {call.path}: {error!r}") from error
+                    raise call.unreachable(error) from error
             await asyncio.sleep(pause)
 
 
@@ -172,8 +178,8 @@ class AsyncClient(_AsyncConnection):
             Problem: One of the writes was refused, so that none was executed.
         """
         pauses = pauses_s(attempts - 1, FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        transaction = AsyncTransaction(self)
         while True:
-            transaction = AsyncTransaction(self)
             result = await work(transaction)
             try:
                 await self.send(transaction.commit())
@@ -184,6 +190,7 @@ class AsyncClient(_AsyncConnection):
             else:
                 return result
             await asyncio.sleep(pause)
+            transaction = AsyncTransaction(self, is_repeated=True)
 
     async def changes(
         self, *, class_name: str | None = None, after: str | None = None, reconnects: int = 10
@@ -197,7 +204,7 @@ class AsyncClient(_AsyncConnection):
                     yield change
             except NO_ANSWER as cause:
                 error = Unreachable(f"the stream of changes: {cause!r}")
-            except TRANSIENT as problem:
+            except Problem as problem:
                 error = problem
             await asyncio.sleep(feed.pause_s(error))
 
@@ -220,8 +227,8 @@ class AsyncClient(_AsyncConnection):
 class AsyncTransaction(Transaction):
     """One attempt of `AsyncClient.transact`."""
 
-    def __init__(self, client: AsyncClient) -> None:
-        super().__init__()
+    def __init__(self, client: AsyncClient, *, is_repeated: bool = False) -> None:
+        super().__init__(is_repeated=is_repeated)
         self._client = client
 
     async def get(self, class_name: str, id_: str, *, fields: Iterable[str] | None = None) -> Read:
@@ -234,7 +241,7 @@ class AsyncTransaction(Transaction):
         if seen is not None:
             return seen
         try:
-            read = await self._client.get(class_name, id_, fields=fields)
+            read = await self._client.send(self.read(class_name, id_, fields))
         except NotFound as absent:
             self.record(class_name, id_, fields, absent)
             raise

@@ -11,7 +11,7 @@ import httpx
 
 from portolan_client import filtered_writes, objects, operations, queries, schemas
 from portolan_client.calls import Call, JsonObject
-from portolan_client.changes import SILENCE_S, TRANSIENT, Change, Feed
+from portolan_client.changes import SILENCE_S, Change, Feed
 from portolan_client.connecting import (
     Credential,
     admin_url,
@@ -24,7 +24,13 @@ from portolan_client.connecting import (
 )
 from portolan_client.filtered_writes import WriteSummary
 from portolan_client.objects import Read
-from portolan_client.problems import NotFound, PortolanError, TransactionAborted, Unreachable
+from portolan_client.problems import (
+    NotFound,
+    PortolanError,
+    Problem,
+    TransactionAborted,
+    Unreachable,
+)
 from portolan_client.queries import Page
 from portolan_client.retries import LOST, NO_ANSWER, Attempts, Retries, pauses_s
 from portolan_client.transactions import FIRST_PAUSE_S, LONGEST_PAUSE_S, Transaction
@@ -80,7 +86,7 @@ class _Connection:
             except NO_ANSWER as error:
                 pause = attempts.pause_after_loss() if isinstance(error, LOST) else None
                 if pause is None:
-                    raise Unreachable(f"{call.method} {call.path}: {error!r}") from error
+                    raise call.unreachable(error) from error
             time.sleep(pause)
 
 
@@ -179,8 +185,8 @@ class Client(_Connection):
             Problem: One of the writes was refused, so that none was executed.
         """
         pauses = pauses_s(attempts - 1, FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        transaction = ClientTransaction(self)
         while True:
-            transaction = ClientTransaction(self)
             result = work(transaction)
             try:
                 self.send(transaction.commit())
@@ -191,6 +197,7 @@ class Client(_Connection):
             else:
                 return result
             time.sleep(pause)
+            transaction = ClientTransaction(self, is_repeated=True)
 
     def changes(
         self, *, class_name: str | None = None, after: str | None = None, reconnects: int = 10
@@ -216,7 +223,7 @@ class Client(_Connection):
                 yield from self._stream(feed)
             except NO_ANSWER as cause:
                 error = Unreachable(f"the stream of changes: {cause!r}")
-            except TRANSIENT as problem:
+            except Problem as problem:
                 error = problem
             time.sleep(feed.pause_s(error))
 
@@ -238,8 +245,8 @@ class Client(_Connection):
 class ClientTransaction(Transaction):
     """One attempt of `Client.transact`."""
 
-    def __init__(self, client: Client) -> None:
-        super().__init__()
+    def __init__(self, client: Client, *, is_repeated: bool = False) -> None:
+        super().__init__(is_repeated=is_repeated)
         self._client = client
 
     def get(self, class_name: str, id_: str, *, fields: Iterable[str] | None = None) -> Read:
@@ -252,7 +259,7 @@ class ClientTransaction(Transaction):
         if seen is not None:
             return seen
         try:
-            read = self._client.get(class_name, id_, fields=fields)
+            read = self._client.send(self.read(class_name, id_, fields))
         except NotFound as absent:
             self.record(class_name, id_, fields, absent)
             raise

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from portolan_client.problems import BrokenReply, problem_of
+from portolan_client.encoding import unquoted
+from portolan_client.problems import BrokenReply, PortolanError, Unreachable, problem_of
 
 __all__ = ["Call", "JsonObject", "Reply"]
 
@@ -68,6 +69,12 @@ class Call(Generic[T]):
     content: bytes | None = None
     repeatable: bool = True
 
+    @property
+    def idempotency_key(self) -> str | None:
+        """By which the service recognises the call if it comes again; None: it is no write."""
+        header = self.headers.get("Idempotency-Key")
+        return None if header is None else unquoted(header)
+
     def result(self, reply: Reply) -> T:
         """Return what the call is for.
 
@@ -75,6 +82,19 @@ class Call(Generic[T]):
             Problem: The service refused.
             BrokenReply: What came is nothing that the service sends.
         """
+        try:
+            return self._result(reply)
+        except PortolanError as error:
+            error.idempotency_key = self.idempotency_key
+            raise
+
+    def unreachable(self, cause: Exception) -> Unreachable:
+        """Return the error of a call without a reply."""
+        error = Unreachable(f"{self.method} {self.path}: {cause!r}")
+        error.idempotency_key = self.idempotency_key
+        return error
+
+    def _result(self, reply: Reply) -> T:
         if reply.status not in _SUCCESS and not reply.not_modified:
             raise problem_of(reply.status, reply.headers, reply.content)
         try:

@@ -11,16 +11,10 @@ from typing import Final, Literal
 from portolan_client.calls import Call, JsonObject
 from portolan_client.encoding import with_parameters
 from portolan_client.events import Event, EventReader
-from portolan_client.problems import (
-    BrokenReply,
-    PortolanError,
-    RateLimited,
-    Unavailable,
-    Unreachable,
-)
+from portolan_client.problems import BrokenReply, PortolanError, Problem, Unreachable
 from portolan_client.retries import pauses_s
 
-__all__ = ["BEGINNING", "SILENCE_S", "TRANSIENT", "Change", "Feed"]
+__all__ = ["BEGINNING", "SILENCE_S", "Change", "Feed"]
 
 BEGINNING: Final = "beginning"
 """The position before all changes that are kept."""
@@ -28,8 +22,8 @@ BEGINNING: Final = "beginning"
 SILENCE_S: Final = 45.0
 """After which a connection counts as lost: the service sends something each 15 seconds."""
 
-TRANSIENT: Final = (Unavailable, RateLimited)
-"""Refusals after which the feed tries again."""
+_TRANSIENT: Final = frozenset({408, 429, 502, 503, 504})
+"""Statuses after which the feed tries again: the service's, and a proxy's that has lost it."""
 
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 10.0
@@ -98,12 +92,15 @@ class Feed:
             error: Why the stream ended; None: the service has ended it.
 
         Raises:
-            PortolanError: `error`, or `Unreachable`: too many attempts have failed in a row.
+            PortolanError: `error`, if it does not pass, or too many attempts have failed in a row;
+                `Unreachable`, if so many streams have ended at once.
         """
+        if isinstance(error, Problem) and error.status not in _TRANSIENT:
+            raise error
         pause = next(self._pauses, None)
         if pause is None:
             raise error or Unreachable("the service ends the stream of changes at once")
-        asked = error.retry_after_s if isinstance(error, TRANSIENT) else None
+        asked = error.retry_after_s if isinstance(error, Problem) else None
         return pause + min(asked or 0.0, _LONGEST_PAUSE_S)
 
     def _all_pauses(self) -> Iterator[float]:

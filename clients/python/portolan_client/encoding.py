@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +12,15 @@ from decimal import Decimal
 from typing import Any, Final, Literal
 from urllib.parse import quote, urlencode
 
-__all__ = ["Freshness", "encode_json", "field_names", "path_of", "quoted", "with_parameters"]
+__all__ = [
+    "Freshness",
+    "encode_json",
+    "field_names",
+    "path_of",
+    "quoted",
+    "unquoted",
+    "with_parameters",
+]
 
 _ROUTES: Final = frozenset({"query", "import", "export"})
 
@@ -47,6 +56,11 @@ def quoted(text: str) -> str:
     """Return a text as a string of a header field (RFC 9651, section 3.3.3)."""
     escaped = text.replace("\\", r"\\").replace('"', r"\"")
     return f'"{escaped}"'
+
+
+def unquoted(string: str) -> str:
+    """Return the text that `quoted` has made a string of."""
+    return re.sub(r"\\(.)", r"\1", string[1:-1])
 
 
 def encode_json(value: Any) -> bytes:

@@ -44,11 +44,18 @@ _SERVER_ERROR: Final = 500
 
 
 class PortolanError(Exception):
-    """Every error that the client raises by itself."""
+    """Every error that the client raises by itself.
+
+    Attributes:
+        idempotency_key: Of the write that failed; under this key the same call can be repeated, and
+            takes effect once. None: it was no write.
+    """
+
+    idempotency_key: str | None = None
 
 
 class Unreachable(PortolanError):
-    """No reply came; a write may or may not have taken effect."""
+    """No reply came that can be read; a write may or may not have taken effect."""
 
 
 class BrokenReply(PortolanError):

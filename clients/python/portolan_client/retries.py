@@ -16,11 +16,17 @@ __all__ = ["LOST", "NO_ANSWER", "Attempts", "Retries", "pauses_s"]
 LOST: Final = (httpx.NetworkError, httpx.RemoteProtocolError)
 """The connection could not be made, or was lost before the reply was complete."""
 
-NO_ANSWER: Final = (*LOST, httpx.TimeoutException, httpx.ProxyError)
+NO_ANSWER: Final = (*LOST, httpx.TimeoutException, httpx.ProxyError, httpx.DecodingError)
 """Everything after which there is no reply; a time-out is the caller's bound, and not repeated."""
 
-_LATER: Final = frozenset({409, 429, 503})
+_KEY_IN_USE: Final = 409
+"""With Retry-After: the service still works on the first request with the same key."""
+
+_LATER: Final = frozenset({_KEY_IN_USE, 429, 503})
 """Statuses that say with Retry-After that nothing stands against the same request, but the time."""
+
+_LEAST_WAIT_S: Final = 1.0
+"""What a wait for a key counts at least, so that they end however little the service asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +34,18 @@ class Retries:
     """How often a request is sent, and how long it is waited for in between.
 
     Attributes:
-        attempts: Requests at most, the first one included.
+        attempts: Requests at most, the first one included, but for those that wait for a key. With
+            one attempt nothing is sent again.
         first_pause_s: The longest pause after the first lost connection; it doubles (seconds).
         longest_pause_s: The longest pause; a service that asks for more gets no other attempt.
+        key_in_use_s: For how long in all a write whose connection was lost is sent again while the
+            service still works on its first attempt, for some 10 s at most (seconds).
     """
 
     attempts: int = 4
     first_pause_s: float = 0.1
     longest_pause_s: float = 5.0
+    key_in_use_s: float = 30.0
 
 
 class Attempts:
@@ -48,7 +58,9 @@ class Attempts:
     def __init__(self, call: Call[Any], retries: Retries) -> None:
         count = retries.attempts if call.repeatable else 1
         self._longest_s = retries.longest_pause_s
+        self._spread_s = retries.first_pause_s
         self._pauses = pauses_s(count - 1, retries.first_pause_s, retries.longest_pause_s)
+        self._key_in_use_s = retries.key_in_use_s if count > 1 else 0.0
 
     def pause_after_loss(self) -> float | None:
         """Return the pause before the next attempt (seconds); None: that was the last one."""
@@ -61,8 +73,17 @@ class Attempts:
             return None
         if float(seconds) > self._longest_s:
             return None
+        if reply.status == _KEY_IN_USE:
+            return self._pause_for_key(float(seconds))
         spread = next(self._pauses, None)
         return None if spread is None else float(seconds) + spread
+
+    def _pause_for_key(self, seconds: float) -> float | None:
+        # By time, since the service may work on one request for longer than all attempts last.
+        if self._key_in_use_s <= 0:
+            return None
+        self._key_in_use_s -= max(seconds, _LEAST_WAIT_S)
+        return seconds + self._spread_s * random.random()  # noqa: S311 - spreads those who wait
 
 
 def pauses_s(count: int, first_s: float, longest_s: float) -> Iterator[float]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TypeAlias
 
 from portolan_client.calls import Call
 from portolan_client.encoding import field_names
-from portolan_client.objects import Read
+from portolan_client.objects import Read, get
 from portolan_client.operations import Absent, Operation, Result, commit
 from portolan_client.problems import NotFound
 
@@ -24,15 +25,30 @@ class Transaction:
     """One attempt: it reads each resource once, and collects the writes.
 
     It does not read what it has written: read first.
+
+    Args:
+        is_repeated: Whether an attempt before was aborted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_repeated: bool = False) -> None:
+        self._is_repeated = is_repeated
         self._reads: dict[_Key, Read | NotFound] = {}
         self._operations: list[Operation] = []
 
     def add(self, *operations: Operation) -> None:
         """Add writes, which take effect together at the end; each object at most once."""
         self._operations += operations
+
+    def read(self, class_name: str, id_: str, fields: Iterable[str] | None) -> Call[Read]:
+        """Return the call that reads an object.
+
+        What a cache holds may be what the attempt before was aborted for, so a repeated one passes
+        every cache by.
+        """
+        call = get(class_name, id_, fields=fields)
+        if not self._is_repeated:
+            return call
+        return replace(call, headers={**call.headers, "Cache-Control": "no-cache"})
 
     def recall(self, class_name: str, id_: str, fields: Iterable[str] | None) -> Read | None:
         """Return what was read before, or None; raises the `NotFound` of an absent object."""

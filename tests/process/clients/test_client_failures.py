@@ -69,6 +69,23 @@ async def test_a_key_of_the_caller_makes_two_calls_one_write(shop: AsyncClient) 
     assert first.id == again.id
 
 
+async def test_a_write_that_failed_is_repeated_under_the_key_of_its_error(
+    started: Service, database: str, kind: Kind
+) -> None:
+    async with (
+        AsyncClient(started.data, database) as other,
+        opened(
+            kind, started.data, database, lambda: losing(kind, 1), retries=Retries(attempts=1)
+        ) as shop,
+    ):
+        await other.put("products", "old", {"name": "Old", "stock": 7})
+        with pytest.raises(Unreachable) as lost:
+            await shop.update("products", "old", {"stock": {"inc": 1}})
+        key = lost.value.idempotency_key
+        again = await shop.update("products", "old", {"stock": {"inc": 1}}, idempotency_key=key)
+        assert (again.replayed, again.value) == (True, {"id": "old", "stock": 8})
+
+
 async def test_a_schema_is_put_once_or_not_at_all(started: Service, database: str) -> None:
     """Another may have put one meanwhile, which a second attempt would overwrite."""
     for dry_run, requests in ((False, 1), (True, 3)):

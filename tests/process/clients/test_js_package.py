@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +12,12 @@ import pytest
 from portolan_client import AsyncAdminClient
 from tests.faults.service import Service
 from tests.process.clients.both import NEWS
+from tests.process.clients.node import in_node
 from tests.process.commands.shop import SHOP
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "clients" / "js"
 TESTS = Path(__file__).parent / "js"
-
-
-async def in_node(*arguments: str, **environment: str) -> list[str]:
-    """Run Node, and return the lines that it prints."""
-    node = shutil.which("node")
-    assert node is not None, "Node is needed, as .ci/run installs it"
-    process = await asyncio.create_subprocess_exec(
-        *(node, *arguments),
-        env={**os.environ, **environment},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await process.communicate()
-    assert process.returncode == 0, output.decode()
-    return output.decode().splitlines()
 
 
 async def test_the_client_in_node(started: Service, database: str) -> None:

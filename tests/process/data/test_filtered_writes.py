@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import httpx
 import pytest
@@ -15,7 +15,7 @@ from app.api.router import DataApi
 from app.http.negotiation import UPDATE
 from mediator.base.errors import MediatorError, Unavailable
 from mediator.data_plane.port import DataPlane
-from mediator.model.operations import Operation, Outcome
+from tests.process.data.interposed_plane import interposed
 from tests.process.service import Service, field_on
 
 OPERATORS: Final = {"content-type": UPDATE}
@@ -144,22 +144,6 @@ async def test_a_class_that_requires_if_match_is_written_by_the_versions_that_we
         assert counts(await client.delete("strict?all=true")) == (3, 3, 0)
 
 
-class Plane:
-    """A data plane on which something happens before each batch."""
-
-    def __init__(self, plane: DataPlane, before: Any) -> None:
-        self._plane, self._before = plane, before
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._plane, name)
-
-    async def batch(
-        self, operations: Sequence[Operation], *, whole: bool = False
-    ) -> list[Outcome | MediatorError]:
-        refused = await self._before()
-        return refused or await self._plane.batch(operations, whole=whole)
-
-
 @pytest.mark.parametrize("shop", ON_ONE, indirect=True, ids="-".join)
 async def test_what_others_change_meanwhile_is_tested_anew(
     shop: httpx.AsyncClient, mediator: Service
@@ -177,7 +161,7 @@ async def test_what_others_change_meanwhile_is_tested_anew(
             answer = await shop.request(method, path, json=body)
             assert answer.is_success, answer.text
 
-    plane = cast(DataPlane, Plane(mediator.mediator.data, change))
+    plane = interposed(mediator.mediator.data, change)
     async with api(plane, str(shop.base_url).split("/")[-2]) as client:
         answer = await client.patch("products?price.lt=5", json={"stock": 7})
     assert counts(answer) == (3, 3, 0)
@@ -197,7 +181,7 @@ async def test_a_system_that_stops_answering_ends_it_with_what_is_done(
     async def fail() -> list[MediatorError] | None:
         return answers.pop(0)
 
-    plane = cast(DataPlane, Plane(mediator.mediator.data, fail))
+    plane = interposed(mediator.mediator.data, fail)
     async with api(plane, str(shop.base_url).split("/")[-2]) as client:
         answer = await client.delete("products?price.ge=0")
     assert answer.status_code == 503

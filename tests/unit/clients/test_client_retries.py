@@ -15,6 +15,8 @@ from portolan_client import (
     Client,
     Conflict,
     IdempotencyKeyInUse,
+    NotFound,
+    PortolanError,
     Problem,
     RateLimited,
     Retries,
@@ -23,8 +25,9 @@ from portolan_client import (
     Unreachable,
 )
 
-AT_ONCE = Retries(attempts=3, first_pause_s=0, longest_pause_s=5)
+AT_ONCE = Retries(attempts=3, first_pause_s=0, longest_pause_s=5, key_in_use_s=4)
 DONE = httpx.Response(200, json={"id": "a"})
+ODD_KEY = '"sale" \\ 7'
 
 
 def refusal(status: int, kind: str = "", **headers: str) -> httpx.Response:
@@ -52,7 +55,9 @@ class Script:
 
     def client(self, **options: Any) -> Client:
         transport = httpx.MockTransport(self)
-        return Client("http://portolan", "shop", transport=transport, retries=AT_ONCE, **options)
+        return Client(
+            "http://portolan", "shop", transport=transport, **{"retries": AT_ONCE, **options}
+        )
 
 
 @pytest.mark.parametrize(
@@ -97,6 +102,7 @@ def test_each_write_has_a_key_of_its_own() -> None:
         (refusal(500, retry_after="0"), ServerError),
         (refusal(502), ServerError),
         (httpx.ReadTimeout, Unreachable),
+        (httpx.DecodingError, Unreachable),
         (httpx.ConnectTimeout, Unreachable),
         (httpx.Response(200, text="<html>"), BrokenReply),
         (httpx.Response(200, json=[1]), BrokenReply),
@@ -109,14 +115,51 @@ async def test_what_would_not_help_is_not_sent_again(final: Any, error: type[Exc
 
 @pytest.mark.parametrize(
     ("failure", "error"),
-    [
-        (httpx.ReadError, Unreachable),
-        (refusal(503, retry_after="0"), Unavailable),
-        (refusal(409, "idempotency-key-in-use", retry_after="0"), IdempotencyKeyInUse),
-    ],
+    [(httpx.ReadError, Unreachable), (refusal(503, retry_after="0"), Unavailable)],
 )
 async def test_attempts_end(failure: Any, error: type[Exception]) -> None:
     assert await requests_until(error, *[failure] * 3) == [3, 3]
+
+
+async def test_waits_for_a_key_end_and_are_no_attempts() -> None:
+    in_use = refusal(409, "idempotency-key-in-use", retry_after="0")
+    losses = [httpx.ReadError] * 2
+    steps = [*losses, *[in_use] * 5]
+    assert await requests_until(IdempotencyKeyInUse, *steps) == [7, 7]
+    assert await requests_until(Unreachable, *[in_use] * 4, *losses, losses[0]) == [7, 7]
+
+
+def test_with_one_attempt_nothing_is_sent_again() -> None:
+    script = Script(refusal(409, "idempotency-key-in-use", retry_after="0"))
+    with (
+        script.client(retries=Retries(attempts=1)) as client,
+        pytest.raises(IdempotencyKeyInUse),
+    ):
+        client.put("t", "a", {})
+    assert len(script.keys) == 1
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [httpx.ReadTimeout, httpx.Response(502, text="<html>"), httpx.Response(200, text="<html>")],
+)
+@pytest.mark.parametrize("key", [None, ODD_KEY])
+def test_an_error_has_the_key_of_its_write(failure: Any, key: str | None) -> None:
+    script = Script(failure, DONE)
+    with script.client() as client:
+        with pytest.raises(PortolanError) as failed:
+            client.update("t", "a", {}, idempotency_key=key)
+        found = failed.value.idempotency_key
+        assert found is not None
+        assert key in {None, found}
+        client.update("t", "a", {}, idempotency_key=found)
+    assert len(set(script.keys)) == 1
+
+
+def test_the_error_of_a_read_has_no_key() -> None:
+    with Script(refusal(404, "not-found")).client() as client, pytest.raises(NotFound) as absent:
+        client.get("t", "a")
+    assert absent.value.idempotency_key is None
 
 
 async def requests_until(error: type[Exception], *steps: Any) -> list[int]:
@@ -157,7 +200,7 @@ def test_a_problem_says_what_the_service_said() -> None:
     assert str(problem) == "429 too-many-requests: slow down; /a: no"
 
 
-@pytest.mark.parametrize("credential", ["key", lambda: "key"])
+@pytest.mark.parametrize("credential", ["secret", lambda: "secret"])
 def test_a_credential_is_sent_and_not_shown(credential: Any) -> None:
     seen: list[str | None] = []
 
@@ -172,5 +215,5 @@ def test_a_credential_is_sent_and_not_shown(credential: Any) -> None:
         "http://p/", "shop", credential=credential, transport=transport, headers=headers
     ) as client:
         client.get("t", "a")
-        assert "key" not in repr(vars(client))
-    assert seen == ["Bearer key"]
+        assert "secret" not in repr(vars(client))
+    assert seen == ["Bearer secret"]

@@ -136,6 +136,16 @@ test("a write whose reply was lost takes effect once", async () => {
   await assert.rejects(new Client(url, database, { fetch: losing(9), retries }).get("products", id), Unreachable);
 });
 
+test("a write that failed is repeated under the key of its error", async () => {
+  await shop.put("products", "pen", { name: "Pen", stock: 5 });
+  const client = new Client(url, database, { fetch: losing(1), retries: { attempts: 1 } });
+  const sell = (how) => client.update("products", "pen", { stock: { inc: -1 } }, how);
+  const { idempotencyKey } = await sell().catch((error) => error);
+  const { value, replayed } = await sell({ idempotencyKey });
+  assert.deepEqual([value.stock, replayed], [4, true]);
+  await shop.delete("products", "pen");
+});
+
 /** Returns a fetch whose first stream breaks off after its first change. */
 function interrupted() {
   let streams = 0;
@@ -170,6 +180,30 @@ test("the feed goes on after a lost connection", async () => {
     assert.equal(change.object, "third");
     break;
   }
+});
+
+/** Returns a fetch to a gateway, which answers by itself as long as something is in `refusals`. */
+function behindGateway(refusals) {
+  return async (...request) => {
+    const [status, body] = refusals.shift() ?? [];
+    return status === undefined ? fetch(...request) : new Response(body, { status });
+  };
+}
+
+test("the feed goes on once a gateway has found the service again", async () => {
+  await shop.put("customers", "fed", { name: "Fed" });
+  const first = async (refusals, how) => {
+    const client = new Client(url, database, { fetch: behindGateway(refusals) });
+    for await (const change of client.changes({ className: "customers", after: "beginning", ...how })) return change;
+  };
+  const refusals = [[502, "<html>"], [504, ""], [408, ""], [502, '{"type": "/problems/bad-gateway"}']];
+  assert.equal((await first(refusals)).class, "customers");
+  assert.deepEqual(refusals, []);
+  const lasting = Array(9).fill([504, "<html>"]);
+  await assert.rejects(first(lasting, { reconnects: 2 }), { status: 504 });
+  assert.equal(lasting.length, 6);
+  await assert.rejects(first([[500, "<html>"]]), { status: 500 });
+  await shop.delete("customers", "fed");
 });
 
 test("what cannot be followed is refused, and a feed ends when it is to", async () => {

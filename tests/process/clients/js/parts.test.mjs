@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { EventReader } from "../../../../clients/js/src/feed.js";
 import { BrokenReply, Client, Problem, Unreachable } from "../../../../clients/js/src/index.js";
 
-const AT_ONCE = { attempts: 3, firstPauseS: 0 };
+const AT_ONCE = { attempts: 3, firstPauseS: 0, keyInUseS: 4 };
 const done = () => Response.json({ id: "a" });
 const refusal = (status, kind, headers) => () => Response.json({ type: `/problems/${kind}` }, { status, headers });
 const lost = () => {
@@ -54,6 +54,39 @@ test("a request is sent again under its key, and not for ever", async () => {
     await assert.rejects(client.get("t", "a"), error);
     assert.equal(requests.length, 3);
   }
+});
+
+test("waits for a key end, and are no attempts", async () => {
+  const inUse = refusal(409, "idempotency-key-in-use", { "retry-after": "0" });
+  for (const [steps, error] of [
+    [[lost, lost, ...Array(5).fill(inUse)], { kind: "idempotency-key-in-use" }],
+    [[...Array(4).fill(inUse), lost, lost, lost], { name: "Unreachable" }],
+  ]) {
+    const [client, requests] = scripted(...steps);
+    await assert.rejects(client.put("t", "a", {}), error);
+    assert.equal(requests.length, 7);
+  }
+  let requests = 0;
+  const fetch = async () => (requests++, inUse());
+  const once = new Client("http://p/", "shop", { fetch, retries: { attempts: 1 } });
+  await assert.rejects(once.put("t", "a", {}), { kind: "idempotency-key-in-use" });
+  assert.equal(requests, 1);
+});
+
+test("an error has the key of its write", async () => {
+  const page = (status) => () => new Response("<html>", { status });
+  for (const failure of [late, page(502), page(200)]) {
+    for (const idempotencyKey of [undefined, '"sale" \\ 7']) {
+      const [client, requests] = scripted(failure, done);
+      const error = await client.update("t", "a", {}, { idempotencyKey }).catch((thrown) => thrown);
+      assert.equal(typeof error.idempotencyKey, "string");
+      if (idempotencyKey !== undefined) assert.equal(error.idempotencyKey, idempotencyKey);
+      await client.update("t", "a", {}, { idempotencyKey: error.idempotencyKey });
+      assert.equal(new Set(requests.map(({ headers }) => headers["idempotency-key"])).size, 1);
+    }
+  }
+  const [client] = scripted(refusal(404, "not-found"));
+  await assert.rejects(client.get("t", "a"), { idempotencyKey: null });
 });
 
 test("what would not help is not sent again", async () => {
