@@ -22,6 +22,8 @@ _NO_LEASE: Final = (
 class WriteAdmission:
     """Admits the writes of this replica.
 
+    A write over several systems is admitted as a whole: what it has begun, it may end.
+
     Attributes:
         lease_until: Until when this replica may write, by the clock's monotonic time; see
             `mediator.control.membership`.
@@ -34,6 +36,7 @@ class WriteAdmission:
         # Weak: what is refused for good goes with the last route that has it.
         self.refused = WeakSet[Fragment]()
         self._busy: dict[Fragment, int] = {}
+        self._joint: dict[str, Collection[Fragment]] = {}
         self._left = asyncio.Event()
 
     def refuse(self, fragments: Collection[Fragment]) -> None:
@@ -44,25 +47,38 @@ class WriteAdmission:
         """Admit writes to fragments again: they have not been placed anew."""
         self.refused.difference_update(fragments)
 
-    def refusal_of(self, fragment: Fragment) -> Unavailable | None:
-        """Return the error of a write to a fragment that takes none; None if it takes them."""
-        if self.refused and fragment in self.refused:
+    def refusal_of(self, fragment: Fragment, intent: str = "") -> Unavailable | None:
+        """Return the error of a write to a fragment that takes none; None if it takes it.
+
+        The steps of a joint write, which have its `intent`, are taken once that has begun.
+        """
+        if self.refused and fragment in self.refused and intent not in self._joint:
             return Unavailable("The class is being placed anew.", system=fragment.system)
         return None
 
-    def check(self, fragments: Iterable[Fragment]) -> None:
+    def check(self, fragments: Iterable[Fragment], intent: str = "") -> None:
         """Raise `Unavailable` if no write to these fragments may begin."""
         for fragment in fragments if self.refused else ():
-            if refusal := self.refusal_of(fragment):
+            if refusal := self.refusal_of(fragment, intent):
                 raise refusal
         if self._clock.monotonic() >= self.lease_until:
             raise Unavailable(_NO_LEASE, system="catalogue")
 
-    def enter(self, fragments: Collection[Fragment]) -> None:
+    def enter(self, fragments: Collection[Fragment], intent: str = "") -> None:
         """Begin a write; raises `Unavailable` if it may not. Call `leave` when it has ended."""
-        self.check(fragments)
+        self.check(fragments, intent)
         for fragment in fragments:
             self._busy[fragment] = self._busy.get(fragment, 0) + 1
+
+    def begin(self, intent: str, fragments: Collection[Fragment]) -> None:
+        """Begin a joint write; raises `Unavailable` if it may not. Call `end` in any case."""
+        self.enter(fragments)
+        self._joint[intent] = fragments
+
+    def end(self, intent: str) -> None:
+        """End a joint write, if it has begun."""
+        if (fragments := self._joint.pop(intent, None)) is not None:
+            self.leave(fragments)
 
     def leave(self, fragments: Collection[Fragment]) -> None:
         for fragment in fragments:

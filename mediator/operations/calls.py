@@ -167,7 +167,7 @@ class StoreCalls:
         return [await result_or_error(end, *holder) for holder in holders]
 
     async def _write_each(self, calls: Sequence[Write]) -> list[WriteResult | MediatorError]:
-        refusals = [self.admission.refusal_of(call.fragment) for call in calls]
+        refusals = [self.admission.refusal_of(call.fragment, call.intent) for call in calls]
         admitted = [call for call, refusal in zip(calls, refusals, strict=True) if refusal is None]
         sent = await by_system(admitted, _system_of, self._write_system)
         if len(sent) == len(calls):
@@ -210,7 +210,7 @@ class StoreCalls:
 
     async def _write_system(self, system: str, calls: Sequence[Write]) -> list[WriteResult]:
         store, fragments = self.systems.get(system), _fragments(calls)
-        self.admission.enter(fragments)
+        self.admission.enter(fragments, calls[0].intent)  # steps come by themselves
         try:
             if any(fragment.ttl_s is not None for fragment in fragments):
                 # A record with an intent counts as live: it was when its transaction committed.

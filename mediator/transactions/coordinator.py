@@ -136,15 +136,16 @@ class Transactions:
         written = dict.fromkeys([*named, *actions.written])
         targets = [LockTarget(routes[class_name], id_) for class_name, id_ in written]
         entry = _entry_of(transaction, [*written, *announced(routes, transaction.writes)])
-        try:
-            prepared = await self._prepare(transaction, routes, targets, entry)
-        except BaseException:
-            await self.resolver.abandon(entry, targets)
-            raise
-        kept = {one.target for one in prepared}
-        await self.resolver.release([t for t in targets if t not in kept], entry.intent)
-        outcomes = results_or_raise(await self.phases.commit(entry, prepared))
-        return outcomes[: len(named)]
+        with self.phases.within(entry):
+            try:
+                prepared = await self._prepare(transaction, routes, targets, entry)
+            except BaseException:
+                await self.resolver.abandon(entry, targets)
+                raise
+            kept = {one.target for one in prepared}
+            await self.resolver.release([t for t in targets if t not in kept], entry.intent)
+            outcomes = results_or_raise(await self.phases.commit(entry, prepared))
+            return outcomes[: len(named)]
 
     async def _actions(
         self, transaction: CommitRequest, routes: Mapping[str, ClassRoute]

@@ -191,17 +191,18 @@ class JointWriter:
         redo = [dump_operation(planned)]
         records = [[route.schema.name, operation.id]]
         entry = TransactionEntry(intent, operation.database, records, state=State.STAGED, redo=redo)
-        try:
-            locked = await self._lock_all(entry, target)
-        except (MediatorError, WriteBlocked) as error:
-            # Others are met only once all records have answered.
-            refused = isinstance(error, WriteBlocked) and bool(error.met)
-            answers = await self._resolver.withdraw(entry, [target], refused=refused)
-            if answers is None:
-                raise
-            return answers[0]
-        [answer] = await self._resolver.apply(entry, [fitted(planned, locked)])
-        return answer
+        with self._phases.within(entry):
+            try:
+                locked = await self._lock_all(entry, target)
+            except (MediatorError, WriteBlocked) as error:
+                # Others are met only once all records have answered.
+                refused = isinstance(error, WriteBlocked) and bool(error.met)
+                answers = await self._resolver.withdraw(entry, [target], refused=refused)
+                if answers is None:
+                    raise
+                return answers[0]
+            [answer] = await self._resolver.apply(entry, [fitted(planned, locked)])
+            return answer
 
     async def _lock_all(self, entry: TransactionEntry, target: LockTarget) -> LockedObject:
         [locked] = results_or_raise(await self._phases.begin(entry, [target]))
@@ -241,16 +242,27 @@ class JointWriter:
         targets = [LockTarget(route, operation.id) for route, operation in operations]
         records = [[target.route.schema.name, target.id] for target in targets]
         entry = TransactionEntry(uuid4().hex, operations[0][1].database, records)
-        prepared: list[PreparedOperation] = []
-        try:
-            decided = await self._prepare(operations, targets, entry, backoff)
-            prepared = [one for one in decided if isinstance(one, PreparedOperation)]
-        except (MediatorError, WriteBlocked) as error:
-            return [error] * len(operations)
-        finally:
-            if not prepared:
+        with self._phases.within(entry):
+            try:
+                decided = await self._prepare(operations, targets, entry, backoff)
+            except (MediatorError, WriteBlocked) as error:
                 await self._resolver.abandon(entry, targets)
+                return [error] * len(operations)
+            except BaseException:
+                await self._resolver.abandon(entry, targets)
+                raise
+            return await self._carry_out(entry, targets, decided)
+
+    async def _carry_out(
+        self,
+        entry: TransactionEntry,
+        targets: Sequence[LockTarget],
+        decided: Sequence[PreparedOperation | _Attempted],
+    ) -> list[_Attempted]:
+        """Commit what has steps; the other objects are left as they are."""
+        prepared = [one for one in decided if isinstance(one, PreparedOperation)]
         if not prepared:
+            await self._resolver.abandon(entry, targets)
             return [one for one in decided if not isinstance(one, PreparedOperation)]
         pairs = zip(targets, decided, strict=True)
         dropped = [target for target, one in pairs if not isinstance(one, PreparedOperation)]

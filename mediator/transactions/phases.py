@@ -13,7 +13,8 @@ docs/transactions.md says what each of them leaves behind, and who resolves it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -62,10 +63,20 @@ class Phases:
                 met = blocked.met
             await backoff.wait_for(met, self._resolver)
 
+    @contextmanager
+    def within(self, entry: TransactionEntry) -> Iterator[None]:
+        """Do all of a write in the block, for the end of which holds of its classes wait."""
+        try:
+            yield
+        finally:
+            self._calls.admission.end(entry.intent)
+
     async def begin(
         self, entry: TransactionEntry, targets: Sequence[LockTarget], *, anchor_first: bool = False
     ) -> list[LockedObject | MediatorError]:
         """Log a write and set its intents; returns its objects, or why they are not known.
+
+        It is called `within` all that is done for the write.
 
         With `anchor_first`, of a single object, no other intent is set before that on the anchor,
         so as not to block a write that has it.
@@ -87,8 +98,9 @@ class Phases:
         if not logged:
             raise WriteBlocked
         # Only now: a replica that places a class anew first refuses writes, and then looks for
-        # entries. This check comes after the entry, so one of the two sees the other.
-        self._calls.admission.check(fragment for fragment, _ in keys)
+        # entries. This check comes after the entry, so one of the two sees the other. A replica
+        # that places it anew later waits for the end of the write, whose steps are not refused.
+        self._calls.admission.begin(entry.intent, {fragment for fragment, _ in keys})
         return locked_objects(targets, [*anchor, *states])
 
     async def _lock_anchor(self, key: RecordKey, intent: str) -> Sequence[RecordState]:

@@ -1,0 +1,101 @@
+"""Joint writes that have begun when their class is held: they end, and the hold waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from mediator.base.errors import Conflict, Unavailable
+from mediator.model.operations import Outcome, Put, Update
+from mediator.transactions.model import CommitRequest
+from tests.faults.conditions import eventually
+from tests.process.control.test_placing_anew import paused
+from tests.process.control.unique_building import filled, put, users
+from tests.process.service import Service, unique
+
+Writing = Callable[[Service, str], Coroutine[Any, Any, object]]
+
+VALUES: dict[str, Any] = {"email": "new@x", "tenant": "t", "name": "n"}
+
+
+async def blind(of: Service, database: str) -> object:
+    return await of.mediator.data.write(Put(database, "users", "u00000", unique(), values=VALUES))
+
+
+async def computed(of: Service, database: str) -> object:
+    update = Update(database, "users", "u00000", unique(), values=VALUES)
+    return await of.mediator.data.write(update)
+
+
+async def together(of: Service, database: str) -> object:
+    update = Update(database, "users", "u00000", unique(), values=VALUES)
+    [answer] = await of.mediator.data.batch([update])
+    assert isinstance(answer, Outcome), answer
+    return answer
+
+
+async def transaction(of: Service, database: str) -> object:
+    update = Update(database, "users", "u00000", unique(), values=VALUES)
+    return await of.mediator.transactions.run(CommitRequest(database, unique(), (), (update,)))
+
+
+KINDS = [blind, computed, together, transaction]
+
+
+async def is_held(of: Service, database: str) -> bool:
+    fragments = of.mediator.data.model.databases[database].classes["users"].fragments
+    return all(fragment in of.mediator.calls.admission.refused for fragment in fragments)
+
+
+@pytest.mark.parametrize("write", KINDS, ids=lambda kind: kind.__name__)
+async def test_a_joint_write_ends_although_its_class_is_held(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch, write: Writing
+) -> None:
+    database = await filled(mediator, "redis", ["a@x", "b@x"])
+    pause = paused(monkeypatch, mediator.mediator.transactions.resolver.applier, "apply")
+    writing = asyncio.create_task(write(mediator, database))
+    await pause.reached.wait()
+    change = asyncio.create_task(put(mediator, database, users("redis", unique=True)))
+    await eventually(lambda: is_held(mediator, database))
+    with pytest.raises(Unavailable, match="placed anew"):
+        await mediator.create(database, "users", "late", email="late@x", name="l")
+    pause.open.set()
+    await writing
+    assert (await change).version == 2
+    assert await mediator.values(database, "users", "u00000") == VALUES
+
+
+async def test_a_class_is_not_placed_anew_under_a_joint_write_that_has_begun(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = await filled(mediator, "redis", [])
+    pause = paused(monkeypatch, mediator.mediator.transactions.resolver.applier, "apply")
+    writing = asyncio.create_task(blind(mediator, database))
+    await pause.reached.wait()
+    change = asyncio.create_task(put(mediator, database, users("mongo")))
+    await eventually(lambda: is_held(mediator, database))
+    pause.open.set()
+    await writing
+    with pytest.raises(Conflict, match="created meanwhile"):
+        await change
+    assert await mediator.values(database, "users", "u00000") == VALUES
+
+
+async def test_a_replica_confirms_no_hold_while_it_does_a_joint_write(
+    mediator: Service, replica: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = await filled(mediator, "redis", ["a@x"])
+    await replica.get(database, "users", "u00000")
+    pause = paused(monkeypatch, replica.mediator.transactions.resolver.applier, "apply")
+    writing = asyncio.create_task(computed(replica, database))
+    await pause.reached.wait()
+    change = asyncio.create_task(put(mediator, database, users("redis", unique=True)))
+    await eventually(lambda: is_held(replica, database))
+    assert not change.done()
+    pause.open.set()
+    await writing
+    assert (await change).version == 2
+    assert await mediator.values(database, "users", "u00000") == VALUES
