@@ -36,6 +36,7 @@ async def held(
         Service.on(configs, url, sketch="off").running() as service,
     ):
         yield service, holding
+        await holding.release()
 
 
 async def said_until(process: Forked, text: str) -> None:

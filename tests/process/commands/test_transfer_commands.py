@@ -7,11 +7,19 @@ import os
 import re
 import signal
 import tty
+from functools import partial
+from itertools import count
+from pathlib import Path
 
 import orjson
+import pytest
+import typer
 
+from app.commands import reconnection
+from app.commands.transfer import import_
 from tests.faults.conditions import eventually
 from tests.faults.losing import losing
+from tests.process.caching.serving import Reply, Script, served
 from tests.process.commands.shop import Shop
 
 LINES = b"""{"id": "lamp", "name": "Lamp", "price": "30", "stock": 3}
@@ -171,6 +179,24 @@ async def test_an_import_whose_source_breaks_off_says_how_to_go_on(opened: Shop)
     await opened.done(*words, "--import-id", import_id, text=lines + b'{"name": "D"}\n')
     saved = (await opened.done("export", opened.database, "customers")).objects
     assert [each["name"] for each in saved] == ["C", "C", "C", "D"]
+
+
+async def test_an_import_that_gets_further_is_waited_for_as_long_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its requests is refused behind one line, 400 s after the one before."""
+    pauses: list[float] = []
+    monkeypatch.setattr(reconnection, "sleep", pauses.append)
+    monkeypatch.setattr(reconnection, "monotonic", partial(next, count(step=400)))
+    one = {"imported": 1, "failed": 0, "next": 1, "problems": []}
+    busy = Reply(429, orjson.dumps({**one, "detail": "Not now."}), {"retry-after": "5"})
+    file = tmp_path / "lines"
+    file.write_bytes(b'{"id": "a"}\n' * 4)
+    async with served(Script(busy, busy, busy, Reply(200, orjson.dumps(one)))) as url:
+        with pytest.raises(typer.Exit) as ended:
+            await asyncio.to_thread(import_, "shop", "products", file, url=url)
+    assert ended.value.exit_code == 0
+    assert pauses == [5.0] * 3
 
 
 async def test_an_import_says_where_to_go_on(opened: Shop) -> None:

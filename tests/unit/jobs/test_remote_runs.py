@@ -132,14 +132,14 @@ def limited(status: int, retry_s: int, body: bytes = b'{"detail": "Not now."}') 
 def test_a_service_that_takes_no_more_is_asked_again_when_it_says(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its limits, as a proxy, and while it starts."""
+    """While it starts, by its limits, and by those of a proxy."""
     pauses: list[float] = []
     monkeypatch.setattr(reconnection, "sleep", pauses.append)
-    answers = (limited(429, 7), limited(429, 99, b"<p>"), limited(503, 2), ACCEPTED)
+    answers = (limited(503, 2), limited(429, 7), limited(429, 99, b"<p>"), ACCEPTED)
     thread, seen = answering(listener, *answers)
     assert submit(listener) == "r1"
     thread.join()
-    assert pauses == [7.0, 99.0, reconnection.PAUSE_S]
+    assert pauses == [reconnection.PAUSE_S, 7.0, 99.0]
     keys = keys_of(seen)
     assert (len(keys), len({*keys})) == (4, 1)
 
@@ -155,7 +155,7 @@ def test_a_longer_wait_than_the_longest_is_not_begun(listener: socket.socket) ->
 def test_a_service_that_only_says_that_it_takes_no_more_is_given_up(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each pause is one that the limit allows; all together are more. Its silence is none of it."""
+    """Each pause is one that the limit allows; all together are more. Silences are waits apart."""
     clock = [0.0]
 
     def pause(seconds: float) -> None:
@@ -163,11 +163,12 @@ def test_a_service_that_only_says_that_it_takes_no_more_is_given_up(
 
     monkeypatch.setattr(reconnection, "sleep", pause)
     monkeypatch.setattr(reconnection, "monotonic", lambda: clock[0])
-    thread, _ = answering(listener, limited(429, 300), b"", limited(429, 290), limited(429, 10))
+    answers = (limited(429, 300), b"", limited(429, 290), b"", limited(429, 10))
+    thread, _ = answering(listener, *answers)
     with pytest.raises(ServiceRefused, match=r"^Not now\. The job may be submitted"):
         submit(listener)
     thread.join()
-    assert clock == [590.5]
+    assert clock == [591.0]
 
 
 def test_a_service_that_never_answers_is_reported() -> None:
