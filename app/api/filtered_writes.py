@@ -61,6 +61,7 @@ _OTHER_WAYS: Final = ("order", "limit", "fields", "join", "aggregate", "count", 
 """Parameters of a listing that mean nothing here."""
 
 Outcomes: TypeAlias = Sequence[Outcome]
+_Answer: TypeAlias = Outcome | MediatorError | HttpError
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class _Request:
 
 @dataclass(slots=True)
 class _Progress:
-    """How many objects met the conditions, and what became of them.
+    """How many objects up to `next` met the conditions, and what became of them.
 
     Attributes:
         next: The last id that was come to; None if there is nothing beyond.
@@ -112,7 +113,7 @@ class _Progress:
         self.matched += len(found)
         self.sample += [outcome.id for outcome in found[: _SAMPLE - len(self.sample)]]
 
-    def note(self, id_: str, answer: Outcome | MediatorError | HttpError) -> None:
+    def note(self, id_: str, answer: _Answer) -> None:
         """Count what became of an object that was to be written."""
         if isinstance(answer, NotFound):
             return  # it was deleted meanwhile
@@ -225,26 +226,36 @@ class _Run:
         if self._wanted.is_dry:
             self._progress.count(found)
             return
-        for _ in range(_ATTEMPTS - 1):
-            overtaken = await self._write(found, repeats=True)
-            if not overtaken:
-                return
-            found = await self._matching(await self._read(overtaken))
-        await self._write(found, repeats=False)
+        # A chunk that breaks off comes again, as it lies beyond `next`: it is counted only then.
+        for id_, answer in await self._written(found):
+            self._progress.note(id_, answer)
 
-    async def _write(self, found: Outcomes, *, repeats: bool) -> list[str]:
-        """Write objects; return the ids of those that others wrote meanwhile, if it `repeats`."""
+    async def _written(self, found: Outcomes) -> list[tuple[str, _Answer]]:
+        """Write objects, those that others write meanwhile a few times; return what became of each.
+
+        Raises:
+            Unavailable: A system does not answer; some of them may have been written.
+        """
+        done: list[tuple[str, _Answer]] = []
+        for attempt in range(1, _ATTEMPTS + 1):
+            overtaken = []
+            for id_, answer in await self._write(found):
+                if isinstance(answer, PreconditionFailed) and attempt < _ATTEMPTS:
+                    overtaken.append(id_)
+                else:
+                    done.append((id_, answer))
+            if not overtaken:
+                break
+            found = await self._matching(await self._read(overtaken))
+        return done
+
+    async def _write(self, found: Outcomes) -> list[tuple[str, _Answer]]:
         items = await offload(len(found) >= CHUNK, self._items, found)
         answers = await submit_all(self._routed.plane, items)
-        overtaken = []
-        for outcome, answer in zip(found, answers, strict=True):
+        for answer in answers:
             if isinstance(answer, Unavailable | StorageFull | TooManyRequests):
                 raise answer
-            if repeats and isinstance(answer, PreconditionFailed):
-                overtaken.append(outcome.id)
-            else:
-                self._progress.note(outcome.id, answer)
-        return overtaken
+        return [(outcome.id, answer) for outcome, answer in zip(found, answers, strict=True)]
 
     def _items(self, found: Outcomes) -> list[Item]:
         return [

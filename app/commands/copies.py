@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from app.commands.consoles import confirm, errors, json_text, printable
+from app.commands.resumption import way_on
 from app.commands.running import (
     NOT_DONE,
     AdminUrl,
@@ -107,7 +108,8 @@ class _Copy:
     _is_total: bool = True
 
     def run(self, after: str | None) -> _Copy:
-        from app.commands.service_client import page_by_page, path_of
+        from app.commands.reconnection import page_by_page
+        from app.commands.service_client import path_of
 
         path, parameters = path_of("copies", self._database), self._parameters()
 
@@ -115,8 +117,12 @@ class _Copy:
             sent = {"params": {**parameters, **begin}, "timeout": _TIMEOUT_S}
             return self._service.request("POST", path, **sent)
 
-        page_by_page(send, self._count, after)
+        page_by_page(send, self._count, after, self._goes_on)
         return self
+
+    def _goes_on(self, after: str | None) -> str:
+        """Say how the rest is copied; a count that ended early begins anew."""
+        return "" if self.is_dry else way_on(after=after)
 
     def _parameters(self) -> dict[str, str]:
         rules = {name: rule for name, rule in asdict(self._rules).items() if rule is not None}

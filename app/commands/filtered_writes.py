@@ -10,6 +10,7 @@ import typer
 
 from app.commands.conditions import AllowScan, FilterText, Pairs, Where, parameters_of
 from app.commands.consoles import errors, json_text, printable
+from app.commands.resumption import way_on
 from app.commands.running import ClassName, Database, DataUrl, Json, KeyFile, data_service
 
 if TYPE_CHECKING:
@@ -26,6 +27,30 @@ After = Annotated[str | None, typer.Option(help="Only ids that come after this o
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the objects, and write none.")]
 
 
+def _check_key(text: str | None) -> str | None:
+    """Refuse what the service would; without it, every call has a key of its own."""
+    from app.http.idempotency import parse_key
+    from app.http.problems import HttpError
+
+    if text is None:
+        return None
+    try:
+        parse_key(text)
+    except HttpError as error:
+        raise typer.BadParameter(f"{error.locations[0].detail}.") from None
+    return text.strip()
+
+
+Key = Annotated[
+    str | None,
+    typer.Option(
+        "--idempotency-key",
+        callback=_check_key,
+        help="That of a call which ended early: it then writes no object twice.",
+    ),
+]
+
+
 def update(
     database: Database,
     class_name: ClassName,
@@ -39,6 +64,7 @@ def update(
     all_: All = False,
     allow_scan: AllowScan = False,
     after: After = None,
+    idempotency_key: Key = None,
     dry_run: DryRun = False,
     url: DataUrl = None,
     key_file: KeyFile = None,
@@ -48,6 +74,8 @@ def update(
 
     An object is a merge patch (RFC 7396), an array a JSON Patch (RFC 6902). Each object is changed
     by itself; one that refuses it is reported, and the others are changed. Ends with 1 if one did.
+    If the service stops answering it goes on once it answers again; if that takes too long, or
+    after Ctrl-C, the message says how to go on.
     """
     from app.http.negotiation import JSON, UPDATE
 
@@ -55,7 +83,8 @@ def update(
     flags = {"allow_scan": allow_scan, "all": all_, "dry_run": dry_run}
     parameters = parameters_of(where, filter_, **flags)
     with data_service(url, key_file) as service:
-        run = _Run(service, "PATCH", f"/{database}/{class_name}", sent)
+        key = idempotency_key or uuid4().hex
+        run = _Run(service, "PATCH", f"/{database}/{class_name}", sent, key)
         run.work(parameters, after)
     run.report("changed", is_dry=dry_run, json=json)
 
@@ -69,6 +98,7 @@ def delete(
     all_: All = False,
     allow_scan: AllowScan = False,
     after: After = None,
+    idempotency_key: Key = None,
     dry_run: DryRun = False,
     url: DataUrl = None,
     key_file: KeyFile = None,
@@ -76,39 +106,48 @@ def delete(
 ) -> None:
     """Delete all objects of a class that meet all conditions: docs/data-api.md.
 
-    Each object is deleted by itself. Ends with 1 if one was not.
+    Each object is deleted by itself. Ends with 1 if one was not. If the service stops answering it
+    goes on once it answers again; if that takes too long, or after Ctrl-C, the message says how to
+    go on.
     """
     flags = {"allow_scan": allow_scan, "all": all_, "dry_run": dry_run}
     parameters = parameters_of(where, filter_, **flags)
     with data_service(url, key_file) as service:
-        run = _Run(service, "DELETE", f"/{database}/{class_name}", {})
+        key = idempotency_key or uuid4().hex
+        run = _Run(service, "DELETE", f"/{database}/{class_name}", {}, key)
         run.work(parameters, after)
     run.report("deleted", is_dry=dry_run, json=json)
 
 
 @dataclass
 class _Run:
-    """Requests that go on where the one before ended, until all objects are done."""
+    """Requests that go on where the one before ended, until all objects are done.
+
+    They have one key, so that an object whose answer was lost is not changed twice.
+    """
 
     _service: ServiceClient
     _method: str
     _path: str
     _sent: dict[str, Any]
+    _key: str
     _counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0))
     _sample: list[str] = field(default_factory=list)
 
     def work(self, parameters: Pairs, after: str | None) -> None:
-        from app.commands.service_client import page_by_page
+        from app.commands.reconnection import page_by_page
 
-        # An object whose answer was lost is not changed twice.
-        headers = {**self._sent.pop("headers", {}), "Idempotency-Key": uuid4().hex}
+        headers = {**self._sent.pop("headers", {}), "Idempotency-Key": self._key}
         how = {"headers": headers, "timeout": _TIMEOUT_S, **self._sent}
 
         def send(begin: dict[str, str]) -> dict[str, Any]:
             given = [*parameters, *begin.items()]
             return self._service.request(self._method, self._path, params=given, **how)
 
-        page_by_page(send, self._count, after)
+        page_by_page(send, self._count, after, self._goes_on)
+
+    def _goes_on(self, after: str | None) -> str:
+        return way_on(idempotency_key=self._key, after=after)
 
     def report(self, done: str, *, is_dry: bool, json: bool) -> None:
         """Print what became of the objects; ends the command."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from app.commands.consoles import errors, json_text, printable
+from app.commands.resumption import way_on
 from app.commands.running import AdminUrl, Database, Json, KeyFile, admin_service
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ class _Check:
         return self._counts["dangling"] > self._counts["repaired"]
 
     def run(self, after: str | None) -> _Check:
-        from app.commands.service_client import page_by_page, path_of
+        from app.commands.reconnection import page_by_page
+        from app.commands.service_client import path_of
 
         class_name, _, name = self._field.partition(".")
         path = path_of("integrity", self._database, class_name, name)
@@ -101,8 +103,12 @@ class _Check:
             sent = {"params": {**repair, **begin}, "timeout": _TIMEOUT_S}
             return self._service.request("POST", path, **sent)
 
-        page_by_page(send, self._count, after, f"{self._field} ")
+        page_by_page(send, self._count, after, self._goes_on)
         return self
+
+    def _goes_on(self, after: str | None) -> str:
+        """Say how the rest of this field is checked, unless that is all of it."""
+        return "" if after is None else way_on(self._field, after=after)
 
     def _count(self, answer: Mapping[str, Any]) -> str:
         """Add what was found, and report what could not be repaired."""

@@ -1,7 +1,7 @@
 """Client of the runs of a service: submits, follows, cancels and resumes them, and saves results.
 
 A request that is repeated after a failure is idempotent or has a key. Submitting and following a
-run survive a restart of the service.
+run, and saving its result, survive a restart of the service.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from uuid import uuid4
 
 from pydantic import SecretStr
 
-from app.commands.service_client import Reconnection, ServiceClient, ServiceRefused, path_of
+from app.commands.reconnection import Reconnection
+from app.commands.service_client import ServiceClient, path_of
 from app.http.negotiation import FILES
 from spark_jobs.atomic_file import atomic_file
 from spark_jobs.runner.results import FORMATS
@@ -53,12 +54,7 @@ class RemoteRuns(ServiceClient):
         parameters = {"dry_run": str(dry_run).lower()}
         key = {"Idempotency-Key": uuid4().hex}
         send = partial(self.request, "POST", _JOBS, json=document, params=parameters, headers=key)
-        reconnection = Reconnection()
-        while True:
-            try:
-                return send()
-            except ServiceRefused as refused:
-                reconnection.wait(refused, f" {MAY_BE_SUBMITTED}")
+        return Reconnection().repeat(send, f" {MAY_BE_SUBMITTED}")
 
     def newest(self, limit: int) -> list[RunDocument]:
         items: list[RunDocument] = self.request("GET", _JOBS, params={"limit": limit})["items"]
@@ -78,12 +74,7 @@ class RemoteRuns(ServiceClient):
         reconnection = Reconnection()
         reconnection.answered()  # when it was submitted or found
         while True:
-            try:
-                state = self.find(run)
-            except ServiceRefused as refused:
-                reconnection.wait(refused)
-                continue
-            reconnection.answered()
+            state = reconnection.repeat(partial(self.find, run))
             look(state)
             if state["state"] in ENDED:
                 return state
@@ -91,9 +82,14 @@ class RemoteRuns(ServiceClient):
 
     def save(self, run: str, target: Path) -> None:
         """Write the result to a file atomically, in the format of its suffix."""
-        accept = {"Accept": _TYPES[FORMATS[target.suffix.lower()]]}
+        reconnection = Reconnection()
+        reconnection.answered()  # when the run had ended
+        reconnection.repeat(partial(self._fetch, run, target))
+
+    def _fetch(self, run: str, target: Path) -> None:
+        media_type = _TYPES[FORMATS[target.suffix.lower()]]
         with (
-            self.stream("GET", f"{_path(run)}/results", headers=accept) as answer,
+            self.stream("GET", f"{_path(run)}/results", media_type) as answer,
             atomic_file(target) as file,
         ):
             file.writelines(answer.iter_bytes())

@@ -253,6 +253,6 @@ def key_in(file: Path | None) -> SecretStr | None:
         text = file.read_text("ascii", "replace")[:_LONGEST_KEY].strip()
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be read: {error.strerror}.") from None
-    if not text or not text.isprintable() or " " in text:
+    if not text or not text.isascii() or not text.isprintable() or " " in text:
         raise typer.BadParameter(f"{file} holds no key: one line is expected.")
     return SecretStr(text)

@@ -1,10 +1,9 @@
-"""Client of a running service: refusals are sentences, and a restart is waited for."""
+"""Client of a running service, whose refusals are sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote
@@ -12,25 +11,21 @@ from urllib.parse import quote
 import httpx
 from pydantic import SecretStr
 
-from app.commands.consoles import errors, printable, shown_progress
+from app.commands.consoles import printable
 from app.settings.access import bearer
 
 __all__ = [
-    "PAUSE_S",
-    "SILENCE_S",
-    "Reconnection",
     "ServiceClient",
     "ServiceRefused",
     "lines_of",
-    "page_by_page",
     "path_of",
     "reason_of",
 ]
 
 _TIMEOUT_S: Final = 30.0
-PAUSE_S: Final = 0.5
-SILENCE_S: Final = 60.0
-"""How long a service that was there is waited for."""
+_KEY_IN_USE: Final = "/problems/idempotency-key-in-use"
+_OUTCOME_UNKNOWN: Final = "/problems/outcome-unknown"
+_MOST_RETRY_DIGITS: Final = 9
 
 _LOST: Final = (
     httpx.ReadError,
@@ -47,7 +42,9 @@ class ServiceRefused(Exception):
 
     Attributes:
         problem: The problem document, empty if there was none.
-        is_lost: Whether the answer was lost on its way: what was requested may be done.
+        may_be_done: Whether what was requested may be done, or a part of it.
+        is_busy: Whether the service is there, and takes the same request later.
+        retry_s: After how many seconds it says that it may; 0 if it does not say.
     """
 
     def __init__(
@@ -56,12 +53,16 @@ class ServiceRefused(Exception):
         *,
         transient: bool = False,
         problem: dict[str, Any] | None = None,
-        is_lost: bool = False,
+        may_be_done: bool = False,
+        is_busy: bool = False,
+        retry_s: float = 0.0,
     ) -> None:
         super().__init__(printable(reason))
         self.transient = transient
         self.problem = problem or {}
-        self.is_lost = is_lost
+        self.may_be_done = may_be_done
+        self.is_busy = is_busy
+        self.retry_s = retry_s
 
 
 class ServiceClient:
@@ -89,16 +90,25 @@ class ServiceClient:
         with self._translated_errors():
             document = _json_object(_check(self._http.request(method, path, **sent)))
         if document is None:
-            raise ServiceRefused(f"The answer from {self._url} is no JSON: is it a proxy's?")
+            raise self._foreign("JSON")
         return document
 
     @contextmanager
-    def stream(self, method: str, path: str, **sent: Any) -> Iterator[httpx.Response]:
+    def stream(
+        self, method: str, path: str, media_type: str, **sent: Any
+    ) -> Iterator[httpx.Response]:
+        """Accept one media type, and yield the answer that has it, to be read piece by piece."""
+        sent["headers"] = {**sent.get("headers", {}), "Accept": media_type}
         with self._translated_errors(), self._http.stream(method, path, **sent) as answer:
-            if answer.is_error:
+            if not answer.is_success:
                 # The body of a stream is not there until it is read, and `_check` needs it.
                 answer.read()
-            yield _check(answer)
+            if _media_type(_check(answer)) != media_type:
+                raise self._foreign(media_type)
+            yield answer
+
+    def _foreign(self, expected: str) -> ServiceRefused:
+        return ServiceRefused(f"The answer from {self._url} is no {expected}: is it a proxy's?")
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
@@ -107,80 +117,7 @@ class ServiceClient:
         except (httpx.TransportError, httpx.InvalidURL) as error:
             reason = f"The service at {self._url} does not answer: {type(error).__name__}."
             lost = isinstance(error, _LOST)
-            raise ServiceRefused(reason, transient=True, is_lost=lost) from error
-
-
-class Reconnection:
-    """Waits for a service that was there before and does not answer now, but not for long."""
-
-    def __init__(self) -> None:
-        self._was_there = False
-        self._silent_since: float | None = None
-
-    def answered(self) -> None:
-        self._was_there, self._silent_since = True, None
-
-    def wait(self, refused: ServiceRefused, goes_on: str = "") -> None:
-        """Pause before the next attempt, and say so before the first one of a silence.
-
-        Args:
-            refused: Why the last one failed.
-            goes_on: How to go on by hand, if this is the end and something may have been done.
-
-        Raises:
-            ServiceRefused: The refusal is final, or lasts too long, or the service never answered.
-        """
-        if refused.is_lost or "next" in refused.problem:  # it took the request, or did a part
-            self._was_there = True
-        if not self._was_there:
-            raise refused
-        now = monotonic()
-        since = now if self._silent_since is None else self._silent_since
-        if not refused.transient or now - since > SILENCE_S:
-            raise ServiceRefused(f"{refused}{goes_on}") from None
-        if self._silent_since is None:
-            self._silent_since = now
-            again = f"{refused} Trying again, for {SILENCE_S:.0f} s at most."
-            errors.print(again, markup=False, soft_wrap=True)
-        sleep(PAUSE_S)
-
-
-def page_by_page(
-    send: Callable[[dict[str, str]], dict[str, Any]],
-    count: Callable[[dict[str, Any]], str],
-    after: str | None,
-    what: str = "",
-) -> None:
-    """Send requests, each of which says where the next one goes on, until nothing is beyond.
-
-    If the service stops answering, go on once it answers again.
-
-    Args:
-        send: Sends one, by the parameters of where it begins.
-        count: Takes each answer, and each problem, which has the same members or lacks them; says
-            how far the work is, to be shown.
-        after: The id after which the first one begins; None: at the beginning.
-        what: What comes before `--after` in a command that goes on.
-
-    Raises:
-        ServiceRefused: A refusal that is final, or lasts too long; it says how to go on.
-    """
-    reconnection = Reconnection()
-    with shown_progress() as show:
-        while True:
-            try:
-                answer = send({} if after is None else {"after": after})
-            except ServiceRefused as refused:
-                show(count(refused.problem))
-                after = refused.problem.get("next") or after
-                goes_on = "" if after is None else f" To go on: {what}--after {after}"
-                reconnection.wait(refused, goes_on)
-                continue
-            reconnection.answered()
-            show(count(answer))
-            after = answer["next"]
-            if after is None:
-                return
+            raise ServiceRefused(reason, transient=True, may_be_done=lost) from error
 
 
 def lines_of(answer: httpx.Response) -> Iterator[bytes]:
@@ -200,13 +137,41 @@ def _check(answer: httpx.Response) -> httpx.Response:
     """Return an answer that is no refusal; what is not ours, a proxy's for example, is one."""
     if answer.is_success:
         return answer
-    full = answer.status_code == httpx.codes.INSUFFICIENT_STORAGE
-    transient = answer.is_server_error and not full
     problem = _json_object(answer) or {}
-    reason = reason_of(problem) or f"The service answered {answer.status_code}."
-    # A page without a problem is a proxy's, which does not know what became of the request.
-    lost = transient and not problem
-    raise ServiceRefused(reason, transient=transient, problem=problem, is_lost=lost)
+    full = answer.status_code == httpx.codes.INSUFFICIENT_STORAGE
+    # Until the request whose connection was lost has ended, its key is in use.
+    is_under_way = problem.get("type") == _KEY_IN_USE
+    is_busy = is_under_way or answer.status_code == httpx.codes.TOO_MANY_REQUESTS
+    transient = is_busy or (answer.is_server_error and not full)
+    raise ServiceRefused(
+        reason_of(problem) or f"The service answered {answer.status_code}.",
+        transient=transient,
+        problem=problem,
+        may_be_done=is_under_way or (answer.is_server_error and _is_unknown(problem, full=full)),
+        is_busy=is_busy,
+        retry_s=_retry_s(answer),
+    )
+
+
+def _is_unknown(problem: dict[str, Any], *, full: bool) -> bool:
+    """Whether a server error leaves open what became of its request."""
+    if not problem:
+        return not full  # a proxy's page, and a proxy does not know it
+    # Behind the place to go on at, a part may be done as well.
+    return "next" in problem or problem.get("type") == _OUTCOME_UNKNOWN
+
+
+def _retry_s(answer: httpx.Response) -> float:
+    """Return the seconds of Retry-After; 0 if there is none, or a date, which ours never is."""
+    text = answer.headers.get("Retry-After", "")
+    is_number = text.isascii() and text.isdecimal() and len(text) <= _MOST_RETRY_DIGITS
+    return float(text) if is_number else 0.0
+
+
+def _media_type(answer: httpx.Response) -> str:
+    """Return the media type of an answer without its parameters; nothing if it has none."""
+    type_: str = answer.headers.get("Content-Type", "")
+    return type_.partition(";")[0].strip().lower()
 
 
 def reason_of(problem: dict[str, Any]) -> str:

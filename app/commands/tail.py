@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.commands.consoles import errors, json_text, printable
+from app.commands.resumption import way_on
 from app.commands.running import Database, DataUrl, Json, KeyFile, check_name, data_service
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def tail(
     """Print each change of a database as it happens, until Ctrl-C: docs/changes.md.
 
     If the connection is lost it goes on behind the last change, once the service answers again; a
-    change may then be printed twice.
+    change may then be printed twice. If it ends otherwise, the message says how to go on.
     """
     follower = _Follower(database, tuple(classes or ()), after)
     with data_service(url, key_file) as service:
@@ -46,8 +47,8 @@ def tail(
             for change in follower.changes(service):
                 typer.echo(json_text(change) if json else printable(_line(change)))
         except KeyboardInterrupt:
-            if follower.position is not None:
-                errors.print(f"To go on: --after {follower.position}", markup=False, soft_wrap=True)
+            if goes_on := follower.goes_on():
+                errors.print(printable(goes_on.strip()), markup=False, soft_wrap=True)
 
 
 @dataclass(slots=True)
@@ -63,7 +64,8 @@ class _Follower:
     position: str | None
 
     def changes(self, service: ServiceClient) -> Iterator[dict[str, Any]]:
-        from app.commands.service_client import Reconnection, ServiceRefused
+        from app.commands.reconnection import Reconnection
+        from app.commands.service_client import ServiceRefused
 
         reconnection = Reconnection()
         while True:
@@ -72,9 +74,14 @@ class _Follower:
                     if not self.classes or change["class"] in self.classes:
                         yield change
             except ServiceRefused as refused:
-                reconnection.wait(refused)
+                reconnection.wait(refused, self.goes_on())
             else:
-                reconnection.wait(ServiceRefused("The feed has ended.", transient=True))
+                ended = ServiceRefused("The feed has ended.", transient=True)
+                reconnection.wait(ended, self.goes_on())
+
+    def goes_on(self) -> str:
+        """Say with which option the rest is read, if it has begun."""
+        return way_on(after=self.position)
 
     def _connection(self, service: ServiceClient, reconnection: Any) -> Iterator[dict[str, Any]]:
         import orjson
@@ -89,8 +96,8 @@ class _Follower:
             for name, value in (("class", one), ("after", self.position))
             if value is not None
         }
-        path, accept = f"/{self.database}/changes", {"Accept": EVENT_STREAM}
-        with service.stream("GET", path, params=parameters, headers=accept) as answer:
+        path = f"/{self.database}/changes"
+        with service.stream("GET", path, EVENT_STREAM, params=parameters) as answer:
             position = self.position
             for line in lines_of(answer):
                 reconnection.answered()

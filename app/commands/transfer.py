@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, TypeAlias
 import typer
 
 from app.commands.consoles import errors, json_text, printable, shown_progress
+from app.commands.resumption import interruptible, way_on
 from app.commands.running import (
     NOT_DONE,
     ClassName,
@@ -26,7 +27,8 @@ from app.commands.running import (
 
 if TYPE_CHECKING:
     from app.commands.line_ids import LineIds
-    from app.commands.service_client import Reconnection, ServiceClient
+    from app.commands.reconnection import Reconnection
+    from app.commands.service_client import ServiceClient
 
 __all__ = ["export", "import_"]
 
@@ -40,6 +42,10 @@ _MOST_CHARACTERS: Final = 255
 
 _Block: TypeAlias = tuple[int, list[bytes]]
 """The number of lines before some, and these."""
+
+
+class _Unreadable(Exception):
+    """The source has no further line that can be put; the ones before have been returned."""
 
 
 def _check_import_id(text: str | None) -> str | None:
@@ -70,8 +76,8 @@ def import_(
     """Put each line of a file into a class: one JSON object.
 
     A line that is refused is reported, and the others are put. Ends with 1 if one was. If the
-    connection is lost it goes on once the service answers again; if that takes too long, the
-    message says how to go on.
+    connection is lost it goes on once the service answers again; if that takes too long, or the
+    file cannot be read to its end, the message says how to go on.
 
     To import a file again makes no further objects, even if its lines have no ids, as long as the
     file is unchanged. Further copies of its objects need another --import-id.
@@ -85,11 +91,11 @@ def import_(
         show = stack.enter_context(shown_progress())
         path, ids = f"/{database}/{class_name}/import", LineIds(source, import_id)
         run = _Import(service, path, ids, skip)
+        stack.enter_context(interruptible(run.goes_on))
         try:
-            run.work(_blocks(source, skip, ids), show)
-        except KeyboardInterrupt:
-            errors.print(f"Interrupted.{run.goes_on()}", markup=False, soft_wrap=True)
-            raise typer.Exit(130) from None
+            run.work(_blocks(_lines(source, skip, ids)), show)
+        except _Unreadable as error:
+            raise OSError(f"{error}.{run.goes_on()}") from None
     run.report(json=json)
 
 
@@ -109,7 +115,7 @@ class _Import:
     failed: int = 0
 
     def work(self, blocks: Iterator[_Block], show: Callable[[str], None]) -> None:
-        from app.commands.service_client import Reconnection
+        from app.commands.reconnection import Reconnection
 
         reconnection = Reconnection()
         for start, lines in blocks:
@@ -126,7 +132,10 @@ class _Import:
         try:
             answer = self._service.request("POST", self._path, **sent)
         except ServiceRefused as refused:
+            before = self.next
             self._count(refused.problem)
+            if self.next > before:
+                reconnection.answered()
             reconnection.wait(refused, self.goes_on())
         else:
             self._count({**answer, "next": len(lines)})
@@ -145,12 +154,7 @@ class _Import:
 
     def goes_on(self) -> str:
         """Say with which options the rest is imported."""
-        return f" To go on: --skip {self.next}{self._import_id()}"
-
-    def _import_id(self) -> str:
-        """Return the option by which the lines without an id get the same ids again, if any is."""
-        made = self._ids.import_id
-        return "" if made is None else f" --import-id {shlex.quote(made)}"
+        return way_on(skip=self.next, import_id=self._ids.import_id)
 
     def report(self, *, json: bool) -> None:
         """Print what became of the lines; ends the command."""
@@ -159,29 +163,52 @@ class _Import:
             typer.echo(json_text(counts))
         else:
             typer.echo(f"Objects imported: {self.imported:,}; lines refused: {self.failed:,}.")
-        if self.failed and (again := self._import_id()):
-            hint = f"To import the file again, with these lines corrected:{again}"
-            errors.print(hint, markup=False, soft_wrap=True)
+        if self.failed and (made := self._ids.import_id) is not None:
+            again = f"with these lines corrected: --import-id {shlex.quote(made)}"
+            errors.print(f"To import the file again, {again}", markup=False, soft_wrap=True)
         raise typer.Exit(1 if self.failed else 0)
 
 
-def _blocks(source: BinaryIO, skip: int, ids: LineIds) -> Iterator[_Block]:
-    """Yield the number of lines before some, and as many lines as one request takes."""
-    lines: list[bytes] = []
-    size = read = 0
-    while line := source.readline(_LINE_BYTES):
-        if len(line) == _LINE_BYTES:
-            raise OSError(f"line {read + 1} has more than {_LINE_BYTES:,} bytes")
-        read += 1
-        if read <= skip:
-            continue
-        lines.append(ids.identified(read, line))
-        size += len(lines[-1])
-        if len(lines) == _LINES or size >= _BYTES:
-            yield read - len(lines), lines
-            lines, size = [], 0
-    if lines:
-        yield read - len(lines), lines
+def _blocks(lines: Iterator[tuple[int, bytes]]) -> Iterator[_Block]:
+    """Yield the number of lines before some, and as many lines as one request takes.
+
+    Raises:
+        _Unreadable: As `lines`, once all before has been yielded.
+    """
+    block: list[bytes] = []
+    number = size = 0
+    unreadable: _Unreadable | None = None
+    try:
+        for number, line in lines:
+            block.append(line)
+            size += len(line)
+            if len(block) == _LINES or size >= _BYTES:
+                yield number - len(block), block
+                block, size = [], 0
+    except _Unreadable as error:
+        unreadable = error
+    if block:
+        yield number - len(block), block
+    if unreadable is not None:
+        raise unreadable
+
+
+def _lines(source: BinaryIO, skip: int, ids: LineIds) -> Iterator[tuple[int, bytes]]:
+    """Yield each line behind those to skip, with its number (from 1 on) and an id.
+
+    Raises:
+        _Unreadable: A line cannot be read, or is too long.
+    """
+    number = 0
+    try:
+        while line := source.readline(_LINE_BYTES):
+            number += 1
+            if len(line) == _LINE_BYTES:
+                raise _Unreadable(f"line {number} has more than {_LINE_BYTES:,} bytes")
+            if number > skip:
+                yield number, ids.identified(number, line)
+    except OSError as error:
+        raise _Unreadable(f"what follows line {number} cannot be read: {error}") from None
 
 
 def export(
@@ -225,7 +252,9 @@ def _exported(service: ServiceClient, path: str, parameters: dict[str, str]) -> 
     """Yield whole lines; an export that breaks off is continued behind the last of them."""
     import orjson
 
-    from app.commands.service_client import Reconnection, ServiceRefused, lines_of
+    from app.commands.reconnection import Reconnection
+    from app.commands.service_client import ServiceRefused, lines_of
+    from app.http.negotiation import NDJSON
 
     reconnection = Reconnection()
     last = b""
@@ -233,7 +262,7 @@ def _exported(service: ServiceClient, path: str, parameters: dict[str, str]) -> 
         if last:
             parameters = {**parameters, "after": orjson.loads(last)["id"]}
         try:
-            with service.stream("GET", path, params=parameters) as answer:
+            with service.stream("GET", path, NDJSON, params=parameters) as answer:
                 for line in lines_of(answer):
                     reconnection.answered()
                     last = line

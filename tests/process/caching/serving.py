@@ -40,6 +40,18 @@ async def send_reply(reply: Reply, send: Any) -> None:
     await send({"type": "http.response.body", "body": reply.body})
 
 
+class Script:
+    """An application that sends prepared replies: one after the other, and the last one again."""
+
+    def __init__(self, *replies: Reply) -> None:
+        self._replies = [*replies]
+
+    async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
+        await send_reply(self._replies[0], send)
+        if len(self._replies) > 1:
+            del self._replies[0]
+
+
 class Endpoint:
     """One address for an application that a test chooses.
 

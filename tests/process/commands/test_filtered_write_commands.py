@@ -2,9 +2,48 @@
 
 from __future__ import annotations
 
-import orjson
+import asyncio
+import re
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
 
+import orjson
+import pytest
+
+from mediator.stores.port import SystemConfig
+from tests.faults.conditions import WITHIN_S, eventually
+from tests.faults.holding import Holding, proxied
+from tests.faults.operation.forked import Forked, Result
+from tests.faults.service import Service
 from tests.process.commands.shop import Shop
+from tests.process.service import scratch_catalogue, scratch_systems, unique
+
+INCREMENT = ("--operators", '{"hits": {"inc": 1}}')
+COUNTED = {"fields": {"name": {"type": "string", "index": True}, "hits": {"type": "integer"}}}
+
+
+@pytest.fixture(scope="module")
+async def held(
+    redis_config: SystemConfig, postgresql_config: SystemConfig
+) -> AsyncIterator[tuple[Service, Holding]]:
+    """A service, and what holds the requests that it sends to its only store."""
+    async with (
+        proxied(replace(redis_config, deadline_s=60.0)) as (holding, through),
+        scratch_systems(through) as configs,
+        scratch_catalogue(postgresql_config) as url,
+        Service.on(configs, url, sketch="off").running() as service,
+    ):
+        yield service, holding
+        await holding.release()
+
+
+async def said_until(process: Forked, text: str) -> None:
+    """Read the lines of a command until one has a text."""
+    async with asyncio.timeout(WITHIN_S):
+        while text not in (line := (await process.output.readline()).decode()):
+            assert line, "it has ended"
 
 
 async def test_objects_are_counted_changed_and_deleted(opened: Shop) -> None:
@@ -31,3 +70,94 @@ async def test_objects_are_counted_changed_and_deleted(opened: Shop) -> None:
     assert (await opened.done("delete", opened.database, "products", "--all")).lines == [
         "Objects deleted: 4; refused: 0."
     ]
+
+
+async def test_a_write_that_is_interrupted_goes_on_under_its_key(
+    held: tuple[Service, Holding], tmp_path: Path
+) -> None:
+    """The first request is still under way, and holds the key, when the second one comes."""
+    service, holding = held
+    shop = Shop(service, tmp_path, unique("shop"))
+    await service.put_schema(shop.database, {"pages": COUNTED})
+    for id_ in "ab":
+        await shop.put("pages", id_, {"name": "chosen", "hits": 0})
+    words = ("update", shop.database, "pages", "--where", "name=chosen", *INCREMENT)
+    holding.sent.clear()
+    holding.hold()
+
+    async def begun() -> bool:
+        return any(b"chosen" in sent for sent in holding.sent)
+
+    first = await shop.start(*words)
+    await eventually(begun)
+    first.send(signal.SIGINT)
+    async with asyncio.timeout(WITHIN_S):
+        status, said = await first.ended()
+    assert status == 130
+    [key] = re.findall(r"Interrupted\. To go on: --idempotency-key (\w+)\n", said)
+
+    second = await shop.start(*words, "--idempotency-key", key)
+    await said_until(second, "has not been answered yet. Trying again")
+    await holding.release()
+    async with asyncio.timeout(WITHIN_S):
+        status, said = await second.ended()
+    assert (status, said) == (0, "Objects changed: 2; refused: 0.\n")
+    pages = (await shop.done("export", shop.database, "pages")).objects
+    assert [page["hits"] for page in pages] == [1, 1]
+
+
+IN_USE = {"type": "/problems/idempotency-key-in-use", "detail": "It is under way."}
+DONE = {"matched": 1, "written": 1, "failed": 0, "next": None}
+FULL = {"type": "/problems/insufficient-storage", "detail": "no room", "next": "a b"}
+
+
+def answer(status: int, document: object) -> bytes:
+    body = orjson.dumps(document)
+    head = f"HTTP/1.1 {status} X\r\nRetry-After: 1\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+async def changed_through(shop: Shop, answers: list[bytes], *words: str) -> tuple[Result, set[str]]:
+    """Update at a server whose answer is lost, and which sends others then; with the keys sent."""
+    keys: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        keys.extend(re.findall(rb"idempotency-key: ([^\r]+)\r", head.lower()))
+        length = re.findall(rb"content-length: (\d+)", head.lower())[0]
+        await reader.readexactly(int(length))
+        if len(keys) > 1:
+            writer.write(answers.pop(0))
+            await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        to = ("update", "shop", "pages", "--all", *INCREMENT, "--url", url)
+        result = await shop.call(*to, *words)
+    return result, {key.decode() for key in keys}
+
+
+async def test_a_write_whose_connection_is_lost_waits_until_it_has_ended(shop: Shop) -> None:
+    answers = [answer(409, IN_USE), answer(409, IN_USE), answer(200, DONE)]
+    result, keys = await changed_through(shop, answers)
+    assert (result.exit_code, answers, len(keys)) == (0, [], 1), result
+    assert result.stdout == "Objects changed: 1; refused: 0.\n"
+
+
+async def test_a_write_that_gives_up_says_under_which_key_it_goes_on(shop: Shop) -> None:
+    """Even if it has come to no object that it knows of."""
+    result, [key] = await changed_through(shop, [answer(403, {"detail": "No."})])
+    assert result.exit_code == 1
+    assert result.stderr.endswith(f"That was not done: No. To go on: --idempotency-key {key}\n")
+    given = ("--idempotency-key", '"a b"')
+    result, keys = await changed_through(shop, [answer(507, FULL)], *given)
+    assert keys == {'"a b"'}
+    assert result.stderr.endswith("""no room To go on: --idempotency-key '"a b"' --after 'a b'\n""")
+
+
+@pytest.mark.parametrize("key", ["", "a b", "ä", '"', "a" * 256, "a\nb"])
+async def test_a_key_that_the_service_does_not_take_is_refused(shop: Shop, key: str) -> None:
+    result = await shop.call("delete", "shop", "pages", "--all", "--idempotency-key", key)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "1 to 255 visible ASCII characters are expected." in result.stderr

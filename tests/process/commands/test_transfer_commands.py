@@ -6,11 +6,20 @@ import asyncio
 import os
 import re
 import signal
+import tty
+from functools import partial
+from itertools import count
+from pathlib import Path
 
 import orjson
+import pytest
+import typer
 
+from app.commands import reconnection
+from app.commands.transfer import import_
 from tests.faults.conditions import eventually
 from tests.faults.losing import losing
+from tests.process.caching.serving import Reply, Script, served
 from tests.process.commands.shop import Shop
 
 LINES = b"""{"id": "lamp", "name": "Lamp", "price": "30", "stock": 3}
@@ -134,6 +143,62 @@ async def test_an_import_that_is_interrupted_says_how_to_go_on(opened: Shop) -> 
     assert len(saved) == 1_200
 
 
+async def test_an_import_that_a_long_line_ends_has_put_those_before(opened: Shop) -> None:
+    words = ("import", opened.database, "customers")
+    lines = [b'{"name": "C"}\n'] * 1_002
+    long = b'{"name": "%b"}\n' % (b"C" * 2**24)
+    broken = opened.file("customers.ndjson", b"".join([*lines, long, *lines[:2]]))
+    result = await opened.call(*words, broken)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    reason, goes_on, rest = result.stderr.partition(" To go on: ")
+    assert reason == "That was not done: line 1003 has more than 16,777,216 bytes."
+    [import_id] = re.findall(r"^--skip 1002 --import-id (\w+)\n$", rest)
+    assert goes_on
+    assert len((await opened.done("export", opened.database, "customers")).objects) == 1_002
+    corrected = opened.file("customers.ndjson", b"".join(lines + lines[:2]))
+    done = await opened.done(*words, corrected, "--skip", "1002", "--import-id", import_id)
+    assert done.stdout == "Objects imported: 2; lines refused: 0.\n"
+
+
+async def test_an_import_whose_source_breaks_off_says_how_to_go_on(opened: Shop) -> None:
+    """A terminal that is hung up: it has no end of file, and what follows cannot be read."""
+    words = ("import", opened.database, "customers")
+    lines = b'{"name": "C"}\n' * 3
+    source, other_end = os.openpty()
+    tty.setraw(other_end)
+    process = await opened.start(*words, stdin=source)
+    os.close(source)
+    os.write(other_end, lines)
+    os.close(other_end)
+    async with asyncio.timeout(120):
+        status, said = await process.ended()
+    assert status == 1
+    assert said.startswith("That was not done: what follows line 3 cannot be read: ")
+    [import_id] = re.findall(r" To go on: --skip 3 --import-id (\w+)\n", said)
+    await opened.done(*words, "--import-id", import_id, text=lines + b'{"name": "D"}\n')
+    saved = (await opened.done("export", opened.database, "customers")).objects
+    assert [each["name"] for each in saved] == ["C", "C", "C", "D"]
+
+
+async def test_an_import_that_gets_further_is_waited_for_as_long_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its requests is refused behind one line, 400 s after the one before."""
+    pauses: list[float] = []
+    monkeypatch.setattr(reconnection, "sleep", pauses.append)
+    monkeypatch.setattr(reconnection, "monotonic", partial(next, count(step=400)))
+    one = {"imported": 1, "failed": 0, "next": 1, "problems": []}
+    busy = Reply(429, orjson.dumps({**one, "detail": "Not now."}), {"retry-after": "5"})
+    file = tmp_path / "lines"
+    file.write_bytes(b'{"id": "a"}\n' * 4)
+    async with served(Script(busy, busy, busy, Reply(200, orjson.dumps(one)))) as url:
+        with pytest.raises(typer.Exit) as ended:
+            await asyncio.to_thread(import_, "shop", "products", file, url=url)
+    assert ended.value.exit_code == 0
+    assert pauses == [5.0] * 3
+
+
 async def test_an_import_says_where_to_go_on(opened: Shop) -> None:
     """The service that answers the second request with a problem acts as one whose room is full."""
     problem = orjson.dumps({"detail": "no room", "imported": 4, "next": 5})
@@ -160,7 +225,8 @@ async def test_an_import_says_where_to_go_on(opened: Shop) -> None:
 
 async def test_an_export_goes_on_behind_the_last_object(opened: Shop) -> None:
     """A connection that breaks off within an object: what was whole is printed once."""
-    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    type_ = b"Content-Type: application/x-ndjson\r\n"
+    head = b"HTTP/1.1 200 OK\r\n%bTransfer-Encoding: chunked\r\n\r\n" % type_
     first, second = b'{"id": "a b"}\n{"id', b'{"id": "c"}\n'
     requests: list[bytes] = []
 

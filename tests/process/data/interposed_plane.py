@@ -24,10 +24,12 @@ class _InterposedPlane:
     async def batch(
         self, operations: Sequence[Operation], *, whole: bool = False
     ) -> list[Outcome | MediatorError]:
-        refused = await self._before()
-        return [*refused] if refused else await self._plane.batch(operations, whole=whole)
+        refused = await self._before() or ()
+        executed = operations[: len(operations) - len(refused)]
+        done = await self._plane.batch(executed, whole=whole) if executed else []
+        return [*done, *refused]
 
 
 def interposed(plane: DataPlane, before: _Before) -> DataPlane:
-    """Return the plane, on which `before` is awaited first; what it returns refuses the batch."""
+    """Return the plane, on which `before` is awaited first; what it returns befalls the rest."""
     return cast(DataPlane, _InterposedPlane(plane, before))

@@ -188,6 +188,32 @@ async def test_a_system_that_stops_answering_ends_it_with_what_is_done(
     assert (answer.json()["written"], answer.json()["next"]) == (4, "p3")
 
 
+async def test_objects_are_counted_once_if_a_system_stops_answering_among_them(
+    shop: httpx.AsyncClient, mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the second chunk two are written; it comes again as a whole, under the same key."""
+    monkeypatch.setattr(filtered_writes, "CHUNK", 4)
+    answers: list[list[MediatorError]] = [[], [Unavailable("It is away.", system="postgres")] * 2]
+
+    async def fail() -> list[MediatorError]:
+        return answers.pop(0) if answers else []
+
+    plane = interposed(mediator.mediator.data, fail)
+    request: dict[str, Any] = {
+        "json": {"stock": {"inc": 1}},
+        "headers": {**OPERATORS, "idempotency-key": "once"},
+    }
+    async with api(plane, str(shop.base_url).split("/")[-2]) as client:
+        first = await client.patch("products?price.ge=0", **request)
+        rest = await client.patch("products?price.ge=0&after=p3", **request)
+    problem = first.json()
+    assert (first.status_code, problem["next"]) == (503, "p3")
+    assert (problem["matched"], problem["written"], problem["failed"]) == (4, 4, 0)
+    assert counts(rest) == (6, 6, 0)
+    stocks = [item["stock"] for item in (await listed(shop)).values()]
+    assert stocks == [n % 2 + 1 for n in range(10)]
+
+
 WRONG: Final = [
     ("", "all"),
     ("all=false", "all"),

@@ -230,7 +230,12 @@ async def test_refused_submissions_are_reported(counter: Counter) -> None:
     assert result.exit_code == 2
     away = await counter.call("list", url="http://127.0.0.1:1")
     assert "does not answer" in " ".join(away.stderr.split())
-    empty = counter.scratch / "key"
-    empty.write_text("\n")
-    assert "holds no key" in (await counter.call("list", "--key-file", str(empty))).stderr
+    file = counter.scratch / "key"
+    for wrong in (
+        b"\n",
+        b"\xef\xbb\xbfkey\n",
+        "clé\n".encode(),
+    ):  # the second has a byte order mark
+        file.write_bytes(wrong)
+        assert "holds no key" in (await counter.call("list", "--key-file", str(file))).stderr
     assert (await counter.call("show", "none")).exit_code == 1

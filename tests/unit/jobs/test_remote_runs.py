@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 
-from app.commands import service_client
+from app.commands import reconnection
 from app.commands.remote_runs import RemoteRuns
 from app.commands.service_client import ServiceRefused
 
@@ -86,7 +86,7 @@ def test_a_job_is_submitted_once_a_service_that_was_lost_is_there_again(
 
     thread, seen = answering(listener, b"")
     threads: list[tuple[Thread, list[bytes]]] = []
-    monkeypatch.setattr(service_client, "sleep", pause)
+    monkeypatch.setattr(reconnection, "sleep", pause)
     assert submit(listener) == "r1"
     [(second, seen_then)] = threads
     second.join()
@@ -99,7 +99,7 @@ def test_a_job_is_submitted_once_a_service_that_was_lost_is_there_again(
 def test_a_service_that_stays_silent_may_have_the_job(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service_client, "SILENCE_S", -1.0)
+    monkeypatch.setattr(reconnection, "SILENCE_S", -1.0)
     thread, _ = answering(listener, b"")
     with pytest.raises(ServiceRefused, match=r"does not answer.*The job may be submitted"):
         submit(listener)
@@ -122,6 +122,53 @@ def test_a_refusal_of_the_service_is_final(listener: socket.socket) -> None:
     with pytest.raises(ServiceRefused, match=r"^No worker executes jobs\.$"):
         submit(listener)
     thread.join()
+
+
+def limited(status: int, retry_s: int, body: bytes = b'{"detail": "Not now."}') -> bytes:
+    head = b"HTTP/1.1 %d No\r\nRetry-After: %d\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+    return head % (status, retry_s, len(body)) + body
+
+
+def test_a_service_that_takes_no_more_is_asked_again_when_it_says(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it starts, by its limits, and by those of a proxy."""
+    pauses: list[float] = []
+    monkeypatch.setattr(reconnection, "sleep", pauses.append)
+    answers = (limited(503, 2), limited(429, 7), limited(429, 99, b"<p>"), ACCEPTED)
+    thread, seen = answering(listener, *answers)
+    assert submit(listener) == "r1"
+    thread.join()
+    assert pauses == [reconnection.PAUSE_S, 7.0, 99.0]
+    keys = keys_of(seen)
+    assert (len(keys), len({*keys})) == (4, 1)
+
+
+def test_a_longer_wait_than_the_longest_is_not_begun(listener: socket.socket) -> None:
+    """Nothing has been done, so there is nothing to go on with."""
+    thread, _ = answering(listener, limited(429, 601))
+    with pytest.raises(ServiceRefused, match=r"^Not now\.$"):
+        submit(listener)
+    thread.join()
+
+
+def test_a_service_that_only_says_that_it_takes_no_more_is_given_up(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each pause is one that the limit allows; all together are more. Silences are waits apart."""
+    clock = [0.0]
+
+    def pause(seconds: float) -> None:
+        clock[0] += seconds
+
+    monkeypatch.setattr(reconnection, "sleep", pause)
+    monkeypatch.setattr(reconnection, "monotonic", lambda: clock[0])
+    answers = (limited(429, 300), b"", limited(429, 290), b"", limited(429, 10))
+    thread, _ = answering(listener, *answers)
+    with pytest.raises(ServiceRefused, match=r"^Not now\. The job may be submitted"):
+        submit(listener)
+    thread.join()
+    assert clock == [591.0]
 
 
 def test_a_service_that_never_answers_is_reported() -> None:

@@ -1,0 +1,154 @@
+"""Waiting for a service that was there: one that is silent, and one that takes no more just now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic, sleep
+from typing import Any, Final, TypeVar
+
+from app.commands.consoles import errors, shown_progress
+from app.commands.resumption import interruptible
+from app.commands.service_client import ServiceRefused
+
+__all__ = ["PAUSE_S", "SILENCE_S", "Reconnection", "page_by_page"]
+
+T = TypeVar("T")
+
+PAUSE_S: Final = 0.5
+SILENCE_S: Final = 60.0
+"""How long a service that was there is waited for."""
+
+BUSY_S: Final = 600.0
+"""How long a service is waited for that answers, and takes nothing.
+
+A request that holds a key ends within that, and the rates of tenants have made good what a request
+has cost. Whether to wait for more, such as the end of another run, is for people to decide.
+"""
+
+_SOON_S: Final = 10.0
+"""A service that says to wait longer at first lacks what somebody must start, as a worker."""
+
+
+@dataclass(slots=True)
+class _Wait:
+    """A wait of one kind.
+
+    Attributes:
+        most_s: How long it may last.
+        since_s: When it began, by the monotonic clock; None: it has not.
+    """
+
+    most_s: float
+    since_s: float | None = None
+
+    def has_time(self, pause_s: float) -> bool:
+        """Whether it may last for another pause; it begins now unless it has begun."""
+        now_s = monotonic()
+        if self.since_s is None:
+            self.since_s = now_s
+        return now_s + pause_s - self.since_s <= self.most_s
+
+
+class Reconnection:
+    """Waits for a service that was there before and does not answer now, but not for long.
+
+    One that answers that it takes no more just now is waited for longer, as it says.
+    """
+
+    def __init__(self) -> None:
+        self._was_there = self._may_be_done = False
+        self._silence = _Wait(SILENCE_S)
+        self._refusal = _Wait(BUSY_S)
+        self._has_been_busy = False
+
+    def answered(self) -> None:
+        """The service has done something: waits begin anew."""
+        self._was_there = self._may_be_done = True
+        self._silence.since_s = self._refusal.since_s = None
+
+    def wait(self, refused: ServiceRefused, goes_on: str = "") -> None:
+        """Pause before the next attempt, and say so before the first one of a silence.
+
+        A command whose requests are limited says so once, as that may be after each of them.
+
+        Args:
+            refused: Why the last one failed.
+            goes_on: How to go on by hand, if this is the end and something may have been done.
+
+        Raises:
+            ServiceRefused: The refusal is final, or lasts too long, or the service never answered.
+        """
+        self._may_be_done |= refused.may_be_done
+        self._was_there |= self._may_be_done or _is_there(refused)
+        if not self._was_there:
+            raise refused
+        wait, pause_s = self._silence, PAUSE_S
+        if refused.is_busy:
+            self._silence.since_s = None
+            wait, pause_s = self._refusal, max(PAUSE_S, refused.retry_s)
+        is_new = wait.since_s is None and not (refused.is_busy and self._has_been_busy)
+        if not refused.transient or not wait.has_time(pause_s):
+            raise ServiceRefused(f"{refused}{goes_on if self._may_be_done else ''}") from None
+        self._has_been_busy |= refused.is_busy
+        if is_new:
+            again = f"{refused} Trying again, for {wait.most_s:.0f} s at most."
+            errors.print(again, markup=False, soft_wrap=True)
+        sleep(pause_s)
+
+    def repeat(self, request: Callable[[], T], goes_on: str = "") -> T:
+        """Return what a request does, which is repeated until it is answered; see `wait`."""
+        while True:
+            try:
+                done = request()
+            except ServiceRefused as refused:
+                self.wait(refused, goes_on)
+            else:
+                self.answered()
+                return done
+
+
+def _is_there(refused: ServiceRefused) -> bool:
+    """Whether a refusal shows a service that expects the request again before long."""
+    return refused.is_busy or 0 < refused.retry_s <= _SOON_S
+
+
+def page_by_page(
+    send: Callable[[dict[str, str]], dict[str, Any]],
+    count: Callable[[dict[str, Any]], str],
+    after: str | None,
+    goes_on: Callable[[str | None], str],
+) -> None:
+    """Send requests, each of which says where the next one goes on, until nothing is beyond.
+
+    If the service stops answering, go on once it answers again. Ctrl-C ends the command, and says
+    how to go on.
+
+    Args:
+        send: Sends one, by the parameters of where it begins.
+        count: Takes each answer, and each problem, which has the same members or lacks them; says
+            how far the work is, to be shown.
+        after: The id after which the first one begins; None: at the beginning.
+        goes_on: Says how to go on by hand after an id, or (None) at the beginning.
+
+    Raises:
+        ServiceRefused: A refusal that is final, or lasts too long; it says how to go on.
+    """
+    reconnection = Reconnection()
+    with interruptible(lambda: goes_on(after)), shown_progress() as show:
+        while True:
+            try:
+                answer = send({} if after is None else {"after": after})
+            except ServiceRefused as refused:
+                show(count(refused.problem))
+                reached = refused.problem.get("next") or after
+                if reached != after:
+                    after = reached
+                    reconnection.answered()
+                reconnection.wait(refused, goes_on(after))
+                continue
+            reconnection.answered()
+            show(count(answer))
+            after = answer["next"]
+            if after is None:
+                return

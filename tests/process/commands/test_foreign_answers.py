@@ -1,0 +1,70 @@
+"""Pages of a proxy, where commands expect the objects, changes or results of a service."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import orjson
+
+from tests.faults.operation.forked import Forked, Result, called
+from tests.process.caching.serving import Reply, Script, problem, served
+
+ENVIRONMENT = {**os.environ, "COLUMNS": "200"}
+PAGE = Reply(200, b"<p>We are back soon.</p>\n", {"content-type": "text/html; charset=utf-8"})
+RUN = Reply(
+    200,
+    orjson.dumps({"id": "r1", "state": "done", "rows": 2}),
+    {"content-type": "application/json"},
+)
+
+
+async def call(script: Script, *words: str) -> Result:
+    async with served(script) as url:
+        return await called([*words, "--url", url], ENVIRONMENT)
+
+
+async def test_an_export_does_not_replace_a_file_by_a_page(tmp_path: Path) -> None:
+    saved = tmp_path / "saved.ndjson"
+    saved.write_text("{}\n")
+    result = await call(Script(PAGE), "export", "shop", "products", "--output", str(saved))
+    assert result.exit_code == 1
+    assert "is no application/x-ndjson: is it a proxy's?" in result.stderr
+    assert saved.read_text() == "{}\n"
+
+
+async def test_the_result_of_a_run_is_not_replaced_by_a_page(tmp_path: Path) -> None:
+    saved = tmp_path / "result.csv"
+    saved.write_text("a\n")
+    words = ("job", "show", "r1", "--database", "club", "--out", str(saved))
+    result = await call(Script(RUN, PAGE), *words)
+    assert result.exit_code == 1
+    assert "is no text/csv: is it a proxy's?" in result.stderr
+    assert saved.read_text() == "a\n"
+
+
+async def test_a_page_ends_the_following_of_changes() -> None:
+    async with served(Script(PAGE)) as url:
+        process = await Forked.start(["tail", "shop", "--url", url], ENVIRONMENT)
+        async with asyncio.timeout(60):
+            status, said = await process.ended()
+    assert status == 1
+    assert "is no text/event-stream: is it a proxy's?" in said
+
+
+async def test_a_page_elsewhere_is_reported() -> None:
+    result = await call(Script(Reply(302, b"<p>", {"location": "/login"})), "tail", "shop")
+    assert result.exit_code == 1
+    assert result.stderr == "That was not done: The service answered 302.\n"
+
+
+async def test_tail_says_how_to_go_on_when_it_gives_up() -> None:
+    change = {"class": "c", "object": "o", "kind": "delete", "time": "now"}
+    document = orjson.dumps({**change, "before": None, "after": None})
+    event = b"id: p;1\ndata: %b\n\n" % document
+    feed = Reply(200, event, {"content-type": "text/event-stream; charset=utf-8"})
+    result = await call(Script(feed, problem(403, "forbidden")), "tail", "shop")
+    assert result.exit_code == 1
+    assert result.lines == ["now  delete   c/o"]
+    assert result.stderr.endswith("so it is To go on: --after 'p;1'\n")
