@@ -44,7 +44,8 @@ def _long_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def request(data: DataApi) -> Any:
-    return SimpleNamespace(app=SimpleNamespace(state=SimpleNamespace(data=data)), headers={})
+    state = SimpleNamespace(data=data)
+    return SimpleNamespace(app=SimpleNamespace(state=state), headers={}, scope={})
 
 
 async def test_a_class_is_counted_once_for_a_while() -> None:
