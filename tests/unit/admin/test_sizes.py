@@ -71,6 +71,16 @@ async def test_queries_are_bounded_in_number_and_at_once() -> None:
     assert data.most_at_once <= 4
 
 
+async def test_sizes_are_kept_for_so_many_classes_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("app.admin.pages.sizes._MOST_KEPT", 2)
+    data, sizes = DataApi(), Sizes()
+    for names in (["news.a", "news.b"], ["news.c"], ["news.b", "news.c"], ["news.a"]):
+        await sizes.of(request(data), names)
+    assert data.paths == ["/v1/news/a", "/v1/news/b", "/v1/news/c", "/v1/news/a"]
+
+
 async def test_without_a_data_api_nothing_is_known() -> None:
     none: Any = None
     assert await Sizes().of(request(none), ["news.articles"]) == {"news.articles": None}
