@@ -51,7 +51,7 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/streams": {"GET": _READ_ALL},
     "/streams/{database}/plan.svg": {"GET": _READ_ALL},
     "/jobs": {"GET": _READ_ALL},
-    "/jobs/{database}": {"POST": _READ_ALL},
+    "/jobs/{database}": {"GET": _READ_ALL, "POST": _READ_ALL},
     "/jobs/{database}/{run}": {"GET": _READ_ALL},
     "/jobs/{database}/{run}/cancel": {"POST": _READ_ALL},
     "/jobs/{database}/{run}/resume": {"POST": _READ_ALL},

@@ -50,14 +50,28 @@ class CatalogueTenants:
             keys = {row.id: _key(row) for row in await connection.execute(select(api_keys))}
         return AccessSnapshot(version, named, keys, owners)
 
-    async def put(self, name: str, limits: Mapping[str, Any]) -> None:
-        """Create a tenant, or change its limits; `Conflict` if it is the operator's."""
+    async def put(
+        self, name: str, limits: Mapping[str, Any], seen: Mapping[str, Any] | None = None
+    ) -> None:
+        """Create a tenant, or change its limits.
+
+        Args:
+            name: Of the tenant.
+            limits: Those that it has from now on.
+            seen: Those that the change was made from; None: whatever they are, or none at all.
+
+        Raises:
+            Conflict: It is the operator's tenant, or it has other limits than those seen.
+            NotFound: It is gone since its limits were seen.
+        """
         if name == OPERATOR:
             raise Conflict("The operator's tenant is there always, and has no limits.")
         values = {"limits": dict(limits)}
         new = insert(tenants).values(name=name, **values)
         row = new.on_conflict_do_update(index_elements=["name"], set_=values)
         async with self._change() as connection:
+            if seen is not None:
+                await _expect_limits(connection, name, seen)
             await connection.execute(row)
 
     async def remove(self, name: str) -> None:
@@ -135,6 +149,15 @@ async def _expect(connection: AsyncConnection, tenant: str) -> None:
     known = select(tenants.c.name).where(tenants.c.name == tenant)
     if tenant != OPERATOR and (await connection.execute(known)).first() is None:
         raise NotFound("There is no such tenant.")
+
+
+async def _expect_limits(connection: AsyncConnection, tenant: str, seen: Mapping[str, Any]) -> None:
+    found = select(tenants.c.limits).where(tenants.c.name == tenant)
+    present = (await connection.execute(found)).scalar_one_or_none()
+    if present is None:
+        raise NotFound("There is no such tenant.")
+    if present != seen:
+        raise Conflict("The limits were changed since they were shown.", extra={"limits": present})
 
 
 async def _expect_room(connection: AsyncConnection, tenant: str) -> None:

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from mediator.base.errors import Conflict, Invalid, Location
 from mediator.catalogue.registrations import StoredSystem
-from mediator.control.port import SystemRegistration, SystemUse
+from mediator.control.port import SeenStatements, SystemRegistration, SystemUse
 from mediator.placement.calibration import Calibration
 from mediator.schema.annotations import Capability, Metric
 from mediator.schema.types import FieldType
@@ -22,6 +22,7 @@ __all__ = [
     "KnownSystem",
     "amended",
     "check_same",
+    "check_seen",
     "configured",
     "findings_of",
     "known_from",
@@ -154,6 +155,17 @@ def amended(
     if use is not None:
         registration = replace(registration, use=use)
     return replace(known, registration=registration)
+
+
+def check_seen(known: KnownSystem, seen: SeenStatements) -> None:
+    """Raise `Conflict` if somebody has changed what was seen of a system."""
+    declared, use = known.registration.declared, known.registration.use
+    if seen.declared is not None and seen.declared != frozenset(declared):
+        detail = "The declared capabilities were changed since they were shown."
+        raise Conflict(detail, extra={"declared": list(declared)})
+    if seen.use not in (None, use):
+        detail = "What the system is used for was changed since it was shown."
+        raise Conflict(detail, extra={"use": use.value})
 
 
 def with_statements(known: KnownSystem, statements: Mapping[str, Any] | None) -> KnownSystem:

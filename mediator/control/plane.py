@@ -15,6 +15,7 @@ from mediator.control.coordination_binding import CoordinationBinding
 from mediator.control.effects import would_move
 from mediator.control.evaluation import PlacementEvaluation
 from mediator.control.former_schemas import FormerSchemas
+from mediator.control.known_systems import amended, check_seen
 from mediator.control.pinned_uses import PinnedUse
 from mediator.control.port import (
     CAREFUL,
@@ -22,6 +23,7 @@ from mediator.control.port import (
     BeforeChange,
     ChangeOptions,
     SchemaChange,
+    SeenStatements,
     SystemRegistration,
     SystemUse,
 )
@@ -201,14 +203,32 @@ class ControlPlane:
         metrics: Mapping[str, float | None] | None = None,
         declared: Sequence[str] | None = None,
         use: SystemUse | None = None,
+        seen: SeenStatements | None = None,
     ) -> dict[str, Any]:
-        """Change the operator's statements about a system (None removes a metric), and rescore.
+        """Change the operator's statements about a system, and rescore.
 
         Other replicas use it as stated within seconds.
+
+        Args:
+            name: Of the system.
+            metrics: Metrics that are stated, in seconds or in a second; None takes one back.
+            declared: Capabilities in the place of those declared before.
+            use: What it is used for.
+            seen: What the change was made from; None: whatever is there.
+
+        Raises:
+            Conflict: What is stated is not what was seen.
+            Invalid: There is no such metric or capability.
+            NotFound: There is no such system.
         """
         _check_statements(metrics, declared)
-        known = await self._registry.amend(name, metrics, declared, use)
-        return await self._reevaluated(known)
+
+        def change(now: KnownSystem) -> KnownSystem:
+            if seen is not None:
+                check_seen(now, seen)
+            return amended(now, metrics, declared, use)
+
+        return await self._reevaluated(await self._registry.amend(name, change))
 
     async def moves_off(self, name: str) -> list[dict[str, Any]]:
         """List what is on a system, and where it would be placed if nothing were placed there.

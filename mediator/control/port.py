@@ -18,6 +18,7 @@ __all__ = [
     "BeforeChange",
     "ChangeOptions",
     "SchemaChange",
+    "SeenStatements",
     "SystemRegistration",
     "SystemUse",
 ]
@@ -50,6 +51,19 @@ class SystemRegistration:
     declared: tuple[str, ...] = ()
     metrics: Mapping[str, float] | None = None
     use: SystemUse = SystemUse.FULL
+
+
+@dataclass(frozen=True, slots=True)
+class SeenStatements:
+    """What was shown of a system before it is changed; None: it does not matter what it is.
+
+    Attributes:
+        declared: The capabilities that were declared, in any order.
+        use: What it was used for.
+    """
+
+    declared: frozenset[str] | None = None
+    use: SystemUse | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from mediator.catalogue.registrations import CatalogueSystems, StoredSystem
 from mediator.control.known_systems import (
     Findings,
     KnownSystem,
-    amended,
     check_same,
     configured,
     known_from,
@@ -171,14 +170,9 @@ class Registry:
 
         return await self._add(store, known, accept, new=True)
 
-    async def amend(
-        self,
-        name: str,
-        metrics: Mapping[str, float | None] | None,
-        declared: Sequence[str] | None,
-        use: SystemUse | None,
-    ) -> KnownSystem:
-        return await self._store(self.get(name), lambda now: amended(now, metrics, declared, use))
+    async def amend(self, name: str, change: Callable[[KnownSystem], KnownSystem]) -> KnownSystem:
+        """Change a system as the catalogue has it; what `change` raises changes nothing."""
+        return await self._store(self.get(name), change)
 
     async def add_statements(self, name: str, statements: Mapping[str, Any]) -> None:
         await self._store(self.get(name), lambda now: with_statements(now, statements))

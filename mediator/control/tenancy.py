@@ -30,8 +30,11 @@ class Tenancy:
         """Raises `NotFound` if there is none."""
         return _describe(await self._latest(), name)
 
-    async def put_tenant(self, name: str, limits: Mapping[str, Any]) -> dict[str, Any]:
-        await self._store.put(name, limits)
+    async def put_tenant(
+        self, name: str, limits: Mapping[str, Any], seen: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Create a tenant, or change its limits; see `CatalogueTenants.put`."""
+        await self._store.put(name, limits, seen)
         return await self.tenant(name)
 
     async def remove_tenant(self, name: str) -> None:

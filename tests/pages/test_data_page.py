@@ -110,6 +110,33 @@ async def test_a_conflict_is_shown_and_overwrites_nothing(page: Page, stage: Sta
     assert (await read(stage, "contended"))["name"] == "Theirs"
 
 
+async def test_what_was_typed_is_kept_if_the_object_is_gone(page: Page, stage: Stage) -> None:
+    address = f"{stage.database}/people/leaver"
+    await stage.data.put(address, json={"name": "Before"})
+    await page.goto(f"/data/object?database={stage.database}&class=people&id=leaver")
+    assert (await stage.data.delete(address)).is_success
+    typed = page.get_by_label("Object (JSON)")
+    await typed.fill('{"name": "A long text"}')
+    await page.get_by_role("button", name="Replace the object").click()
+    await expect(page.get_by_role("alert")).to_contain_text("Precondition Failed")
+    await expect(page.get_by_text("It cannot be read:")).to_be_visible()
+    await expect(typed).to_have_value('{"name": "A long text"}')
+    assert (await read(stage, "leaver"))["status"] == 404
+
+
+async def test_what_was_typed_is_kept_if_its_class_or_id_is_none(stage: Stage) -> None:
+    base, form = stage.admin.base_url, {"database": "nowhere", "class": "people"}
+    written = {"object": '{"name": "A long text"}', "etag": '"x"', "do": "replace"}
+    for path, more in (
+        ("/data/object", {"id": "x", **written}),
+        ("/data/new", {"id": "x", "object": written["object"]}),
+        ("/data/new", {"id": "a/b", "object": written["object"]}),
+    ):
+        answer = await stage.admin.post(base.join(path), data=form | more)
+        assert "A long text" in answer.text
+        assert 'role="alert"' in answer.text
+
+
 async def test_an_object_is_created_and_deleted(page: Page, stage: Stage) -> None:
     await page.goto("/data?class=people")
     await page.get_by_role("link", name="New object").click()

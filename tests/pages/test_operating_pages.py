@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import httpx
+import pytest
 from playwright.async_api import Page, expect
 
 from tests.faults.conditions import eventually
@@ -195,6 +196,59 @@ async def test_a_tenant_gets_limits_and_databases(page: Page, stage: Stage) -> N
     await expect(page.get_by_role("link", name=tenant)).to_have_count(0)
 
 
+@pytest.mark.usefixtures("failures")
+async def test_limits_that_somebody_else_has_set_are_not_overwritten(
+    page: Page, stage: Stage
+) -> None:
+    tenant = unique("acme")
+    await stage.admin.put(f"tenants/{tenant}", json={"limits": {"rate": 50}})
+    await page.goto(f"/keys?tenant={tenant}")
+    theirs = {"limits": {"rate": 50.0, "objects": 7}}
+    await stage.admin.put(f"tenants/{tenant}", json=theirs)
+    rate = page.get_by_label("Requests in a second.")
+    for _ in range(2):
+        await rate.fill("60")
+        async with page.expect_response(re.compile("/limits$")) as answer:
+            await page.get_by_role("button", name="Set limits").click()
+        assert (await answer.value).status == 409
+        await expect(page.get_by_role("alert")).to_contain_text('Now in force: {"rate":50.0')
+        await expect(rate).to_have_value("60")
+        assert (await stage.admin.get(f"tenants/{tenant}")).json()["limits"] == theirs["limits"]
+    await page.get_by_role("link", name="begin with the limits in force").click()
+    await expect(page.get_by_label("Objects that its databases")).to_have_value("7")
+    await rate.fill("60")
+    await page.get_by_role("button", name="Set limits").click()
+    await expect(page.get_by_role("alert")).to_have_count(0)
+    limits = (await stage.admin.get(f"tenants/{tenant}")).json()["limits"]
+    assert limits == {"rate": 60.0, "objects": 7}
+    await stage.admin.delete(f"tenants/{tenant}")
+
+
+@pytest.mark.usefixtures("failures")
+async def test_what_somebody_else_has_declared_or_suspended_stays(page: Page, stage: Stage) -> None:
+    before = (await stage.admin.get("systems/mongo")).json()["declared"]
+    await page.goto("/systems?system=mongo")
+    await stage.admin.patch("systems/mongo", json={"declared": ["elasticity"], "use": "draining"})
+    declared = page.get_by_label("Declared: what no probe")
+    await declared.fill("joins")
+    await page.get_by_role("button", name="Declare").click()
+    await expect(page.get_by_role("alert")).to_contain_text("Now declared: elasticity")
+    await expect(declared).to_have_value("joins")
+    await page.goto("/systems?system=mongo")
+    await stage.admin.patch("systems/mongo", json={"use": "suspended"})
+    await page.get_by_role("button", name="End the drain").click()
+    await expect(page.get_by_role("alert")).to_contain_text("Its use is now: suspended")
+    system = (await stage.admin.get("systems/mongo")).json()
+    assert (system["declared"], system["use"]) == (["elasticity"], "suspended")
+    await page.get_by_role("link", name="begin with the system as it is").click()
+    await page.get_by_role("button", name="Resume mongo").click()
+    await declared.fill(" ".join(before))
+    await page.get_by_role("button", name="Declare").click()
+    await expect(page.get_by_role("alert")).to_have_count(0)
+    system = (await stage.admin.get("systems/mongo")).json()
+    assert (system["declared"], system["use"]) == (before, "full")
+
+
 async def test_wrong_forms_are_refused_with_their_locations(stage: Stage) -> None:
     pages = httpx.AsyncClient(base_url=stage.admin.base_url.join("/"), timeout=60)
     await stage.admin.put("tenants/acme", json={})
@@ -205,10 +259,16 @@ async def test_wrong_forms_are_refused_with_their_locations(stage: Stage) -> Non
             ("keys/acme/keys", {"subject": "x", "grants": "read", "expires": "soon"}, "expires"),
             ("keys/acme/limits", {"rate": "-1"}, "rate"),
             ("keys/acme/limits", {"speed": "1"}, "speed"),
+            ("keys/acme/limits", {"rate": "1"}, "seen"),
+            ("keys/acme/limits", {"rate": "1", "seen": "[" * 1_000}, "seen"),
+            ("keys/acme/limits", {"rate": "1", "seen": "7"}, "seen"),
             ("keys/acme/revoke", {"key": "../.."}, "key"),
             ("systems/redis/metrics", {"metric": "read_latency", "value": "nan"}, "value"),
             ("systems/redis/metrics", {"metric": "taste", "value": "1"}, "/metrics/taste"),
-            ("systems/redis/declared", {"declared": "magic"}, "/declared/0"),
+            ("systems/redis/declared", {"declared": "magic", "seen": ""}, "/declared/0"),
+            ("systems/redis/declared", {"declared": "joins"}, "seen"),
+            ("systems/redis/use", {"use": "draining"}, "seen"),
+            ("systems/redis/use", {"use": "away", "seen": "full"}, "use"),
             ("map/override", {"database": "news", "node": "*"}, "node"),
             ("map/override", {"database": "news", "node": "a", "until": "x"}, "until"),
         ):

@@ -218,9 +218,11 @@ async def test_a_probe_is_stopped_from_the_page(page: Page, stage: Stage) -> Non
 async def test_ttls_are_drawn_and_listed(page: Page, stage: Stage) -> None:
     await stage.data.get(f"{stage.database}/articles/a1")
     await page.goto("/coherence")
-    await expect(page.locator(".chart canvas")).to_be_visible()
-    await page.get_by_text("As a table").click()
-    await expect(page.locator("#ttls-1 tbody tr").first).to_be_visible()
+    table = page.locator(f"#ttls-{stage.database}-articles")
+    drawn = page.get_by_role("img", name=f"TTLs granted for {stage.database}/articles")
+    await expect(drawn.locator("canvas")).to_be_visible()
+    await page.locator("details", has=table).get_by_text("As a table").click()
+    await expect(table.locator("tbody tr").first).to_be_visible()
 
 
 async def test_a_run_is_followed_to_its_result(page: Page, stage: Stage) -> None:
@@ -268,9 +270,10 @@ async def test_a_job_is_forecast_and_then_started(page: Page, stage: Stage) -> N
     await expect(page.locator("#run")).to_contain_text("2 rows")
 
 
-async def test_a_wrong_job_is_refused_and_stays_typed(page: Page) -> None:
+@pytest.mark.parametrize("padding", ["", " " * 400_000])
+async def test_a_wrong_job_is_refused_and_stays_typed(page: Page, padding: str) -> None:
     await page.goto("/jobs")
-    typed = '{"kind": "example.count", "spec": {"</textarea><b>": 1}}'
+    typed = f'{padding}{{"kind": "example.count", "spec": {{"</textarea><b>": 1}}}}'
     await page.get_by_role("textbox", name="Job (JSON)").fill(typed)
     await page.get_by_role("button", name="Start it").click()
     await expect(page.get_by_role("alert")).to_contain_text("/spec")

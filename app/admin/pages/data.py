@@ -39,6 +39,8 @@ _NOT_CONDITIONS: Final = frozenset({"aggregate", "count", "explain", "fields", "
 
 _OF_BUILDER: Final = frozenset({"field", "operator", "value"})
 _SCANS: Final = ("allow_scan", "true")
+_EXPLAINED: Final = [("explain", "true")]
+_FORBIDDEN: Final = 403
 
 Text = Annotated[str, Query(max_length=4000)]
 Limit = Annotated[int, Query(ge=1, le=100)]
@@ -138,11 +140,18 @@ def _further(pairs: Pairs) -> Pairs:
 
 
 async def _answer(request: Request, path: str, query: _Query) -> tuple[Any, Any]:
-    """Return the answer of the data API and no problem, or the problem and no answer."""
-    try:
-        return await send(request, "GET", path, [*query.parameters, ("explain", "true")]), None
-    except DataApiRefused as error:
-        return None, error.problem
+    """Return the answer of the data API and no problem, or the problem and no answer.
+
+    Of a class with owners a reader may see objects, but not the plan.
+    """
+    for further in (_EXPLAINED, []):
+        try:
+            return await send(request, "GET", path, [*query.parameters, *further]), None
+        except DataApiRefused as error:
+            problem = error.problem
+        if problem["status"] != _FORBIDDEN:
+            break
+    return None, problem
 
 
 _READABLE: Final = ',:{}[]"-'

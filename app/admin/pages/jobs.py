@@ -10,7 +10,14 @@ from fastapi import Path, Query, Request, Response
 
 from app.admin.api.responses import Name, OfDatabase
 from app.admin.pages.data_client import DataApiRefused, chosen_database, send
-from app.admin.pages.page import Page, page_router, read_form, redirect, render
+from app.admin.pages.page import (
+    LARGEST_DOCUMENT,
+    Page,
+    page_router,
+    read_form,
+    redirect,
+    render,
+)
 from mediator.catalogue.runs import ENDED
 from spark_jobs.kinds import example_of, find_kind, kind_names
 
@@ -18,7 +25,6 @@ __all__ = ["PAGE"]
 
 router = page_router()
 _ROWS: Final = 20
-_LARGEST_JOB: Final = 65_536
 _FIELDS: Final = frozenset({"kind", "job", "do"})
 
 RunId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
@@ -35,10 +41,18 @@ async def list_runs(
     return await _runs(request, database, chosen, _typed(example_of(chosen)), after=after)
 
 
+@router.get("/jobs/{database}")
+async def list_runs_of(
+    request: Request, database: Name, kind: Kind = None, after: After = None
+) -> Response:
+    """List runs at the address of a submission too, whose page is kept up to date."""
+    return await list_runs(request, database, kind, after)
+
+
 @router.post("/jobs/{database}")
 async def submit(request: Request, database: Name) -> Response:
     """Submit a job as it was typed: for its forecast alone, or to be carried out."""
-    form = await read_form(request, _FIELDS, _LARGEST_JOB)
+    form = await read_form(request, _FIELDS, LARGEST_DOCUMENT)
     job, forecast = form.get("job", ""), form.get("do") != "start"
     parameters = {"dry_run": str(forecast).lower()}
     try:
@@ -59,7 +73,11 @@ async def _runs(
     databases, name = await chosen_database(request, database)
     listed: dict[str, Any] = {"items": [], "next": None}
     if name:
-        listed = await send(request, "GET", f"{name}/jobs", _page(after))
+        try:
+            listed = await send(request, "GET", f"{name}/jobs", _page(after))
+        except DataApiRefused:
+            if problem is None:  # else the job that was typed is shown with its own problem
+                raise
     return render(
         request,
         "jobs.html",
@@ -88,7 +106,7 @@ async def show_run(request: Request, database: Name, run: RunId, after: After = 
         database=database,
         run=shown,
         ended=shown["state"] in ENDED,
-        again=_typed(shown["job"]),
+        again=orjson.dumps(shown["job"]).decode(),
         result=result,
         gone=gone,
     )

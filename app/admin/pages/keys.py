@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
+import orjson
 from fastapi import Query, Request, Response
 from pydantic import ValidationError
 
@@ -13,8 +14,9 @@ from app.admin.api.responses import NAME, Name
 from app.admin.api.tenants import KeyRequest, OwnLimits, Tenants
 from app.admin.pages.page import Page, page_router, read_form, redirect, render
 from app.admin.pages.series import of_tenant
+from app.http.problems import problem_of
 from mediator.access.model import OPERATOR, Scope
-from mediator.base.errors import Conflict, Invalid, Location
+from mediator.base.errors import Conflict, Invalid, Location, MediatorError
 from mediator.control.tenancy import Tenancy
 
 __all__ = ["PAGE"]
@@ -45,13 +47,12 @@ async def create_tenant(request: Request, tenants: Tenants) -> Response:
 
 @router.post("/keys/{tenant}/limits")
 async def set_limits(request: Request, tenants: Tenants, tenant: Name) -> Response:
-    form = await read_form(request, frozenset(_LIMITS))
-    await tenants.tenant(tenant)
+    """Set the limits as they were typed, unless somebody has set others since they were shown."""
+    form = await read_form(request, frozenset({*_LIMITS, "seen"}))
     try:
-        limits = OwnLimits.model_validate({name: text for name, text in form.items() if text})
-    except ValidationError as error:
-        raise _refused(error) from None
-    await tenants.put_tenant(tenant, limits.model_dump(exclude_none=True))
+        await tenants.put_tenant(tenant, _limits(form), _seen(form))
+    except MediatorError as error:
+        return await _page(request, tenants, tenant, form=form, refusal=error)
     return _back(tenant)
 
 
@@ -99,13 +100,25 @@ async def remove(tenants: Tenants, tenant: Name) -> Response:
 
 
 async def _page(
-    request: Request, tenants: Tenancy, name: str, created: Mapping[str, Any] | None = None
+    request: Request,
+    tenants: Tenancy,
+    name: str,
+    created: Mapping[str, Any] | None = None,
+    *,
+    form: Mapping[str, str] | None = None,
+    refusal: MediatorError | None = None,
 ) -> Response:
+    """Show a tenant; beside a refusal, with the limits that were typed and those they were for."""
     state = request.app.state
     chosen = await tenants.tenant(name)
+    problem = None if refusal is None else problem_of(refusal).document()
     return render(
         request,
         "keys.html",
+        200 if problem is None else problem["status"],
+        problem=problem,
+        typed=chosen["limits"] if form is None else form,
+        seen=orjson.dumps(chosen["limits"]).decode() if form is None else form.get("seen", ""),
         tenants=[OPERATOR, *(each["name"] for each in await tenants.tenants())],
         chosen=chosen,
         operates=name == OPERATOR,
@@ -116,6 +129,25 @@ async def _page(
         scopes=list(Scope),
         authenticated=state.security is not None,
     )
+
+
+def _limits(form: Mapping[str, str]) -> dict[str, Any]:
+    given = {name: text for name, text in form.items() if name in _LIMITS and text}
+    try:
+        return OwnLimits.model_validate(given).model_dump(exclude_none=True)
+    except ValidationError as error:
+        raise _refused(error) from None
+
+
+def _seen(form: Mapping[str, str]) -> dict[str, Any]:
+    """Return the limits that were shown; without them, none are set."""
+    try:
+        seen = orjson.loads(form.get("seen", ""))
+    except orjson.JSONDecodeError:
+        seen = None
+    if not isinstance(seen, dict):
+        raise _invalid("seen", "the limits that were shown are expected")
+    return seen
 
 
 def _midnight(day: str) -> str | None:

@@ -14,8 +14,9 @@ from fastapi import Query, Request, Response
 from app.admin.api.responses import NAME
 from app.admin.pages.colours import colours_of
 from app.admin.pages.data_client import DataApiRefused, exchange
-from app.admin.pages.page import page_router, read_form, redirect, render
-from mediator.base.errors import Invalid, Location, NotFound
+from app.admin.pages.page import LARGEST_DOCUMENT, page_router, read_form, redirect, render
+from app.http.problems import problem_of
+from mediator.base.errors import Invalid, Location, MediatorError, NotFound
 from mediator.control.plane import ControlPlane
 from mediator.schema.ids import check_id
 from mediator.schema.limits import ID_BYTES
@@ -24,9 +25,6 @@ from mediator.schema.types import SCALARS
 __all__ = ["ClassName", "Shown", "router", "shown_class"]
 
 router = page_router()
-_LARGEST: Final = 2**20
-"""Bytes of a form with an object in it."""
-
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]{1,4000}")
 _FIELDS: Final = frozenset({"database", "class", "id", "etag", "object", "do"})
 _EXAMPLES: Final[Mapping[str, Any]] = {
@@ -88,7 +86,7 @@ async def show(request: Request, database: Database, class_name: Class, id_: Id)
 @router.post("/data/object")
 async def write(request: Request) -> Response:
     """Replace, patch or delete an object, unless it was changed since it was read."""
-    form = await read_form(request, _FIELDS, _LARGEST)
+    form = await read_form(request, _FIELDS, LARGEST_DOCUMENT)
     database, class_name = _class_of(form)
     id_, headers = form.get("id", ""), {"if-match": _etag_of(form)}
     body: bytes | None = form.get("object", "").encode()
@@ -119,10 +117,21 @@ async def _object(
     problem: dict[str, Any] | None = None,
     form: Mapping[str, str] | None = None,
 ) -> Response:
-    """Show an object as it is; beside a problem, with what was typed and the ETag it was for."""
-    answer = await exchange(request, "GET", _path(database, class_name, id_))
-    present: dict[str, Any] = orjson.loads(answer.content)
-    shown = await shown_class(request, database, class_name)
+    """Show an object as it is; beside a problem, with what was typed and the ETag it was for.
+
+    What was typed is shown even if the object cannot be read.
+    """
+    present: dict[str, Any] | None = None
+    unread, etag = "", ""
+    try:
+        answer = await exchange(request, "GET", _path(database, class_name, id_))
+        present, etag = orjson.loads(answer.content), answer.headers["etag"]
+    except DataApiRefused as refused:
+        if form is None:
+            raise
+        unread = str(refused)
+    shown = await _shown_if_known(request, database, class_name, form)
+    original = "" if present is None else _text(_editable(shown, present))
     return render(
         request,
         "object.html",
@@ -131,10 +140,23 @@ async def _object(
         id=id_,
         shown=shown,
         present=present,
-        etag=form["etag"] if form else answer.headers["etag"],
-        typed=form["object"] if form and "object" in form else _text(_editable(shown, present)),
+        unread=unread,
+        etag=etag if form is None else form["etag"],
+        typed=original if form is None else form.get("object", original),
         problem=problem,
     )
+
+
+async def _shown_if_known(
+    request: Request, database: str, class_name: str, form: Mapping[str, str] | None
+) -> Shown:
+    """Return what pages show of a class: nothing, if a form is shown and it cannot be read."""
+    try:
+        return await shown_class(request, database, class_name)
+    except MediatorError:
+        if form is None:
+            raise
+        return Shown({}, {}, frozenset(), {})
 
 
 @router.get("/data/new")
@@ -147,7 +169,7 @@ async def begin(request: Request, database: Database, class_name: Class) -> Resp
 
 @router.post("/data/new")
 async def create(request: Request) -> Response:
-    form = await read_form(request, _FIELDS, _LARGEST)
+    form = await read_form(request, _FIELDS, LARGEST_DOCUMENT)
     database, class_name = _class_of(form)
     id_, typed = form.get("id", ""), form.get("object", "")
     try:
@@ -157,9 +179,13 @@ async def create(request: Request) -> Response:
             path, method, headers = f"{database}/{class_name}", "POST", {}
         answer = await exchange(request, method, path, body=typed.encode(), headers=headers)
     except DataApiRefused as refused:
-        shown = await shown_class(request, database, class_name)
-        return _new(request, database, class_name, shown, typed, id_, refused.problem)
-    return redirect(_address(database, class_name, orjson.loads(answer.content)["id"]))
+        problem = refused.problem
+    except Invalid as error:  # what was typed is no id
+        problem = problem_of(error).document()
+    else:
+        return redirect(_address(database, class_name, orjson.loads(answer.content)["id"]))
+    shown = await _shown_if_known(request, database, class_name, form)
+    return _new(request, database, class_name, shown, typed, id_, problem)
 
 
 def _new(

@@ -46,8 +46,9 @@ async def show(request: Request) -> Response:
         runs=runs(state.metrics),
         history=[] if state.request_history is None else state.request_history.intervals,
         requests=requests(state.metrics),
-        violations=(await state.control.violations())[:_SHOWN],
-        proposals=(await state.control.proposals())[:_SHOWN],
+        violations=await state.control.violations(),
+        proposals=await state.control.proposals(),
+        most=_SHOWN,
         events=[(event.at_s, *_sentence(event)) for event in recent[:_SHOWN]],
     )
 

@@ -18,7 +18,15 @@ from app.http.paths import parse_query
 from app.http.problems import INVALID, HttpError, problem_of
 from mediator.base.errors import Location, MediatorError
 
-__all__ = ["HEADERS", "Page", "page_router", "read_form", "redirect", "render"]
+__all__ = [
+    "HEADERS",
+    "LARGEST_DOCUMENT",
+    "Page",
+    "page_router",
+    "read_form",
+    "redirect",
+    "render",
+]
 
 HEADERS: Final = {
     "content-security-policy": "default-src 'self'; base-uri 'none'; object-src 'none';"
@@ -80,6 +88,9 @@ class _PageRoute(APIRoute):
 
 
 _LARGEST: Final = 4_096
+
+LARGEST_DOCUMENT: Final = 4 * 2**20
+"""Bytes of a form with a document in it: a job has 1 MiB at most, and each byte may be escaped."""
 
 
 async def read_form(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from fastapi import Query, Request, Response
@@ -13,8 +14,9 @@ from app.admin.api.responses import NAME, Control, Name
 from app.admin.api.systems import NewSystem
 from app.admin.pages.colours import colours_of
 from app.admin.pages.page import Page, page_router, read_form, redirect, render
-from mediator.base.errors import Invalid, Location, NotFound
-from mediator.control.port import SystemUse
+from app.http.problems import problem_of
+from mediator.base.errors import Invalid, Location, MediatorError, NotFound
+from mediator.control.port import SeenStatements, SystemUse
 from mediator.schema.annotations import Capability, Metric
 from mediator.stores.kinds import store_kinds
 
@@ -62,17 +64,25 @@ async def state_metric(request: Request, control: Control, name: Name) -> Respon
 
 @router.post("/systems/{name}/declared")
 async def declare(request: Request, control: Control, name: Name) -> Response:
-    form = await read_form(request, frozenset({"declared"}))
-    declared = list(filter(None, re.split(r"[\s,]+", form.get("declared", ""))))
-    await control.amend(name, declared=declared)
+    """Declare capabilities, unless somebody has declared others since they were shown."""
+    form = await read_form(request, frozenset({"declared", "seen"}))
+    try:
+        seen = SeenStatements(declared=frozenset(_listed(form, "seen")))
+        await control.amend(name, declared=_listed(form, "declared"), seen=seen)
+    except MediatorError as error:
+        return await _page(request, control, name, form=form, refusal=error)
     return _back(name)
 
 
 @router.post("/systems/{name}/use")
 async def use(request: Request, control: Control, name: Name) -> Response:
-    """Drain a system, suspend it, or use it in full again."""
-    form = await read_form(request, frozenset({"use"}))
-    await control.amend(name, use=_use(form.get("use", "")))
+    """Drain a system, suspend it, or use it in full again, if its use is what was shown."""
+    form = await read_form(request, frozenset({"use", "seen"}))
+    try:
+        seen = SeenStatements(use=_use(form, "seen"))
+        await control.amend(name, use=_use(form, "use"), seen=seen)
+    except MediatorError as error:
+        return await _page(request, control, name, refusal=error)
     return _back(name)
 
 
@@ -82,16 +92,29 @@ async def remove(control: Control, name: Name) -> Response:
     return redirect("/systems")
 
 
-async def _page(request: Request, control: Control, name: str | None) -> Response:
+async def _page(
+    request: Request,
+    control: Control,
+    name: str | None,
+    *,
+    form: Mapping[str, str] | None = None,
+    refusal: MediatorError | None = None,
+) -> Response:
+    """Show a system; beside a refusal, with what was declared in the form and what it was for."""
     systems = await control.systems()
     serves = (await control.readiness())["systems"]
     chosen = _chosen(systems, name)
     classes = serves[chosen["name"]]["serves"] if chosen else []
     leaves = chosen is not None and chosen["use"] != SystemUse.FULL
     moves = await control.moves_off(chosen["name"]) if chosen and leaves else []
+    problem = None if refusal is None else problem_of(refusal).document()
+    declared = ", ".join(chosen["declared"]) if chosen else ""
     return render(
         request,
         "systems.html",
+        200 if problem is None else problem["status"],
+        problem=problem,
+        form=form or {"declared": declared, "seen": declared},
         systems=systems,
         serves=serves,
         chosen=chosen,
@@ -114,11 +137,17 @@ def _chosen(systems: list[dict[str, Any]], name: str | None) -> dict[str, Any] |
     raise NotFound("There is no such system.")
 
 
-def _use(text: str) -> SystemUse:
+def _listed(form: Mapping[str, str], name: str) -> list[str]:
+    if name not in form:
+        raise Invalid("The form is malformed.", locations=[Location(name, "is missing")])
+    return list(filter(None, re.split(r"[\s,]+", form[name])))
+
+
+def _use(form: Mapping[str, str], name: str) -> SystemUse:
     try:
-        return SystemUse(text)
+        return SystemUse(form.get(name, ""))
     except ValueError:
-        locations = [Location("use", f"one of {', '.join(SystemUse)} is expected")]
+        locations = [Location(name, f"one of {', '.join(SystemUse)} is expected")]
         raise Invalid("A system has no such use.", locations=locations) from None
 
 

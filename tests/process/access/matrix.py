@@ -148,6 +148,7 @@ PAGES: Final = {
     "GET /streams": ("read", OPERATORS, NOTHING),
     "GET /streams/{database}/plan.svg": ("read", OPERATORS, NOTHING),
     "GET /jobs": ("read", OPERATORS, NOTHING),
+    "GET /jobs/{database}": ("read", OPERATORS, NOTHING),
     "POST /jobs/{database}": ("read", OPERATORS, NOTHING),
     "GET /jobs/{database}/{run}": ("read", OPERATORS, NOTHING),
     "POST /jobs/{database}/{run}/cancel": ("read", OPERATORS, NOTHING),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from app.commands.doctor.service import examine_service
 from app.commands.running import key_in
+from mediator.base.errors import Conflict, NotFound
 from tests.process.access.answers import operate
 from tests.process.caching.guarded import Guarded, bearer
 from tests.process.service import unique
@@ -26,6 +28,27 @@ async def test_pages_use_the_credentials_of_the_browser(
     assert answer.status_code == 200
     assert f">{shown.format(running.database)}<" in answer.text
     assert "Authorization" not in answer.text
+
+
+async def test_a_job_that_was_typed_stays_where_runs_cannot_be_listed(running: Guarded) -> None:
+    reader = bearer(await running.key("read", tenant="operator"))
+    form = {"kind": "example.count", "job": '{"kind": "A long text"}', "do": "start"}
+    answer = await running.admin.post(f"/jobs/{running.database}", data=form, headers=reader)
+    assert "A long text" in answer.text
+    assert "Forbidden" in answer.text.partition('role="alert"')[2]
+
+
+async def test_limits_are_set_by_one_of_those_who_have_seen_the_same(running: Guarded) -> None:
+    tenancy, tenant = running.container.mediator.tenancy, unique("tenant")
+    await tenancy.put_tenant(tenant, {"rate": 1.0})
+    changes = [tenancy.put_tenant(tenant, {"objects": n}, {"rate": 1.0}) for n in range(4)]
+    done = await asyncio.gather(*changes, return_exceptions=True)
+    present = (await tenancy.tenant(tenant))["limits"]
+    refused = [each for each in done if isinstance(each, Conflict)]
+    assert [each.extra for each in refused] == [{"limits": present}] * 3
+    await tenancy.remove_tenant(tenant)
+    with pytest.raises(NotFound):
+        await tenancy.put_tenant(tenant, {}, present)
 
 
 async def test_the_list_of_schemas_names_the_classes_that_a_key_concerns(

@@ -3,6 +3,7 @@ that ends."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import httpx
@@ -10,9 +11,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.admin.application import create_admin_app
-from mediator.base.errors import Unavailable, Unplaceable
+from mediator.base.errors import Conflict, Unavailable, Unplaceable
 from mediator.base.observation import CircuitChanged
-from mediator.control.port import SystemUse
+from mediator.control.port import SeenStatements, SystemUse
 from mediator.stores.port import SystemConfig
 from tests.process.caching.newspaper import assert_problem
 from tests.process.control.classes import on
@@ -116,6 +117,27 @@ async def test_a_system_stays_suspended_over_a_restart_and_on_other_replicas(
         assert await running.values(database, "notes", "x") == {"title": "t"}
 
 
+async def test_statements_that_were_changed_since_they_were_seen_stay(
+    own: Service, system_configs: Sequence[SystemConfig]
+) -> None:
+    """Also where another replica has changed them, and this one does not know it yet."""
+    control = own.mediator.control
+    seen = SeenStatements(declared=frozenset(), use=SystemUse.FULL)
+    async with service(system_configs, own.catalogue_url) as other:
+        replicas = (control, other.mediator.control, control, other.mediator.control)
+        changes = [
+            replica.amend("redis", declared=["joins"], use=SystemUse.DRAINING, seen=seen)
+            for replica in replicas
+        ]
+        done = await asyncio.gather(*changes, return_exceptions=True)
+    refused = [each for each in done if isinstance(each, Conflict)]
+    assert len(refused) == 3
+    assert all(each.extra == {"declared": ["joins"]} for each in refused)
+    known = SeenStatements(declared=frozenset({"joins"}))
+    described = await control.amend("redis", declared=[], use=SystemUse.FULL, seen=known)
+    assert (described["declared"], described["use"]) == ([], "full")
+
+
 async def test_operators_drain_by_the_api_and_the_page(own: Service) -> None:
     app = create_admin_app(own.mediator.control, CollectorRegistry())
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
@@ -134,10 +156,12 @@ async def test_operators_drain_by_the_api_and_the_page(own: Service) -> None:
         page = await admin.get("/systems?system=redis")
         assert "End the drain" in page.text
         assert "Where it would be without redis" in page.text
-        suspended = await admin.post("/systems/redis/use", data={"use": "suspended"})
+        form = {"use": "suspended", "seen": "draining"}
+        suspended = await admin.post("/systems/redis/use", data=form)
         assert suspended.status_code == 303, suspended.text
         page = await admin.get("/systems?system=redis")
         assert "Resume redis" in page.text
-        assert (await admin.post("/systems/redis/use", data={"use": "x"})).status_code == 400
-        assert (await admin.post("/systems/redis/use", data={"use": "full"})).status_code == 303
+        for use, seen, status in (("x", "suspended", 400), ("full", "suspended", 303)):
+            form = {"use": use, "seen": seen}
+            assert (await admin.post("/systems/redis/use", data=form)).status_code == status
         assert (await admin.get(path)).json()["use"] == "full"

@@ -118,6 +118,21 @@ async def test_the_overview_shows_energy_where_powers_are_stated() -> None:
     assert "nothing is measured with a meter" in text
 
 
+async def test_the_overview_counts_all_violations_and_lists_the_latest() -> None:
+    class Violated(Plane):
+        async def violations(self) -> list[dict[str, Any]]:
+            node = {"database": "news", "system": "redis", "metric": "read_latency"}
+            return [
+                {**node, "node": f"articles.f{n}", "measured": 0.5, "phase": "ended"}
+                for n in range(15)
+            ]
+
+    text = (await shown(Violated(), path="/")).text
+    assert "<strong>15</strong><span>violations of late</span>" in text
+    assert text.count("articles.f") == 12
+    assert "The first 12 of 15." in text
+
+
 async def test_empty_pages_say_what_to_do_first() -> None:
     class Empty(Plane):
         async def databases(self) -> list[dict[str, Any]]:

@@ -44,7 +44,8 @@ def _long_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def request(data: DataApi) -> Any:
-    return SimpleNamespace(app=SimpleNamespace(state=SimpleNamespace(data=data)), headers={})
+    state = SimpleNamespace(data=data)
+    return SimpleNamespace(app=SimpleNamespace(state=state), headers={}, scope={})
 
 
 async def test_a_class_is_counted_once_for_a_while() -> None:
@@ -68,6 +69,16 @@ async def test_queries_are_bounded_in_number_and_at_once() -> None:
     shown = await sizes.of(request(data), [f"news.c{n}" for n in range(MOST + 50)])
     assert len(shown) == len(data.paths) == MOST
     assert data.most_at_once <= 4
+
+
+async def test_sizes_are_kept_for_so_many_classes_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("app.admin.pages.sizes._MOST_KEPT", 2)
+    data, sizes = DataApi(), Sizes()
+    for names in (["news.a", "news.b"], ["news.c"], ["news.b", "news.c"], ["news.a"]):
+        await sizes.of(request(data), names)
+    assert data.paths == ["/v1/news/a", "/v1/news/b", "/v1/news/c", "/v1/news/a"]
 
 
 async def test_without_a_data_api_nothing_is_known() -> None:

@@ -1,7 +1,11 @@
 // Follows the feed: the server waits for changes and renders them, and they are put on top.
+import { load, pause as rest, report } from "./live.mjs";
+
 const MOST = 200;
 const WAIT_S = 5;
-const RETRY_MS = 3000;
+const LATE_MS = 20000;
+const RETRY_S = 3;
+const LONGEST_RETRY_S = 60;
 
 const list = document.getElementById("changes");
 const pause = document.getElementById("pause");
@@ -11,27 +15,45 @@ const paused = () => pause.getAttribute("aria-pressed") === "true" || document.h
 const resumed = () => new Promise((resolve) => addEventListener("portolan:resumed", resolve, { once: true }));
 const resume = () => paused() || dispatchEvent(new Event("portolan:resumed"));
 
-async function next() {
-  const address = new URL(location);
-  address.searchParams.set("after", list.dataset.position);
-  address.searchParams.set("wait", WAIT_S);
-  const answer = await fetch(address, { headers: { accept: "text/html" } });
-  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("changes");
-  if (!fresh) return location.reload(); // the position is gone, or there is no feed any more
+function add(fresh) {
   for (const change of [...fresh.children]) list.prepend(change);
   while (list.childElementCount > MOST) list.lastChild.remove();
   list.dataset.position = fresh.dataset.position;
   if (list.childElementCount) state.textContent = `The latest first, ${MOST} at most.`;
 }
 
+/** The position is gone, or there is no feed any more: what is listed stays. */
+function end(page) {
+  const why = page.querySelector(".about")?.textContent ?? "";
+  state.textContent = `Changes are not followed any more, and some may be missing. ${why} Open the page again to follow what comes now.`;
+  pause.hidden = true;
+}
+
+/** Add the next changes; return for how many seconds to rest, or null if there will be none. */
+async function next() {
+  const address = new URL(location);
+  address.searchParams.set("after", list.dataset.position);
+  address.searchParams.set("wait", WAIT_S);
+  const { answer, page, reason } = await load(address, new AbortController(), LATE_MS);
+  const passes = !answer || answer.status >= 500 || answer.status === 429;
+  report(passes ? reason : "");
+  // From the same position again, so that no change is left out.
+  if (passes) return Math.min(Number(answer?.headers.get("retry-after")) || RETRY_S, LONGEST_RETRY_S);
+  const fresh = answer.ok ? page.getElementById("changes") : null;
+  if (!fresh) {
+    end(page);
+    return null;
+  }
+  add(fresh);
+  return 0;
+}
+
 async function follow() {
   for (;;) {
     if (paused()) await resumed();
-    try {
-      await next();
-    } catch {
-      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
-    }
+    const seconds = await next();
+    if (seconds === null) return;
+    if (seconds) await rest(1000 * seconds);
   }
 }
 

@@ -2,6 +2,9 @@
 //
 // The server renders; a region with `data-live="3"` is fetched again every three seconds, as a part
 // of its page, and put in the place of the old one. Nothing else knows how it looks.
+import { restore } from "./restore.mjs";
+
+const TIMEOUT_MS = 10000;
 
 const root = document.documentElement;
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -14,32 +17,66 @@ document.getElementById("theme").addEventListener("click", () => {
 });
 dark.addEventListener("change", () => dispatchEvent(new Event("portolan:theme")));
 
-/** Fetch a page again, and put its elements of some ids in the place of ours. */
+export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+let staleSince = "";
+
+/** Say for which reason what is shown is not up to date; without one, that it is. */
+export function report(reason) {
+  staleSince = reason && (staleSince || new Date().toLocaleTimeString());
+  const text = reason && `Not up to date since ${staleSince}: ${reason}`;
+  const line = document.getElementById("stale");
+  if (line.textContent !== text) line.textContent = text; // what is written again is read out again
+}
+
+/** Fetch a page: the answer and its document if there is one, and the reason if it is none to show. */
+export async function load(address, controller, timeout = TIMEOUT_MS) {
+  let late = false;
+  const timer = setTimeout(() => { late = true; controller.abort(); }, timeout);
+  try {
+    const answer = await fetch(address, { headers: { accept: "text/html" }, signal: controller.signal });
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    return { answer, page, reason: answer.ok ? "" : `the service answered with ${answer.status}.` };
+  } catch {
+    return { reason: late ? `the service did not answer within ${timeout / 1000} s.` : "the service cannot be reached." };
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+let latest = new AbortController();
+
+/** Fetch a page again, and put its elements of some ids in the place of ours; a later call wins. */
 export async function renew(address, ids) {
-  const answer = await fetch(address, { headers: { accept: "text/html" } });
-  if (!answer.ok && answer.status >= 500) return;
-  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  latest.abort();
+  const own = (latest = new AbortController());
+  const { page, reason } = await load(address, own);
+  if (own !== latest) return;
+  report(reason);
+  for (const id of ids) document.getElementById(id)?.toggleAttribute("data-stale", Boolean(reason));
+  if (!reason) replace(page, ids);
+}
+
+function replace(fresh, ids) {
   for (const id of ids) {
     const [old, made] = [document.getElementById(id), fresh.getElementById(id)];
-    if (!old || !made || old.innerHTML === made.innerHTML) continue;
-    const focused = old.contains(document.activeElement) ? place(old, document.activeElement) : -1;
-    const open = [...old.querySelectorAll("details")].map((each) => each.open);
-    old.replaceWith(made);
-    made.querySelectorAll("details").forEach((each, index) => (each.open = open[index] ?? each.open));
-    if (focused >= 0) reachable(made)[focused]?.focus();
+    if (old && made && old.innerHTML !== made.innerHTML) restore(old, made, () => old.replaceWith(made));
   }
   dispatchEvent(new Event("portolan:renewed"));
 }
 
-const reachable = (within) => [...within.querySelectorAll("a, button, input, select, summary, [tabindex]")];
-const place = (within, element) => reachable(within).indexOf(element);
+const regions = [...document.querySelectorAll("[data-live]")].map(({ id, dataset }) => ({ id, period: 1000 * Number(dataset.live) }));
 
-const periods = Map.groupBy(document.querySelectorAll("[data-live]"), ({ dataset }) => dataset.live);
-for (const [period, regions] of periods) {
-  const ids = regions.map(({ id }) => id);
-  setInterval(() => {
-    const alive = ids.filter((id) => "live" in (document.getElementById(id)?.dataset ?? {}));
-    if (document.hidden || !alive.length) return;
-    renew(location.href, alive).catch(() => {}); // the next time may go better
-  }, 1000 * Number(period));
+/** Renew the regions that are due, with one request at a time. */
+async function keep() {
+  for (const each of regions) each.due = performance.now() + each.period;
+  for (;;) {
+    const live = regions.filter(({ id }) => "live" in (document.getElementById(id)?.dataset ?? {}));
+    if (!live.length) return;
+    await pause(Math.max(0, Math.min(...live.map(({ due }) => due)) - performance.now()));
+    const due = live.filter(({ due }) => due <= performance.now());
+    if (due.length && !document.hidden) await renew(location.href, due.map(({ id }) => id));
+    for (const each of due) each.due = performance.now() + each.period;
+  }
 }
+keep();
