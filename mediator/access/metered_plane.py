@@ -34,7 +34,7 @@ from mediator.routing.model import ClassRoute, RoutingModel
 from mediator.schema.tree import MAIN_GROUP
 from mediator.transactions.model import CommitRequest
 
-__all__ = ["MeteredPlane", "NarrowedPlane", "Transact", "metered"]
+__all__ = ["NEVER", "MeteredPlane", "NarrowedPlane", "Transact", "metered"]
 
 Transact: TypeAlias = Callable[[CommitRequest], Awaitable[list[Outcome]]]
 """Executes a transaction."""
@@ -45,7 +45,7 @@ _MAX_PAUSE_S: Final = 1.0
 """The longest wait of a query whose tenant is a little over its rate; else it is refused."""
 
 _PRESENT: Final = Condition(present=True)
-_NEVER: Final = Condition(versions=({MAIN_GROUP: -1},))
+NEVER: Final = Condition(versions=({MAIN_GROUP: -1},))
 """Holds for no object; a retry of the write is still recognised."""
 
 
@@ -195,7 +195,7 @@ def _bound(model: RoutingModel, operation: Operation) -> Operation:
     route = None if database is None else database.classes.get(operation.class_name)
     has_to_match = route is not None and route.schema.require_if_match
     replaces = isinstance(operation, Put) and operation.condition == ANYTHING and not has_to_match
-    head = (*operation.head[:4], _PRESENT if replaces else _NEVER, operation.fingerprint)
+    head = (*operation.head[:4], _PRESENT if replaces else NEVER, operation.fingerprint)
     return Put(*head, operation.values, isinstance(operation, Put) and operation.unchecked)
 
 
