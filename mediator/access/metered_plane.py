@@ -17,6 +17,7 @@ from mediator.base.errors import MediatorError, PreconditionFailed, TooCostly
 from mediator.data_plane.port import DataPlane
 from mediator.model.operations import (
     ANYTHING,
+    NEVER,
     Condition,
     Create,
     Delete,
@@ -31,10 +32,9 @@ from mediator.query.budget import Ceiling
 from mediator.query.execution import QueryResult
 from mediator.routing.freshness import ANY, ReadPreference
 from mediator.routing.model import ClassRoute, RoutingModel
-from mediator.schema.tree import MAIN_GROUP
 from mediator.transactions.model import CommitRequest
 
-__all__ = ["NEVER", "MeteredPlane", "NarrowedPlane", "Transact", "metered"]
+__all__ = ["MeteredPlane", "NarrowedPlane", "Transact", "metered"]
 
 Transact: TypeAlias = Callable[[CommitRequest], Awaitable[list[Outcome]]]
 """Executes a transaction."""
@@ -45,8 +45,6 @@ _MAX_PAUSE_S: Final = 1.0
 """The longest wait of a query whose tenant is a little over its rate; else it is refused."""
 
 _PRESENT: Final = Condition(present=True)
-NEVER: Final = Condition(versions=({MAIN_GROUP: -1},))
-"""Holds for no object; a retry of the write is still recognised."""
 
 
 class NarrowedPlane:

@@ -29,7 +29,7 @@ from dataclasses import replace
 from typing import Final, TypeAlias
 
 from mediator.access.hidden_references import MayReadAll, shown_error
-from mediator.access.metered_plane import NEVER, NarrowedPlane
+from mediator.access.metered_plane import NarrowedPlane
 from mediator.access.ownership import (
     ADMIN,
     Owner,
@@ -55,6 +55,7 @@ from mediator.base.errors import (
 from mediator.data_plane.port import DataPlane, in_turn
 from mediator.model.filters import And, Compare, Comparison
 from mediator.model.operations import (
+    NEVER,
     Condition,
     Create,
     Get,
