@@ -12,7 +12,7 @@ from app.api.conditions import if_match_condition
 from app.api.models.operations import BatchItem, CreateItem, parse_batch, parse_operation
 from app.api.object_ids import given_id, object_id
 from app.api.options import DataOptions
-from app.api.resources import ClassResource, Directory
+from app.api.resources import ClassResource, Directory, FieldSelection
 from app.api.responses import JSON_TYPE, NO_STORE
 from app.api.routed_request import RoutedRequest
 from app.api.submission import Item, render_items, submit_all
@@ -31,12 +31,12 @@ from app.http.jsonbody import LARGE_BODY, parse_json
 from app.http.message import Response, read_body
 from app.http.negotiation import JSON
 from app.http.paths import parse_query
-from app.http.preconditions import parse_tags
+from app.http.preconditions import Tags, parse_tags
 from app.http.problems import HttpError
 from mediator.access.model import Scope
-from mediator.base.errors import Invalid, Location, MediatorError
+from mediator.base.errors import Invalid, Location, MediatorError, PreconditionFailed
 from mediator.base.offload import offload
-from mediator.model.operations import ANYTHING, Get
+from mediator.model.operations import ANYTHING, NEVER, Condition, Get
 from mediator.schema.ids import check_id
 
 __all__ = ["Batches", "plan_item"]
@@ -136,6 +136,16 @@ def _new_id(resource: ClassResource, identity: Identity, item: CreateItem, index
     return given_id(item["body"], "/body") or object_id(identity, resource.name, index)
 
 
+def _condition(tags: Tags, selection: FieldSelection, identity: Identity) -> Condition:
+    """Return the condition of a write; under a key one that no tag can meet may be a repetition."""
+    try:
+        return if_match_condition(tags, selection)
+    except PreconditionFailed:
+        if identity.key is None:
+            raise
+        return NEVER
+
+
 def plan_item(
     resource: ClassResource,
     identity: Identity,
@@ -153,7 +163,7 @@ def plan_item(
         return PlannedOperation(get, resource, selection, client_tags=client_tags)
     condition, tags = ANYTHING, None if item["op"] == "create" else item.get("if_match")
     if tags is not None:
-        condition = if_match_condition(parse_tags(tags, "/if_match"), selection)
+        condition = _condition(parse_tags(tags, "/if_match"), selection, identity)
     operation = identity.operation(resource.name, id_, index)
     head = resource, selection, id_, operation, condition, identity.fingerprint
     return _BUILDERS[item["op"]](WriteTarget(*head, "/body", owner), item.get("body"))

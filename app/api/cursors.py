@@ -23,8 +23,11 @@ __all__ = ["Cursors", "position_of", "seen_at"]
 _MAC_BYTES = 16
 _LONGEST = 16_384
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
+_VERSION: Final = r"[a-zA-Z0-9_]+:\d{1,19}"
 _SEEN: Final = re.compile(
-    r"([a-z0-9_]+)/([a-z0-9_]+)/(.*)#((?:[a-zA-Z0-9_]+:\d{1,19},?)*)", re.DOTALL
+    # The comma is no option: without it a digit could belong to two versions, in endless ways.
+    rf"([a-z0-9_]+)/([a-z0-9_]+)/(.*)#((?:{_VERSION}(?:,{_VERSION})*)?)",
+    re.ASCII | re.DOTALL,
 )
 
 
@@ -97,5 +100,5 @@ def seen_at(position: str, database: str) -> Mapping[tuple[str, str], Mapping[st
     if found is None or found[1] != database:
         locations = [Location("Prefer", "at-least must be a Portolan-Position of this database")]
         raise HttpError(INVALID, "The position is of another database.", locations=locations)
-    pairs = [pair.split(":") for pair in found[4].split(",") if pair]
+    pairs = [pair.split(":") for pair in found[4].split(",")] if found[4] else []
     return {(found[2], found[3]): {group: int(version) for group, version in pairs}}

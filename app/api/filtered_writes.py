@@ -23,7 +23,7 @@ from app.api.responses import JSON_TYPE, NO_STORE
 from app.api.routed_request import RoutedRequest
 from app.api.submission import Failures, Item, plan_or_refuse, submit_all
 from app.api.writes import Builder, PlannedOperation, WriteTarget, build_delete
-from app.http.idempotency import OperationIds, fingerprint_of
+from app.http.idempotency import OperationIds
 from app.http.jsonbody import parse_json
 from app.http.message import Response, forbid_body, read_body
 from app.http.paths import parse_pairs
@@ -151,20 +151,14 @@ class FilteredWrites:
         self, routed: RoutedRequest, build: Builder, raw: bytes, body: Any
     ) -> Response:
         wanted = await offload(len(routed.request.query) > SMALL_QUERY, _parse, routed)
-        identity = routed.identity(self._ids, raw)
-        fingerprint = None
-        if identity.key is not None:
-            # Whatever id it begins after: a request that goes on may write an object again.
-            method = routed.request.method.encode()
-            fingerprint = fingerprint_of(method, wanted.identity.encode(), raw)
+        # Whatever id it begins after: a request that goes on may write an object again.
+        identity = routed.identity(self._ids, raw, wanted.identity.encode())
         resource = routed.resource
 
         def plan(id_: str, condition: Condition) -> PlannedOperation:
             operation = identity.operation(resource.name, id_)
-            target = WriteTarget(
-                resource, resource.full_selection, id_, operation, condition, fingerprint
-            )
-            return build(target, body)
+            head = resource, resource.full_selection, id_, operation, condition
+            return build(WriteTarget(*head, identity.fingerprint), body)
 
         plan("-", ANYTHING)  # a body that is wrong is refused even if there are no objects
         progress = _Progress(wanted.after)

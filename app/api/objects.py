@@ -23,14 +23,14 @@ from app.api.writes import (
     build_update,
 )
 from app.coherence.cached_reads import CachedReads, ReadGrant
-from app.http.idempotency import OperationIds
+from app.http.idempotency import Identity, OperationIds
 from app.http.jsonbody import LARGE_BODY, parse_json
 from app.http.message import Response, forbid_body, read_body
 from app.http.negotiation import JSON, JSON_PATCH, MERGE_PATCH, UPDATE
 from app.http.preconditions import NO_PRECONDITIONS
-from mediator.base.errors import NotFound
+from mediator.base.errors import MediatorError, NotFound, PreconditionFailed
 from mediator.base.offload import offload
-from mediator.model.operations import ANYTHING, Get
+from mediator.model.operations import ANYTHING, NEVER, Condition, Get
 from mediator.routing.freshness import STRONG, WHOLE, ReadPreference
 from sketch.protocol.port import Partition
 
@@ -144,23 +144,45 @@ class Objects:
         identity = routed.identity(self._ids, raw)
         with self._ids.claim(identity):
             selection, upserts = routed.patching() if has_upsert else (routed.selection(), False)
-            resource, condition = routed.resource, ANYTHING
-            preconditions = routed.preconditions()
-            if preconditions is not NO_PRECONDITIONS:
-                condition = await condition_of(routed.plane, routed, selection, preconditions)
-            operation = identity.operation(resource.name, routed.id)
-            fingerprint = identity.fingerprint
-            target = WriteTarget(resource, selection, routed.id, operation, condition, fingerprint)
-            target.owner = routed.owner
-            target.returns_object = routed.preferences.representation
+            condition, refusal = await _condition(routed, selection, identity)
+            target = _target(routed, selection, identity, condition)
             planned = await offload(len(raw) > LARGE_BODY, build, target, body)
             routed.request.phases.end("parse")
             if upserts:
                 planned, outcome = await upsert(routed.plane, planned, target)
             else:
-                outcome = await submit(routed.plane, planned)
+                outcome = await submit(routed.plane, planned, refusal)
         routed.request.phases.end("store", " ".join(outcome.systems))
         return answer_write(routed, planned, outcome)
+
+
+async def _condition(
+    routed: RoutedRequest, selection: FieldSelection, identity: Identity
+) -> tuple[Condition, MediatorError | None]:
+    """Return the condition of a write, and what it is refused with unless it repeats one.
+
+    The object may be what it is because of the first attempt, whose answer comes first.
+    """
+    preconditions = routed.preconditions()
+    if preconditions is NO_PRECONDITIONS:
+        return ANYTHING, None
+    try:
+        return await condition_of(routed.plane, routed, selection, preconditions), None
+    except (NotFound, PreconditionFailed) as error:
+        if identity.key is None:
+            raise
+        return NEVER, error
+
+
+def _target(
+    routed: RoutedRequest, selection: FieldSelection, identity: Identity, condition: Condition
+) -> WriteTarget:
+    resource = routed.resource
+    operation, fingerprint = identity.operation(resource.name, routed.id), identity.fingerprint
+    target = WriteTarget(resource, selection, routed.id, operation, condition, fingerprint)
+    target.owner = routed.owner
+    target.returns_object = routed.preferences.representation
+    return target
 
 
 def _from_systems(preference: ReadPreference) -> ReadPreference:

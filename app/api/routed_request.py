@@ -224,7 +224,18 @@ class RoutedRequest:
             headers=[(name, listed)],
         )
 
-    def identity(self, ids: OperationIds, body: bytes = b"") -> Identity:
+    @property
+    def pinned_names(self) -> tuple[bytes, ...]:
+        """The version whose names are used: under other names the same body is another request."""
+        return () if self.pinned is None else (b"%d" % self.pinned.version,)
+
+    def identity(
+        self, ids: OperationIds, body: bytes = b"", conditions: bytes | None = None
+    ) -> Identity:
+        """Return what distinguishes the writes of this request from those of others.
+
+        `conditions` stand for the query, if that may differ between a request and its repetitions.
+        """
         headers = self.request.headers
         key = headers.get(b"idempotency-key")
         if key is None:
@@ -232,11 +243,10 @@ class RoutedRequest:
         sender = self.access.sender
         named = (b"content-type", b"if-match", b"if-none-match")
         values = [headers.get(name, "").encode("latin-1") for name in named]
-        if self.pinned is not None:  # under other names the same body is another request
-            values.append(b"%d" % self.pinned.version)
         request = self.request
+        query = request.query if conditions is None else conditions
         fingerprint = fingerprint_of(
-            request.method.encode(), request.path, request.query, *values, body
+            request.method.encode(), request.path, query, *values, *self.pinned_names, body
         )
         return Identity(ids, self.database_id, parse_key(key), fingerprint, sender)
 

@@ -9,7 +9,7 @@ from typing import Any, Final, ParamSpec, TypeAlias
 from app.api.responses import result_of
 from app.api.writes import PlannedOperation
 from app.http.problems import HttpError, problem_of
-from mediator.base.errors import MediatorError
+from mediator.base.errors import MediatorError, PreconditionFailed
 from mediator.base.offload import offload
 from mediator.data_plane.port import DataPlane
 from mediator.model.operations import Get, Outcome, WriteOperation
@@ -51,17 +51,29 @@ def plan_or_refuse(
         return error
 
 
-def submit(plane: DataPlane, planned: PlannedOperation) -> Awaitable[Outcome]:
-    """Execute a write; a retry under the same key gets the response of the first."""
+def submit(
+    plane: DataPlane, planned: PlannedOperation, refusal: MediatorError | None = None
+) -> Awaitable[Outcome]:
+    """Execute a write; a retry under the same key gets the response of the first.
+
+    `refusal` is raised if it is none, and its condition, therefore, can hold for no object.
+    """
     operation = planned.operation
     assert not isinstance(operation, Get)
     if operation.fingerprint is None:
         return plane.write(operation)
-    return _submit_once(plane, operation)
+    return _submit_once(plane, operation, refusal)
 
 
-async def _submit_once(plane: DataPlane, operation: WriteOperation) -> Outcome:
-    return await plane.recall(operation) or await plane.write(operation)
+async def _submit_once(
+    plane: DataPlane, operation: WriteOperation, refusal: MediatorError | None
+) -> Outcome:
+    try:
+        return await plane.recall(operation) or await plane.write(operation)
+    except PreconditionFailed:
+        if refusal is None:
+            raise
+        raise refusal from None
 
 
 async def submit_all(

@@ -121,7 +121,9 @@ class Imports:
         document = require_object(parse_json(line.text))
         id_ = given_id(document) or object_id(identity, resource.name, line.number)
         operation = identity.operation(resource.name, id_, line.number)
-        fingerprint = None if identity.key is None else fingerprint_of(line.text)
+        fingerprint = None
+        if identity.key is not None:
+            fingerprint = fingerprint_of(line.text, *routed.pinned_names)
         selection = resource.full_selection
         target = WriteTarget(resource, selection, id_, operation, ANYTHING, fingerprint)
         target.owner = routed.owner

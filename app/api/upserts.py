@@ -33,15 +33,25 @@ async def upsert(
         Conflict: Others keep creating and deleting the object.
     """
     for _ in range(ATTEMPTS):
-        try:
-            return patch, await submit(plane, patch)
-        except NotFound:
-            creation = created_by(patch, target, {})
+        outcome = await _patched(plane, patch)
+        if outcome is not None:
+            return patch, outcome
+        creation = created_by(patch, target, {})
         try:
             return creation, await submit(plane, creation)
         except AlreadyExists:
             continue
     raise Conflict("The object is being created and deleted all the time; try again.")
+
+
+async def _patched(plane: DataPlane, patch: PlannedOperation) -> Outcome | None:
+    """Return the outcome of a patch; None: there is no object, or an attempt before created it."""
+    try:
+        outcome = await submit(plane, patch)
+    except NotFound:
+        return None
+    # No patch creates: it is the answer to the creation under this key, which shows other fields.
+    return None if outcome.created else outcome
 
 
 def created_by(

@@ -13,8 +13,14 @@ from mediator.base.errors import Location
 
 __all__ = ["NO_PREFERENCES", "PREFERENCES", "Preferences", "parse_prefer"]
 
+_LONGEST: Final = 4_096
+"""Characters of a list: a position takes half of them."""
+
 _ITEM = re.compile(
-    r'\s*([!#$%&\'*+.^_`|~\w-]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,;"]*))?\s*((?:;[^,]*)?)(?:,|$)',
+    # No repetition gives back what it has matched: spaces on both sides of an empty value would be
+    # divided between the two in every way.
+    r"""\s*+([!#$%&'*+.^_`|~\w-]++)(?:\s*+=\s*+("(?:[^"\\]|\\.)*+"|[^\s,;"]*+))?"""
+    r"""\s*+(?:;[^,]*+)?(?:,|$)""",
     re.ASCII,
 )
 _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?", re.ASCII)
@@ -67,7 +73,13 @@ def parse_prefer(value: str) -> Preferences:
     What is requested of freshness always holds: a read that the view is not fresh enough for is
     answered by the systems themselves. A known preference with a wrong value is refused if
     ``handling=strict`` says so.
+
+    Raises:
+        HttpError: It is refused, or the list has more than 4,096 characters.
     """
+    if len(value) > _LONGEST:
+        locations = [Location("Prefer", f"at most {_LONGEST} characters are expected")]
+        raise HttpError(INVALID, "There are too many preferences.", locations=locations)
     preferences = _preferences(value)
     known = {name: choice for name, choice in preferences.items() if name in PREFERENCES}
     good = {name: choice for name, choice in known.items() if PREFERENCES[name](choice)}

@@ -17,6 +17,7 @@ from mediator.base.errors import MediatorError, PreconditionFailed, TooCostly
 from mediator.data_plane.port import DataPlane
 from mediator.model.operations import (
     ANYTHING,
+    NEVER,
     Condition,
     Create,
     Delete,
@@ -31,7 +32,6 @@ from mediator.query.budget import Ceiling
 from mediator.query.execution import QueryResult
 from mediator.routing.freshness import ANY, ReadPreference
 from mediator.routing.model import ClassRoute, RoutingModel
-from mediator.schema.tree import MAIN_GROUP
 from mediator.transactions.model import CommitRequest
 
 __all__ = ["MeteredPlane", "NarrowedPlane", "Transact", "metered"]
@@ -45,8 +45,6 @@ _MAX_PAUSE_S: Final = 1.0
 """The longest wait of a query whose tenant is a little over its rate; else it is refused."""
 
 _PRESENT: Final = Condition(present=True)
-_NEVER: Final = Condition(versions=({MAIN_GROUP: -1},))
-"""Holds for no object; a retry of the write is still recognised."""
 
 
 class NarrowedPlane:
@@ -195,7 +193,7 @@ def _bound(model: RoutingModel, operation: Operation) -> Operation:
     route = None if database is None else database.classes.get(operation.class_name)
     has_to_match = route is not None and route.schema.require_if_match
     replaces = isinstance(operation, Put) and operation.condition == ANYTHING and not has_to_match
-    head = (*operation.head[:4], _PRESENT if replaces else _NEVER, operation.fingerprint)
+    head = (*operation.head[:4], _PRESENT if replaces else NEVER, operation.fingerprint)
     return Put(*head, operation.values, isinstance(operation, Put) and operation.unchecked)
 
 

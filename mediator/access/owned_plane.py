@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -42,16 +43,19 @@ from mediator.access.ownership import (
     with_owner,
 )
 from mediator.base.errors import (
+    AlreadyExists,
     Conflict,
     Forbidden,
     MediatorError,
     NotFound,
     PreconditionFailed,
+    PreconditionRequired,
     StillReferenced,
 )
 from mediator.data_plane.port import DataPlane, in_turn
 from mediator.model.filters import And, Compare, Comparison
 from mediator.model.operations import (
+    NEVER,
     Condition,
     Create,
     Get,
@@ -74,6 +78,9 @@ OwnerOf: TypeAlias = Callable[[str, str], str | None]
 """Returns, for a database and a class, the subject whose objects are visible; None: all."""
 
 _CONCURRENCY: Final = 16
+
+_REFUSALS: Final = (AlreadyExists, NotFound, PreconditionFailed, PreconditionRequired)
+"""What a write is refused with for what its object is; a repetition may have made it that."""
 
 
 class OwnedPlane(NarrowedPlane):
@@ -179,13 +186,24 @@ class OwnedPlane(NarrowedPlane):
             return await self._plane.write(operation)
         check_if_match(route, operation)
         for _ in range(ATTEMPTS):
-            bound = await self._bound(route, owner, operation)
+            try:
+                bound = await self._bound(route, owner, operation)
+            except _REFUSALS as error:
+                return await self._first_answer(operation, error)
             try:
                 return await self._plane.write(bound)
             except PreconditionFailed:
                 # Another writer was faster, and may have changed the owner: read it again.
                 continue
         raise Conflict("The object is being changed by others all the time; try again.")
+
+    async def _first_answer(self, operation: WriteOperation, error: MediatorError) -> Outcome:
+        """Return the answer to the operation that this one repeats; raises `error` if to none."""
+        if operation.fingerprint is not None:
+            # Not recalled: of a write over several systems the answer is known under its intents.
+            with suppress(NotFound, PreconditionFailed):
+                return await self._plane.write(replace(operation, condition=NEVER))
+        raise error
 
     async def _bound(
         self, route: ClassRoute, owner: Owner, operation: WriteOperation

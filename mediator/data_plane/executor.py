@@ -17,7 +17,6 @@ from mediator.base.errors import (
     NeedsScan,
     NotFound,
     OutcomeUnknown,
-    PreconditionFailed,
     TooCostly,
     TransactionAborted,
     Unavailable,
@@ -42,7 +41,7 @@ from mediator.model.query import Query
 from mediator.operations.calls import StoreCalls
 from mediator.operations.intents import is_joint, lacks_fragment
 from mediator.operations.merge import check_if_match, merge_records, narrow_to_creation, outcome_of
-from mediator.operations.read_modify_write import alternative, read_modify_write
+from mediator.operations.read_modify_write import matching_versions, read_modify_write
 from mediator.operations.replay import recall
 from mediator.operations.torn_reads import TornReads
 from mediator.query.budget import Budget, Ceiling, Limits
@@ -175,7 +174,9 @@ class Executor:
     async def _write_single(self, route: ClassRoute, operation: WriteOperation) -> Outcome:
         steps = self.plan_single(route, operation)
         if steps is None:
-            expect = await self._matching_versions(route, operation)
+            if (first := await self._first_answer(route, operation)) is not None:
+                return first
+            expect = await matching_versions(operation, partial(self.read_now, route))
             steps = plan_write(route, narrow_to_creation(route, operation), expect)
         bound = self._wait_bound(route, operation, "write")
         result = await self._calls.write(steps.first, bound)
@@ -191,9 +192,13 @@ class Executor:
         self, route: ClassRoute, operation: ReadModifyWrite | Update
     ) -> Outcome:
         check_if_match(route, operation)
-        return await read_modify_write(
+        return await self._first_answer(route, operation) or await read_modify_write(
             route, operation, partial(self.read_now, route), self._write_expecting
         )
+
+    async def _first_answer(self, route: ClassRoute, operation: WriteOperation) -> Outcome | None:
+        """Recall a repeated operation before its object is read, which has changed since."""
+        return await self.stored_outcome(route, operation) if operation.fingerprint else None
 
     async def _write_expecting(
         self, route: ClassRoute, operation: WriteOperation, expect: Mapping[str, int]
@@ -341,20 +346,6 @@ class Executor:
         except Unavailable as error:
             detail = "The object is deleted; its copy in the view goes once that answers."
             raise OutcomeUnknown(detail, system=error.system) from error
-
-    async def _matching_versions(
-        self, route: ClassRoute, operation: WriteOperation
-    ) -> Mapping[str, int]:
-        whole = Get(operation.database, operation.class_name, operation.id)
-        try:
-            current = await self.read_now(route, whole)
-        except NotFound as error:
-            raise PreconditionFailed(error.detail) from error
-        matched = alternative(operation.condition, current.versions)
-        if matched is None:
-            name = f"{operation.class_name}/{operation.id}"
-            raise PreconditionFailed(f"{name} was changed meanwhile.")
-        return {group: version or 0 for group, version in matched.items()}
 
     def _find(self, database: str, class_name: str) -> ClassRoute | None:
         """Return None if the class is not known, or may have moved."""

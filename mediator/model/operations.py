@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from mediator.base.immutable import immutable
 from mediator.model.operators import FIELD_OF, OperatorCall
+from mediator.schema.tree import MAIN_GROUP
 from mediator.schema.types import Values
 
 __all__ = [
     "ANYTHING",
+    "NEVER",
     "Condition",
     "Create",
     "Delete",
@@ -42,6 +44,8 @@ class Condition:
 
 
 ANYTHING = Condition()
+NEVER: Final = Condition(versions=({MAIN_GROUP: -1},))
+"""Holds for no object: a write so bound is answered if it repeats one, and refused otherwise."""
 
 
 @immutable

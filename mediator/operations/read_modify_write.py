@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from mediator.base.errors import Conflict, Invalid, Location, NotFound, PreconditionFailed
 from mediator.base.offload import offload
-from mediator.model.operations import ANYTHING, Condition, Get, Outcome, ReadModifyWrite, Update
+from mediator.model.operations import (
+    ANYTHING,
+    Condition,
+    Get,
+    Outcome,
+    ReadModifyWrite,
+    Update,
+    WriteOperation,
+)
 from mediator.routing.fragments import completed
 from mediator.routing.model import ClassRoute
 from mediator.schema.types import Values
 
-__all__ = ["ATTEMPTS", "alternative", "read_modify_write", "update_of"]
+__all__ = ["ATTEMPTS", "alternative", "matching_versions", "read_modify_write", "update_of"]
+
+_Read: TypeAlias = Callable[[Get], Awaitable[Outcome]]
 
 ATTEMPTS = 32
 """How often a write bound to the versions read is tried."""
@@ -22,7 +32,7 @@ ATTEMPTS = 32
 async def read_modify_write(
     route: ClassRoute,
     operation: ReadModifyWrite | Update,
-    read: Callable[[Get], Awaitable[Outcome]],
+    read: _Read,
     apply: Callable[[ClassRoute, Update, Mapping[str, int]], Awaitable[Outcome]],
 ) -> Outcome:
     """Carry out a read-modify-write, starting over when another write was faster.
@@ -34,26 +44,44 @@ async def read_modify_write(
         Conflict: Other writes were faster every time.
     """
     for _ in range(ATTEMPTS):
-        current = await _current(operation, read)
-        if alternative(operation.condition, current.versions) is None:
-            raise PreconditionFailed(
-                f"{operation.class_name}/{operation.id} was changed meanwhile."
-            )
+        current, _ = await _matching(operation, read)
         # In a thread: a patch may move what is large many times, which only computing it shows.
         update = await offload(True, update_of, route, operation, current)
         if update.is_empty:
             return current
-        expect = {group: version or 0 for group, version in current.versions.items()}
         try:
-            return await apply(route, update, expect)
+            return await apply(route, update, _expected(current.versions))
         except PreconditionFailed:
             continue
     raise Conflict("The object is being changed by others all the time; try again.")
 
 
-async def _current(
-    operation: ReadModifyWrite | Update, read: Callable[[Get], Awaitable[Outcome]]
-) -> Outcome:
+async def matching_versions(operation: WriteOperation, read: _Read) -> Mapping[str, int]:
+    """Read which of several alternatives of If-Match holds, to bind the write to it.
+
+    Raises:
+        PreconditionFailed: None does.
+    """
+    _, matched = await _matching(operation, read)
+    return _expected(matched)
+
+
+def _expected(versions: Mapping[str, int | None]) -> Mapping[str, int]:
+    return {group: version or 0 for group, version in versions.items()}
+
+
+async def _matching(
+    operation: WriteOperation, read: _Read
+) -> tuple[Outcome, Mapping[str, int | None]]:
+    """Read the object, and the versions of it that the condition names."""
+    current = await _current(operation, read)
+    matched = alternative(operation.condition, current.versions)
+    if matched is None:
+        raise PreconditionFailed(f"{operation.class_name}/{operation.id} was changed meanwhile.")
+    return current, matched
+
+
+async def _current(operation: WriteOperation, read: _Read) -> Outcome:
     try:
         return await read(Get(operation.database, operation.class_name, operation.id))
     except NotFound as error:

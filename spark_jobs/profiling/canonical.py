@@ -43,7 +43,8 @@ _TIMESTAMP: Final = (
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?"
     r"(Z|[+-][0-9]{2}:[0-9]{2})$"
 )
-_ZEROS: Final = r"\.0*$|(\.[0-9]*?)0+$"
+# What is kept ends with another digit, so that zeros are tried as the end once, and not from each.
+_ZEROS: Final = r"\.0*$|(\.[0-9]*[1-9])0+$"
 _LEAST: Final = 1e-20
 _BEYOND: Final = 1e20
 

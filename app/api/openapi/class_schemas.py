@@ -45,7 +45,7 @@ _SHARED_PATTERN: Final = re.compile(
       | \\[\\.^$*+?()\[\]{}|/dDwWbB]            # an escape
       | \((?:\?:|(?!\?))                        # the beginning of a group without flags
       | \{[0-9]+(?:,[0-9]*)?\}                  # a repetition
-      | \[\^?(?:[^\\\[\]]|\\[\\\[\]^-]|\\[dDwW](?!-[^\]]))+\]
+      | \[\^?+(?:[^\\\[\]]|\\[\\\[\]^-]|\\[dDwW](?!-[^\]]))+\]
     )*""",
     re.VERBOSE,
 )

@@ -45,7 +45,11 @@ _FIELD_LIST: Final = {"type": "string", "pattern": "^[a-z][a-z0-9_]*(,[a-z][a-z0
 _FLAG: Final = {"enum": ["true", "false"]}
 _HEXADECIMAL: Final = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
 _KEY: Final = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!#-~][!-~]*$"}
-_PREFER: Final = {"type": "string", "pattern": "^[a-z-]+(=[a-z0-9.]+)?(, [a-z-]+(=[a-z0-9.]+)?)*$"}
+_PREFER: Final = {
+    "type": "string",
+    "maxLength": 4_096,
+    "pattern": "^[a-z-]+(=[a-z0-9.]+)?(, [a-z-]+(=[a-z0-9.]+)?)*$",
+}
 PARAMETERS: Final[dict[str, Any]] = {
     "lastEventId": _parameter(
         "Last-Event-ID",

@@ -122,6 +122,20 @@ async def test_a_repeated_request_operates_on_each_object_once(shop: httpx.Async
     assert other.json()["problems"][0]["type"] == "/problems/idempotency-key-reused"
 
 
+async def test_the_same_body_of_another_media_type_is_another_request(mediator: Service) -> None:
+    fields = {"price": field_on("redis", "integer", index=True), "info": {"type": "document"}}
+    database = await mediator.put_schema({"products": {"fields": fields}})
+    await mediator.create(database, "products", "p", price=1)
+    body, key = {"info": {"set": {"a": 1}}}, {"idempotency-key": "info"}
+    async with api(mediator.mediator.data, database) as client:
+        first = await client.patch("products?price=1", json=body, headers={**OPERATORS, **key})
+        assert counts(first) == (1, 1, 0)
+        other = await client.patch("products?price=1", json=body, headers=key)
+        assert counts(other) == (1, 0, 1)
+        assert other.json()["problems"][0]["type"] == "/problems/idempotency-key-reused"
+        assert (await client.get("products/p")).json()["info"] == {"a": 1}
+
+
 @pytest.mark.parametrize("shop", ON_ONE[:1], indirect=True, ids="-".join)
 async def test_what_no_index_serves_is_read_through_if_that_is_allowed(
     shop: httpx.AsyncClient,

@@ -145,12 +145,29 @@ async def test_a_retry_under_its_key_takes_effect_once(pages: httpx.AsyncClient)
     again = await pages.patch("a?upsert=true", headers=headers, json=body)
     assert (first.status_code, again.status_code) == (201, 201)
     assert again.headers["idempotency-replayed"] == "true"
+    assert (again.json(), again.headers["etag"]) == (first.json(), first.headers["etag"])
     assert (await pages.get("a")).json()["hits"] == 6
     # Under another key an object that exists is patched, and a retry of that does nothing.
     headers = typed(UPDATE, **{"idempotency-key": "twice"})
     for _ in range(2):
         await pages.patch("a?upsert=true", headers=headers, json=body)
     assert (await pages.get("a")).json()["hits"] == 7
+
+
+@pytest.mark.parametrize(("type_", "body"), PATCHES, ids=[type_ for type_, _ in PATCHES])
+async def test_a_retry_of_what_created_is_answered_like_it(
+    pages: httpx.AsyncClient, type_: str, body: Any
+) -> None:
+    headers = typed(type_, **{"idempotency-key": "once"})
+    first = await pages.patch("a?upsert=true", headers=headers, json=body)
+    assert first.status_code == 201, first.text
+    for meanwhile in ("PUT", "DELETE"):
+        await pages.request(meanwhile, "a", json={"path": "/b"} if meanwhile == "PUT" else None)
+        again = await pages.patch("a?upsert=true", headers=headers, json=body)
+        assert again.status_code == 201, again.text
+        assert again.headers["idempotency-replayed"] == "true"
+        assert (again.json(), again.headers["etag"]) == (first.json(), first.headers["etag"])
+    assert (await pages.get("a")).status_code == 404
 
 
 async def test_what_does_not_go_together_is_named(pages: httpx.AsyncClient) -> None:

@@ -183,6 +183,21 @@ async def test_a_repeated_key_commits_once(client: httpx.AsyncClient) -> None:
     problem(await transact(client, (), operations, **headers), 422, "idempotency-key-reused")
 
 
+async def test_a_tag_that_nothing_can_have_is_refused_under_a_key_as_without(
+    client: httpx.AsyncClient,
+) -> None:
+    user, cart = f"users/{unique()}", f"carts/{unique()}"
+    await put(client, user, credit=1)
+    await put(client, cart, total=1)
+    operations = [
+        change(user, "update", {"credit": {"inc": 1}}, if_match='"x"'),
+        change(cart, "update", {"total": {"inc": 1}}),
+    ]
+    for headers in ({}, {"idempotency-key": unique()}):
+        problem(await transact(client, (), operations, **headers), 412, "precondition-failed")
+    assert (await client.get(cart)).json()["total"] == 1
+
+
 async def test_without_a_mediator_there_is_no_such_route(mediator: Service) -> None:
     api = DataApi(mediator.mediator.data, DataOptions(cursor_key=b"key"), lambda _: None)
     transport = httpx.ASGITransport(app=api)

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from jwt import PyJWK
 from jwt.algorithms import ECAlgorithm
 
-from app.api.cursors import Cursors
+from app.api.cursors import Cursors, seen_at
 from app.api.transfer import split_lines
 from app.http.idempotency import parse_key
 from app.http.jsonbody import parse_json
@@ -149,6 +149,11 @@ def _signed_cursor(raw: bytes) -> object:
     return decode_position(levels, CURSORS.open(BOUND, "news_1", cursor))
 
 
+def _position(raw: bytes) -> object:
+    """Encode a position as clients carry it, so that its text is what is tried."""
+    return seen_at(base64.urlsafe_b64encode(raw).rstrip(b"=").decode(), "news")
+
+
 def _lines(raw: bytes) -> object:
     async def pieces() -> AsyncIterator[bytes]:
         for start in range(0, len(raw), 7):
@@ -216,6 +221,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "import": Target(_lines),
     "cursor": Target(_cursor),
     "position of a cursor": Target(_signed_cursor),
+    "position of a write": Target(_position),
     "position of the feed": Target(lambda raw: FeedPosition.parse(_text(raw), "after")),
     "segment": Target(lambda raw: decode_segment(raw, "id")),
     "tags": Target(lambda raw: parse_tags(_text(raw), "If-Match")),
@@ -269,6 +275,7 @@ SEEDS: Final[Mapping[str, Sequence[bytes]]] = {
     "import": (_ARTICLE[:40] + b"\n" + b'{"title":"t"}\r\n\n{"hits":1}\n',),
     "cursor": (CURSORS.seal(BOUND, "news_1", ["a"]).encode(),),
     "position of a cursor": (b'["t",1]', b'[1,"t"]', b"[null,null]"),
+    "position of a write": (b"news/articles/a#b#main:7,hits:4611686018427387904",),
     "position of the feed": (b"0-0.1-2.3-4.5-6",),
     "segment": (b"a%2Fb%C3%A9",),
     "tags": (b'W/"a", "1-main.5", *',),

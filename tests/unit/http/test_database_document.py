@@ -160,6 +160,9 @@ def test_a_class_that_is_not_shown_is_not_named() -> None:
         (r"[\w-.]", False),  # a range without a beginning, to ECMAScript
         ("a]", False),
         ("a{", False),
+        # A bracket that could be read in two ways would make 2 to the power of 200 of these.
+        ("[^a]" * 200 + r"\z", False),
+        ("[^a]" * 200, True),
     ],
 )
 def test_a_pattern_is_stated_where_all_read_it_alike(pattern: str, is_shared: bool) -> None:

@@ -44,6 +44,20 @@ def test_strict_handling_refuses_values_that_cannot_be() -> None:
     assert caught.value.locations[0].pointer == "Prefer"
 
 
+def test_a_list_of_preferences_has_a_bound() -> None:
+    longest = "return=minimal".ljust(4_096)
+    assert parse_prefer(longest).minimal
+    with pytest.raises(HttpError) as caught:
+        parse_prefer(longest + " ")
+    assert caught.value.locations[0].pointer == "Prefer"
+
+
+def test_spaces_in_preferences_take_no_time() -> None:
+    """Each takes a third of a second if spaces are divided in every way, all of them an hour."""
+    for number in range(10_000):
+        assert parse_prefer(f'p{number}={" " * 4_000}"').applied == ""
+
+
 @given(header_text)
 def test_no_prefer_breaks_the_parser(value: str) -> None:
     try:

@@ -243,6 +243,32 @@ async def test_a_key_repeats_only_the_request_of_the_same_version(shop: Shop) ->
     assert await shop.shown("goods/x") == {"id": "x", "b": 1}
 
 
+async def test_a_key_repeats_no_write_by_conditions_of_another_version(shop: Shop) -> None:
+    await renamed(shop)
+    assert await shop.change(goods("cost", "stock", "price")) == 3
+    key, body = {"idempotency-key": "once"}, {"price": 7}
+    first = await shop.send("PATCH", "goods?stock=1", 1, json=body, headers=key)
+    assert first.json()["written"] == 1, first.text
+    # The name stands for another field now.
+    other = await shop.send("PATCH", "goods?stock=1", json=body, headers=key)
+    assert other.json()["problems"][0]["type"] == "/problems/idempotency-key-reused", other.text
+    again = await shop.send("PATCH", "goods?stock=1", 1, json=body, headers=key)
+    assert (again.json()["written"], again.json()["failed"]) == (1, 0)
+    assert await shop.shown("goods/a") == {"id": "a", "cost": 7, "stock": 1}
+
+
+async def test_a_key_repeats_no_line_of_an_import_of_another_version(shop: Shop) -> None:
+    await renamed(shop)
+    assert await shop.change(goods("cost", "stock", "price")) == 3
+    headers = {"idempotency-key": "once", "content-type": "application/x-ndjson"}
+    line: dict[str, Any] = {"content": b'{"id": "b", "price": 7}\n', "headers": headers}
+    first = await shop.send("POST", "goods/import", 1, **line)
+    assert first.json()["imported"] == 1, first.text
+    other = await shop.send("POST", "goods/import", **line)
+    assert other.json()["problems"][0]["type"] == "/problems/idempotency-key-reused", other.text
+    assert await shop.shown("goods/b") == {"id": "b", "cost": 7}
+
+
 async def test_import_and_export_have_the_names_of_the_version(shop: Shop) -> None:
     await shop.change(goods("price"))
     await shop.change(goods("cost", "size"), "goods.price:cost")

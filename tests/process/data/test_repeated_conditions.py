@@ -1,0 +1,110 @@
+"""Repetitions of writes on conditions: the first answer, though the condition holds no more."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from tests.process.caching.newspaper import MERGE, assert_problem
+from tests.process.data.pinned.shop import Shop
+from tests.process.service import Service, field_on
+
+SYSTEMS: Final = ("redis", "postgres", "mongo", "redis-mongo")
+OTHER: Final = {"if-none-match": '"other"'}
+KEY: Final = {"idempotency-key": "once"}
+REQUESTS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "delete": ("DELETE", {}),
+    "put": ("PUT", {"json": {"price": 2}}),
+    "patch": ("PATCH", {"json": {"price": 2}, "headers": {"content-type": MERGE}}),
+}
+
+
+def classes(systems: str, **further: Any) -> dict[str, Any]:
+    first, _, second = systems.partition("-")
+    stock = field_on(second or first, "integer", group="stock")
+    return {"goods": {"fields": {"price": field_on(first, "integer"), "stock": stock, **further}}}
+
+
+@pytest.fixture(params=SYSTEMS)
+async def shop(mediator: Service, request: pytest.FixtureRequest) -> Shop:
+    """A class on one system, or on two, with an object."""
+    shop = Shop.of(mediator)
+    await shop.change(classes(request.param))
+    made = await shop.send("PUT", "goods/a", json={"price": 1, "stock": 1})
+    assert made.status_code == 201, made.text
+    return shop
+
+
+async def send(shop: Shop, name: str, conditions: dict[str, str], **headers: str) -> Any:
+    method, request = REQUESTS[name]
+    all_headers = {**request.get("headers", {}), **conditions, **headers}
+    return await shop.send(method, "goods/a", **{**request, "headers": all_headers})
+
+
+def check_repeated(first: Any, again: Any) -> None:
+    assert first.status_code in (200, 204), first.text
+    assert again.status_code == first.status_code, again.text
+    assert again.headers["idempotency-replayed"] == "true"
+    assert (again.content, again.headers.get("etag")) == (first.content, first.headers.get("etag"))
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_an_object_that_is_gone_does_not_change_the_answer(shop: Shop, name: str) -> None:
+    first = await send(shop, name, OTHER, **KEY)
+    await shop.send("DELETE", "goods/a")
+    check_repeated(first, await send(shop, name, OTHER, **KEY))
+    assert (await shop.send("GET", "goods/a")).status_code == 404
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_a_version_that_is_excluded_by_now_does_not_change_the_answer(
+    shop: Shop, name: str
+) -> None:
+    seen = {"if-match": (await shop.send("GET", "goods/a")).headers["etag"], **OTHER}
+    first = await send(shop, name, seen, **KEY)
+    await shop.send("PUT", "goods/a", json={"price": 5})
+    check_repeated(first, await send(shop, name, seen, **KEY))
+    assert await shop.shown("goods/a") == {"id": "a", "price": 5}
+
+
+async def test_a_tag_of_a_former_schema_does_not_change_the_answer(mediator: Service) -> None:
+    shop = Shop.of(mediator)
+    await shop.change(classes("redis-mongo"))
+    seen = (await shop.send("PUT", "goods/a", json={"price": 1, "stock": 1})).headers["etag"]
+    first = await send(shop, "put", {"if-match": seen}, **KEY)
+    bound = {"op": "put", "class": "goods", "id": "a", "body": {"price": 3}}
+    batch = {"operations": [{**bound, "if_match": first.headers["etag"]}]}
+    headers = {"idempotency-key": "batch"}
+    [one] = (await shop.send("POST", "batch", json=batch, headers=headers)).json()
+    assert one["status"] == 200, one
+    await shop.change(classes("redis-mongo", more={"type": "string"}))
+    # Its ETag is of the schema now, and so another one.
+    single = await send(shop, "put", {"if-match": seen}, **KEY)
+    assert (single.status_code, single.content) == (200, first.content), single.text
+    assert single.headers["idempotency-replayed"] == "true"
+    [again] = (await shop.send("POST", "batch", json=batch, headers=headers)).json()
+    assert (again["status"], again["replayed"], again["body"]) == (200, True, one["body"])
+    for key in ({}, {"idempotency-key": "new"}):
+        refused = await shop.send("POST", "batch", json=batch, headers=key)
+        assert refused.json()[0]["status"] == 412
+
+
+async def test_what_is_no_repetition_is_refused_as_without_a_key(shop: Shop) -> None:
+    tag = (await shop.send("GET", "goods/a")).headers["etag"]
+    for conditions in ({"if-none-match": tag}, {"if-match": '"x"'}):
+        for headers in ({}, {"idempotency-key": "new"}):
+            refused = await send(shop, "patch", conditions, **headers)
+            assert_problem(refused, 412, "precondition-failed")
+    await shop.send("DELETE", "goods/a")
+    details = []
+    for headers in ({}, {"idempotency-key": "new"}):
+        refused = await send(shop, "patch", OTHER, **headers)
+        details.append(assert_problem(refused, 404, "not-found")["detail"])
+    assert details == ["goods/a does not exist."] * 2
+
+
+async def test_another_request_under_the_key_is_refused(shop: Shop) -> None:
+    await send(shop, "delete", OTHER, **KEY)
+    other = await send(shop, "patch", OTHER, **KEY)
+    assert_problem(other, 422, "idempotency-key-reused")
