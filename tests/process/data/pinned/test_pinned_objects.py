@@ -352,3 +352,28 @@ async def test_constraints_and_indexes_of_several_fields_hold_under_former_names
         assert upserted.status_code == status, upserted.text
     made = (await shop.shown("goods?cost=6"))["items"]
     assert [(each["cost"], each["stock"]) for each in made] == [(6, 2)]
+
+
+async def test_operators_change_no_values_that_are_unique_with_hidden_ones(shop: Shop) -> None:
+    await shop.change(goods("slot", "seats"))
+    await shop.send("PUT", "goods/a", json={"slot": 1, "seats": 1})
+    mediator = shop.service.mediator
+    stale = PinnedPlane(mediator.data, await mediator.former_schemas.find(shop.database, 1))
+    rules = {"unique": [["room", "slot"]]}
+    await shop.change({"goods": {**goods("slot", "seats", "room")["goods"], **rules}})
+    await shop.send("PATCH", "goods/a", json={"room": 7})
+    update = {"content-type": "application/vnd.portolan.update+json"}
+    refused = await shop.send("PATCH", "goods/a", 1, json={"slot": {"inc": 1}}, headers=update)
+    assert_problem(refused, 400, "invalid")
+    assert [each["pointer"] for each in refused.json()["errors"]] == ["/slot/inc"]
+    operators = (OperatorCall("slot", Operator.INC, 1),)
+    late = Update(shop.database, "goods", "a", unique("op"), operators=operators)
+    with pytest.raises(Conflict):
+        await stale.write(late)
+    allowed = {"slot": {"set": 2}, "seats": {"inc": 1}}
+    done = await shop.send("PATCH", "goods/a", 1, json=allowed, headers=update)
+    assert done.status_code == 200, done.text
+    assert await shop.shown("goods/a") == {"id": "a", "slot": 2, "seats": 2, "room": 7}
+    twin = await shop.send("POST", "goods", json={"slot": 2, "room": 7})
+    assert_problem(twin, 409, "not-unique")
+    assert (await shop.send("POST", "goods", json={"slot": 1, "room": 7})).status_code == 201
