@@ -17,8 +17,6 @@ from itertools import islice
 from typing import Any, Final
 from uuid import uuid4
 
-import orjson
-
 from mediator.archive.backup import ArchiveProgress, Installation, OnProgress
 from mediator.archive.files import ArchiveInvalid
 from mediator.base.concurrency import result_or_raise, results_or_raise
@@ -36,6 +34,7 @@ from mediator.model.operations import ANYTHING, Condition, Delete, Get, Outcome,
 from mediator.routing.freshness import STRONG
 from mediator.routing.model import ClassRoute
 from mediator.schema.constraints import unconstrained
+from mediator.schema.documents import as_text
 from mediator.schema.ids import check_id
 from mediator.schema.values import Codec
 
@@ -193,7 +192,7 @@ class ClassTarget:
         return None
 
     def _check_values(self, line: _SavedObject, outcome: Outcome) -> None:
-        if _text(self._route.codec.encode(outcome.values or {})) != _text(line.values):
+        if as_text(self._route.codec.encode(outcome.values or {})) != as_text(line.values):
             raise Conflict(f"{self._address[1]}/{line.id} was put, and is not what was backed up.")
 
     async def _sweep(self, after: str | None, upto: str | None, keep: Collection[str]) -> None:
@@ -255,7 +254,3 @@ def _check_versions(line: _SavedObject, put: Outcome) -> None:
 
 def _operation() -> str:
     return f"restore-{uuid4().hex}"
-
-
-def _text(values: dict[str, Any]) -> bytes:
-    return orjson.dumps(values, option=orjson.OPT_SORT_KEYS)
