@@ -147,7 +147,8 @@ class PinnedOperation:
         put = self.present
         assert isinstance(put, Put)
         unset = tuple([name for name in self._names.former if name not in put.values])
-        return Update(*put.head, self._stamped(put.values), unset)
+        values, unchecked = self._stamped(put.values), put.unchecked
+        return Update(*put.head, values, unset, unchecked=unchecked)
 
     def outcome(self, outcome: Outcome) -> Outcome:
         """Return an outcome by the names of the version; raises as `former_outcome`, if it read."""

@@ -260,6 +260,21 @@ async def test_import_and_export_have_the_names_of_the_version(shop: Shop) -> No
     assert (await shop.send("GET", "goods/export", 1)).content == lines
 
 
+async def test_a_pinned_import_may_refer_to_what_comes_later(shop: Shop) -> None:
+    """As any import: also in an object that is there, and has a field that the version lacks."""
+    key = {"type": "reference", "to": "goods", "on_delete": "refuse", "index": True}
+    await shop.change(goods("price", part_of=key))
+    await shop.change(goods("price", "size", part_of=key))
+    await shop.send("PUT", "goods/a", json={"price": 1, "size": 3})
+    ndjson = {"content-type": "application/x-ndjson"}
+    lines = b'{"id":"a","part_of":"later","price":5}\n{"id":"b","part_of":"later","price":6}\n'
+    answer = await shop.send("POST", "goods/import", 1, content=lines, headers=ndjson)
+    assert answer.json()["imported"] == 2, answer.text
+    assert await shop.shown("goods/a") == {"id": "a", "part_of": "later", "price": 5, "size": 3}
+    dangling = await shop.send("PUT", "goods/a", 1, json={"part_of": "nobody"})
+    assert_problem(dangling, 409, "dangling-reference")
+
+
 async def test_what_is_read_by_a_newer_schema_is_not_shown_without_its_fields(shop: Shop) -> None:
     await renamed(shop)
     mediator = shop.service.mediator
