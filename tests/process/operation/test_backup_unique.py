@@ -18,7 +18,7 @@ from tests.process.service import Service, error_of, field_on, unique
 from tests.process.transactions.crashable import Killed
 
 IDS = [f"u{number}" for number in range(5)]
-PLACES = {
+LAYOUTS = {
     "redis": ("redis", "redis"),
     "postgres": ("postgres", "postgres"),
     "mongo": ("mongo", "mongo"),
@@ -28,14 +28,14 @@ PLACES = {
 THERE = Condition(present=True)
 
 
-def users(place: str) -> dict[str, Any]:
-    keys, names = PLACES[place]
+def users(layout: str) -> dict[str, Any]:
+    keys, names = LAYOUTS[layout]
     fields = {
         "email": field_on(keys, unique=True, group="keys"),
         "tenant": field_on(names, group="names"),
         "name": field_on(names, group="names"),
     }
-    strict = place == "conditional writes"
+    strict = layout == "conditional writes"
     rules = {"unique": [["tenant", "name"]], "require_if_match": strict}
     return {"users": {"fields": fields, **rules}}
 
@@ -48,8 +48,8 @@ async def put(of: Service, database: str, id_: str, **of_user: Any) -> None:
     await of.mediator.data.write(Put(database, "users", id_, unique(), THERE, values=of_user))
 
 
-async def filled(of: Service, place: str) -> str:
-    database = await of.put_schema(users(place))
+async def filled(of: Service, layout: str) -> str:
+    database = await of.put_schema(users(layout))
     for id_ in IDS:
         await of.create(database, "users", id_, **values(id_, id_))
     return database
@@ -75,20 +75,20 @@ async def displace(of: Service, database: str) -> None:
 CHANGES = {"values are exchanged": (rotate, 0), "new objects have them": (displace, 3)}
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("chunk", [1, 2, 200])
 async def test_a_forced_restoration_takes_unique_values_back(
     installation: Start,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    place: str,
+    layout: str,
     change: str,
     chunk: int,
 ) -> None:
     monkeypatch.setattr(class_target, "CHUNK", chunk)
     own, (make, new) = await installation(), CHANGES[change]
-    database = await filled(own, place)
+    database = await filled(own, layout)
     before = await held(own, database, "users")
     await back_up(own, tmp_path / "b", database)
     await make(own, database)
@@ -102,13 +102,13 @@ async def test_a_forced_restoration_takes_unique_values_back(
     assert isinstance(await error_of(own, twin), NotUnique)
 
 
-@pytest.mark.parametrize("place", ["postgres", "two systems"])
+@pytest.mark.parametrize("layout", ["postgres", "two systems"])
 async def test_killed_at_any_of_its_steps_it_may_be_repeated(
-    installation: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+    installation: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str
 ) -> None:
     monkeypatch.setattr(class_target, "CHUNK", 2)
     own = await installation()
-    database = await filled(own, place)
+    database = await filled(own, layout)
     before = await held(own, database, "users")
     await back_up(own, tmp_path / "b", database)
     data, steps = own.mediator.installation.data, 0
