@@ -25,6 +25,7 @@ from mediator.base.observation import (
     FeedRollbackFound,
     FlowCounted,
     Observation,
+    RedoRecovered,
     RequestDelayed,
     RequestFinished,
     StandingQueriesCounted,
@@ -68,7 +69,7 @@ def log_observation(event: Observation) -> None:
     match event:
         case CircuitChanged(open=True) | ViolationDetected() | FeedRollbackFound():
             _log.warning("%s", event)
-        case FeedGapFound():
+        case FeedGapFound() | RedoRecovered(outcome="refused"):
             _log.error("%s", event)
         case _:
             _log.info("%s", event)

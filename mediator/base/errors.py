@@ -106,7 +106,14 @@ class AlreadyExists(Conflict):
 
 
 class NotUnique(Conflict):
-    """Another object has the values of a unique constraint; `locations` name the fields."""
+    """Another object has the values of a unique constraint; `locations` name the fields.
+
+    `holder` is its id, which responses do not name: not everyone who may write may read it.
+    """
+
+    def __init__(self, detail: str, *, holder: str, locations: Sequence[Location] = ()) -> None:
+        super().__init__(detail, locations=locations)
+        self.holder = holder
 
 
 class DanglingReference(Conflict):

@@ -150,11 +150,15 @@ class ViolationDetected:
 
 @dataclass(frozen=True, slots=True)
 class RedoRecovered:
-    """A write over several systems was rolled forward, or dropped: its coordinator had gone."""
+    """A write over several systems was rolled forward, or dropped: its coordinator had gone.
+
+    Refused: it is committed, and a store refuses a step of it, for a reason. It is tried again.
+    """
 
     database: str
     intent: str
-    outcome: Literal["applied", "dropped"]
+    outcome: Literal["applied", "dropped", "refused"]
+    reason: str = ""
 
 
 @immutable

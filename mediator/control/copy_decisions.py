@@ -11,6 +11,7 @@ from mediator.control.copy_report import NEED_RULES, SAMPLE, CopyRules, Fallback
 from mediator.control.copy_sources import Source
 from mediator.model.operations import Outcome
 from mediator.schema.copies import FieldCopy
+from mediator.schema.documents import as_text
 from mediator.schema.errors import InvalidValue
 from mediator.schema.tree import MISSING, MissingType
 from mediator.schema.types import Value
@@ -59,7 +60,7 @@ class CopyDecisions:
         if source is MISSING:
             return Decision(outcome, Kind.EMPTY)
         kind, value = self._converted(source)
-        if kind is Kind.CHANGED and value == present:
+        if kind is Kind.CHANGED and self._same(value, present):
             return Decision(outcome, Kind.EQUAL)
         if not is_free:
             return Decision(outcome, Kind.KEPT)
@@ -87,7 +88,14 @@ class CopyDecisions:
                 value = self._codec.decode(name, self._codec.defaults([name])[name], "")
             case _:
                 return MISSING
-        return MISSING if value == present else value
+        return MISSING if self._same(value, present) else value
+
+    def _same(self, one: Value | MissingType, other: Value | MissingType) -> bool:
+        """Whether values are equal as JSON, within documents too."""
+        if isinstance(one, MissingType) or isinstance(other, MissingType):
+            return one is other
+        encode, name = self._codec.encode, self._copy.target.name
+        return one == other and as_text(encode({name: one})) == as_text(encode({name: other}))
 
     def require_rules(self, decisions: Sequence[Decision]) -> None:
         """Raise `Conflict` if objects need a rule that is not given."""

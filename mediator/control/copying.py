@@ -6,7 +6,7 @@ others write meanwhile. It is harmless to repeat: what has its value is left alo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Final
@@ -68,10 +68,13 @@ class Copying:
             MediatorError: A system does not answer; `extra` likewise.
         """
         route = await self._plane.route(database, copy.class_name)
-        allowed = field_copy(copy, self._plane.model.databases[database].schema)
+        present = self._plane.model.databases[database]
+        allowed = field_copy(copy, present.schema)
+        concerned = {allowed.class_name, allowed.source_class}
+        versions = {name: present.classes[name].schema_version for name in concerned}
         decisions = CopyDecisions(route.codec, allowed, rules)
         report = CopyReport(after, allowed.conversion.is_total)
-        run = _Run(self._plane, database, route, allowed, decisions, dry_run, report)
+        run = _Run(self._plane, database, route, versions, allowed, decisions, dry_run, report)
         try:
             await run.work(self._clock, self._clock.monotonic() + for_s)
         except MediatorError as error:
@@ -82,11 +85,15 @@ class Copying:
 
 @dataclass(eq=False)
 class _Run:
-    """The work of one request; `report` is of whole pages."""
+    """The work of one request; `report` is of whole pages.
+
+    `_versions` are those of the schemas by which the copy was allowed, of both classes.
+    """
 
     _plane: DataPlane
     _database: str
     _route: ClassRoute
+    _versions: Mapping[str, int]
     _copy: FieldCopy
     _decisions: CopyDecisions
     _is_dry: bool
@@ -117,15 +124,17 @@ class _Run:
             left = await self._read(overtaken)
 
     async def _decided(self, outcomes: Sequence[Outcome]) -> list[Decision]:
-        await self._check_schema()
         sources = await sources_of(self._plane, self._database, self._copy, outcomes)
+        # Last: versions only rise, so all that was read until now is of these schemas.
+        await self._check_schemas()
         return await offload(True, self._decisions.decide, outcomes, sources)
 
-    async def _check_schema(self) -> None:
-        """Raise `Conflict` if the fields may be others by now."""
-        route = await self._plane.route(self._database, self._copy.class_name)
-        if route.schema_version != self._route.schema_version:
-            raise Conflict(f"The schema of {self._copy.class_name} was changed meanwhile; go on.")
+    async def _check_schemas(self) -> None:
+        """Raise `Conflict` if what was read may be of other fields than the copy names."""
+        for name, version in self._versions.items():
+            route = await self._plane.route(self._database, name)
+            if route.schema_version != version:
+                raise Conflict(f"The schema of {name} was changed meanwhile; go on.")
 
     async def _write(
         self, decisions: Sequence[Decision], report: CopyReport, *, repeats: bool

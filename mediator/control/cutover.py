@@ -81,8 +81,8 @@ class Cutover:
         emptied = {f.class_name for f in replaced(plan.present, plan.route, plan.holding)}
         changing = emptied | plan.leaving
         # No replica may delete, or refer to, what a foreign key protects by a model without it.
-        # Nor may one write what is dropped because it was copied.
-        held_classes = changing | plan.newly_connected | plan.moved_classes
+        # Nor may one write what is dropped because it was copied, or leave a claim as it was.
+        held_classes = changing | plan.newly_connected | plan.moved_classes | plan.newly_unique
         if plan.stored is None or not held_classes:
             moment, put = await self._prepare_and_put(plan, plan.new, author)
         else:

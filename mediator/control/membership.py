@@ -75,9 +75,15 @@ class Membership:
         """Wait until no replica writes under an epoch before `epoch`, which is in force here.
 
         Raises:
-            Unavailable: One of them does not confirm, and may still hold its lease.
+            Unavailable: One of them does not confirm, and may still hold its lease; or a write of
+                this one does not end.
         """
-        await self._calls.admission.drained()
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await self._calls.admission.drained()
+        except TimeoutError:
+            detail = "Writes that are under way do not end; nothing was changed, try again."
+            raise Unavailable(detail, system="catalogue") from None
         until = self._clock.monotonic() + TIMEOUT_S
         while late := await self._replicas.behind(self._name, epoch, EXPIRED_S):
             if self._clock.monotonic() > until:

@@ -227,6 +227,23 @@ class SchemaPlan:
         return connected & self.present.classes.keys()
 
     @property
+    def newly_unique(self) -> set[str]:
+        """The classes with objects that get a unique constraint with a new field.
+
+        Nothing has to be built, as nothing has a value of it.
+        """
+        if self.present is None:
+            return set()
+        before, after = self.present.schema.classes, self.schema.classes
+        return {
+            name
+            for name in self.holding & after.keys()
+            if any(
+                set(names) - before[name].fields.keys() for names in after[name].unique_constraints
+            )
+        }
+
+    @property
     def former_names(self) -> dict[str, dict[str, str]]:
         """The names that renamed fields have so far, by class and new name."""
         renames = self.options.rename.items()

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from mediator.base.errors import Conflict, Location, MediatorError
-from mediator.data_plane.pinned_queries import former_outcome, former_values
+from mediator.data_plane.pinned_queries import changed_meanwhile, former_outcome, former_values
 from mediator.model.operations import (
     Create,
     Delete,
@@ -95,10 +95,16 @@ class PinnedOperation:
         return codec.stamped(values) if codec.updated in self._names.hidden else values
 
     def _computed(self, compute: _Compute) -> _Compute:
-        """Let a revision see and change the fields of the version, by their names there."""
+        """Let a revision see and change the fields of the version, by their names there.
+
+        A field that is neither of the version nor hidden was added or renamed since this request
+        began. The revision would not return it, and what it does not return is removed.
+        """
         names, codec = self._names, self._schema.classes[self.operation.class_name].codec
 
         def revise(document: dict[str, Any]) -> dict[str, Any]:
+            if document.keys() - names.hidden - names.former.keys():
+                raise changed_meanwhile(self.operation.class_name)
             hidden = {name: value for name, value in document.items() if name in names.hidden}
             shown = {names.former[n]: value for n, value in document.items() if n in names.former}
             try:
@@ -141,7 +147,8 @@ class PinnedOperation:
         put = self.present
         assert isinstance(put, Put)
         unset = tuple([name for name in self._names.former if name not in put.values])
-        return Update(*put.head, self._stamped(put.values), unset)
+        values, unchecked = self._stamped(put.values), put.unchecked
+        return Update(*put.head, values, unset, unchecked=unchecked)
 
     def outcome(self, outcome: Outcome) -> Outcome:
         """Return an outcome by the names of the version; raises as `former_outcome`, if it read."""

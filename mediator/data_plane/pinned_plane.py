@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from mediator.base.errors import AlreadyExists, MediatorError, NotFound, PreconditionFailed
 from mediator.data_plane.pinned_operations import PinnedOperation
-from mediator.data_plane.pinned_queries import PinnedQuery
+from mediator.data_plane.pinned_queries import PinnedQuery, changed_meanwhile
 from mediator.data_plane.port import DataPlane, in_turn
 from mediator.model.operations import (
     ANYTHING,
@@ -24,6 +24,7 @@ from mediator.model.operations import (
     Get,
     Operation,
     Outcome,
+    Put,
     WriteOperation,
 )
 from mediator.model.query import Query
@@ -80,6 +81,7 @@ class PinnedPlane:
         if isinstance(write, Create):
             return await self._plane.write(pinned.creation())
         if not pinned.keeps_hidden:
+            self._check_complete(pinned)
             return await self._plane.write(write)
         if write.condition.present is False or pinned.requires_condition:
             return await self._plane.write(pinned.creation())
@@ -132,7 +134,7 @@ class PinnedPlane:
     async def _together(
         self, pinned: Sequence[PinnedOperation], *, whole: bool
     ) -> list[Outcome | MediatorError]:
-        planned = [_planned(each) for each in pinned]
+        planned = [self._planned(each) for each in pinned]
         allowed = [each for each in planned if not isinstance(each, MediatorError)]
         done = iter(await self._plane.batch(allowed, whole=whole) if allowed else [])
         answers = [each if isinstance(each, MediatorError) else next(done) for each in planned]
@@ -172,6 +174,7 @@ class PinnedPlane:
         if isinstance(write, Create):
             return pinned.creation()
         if not pinned.keeps_hidden:
+            self._check_complete(pinned)
             return write
         if write.condition.present is False or pinned.requires_condition:
             return pinned.creation()
@@ -183,16 +186,29 @@ class PinnedPlane:
             return replace(pinned.creation(), condition=_ABSENT)
         return pinned.replacement()
 
+    def _planned(self, pinned: PinnedOperation) -> Operation | MediatorError:
+        try:
+            self._check_complete(pinned)
+            return pinned.creation() if isinstance(pinned.present, Create) else pinned.present
+        except MediatorError as error:
+            return error
+
+    def _check_complete(self, pinned: PinnedOperation) -> None:
+        """Check that a put of whole objects has no hidden fields: an import may take minutes.
+
+        Raises:
+            Conflict: The schema of the class was changed since this request began.
+        """
+        put = pinned.operation
+        database = self._plane.model.databases.get(put.database)
+        route = None if database is None else database.classes.get(put.class_name)
+        known = self._schema.now.classes[put.class_name].schema_version
+        if isinstance(put, Put) and route is not None and route.schema_version != known:
+            raise changed_meanwhile(put.class_name)
+
     def _pinned(self, operation: Operation) -> PinnedOperation:
         self._schema.route_of(operation.class_name)
         return PinnedOperation(self._schema, operation)
-
-
-def _planned(pinned: PinnedOperation) -> Operation | MediatorError:
-    try:
-        return pinned.creation() if isinstance(pinned.present, Create) else pinned.present
-    except MediatorError as error:
-        return error
 
 
 def _answer(pinned: PinnedOperation, answer: Outcome | MediatorError) -> Outcome | MediatorError:

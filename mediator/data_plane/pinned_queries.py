@@ -19,7 +19,7 @@ from mediator.query.execution import Item, QueryResult
 from mediator.routing.former_schemas import ClassNames, FormerSchema
 from mediator.schema.types import Values
 
-__all__ = ["PinnedQuery", "former_outcome", "former_values"]
+__all__ = ["PinnedQuery", "changed_meanwhile", "former_outcome", "former_values"]
 
 _T = TypeVar("_T")
 
@@ -34,6 +34,11 @@ def former_values(values: Values | None, names: ClassNames) -> Values | None:
     return {former[name]: value for name, value in values.items() if name in former}
 
 
+def changed_meanwhile(class_name: str) -> Conflict:
+    """Return why a request fails that reads by one schema what it was to read by another."""
+    return Conflict(f"The schema of {class_name} was changed meanwhile; try again.")
+
+
 def former_outcome(schema: FormerSchema, class_name: str, outcome: Outcome) -> Outcome:
     """Return what was read of an object by the names of a version.
 
@@ -41,7 +46,7 @@ def former_outcome(schema: FormerSchema, class_name: str, outcome: Outcome) -> O
         Conflict: It was read by a schema that was changed meanwhile, and has its names.
     """
     if outcome.schema_version != schema.now.classes[class_name].schema_version:
-        raise Conflict(f"The schema of {class_name} was changed meanwhile; try again.")
+        raise changed_meanwhile(class_name)
     return replace(outcome, values=former_values(outcome.values, schema.names[class_name]))
 
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-import orjson
-
 from mediator.model.change import Change
 from mediator.model.operations import Outcome
+from mediator.schema.documents import as_text
 
 __all__ = ["GroupHistory", "Mismatch", "MismatchKind", "compare"]
 
@@ -127,7 +126,4 @@ def compare(
 
 def _texts(values: Mapping[str, Any] | None) -> dict[str, str]:
     """Return values as texts, which differ where values that are equal are of other types."""
-    return {
-        name: orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
-        for name, value in (values or {}).items()
-    }
+    return {name: as_text(value).decode() for name, value in (values or {}).items()}

@@ -8,10 +8,9 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any, Final, TypeAlias
 
-import orjson
-
 from mediator.model.operators import Operator, OperatorCall, OperatorFailure
 from mediator.schema.constraints import beyond
+from mediator.schema.documents import as_text
 from mediator.schema.limits import INTEGER_MAX, INTEGER_MIN
 from mediator.schema.scalars import DECIMAL128, canonical_decimal
 from mediator.schema.tree import MISSING, Field, MissingType
@@ -120,14 +119,9 @@ def _remove(field: Field, value: Present, argument: Any) -> Present:
     if field.type is FieldType.MAP:
         return {key: member for key, member in value.items() if key != argument}
     if field.items is FieldType.DOCUMENT:
-        unwanted = _as_json(argument)
-        return [element for element in value if _as_json(element) != unwanted]
+        unwanted = as_text(argument)
+        return [element for element in value if as_text(element) != unwanted]
     return [element for element in value if element != argument]
-
-
-def _as_json(document: Any) -> bytes:
-    """Return text that is equal for equal JSON; to Python `true` equals 1."""
-    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
 
 
 _TAKING: Final = frozenset({Operator.POP, Operator.SHIFT, Operator.REMOVE})

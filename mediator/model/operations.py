@@ -108,13 +108,15 @@ class Put(_Write):
 class Update(_Write):
     """Set, remove and operate on fields of an object that is there.
 
-    `whole`: the outcome is to have all values of the object, which is on one system.
+    `whole`: the outcome is to have all values of the object, which is on one system. `unchecked`:
+    as of a put.
     """
 
     values: Values = field(default_factory=dict)
     unset: tuple[str, ...] = ()
     operators: tuple[OperatorCall, ...] = ()
     whole: bool = False
+    unchecked: bool = False
 
     @property
     def is_empty(self) -> bool:

@@ -186,6 +186,7 @@ def not_unique(class_name: str, taken: Taken) -> NotUnique:
     locations = [Location(f"/{name}", f"another object has {together}") for name in names]
     return NotUnique(
         f"An object of {class_name} with {together} exists; nothing was written.",
+        holder=taken.holder,
         locations=locations,
     )
 

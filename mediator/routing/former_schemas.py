@@ -92,7 +92,12 @@ def _shown(route: ClassRoute, names: FieldNames) -> ClassNames:
 
 def _class(route: ClassRoute, names: ClassNames) -> ClassRoute:
     fragments = tuple([_fragment(fragment, names) for fragment in route.fragments])
-    return ClassRoute(_schema(route.schema, names), route.schema_version, fragments)
+    return ClassRoute(
+        _schema(route.schema, names),
+        route.schema_version,
+        fragments,
+        partly_unique=_partly_unique(route.schema, names),
+    )
 
 
 def _schema(schema: ClassSchema, names: ClassNames) -> ClassSchema:
@@ -113,6 +118,11 @@ def _fragment(fragment: Fragment, names: ClassNames) -> Fragment:
     groups = {group: _renamed(of, names) for group, of in fragment.groups.items()}
     fields = _fields(fragment.fields, names)
     return replace(fragment, fields=fields, groups=groups, unique=(), indexes=(), stored_names={})
+
+
+def _partly_unique(schema: ClassSchema, names: ClassNames) -> frozenset[str]:
+    partly = [each for each in schema.unique if not _has(each, names)]
+    return frozenset(name for each in partly for name in _renamed(each, names))
 
 
 def _has(fields: Iterable[str], names: ClassNames) -> bool:

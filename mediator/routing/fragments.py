@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
+from mediator.base.errors import Conflict, Location
 from mediator.base.immutable import immutable
 from mediator.model.operations import Create, Delete, Get, Put, Update, WriteOperation
 from mediator.model.operators import FIELD_OF, OperatorCall
@@ -258,6 +259,8 @@ def _update_of(
     unset: tuple[str, ...],
     operators: tuple[OperatorCall, ...],
 ) -> Write:
+    if operators and fragment.unique:
+        _check_claims(fragment, operators)
     return Write(
         fragment,
         operation.id,
@@ -271,6 +274,24 @@ def _update_of(
         returning=_returning(operation, values, operators),
         claims=_claims(fragment, values, (*values, *unset)),
     )
+
+
+def _check_claims(fragment: Fragment, operators: tuple[OperatorCall, ...]) -> None:
+    """Refuse operators whose results would have to be claimed: only the store knows these.
+
+    Requests that name such a field are refused when they are read; this one was read before.
+
+    Raises:
+        Conflict: A field has become part of a unique constraint meanwhile; nothing was done.
+    """
+    unique = frozenset[str]().union(*fragment.unique)
+    claimed = sorted(unique.intersection(map(FIELD_OF, operators)))
+    if claimed:
+        raise Conflict(
+            f"{', '.join(claimed)} of {fragment.class_name} takes no operators any more: its schema"
+            " was changed meanwhile.",
+            locations=[Location(f"/{name}", "is unique now: set its value") for name in claimed],
+        )
 
 
 def _returning(

@@ -30,6 +30,7 @@ class ClassRoute:
             the class ever gets.
         foreign_keys: Those of the class.
         referenced_by: Those of all classes that refer to it.
+        partly_unique: Of a former schema, the fields of unique constraints of which it lacks some.
     """
 
     schema: ClassSchema
@@ -39,6 +40,7 @@ class ClassRoute:
     dropped: frozenset[str] = frozenset()
     foreign_keys: tuple[ForeignKey, ...] = ()
     referenced_by: tuple[ForeignKey, ...] = ()
+    partly_unique: frozenset[str] = frozenset()
 
     @property
     def anchor(self) -> Fragment:
@@ -53,7 +55,7 @@ class ClassRoute:
 
     @cached_property
     def codec(self) -> Codec:
-        return Codec(self.schema)
+        return Codec(self.schema, self.partly_unique)
 
     @cached_property
     def import_codec(self) -> Codec:

@@ -7,7 +7,7 @@ is written differently in JSON.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
@@ -178,10 +178,11 @@ class Codec:
         *("decoders", "generated", "items", "names", "nullable", "unique", "updated"),
     )
 
-    def __init__(self, schema: ClassSchema) -> None:
+    def __init__(self, schema: ClassSchema, unique: Collection[str] = ()) -> None:
+        """`unique` are fields of unique constraints that the schema does not have as a whole."""
         fields = schema.fields
         self.names = tuple(sorted(fields))
-        self.unique = frozenset(name for names in schema.unique_constraints for name in names)
+        self.unique = frozenset(unique).union(*schema.unique_constraints)
         self.updated = next((name for name, f in fields.items() if f.updated), None)
         self.decoders: Mapping[str, Decoder] = {
             name: _member_decoder(f) for name, f in fields.items()

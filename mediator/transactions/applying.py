@@ -3,32 +3,48 @@
 Every step needs the write's intent and removes it; so it takes effect once, however often and
 however late it is sent. Where its result is needed even after another replica has applied it, the
 store remembers it; else a replica that comes second does not know the versions.
+
+A committed write must happen. What its operators make was checked against the bounds of fields
+before it was committed, and the intent has kept its records as they were. So bounds that a later
+schema has set, by which a store refuses a step, are no reason to leave it out: it is sent again
+without them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from mediator.base.concurrency import both, concurrently
-from mediator.base.errors import MediatorError
+from mediator.base.errors import MediatorError, Unavailable
 from mediator.model.operations import Outcome
 from mediator.operations.calls import StoreCalls
 from mediator.operations.intents import IntentStore
 from mediator.operations.merge import merge_results
 from mediator.routing.fragments import Steps
 from mediator.routing.model import ClassRoute
-from mediator.stores.port import RecordKey, Status, Write, WriteKind, WriteResult
+from mediator.stores.port import Fragment, RecordKey, Status, Write, WriteKind, WriteResult
 from mediator.transactions.preparing import PreparedOperation
 
-__all__ = ["Answer", "Applier"]
+__all__ = ["Answer", "Applier", "StepRefused"]
 
 Answer: TypeAlias = Outcome | MediatorError
 """The outcome of one operation, or why not all of it is applied yet."""
 
 _RELEASED: Final = (Status.APPLIED, Status.LOCKED)
 """After these the write's intent is no longer on the record."""
+
+_REFUSED: Final = (Status.REFUSED, Status.TAKEN)
+"""With these nothing of a step has happened, and the intent stays on the record."""
+
+_FRAGMENTS: Final = 256
+"""Fragments that are kept without bounds: of classes in which such writes are applied."""
+
+
+class StepRefused(Unavailable):
+    """A store does not apply a step of a committed write, and nothing that is known explains it."""
 
 
 @dataclass(slots=True)
@@ -49,6 +65,8 @@ class _Progress:
     def record(self, index: int, result: WriteResult | MediatorError) -> None:
         if isinstance(result, MediatorError):
             self.error = self.error or result
+        elif result.status in _REFUSED:
+            self.error = _refusal(self.steps.all[index], result)
         else:
             self.results[index] = result
 
@@ -93,9 +111,23 @@ class Applier:
     async def _step(self, applied: Sequence[_Progress]) -> None:
         """Send the steps that are due, with one round trip for each system."""
         due = [(one, i, write) for one in applied for i, write in one.due()]
-        results = await self._calls.write_each([write for _, _, write in due])
+        results = await self._write_each([write for _, _, write in due])
         for (one, i, _), result in zip(due, results, strict=True):
             one.record(i, result)
+
+    async def _write_each(self, writes: Sequence[Write]) -> list[WriteResult | MediatorError]:
+        """Send steps; those that bounds of today forbid are sent again without any."""
+        results = await self._calls.write_each(writes)
+        refused = [
+            n
+            for n, result in enumerate(results)
+            if isinstance(result, WriteResult) and result.status is Status.REFUSED
+        ]
+        if refused:
+            again = await self._calls.write_each([_unbounded(writes[n]) for n in refused])
+            for n, result in zip(refused, again, strict=True):
+                results[n] = result
+        return results
 
     async def _bind(self, one: _Progress) -> None:
         """Bind the following steps to the generation that the first one has created."""
@@ -134,6 +166,29 @@ class Applier:
             )
         except MediatorError as error:
             one.error = error
+
+
+def _unbounded(write: Write) -> Write:
+    return replace(write, fragment=_unbounded_fragment(write.fragment))
+
+
+@lru_cache(_FRAGMENTS)
+def _unbounded_fragment(fragment: Fragment) -> Fragment:
+    """Return a fragment whose fields have no bounds that operators can break."""
+    fields = {
+        name: replace(each, minimum=None, maximum=None, max_length=None)
+        for name, each in fragment.fields.items()
+    }
+    return replace(fragment, fields=fields)
+
+
+def _refusal(write: Write, result: WriteResult) -> StepRefused:
+    system = write.fragment.system
+    reason = result.failure or result.taken
+    detail = (
+        f"{system} refuses a step of a committed write to {write.fragment.class_name}/{write.id}"
+    )
+    return StepRefused(f"{detail}: {reason}.", system=system)
 
 
 def _deletes_copied(one: _Progress) -> bool:

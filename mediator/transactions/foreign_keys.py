@@ -63,7 +63,9 @@ def is_checked(route: ClassRoute, operation: WriteOperation) -> bool:
 
 def _references(route: ClassRoute, operation: WriteOperation) -> Iterator[ObjectKey]:
     """Yield the objects to which a write may make its own refer."""
-    if isinstance(operation, Delete) or (isinstance(operation, Put) and operation.unchecked):
+    if isinstance(operation, Delete) or (
+        isinstance(operation, Put | Update) and operation.unchecked
+    ):
         return
     for key in route.foreign_keys:
         if isinstance(operation, ReadModifyWrite):

@@ -20,7 +20,7 @@ from mediator.operations.calls import StoreCalls
 from mediator.operations.intents import ForeignIntents, IntentStore
 from mediator.routing.model import ClassRoute
 from mediator.stores.port import RecordKey
-from mediator.transactions.applying import Answer, Applier
+from mediator.transactions.applying import Answer, Applier, StepRefused
 from mediator.transactions.blind_writes import BlindWrites
 from mediator.transactions.log import LONGEST_LEASE_S, State, TransactionEntry, TransactionLog
 from mediator.transactions.plane import OperationPlane, route_if_any
@@ -41,6 +41,9 @@ RECOVERY_BATCH: Final = 50
 RETRY_S: Final = 0.0
 """A replica that fails to resolve a write leaves it to the next that looks for any: another one may
 reach a system that this one does not."""
+
+REFUSED_RETRY_S: Final = 60.0
+"""After how long a write is tried again of which a store refuses a step: that takes an operator."""
 
 REMOVED_WITHIN_S: Final = 0.1
 """How long finished writes are collected, so that one statement removes many of them.
@@ -201,8 +204,15 @@ class TransactionResolver:
                     current = await self._log.find([entry.intent])
                     if entry.intent in current:
                         return await self._roll_forward(current[entry.intent])
-                await self._log.postpone(entry.intent, RETRY_S)
+                await self._postpone(entry, answers)
         return [_outcome_unknown(a) if isinstance(a, MediatorError) else a for a in answers]
+
+    async def _postpone(self, entry: TransactionEntry, answers: Sequence[Answer]) -> None:
+        """Leave a committed write to the next who looks; one that is stuck is reported."""
+        refused = [answer.detail for answer in answers if isinstance(answer, StepRefused)]
+        if refused:
+            self._observe(RedoRecovered(entry.database, entry.intent, "refused", refused[0]))
+        await self._log.postpone(entry.intent, REFUSED_RETRY_S if refused else RETRY_S)
 
     async def _finish(self, entry: TransactionEntry, answers: Sequence[Answer]) -> None:
         # All of it is applied: an entry left in the log would be applied again, without effect.

@@ -225,7 +225,7 @@ async def every_type_groups(scratch: Scratch) -> None:
 async def large_floats_group(scratch: Scratch) -> None:
     """Floats beyond all integers of 64 bits make groups of their own."""
     _aggregating(scratch.store)
-    rows = [{"float": value} for value in (2.0**63, 1e300, 1e301, 1e300, -1e300)]
+    rows: list[Values] = [{"float": each} for each in (2.0**63, 1e300, 1e301, 1e300, -1e300)]
     found = await searched(scratch, [plain(FieldType.FLOAT, "float")], rows)
     await _check(found, None, Aggregate((("float",),), {"n": Computation(Function.COUNT)}))
 

@@ -26,7 +26,7 @@ from tests.process.control.unique_building import (
     takes,
     users,
 )
-from tests.process.service import Service, error_of, unique
+from tests.process.service import Service, error_of, field_on, unique
 
 __all__ = ["late"]  # a fixture
 
@@ -175,6 +175,32 @@ async def test_a_replica_that_is_late_claims_what_it_writes(
     for of in (mediator, late):
         for email in ("a@x", "b@x"):
             assert not await takes(of, database, email)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+async def test_a_replica_that_is_late_claims_what_is_unique_with_a_new_field(
+    mediator: Service, late: Service, system: str
+) -> None:
+    """Nothing has to be built, but a write by the model of before would leave a claim behind."""
+    fields = {"slot": field_on(system, "integer", group="keys")}
+    database = await mediator.put_schema({"rooms": {"fields": fields}})
+    await mediator.create(database, "rooms", "a", slot=1)
+    await late.get(database, "rooms", "a")
+    both = {**fields, "room": field_on(system, "integer", group="keys")}
+    document = {"classes": {"rooms": {"fields": both, "unique": [["room", "slot"]]}}}
+    change = asyncio.create_task(put(mediator, database, document))
+    await waits(mediator, late)
+    moved = Update(database, "rooms", "a", unique(), values={"slot": 2})
+    assert await error_of(late, moved) is None
+    while not change.done():
+        await follows(late)
+        await asyncio.wait([change], timeout=0.05)
+    assert (await change).version == 2
+    in_room = Update(database, "rooms", "a", unique(), values={"room": 7})
+    assert await error_of(mediator, in_room) is None
+    for of in (mediator, late):
+        twin = Create(database, "rooms", "b", unique(), values={"room": 7, "slot": 2})
+        assert isinstance(await error_of(of, twin), NotUnique)
 
 
 async def test_a_write_that_is_late_is_refused(

@@ -11,6 +11,8 @@ import pytest
 from mediator.base.errors import Conflict, Invalid, MediatorError, NotFound, Unavailable
 from mediator.control import copying
 from mediator.control.copy_report import CopyReport, CopyRules, Fallback, Kind
+from mediator.control.copy_sources import sources_of
+from mediator.control.port import ChangeOptions
 from mediator.data_plane import port
 from mediator.data_plane.port import pages
 from mediator.model.filters import Compare, Comparison
@@ -18,7 +20,7 @@ from mediator.model.operations import Create, Delete, Operation, Outcome, Update
 from mediator.model.query import Query
 from mediator.routing.freshness import STRONG
 from mediator.schema.copies import parse_copy
-from mediator.schema.types import Value
+from mediator.schema.types import Value, Values
 from tests.process.service import Service, field_on, unique
 
 SYSTEMS: Final = ("redis", "postgres", "mongo", "all")
@@ -290,6 +292,40 @@ async def test_a_schema_that_changes_meanwhile_ends_it(
     with pytest.raises(Conflict, match="changed meanwhile"):
         await copy(mediator, game, "players.name:account", CopyRules(overwrite=True))
     assert (await of_field(mediator, game, "players", "account"))["1"] == "free"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("text", [BY_REFERENCE, BY_NAME])
+async def test_a_source_that_becomes_another_field_meanwhile_ends_it(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch, text: str, when: str
+) -> None:
+    """Its class has another schema by then, which the class of the target does not."""
+    classes = game_on("postgres")
+    game = await mediator.put_schema(classes)
+    await populate(mediator, game)
+    players = classes["players"]["fields"]
+
+    async def replace_account() -> None:
+        left = {name: field for name, field in players.items() if name != "account"}
+        without = {"classes": {**classes, "players": {"fields": left}}}
+        options = ChangeOptions(drop=frozenset({"players.account"}))
+        await mediator.mediator.control.set_schema(game, without, options=options)
+        await mediator.mediator.control.set_schema(game, {"classes": classes})
+        values: Values = {"account": "of another field"}
+        await mediator.mediator.data.write(Update(game, "players", "1", unique(), values=values))
+
+    async def read(*arguments: Any) -> Any:
+        if when == "before":
+            await replace_account()
+        found = await sources_of(*arguments)
+        if when == "after":
+            await replace_account()
+        return found
+
+    monkeypatch.setattr(copying, "sources_of", read)
+    with pytest.raises(Conflict, match="The schema of players was changed meanwhile"):
+        await copy(mediator, game, text)
+    assert (await of_field(mediator, game, "missions", "account"))["a"] is None
 
 
 async def test_what_cannot_be_copied_is_refused(mediator: Service) -> None:

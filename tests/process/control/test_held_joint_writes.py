@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from mediator.base.errors import Conflict, Unavailable
+from mediator.control import membership
 from mediator.model.operations import Outcome, Put, Update
 from mediator.transactions.model import CommitRequest
 from tests.faults.conditions import eventually
-from tests.process.control.test_placing_anew import paused
+from tests.process.control.test_placing_anew import is_held, paused
 from tests.process.control.unique_building import filled, put, users
 from tests.process.service import Service, unique
 
@@ -45,11 +46,6 @@ async def transaction(of: Service, database: str) -> object:
 KINDS = [blind, computed, together, transaction]
 
 
-async def is_held(of: Service, database: str) -> bool:
-    fragments = of.mediator.data.model.databases[database].classes["users"].fragments
-    return all(fragment in of.mediator.calls.admission.refused for fragment in fragments)
-
-
 @pytest.mark.parametrize("write", KINDS, ids=lambda kind: kind.__name__)
 async def test_a_joint_write_ends_although_its_class_is_held(
     mediator: Service, monkeypatch: pytest.MonkeyPatch, write: Writing
@@ -59,7 +55,7 @@ async def test_a_joint_write_ends_although_its_class_is_held(
     writing = asyncio.create_task(write(mediator, database))
     await pause.reached.wait()
     change = asyncio.create_task(put(mediator, database, users("redis", unique=True)))
-    await eventually(lambda: is_held(mediator, database))
+    await eventually(lambda: is_held(mediator, database, "users"))
     with pytest.raises(Unavailable, match="placed anew"):
         await mediator.create(database, "users", "late", email="late@x", name="l")
     pause.open.set()
@@ -76,11 +72,26 @@ async def test_a_class_is_not_placed_anew_under_a_joint_write_that_has_begun(
     writing = asyncio.create_task(blind(mediator, database))
     await pause.reached.wait()
     change = asyncio.create_task(put(mediator, database, users("mongo")))
-    await eventually(lambda: is_held(mediator, database))
+    await eventually(lambda: is_held(mediator, database, "users"))
     pause.open.set()
     await writing
     with pytest.raises(Conflict, match="created meanwhile"):
         await change
+    assert await mediator.values(database, "users", "u00000") == VALUES
+
+
+async def test_a_joint_write_that_does_not_end_is_waited_for_within_bounds(
+    mediator: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = await filled(mediator, "redis", ["a@x"])
+    pause = paused(monkeypatch, mediator.mediator.transactions.resolver.applier, "apply")
+    writing = asyncio.create_task(computed(mediator, database))
+    await pause.reached.wait()
+    monkeypatch.setattr(membership, "TIMEOUT_S", 0.2)
+    with pytest.raises(Unavailable, match="do not end"):
+        await put(mediator, database, users("redis", unique=True))
+    pause.open.set()
+    await writing
     assert await mediator.values(database, "users", "u00000") == VALUES
 
 
@@ -93,7 +104,7 @@ async def test_a_replica_confirms_no_hold_while_it_does_a_joint_write(
     writing = asyncio.create_task(computed(replica, database))
     await pause.reached.wait()
     change = asyncio.create_task(put(mediator, database, users("redis", unique=True)))
-    await eventually(lambda: is_held(replica, database))
+    await eventually(lambda: is_held(replica, database, "users"))
     assert not change.done()
     pause.open.set()
     await writing

@@ -15,10 +15,11 @@ from app.admin.context import AdminContext
 from app.telemetry.metrics import Metrics
 from mediator.base.errors import Conflict, ConstraintViolated, Invalid, Unavailable
 from mediator.control import moves
-from mediator.control.copy_report import CopyRules, Fallback
+from mediator.control.copy_report import CopyRules, Fallback, Kind
 from mediator.control.port import ChangeOptions, SchemaChange
 from mediator.model.operations import Create, Update
 from mediator.schema.copies import parse_copy
+from mediator.schema.documents import as_text
 from tests.process.control.test_placing_anew import follows, late, paused, waits
 from tests.process.service import Service, error_of, field_on, unique
 
@@ -104,6 +105,43 @@ async def test_a_value_that_was_written_after_the_copy_is_not_lost(mediator: Ser
     await copied(mediator, name, CopyRules(overwrite=True))
     await move(mediator, name, "redis")
     assert (await mediator.values(name, "missions", "a") or {})["account"] == "9"
+
+
+@pytest.mark.parametrize("system", ["redis", "postgres", "mongo"])
+async def test_documents_are_compared_as_json(mediator: Service, system: str) -> None:
+    """To Python `true` equals 1, and so would a document be lost; the order of keys is none."""
+
+    def carts(*names: str) -> dict[str, Any]:
+        document, of_documents = field_on(system, "document"), {"items": "document"}
+        fields: dict[str, Any] = {}
+        for name in names:
+            fields[f"{name}_document"] = document
+            fields[f"{name}_map"] = field_on(system, "map", **of_documents)
+            fields[f"{name}_list"] = field_on(system, "list", **of_documents)
+        return {"classes": {"carts": {"fields": fields}}}
+
+    name = await mediator.put_schema(carts("old", "new")["classes"])
+    old, equal, other = {"a": True, "b": 1}, {"b": 1, "a": True}, {"a": 1, "b": True}
+
+    def values(of: str, value: Any) -> dict[str, Any]:
+        return {f"{of}_document": value, f"{of}_map": {"k": value}, f"{of}_list": [value]}
+
+    for id_, new in (("equal", equal), ("other", other)):
+        await mediator.create(name, "carts", id_, **values("old", old), **values("new", new))
+    texts = [f"carts.old_{kind}:new_{kind}" for kind in ("document", "map", "list")]
+    move = ChangeOptions(move=tuple(map(parse_copy, texts)))
+    with pytest.raises(ConstraintViolated) as refused:
+        await mediator.mediator.control.set_schema(name, carts("new"), options=move)
+    assert [(v["count"], v["sample"]) for v in refused.value.extra["violations"]] == [
+        (1, ["other"])
+    ] * 3
+    for text in texts:
+        overwrite = CopyRules(overwrite=True)
+        report = await mediator.mediator.copying.run(name, parse_copy(text), overwrite, for_s=60.0)
+        assert (report.counts[Kind.CHANGED], report.counts[Kind.EQUAL]) == (1, 1)
+    await mediator.mediator.control.set_schema(name, carts("new"), options=move)
+    moved = await mediator.values(name, "carts", "other") or {}
+    assert as_text(moved) == as_text(values("new", old))
 
 
 async def test_a_value_that_is_written_just_before_the_hold_is_found(

@@ -92,6 +92,12 @@ def paused(patched: pytest.MonkeyPatch, owner: object, name: str, *, after: bool
     return pause
 
 
+async def is_held(of: Service, database: str, class_name: str) -> bool:
+    """Whether a replica refuses writes to a class."""
+    fragments = of.mediator.data.model.databases[database].classes[class_name].fragments
+    return calls_of(of).admission.refused.issuperset(fragments)
+
+
 @pytest.fixture
 async def late(mediator: Service, system_configs: Sequence[SystemConfig]) -> AsyncIterator[Service]:
     """A replica that follows only when a test lets it."""

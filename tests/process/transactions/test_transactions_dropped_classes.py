@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,6 +14,8 @@ from mediator.catalogue.tables import transactions as table
 from mediator.catalogue.transaction_log import CatalogueTransactions
 from mediator.model.operations import Outcome, Put
 from mediator.transactions.model import CommitRequest, ReadSetEntry
+from tests.faults.conditions import eventually
+from tests.process.control.test_placing_anew import is_held, paused
 from tests.process.service import Service, field_on, unique
 
 STAYING = {
@@ -108,21 +111,20 @@ async def test_a_class_dropped_before_validation_aborts_the_transaction(
 async def test_a_class_cannot_be_dropped_while_a_transaction_writes_to_it(
     mediator: Service, shop: str, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
+    """It is refused if the transaction has begun; one that has got further is waited for."""
     transactions, request = mediator.mediator.transactions, both(shop, unique())
-    taken, refused = getattr(transactions.log, step), []
-
-    async def then_drop(*args: Any) -> Any:
-        result = await taken(*args)
-        with pytest.raises(Conflict) as caught:
-            await drop(mediator, shop)
-        refused.append(str(caught.value))
-        return result
-
-    with monkeypatch.context() as patched:
-        patched.setattr(transactions.log, step, then_drop)
-        first = await run(mediator, request)
+    pause = paused(monkeypatch, transactions.log, step, after=True)
+    running = asyncio.create_task(run(mediator, request))
+    await pause.reached.wait()
+    change = asyncio.create_task(drop(mediator, shop))
+    await eventually(lambda: is_held(mediator, shop, "users"))
+    if step == "commit":
+        pause.open.set()
+    with pytest.raises(Conflict):
+        await change
+    pause.open.set()
+    first = await running
     again = await run(mediator, request)
-    assert refused
     assert [outcome.id for outcome in first] == [write.id for write in request.writes]
     assert [o.versions for o in again] == [o.versions for o in first]
     assert await logged(mediator, request.operation) == ["done"]

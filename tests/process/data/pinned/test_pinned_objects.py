@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 
 from mediator.base.errors import Conflict
 from mediator.data_plane.pinned_plane import PinnedPlane
-from mediator.model.operations import Get
+from mediator.model.operations import Get, Put, ReadModifyWrite, Update, WriteOperation
+from mediator.model.operators import Operator, OperatorCall
 from mediator.model.query import Query
+from mediator.operations.json_patch import parse_json_patch
+from mediator.schema.documents import merge_patch
+from mediator.transactions.model import CommitRequest
 from tests.process.caching.newspaper import assert_problem
 from tests.process.data.pinned.shop import Shop, goods
-from tests.process.service import Service, field_on
+from tests.process.service import Service, field_on, unique
 
 
 @pytest.fixture
@@ -281,6 +286,21 @@ async def test_import_and_export_have_the_names_of_the_version(shop: Shop) -> No
     assert (await shop.send("GET", "goods/export", 1)).content == lines
 
 
+async def test_a_pinned_import_may_refer_to_what_comes_later(shop: Shop) -> None:
+    """As any import: also in an object that is there, and has a field that the version lacks."""
+    key = {"type": "reference", "to": "goods", "on_delete": "refuse", "index": True}
+    await shop.change(goods("price", part_of=key))
+    await shop.change(goods("price", "size", part_of=key))
+    await shop.send("PUT", "goods/a", json={"price": 1, "size": 3})
+    ndjson = {"content-type": "application/x-ndjson"}
+    lines = b'{"id":"a","part_of":"later","price":5}\n{"id":"b","part_of":"later","price":6}\n'
+    answer = await shop.send("POST", "goods/import", 1, content=lines, headers=ndjson)
+    assert answer.json()["imported"] == 2, answer.text
+    assert await shop.shown("goods/a") == {"id": "a", "part_of": "later", "price": 5, "size": 3}
+    dangling = await shop.send("PUT", "goods/a", 1, json={"part_of": "nobody"})
+    assert_problem(dangling, 409, "dangling-reference")
+
+
 async def test_what_is_read_by_a_newer_schema_is_not_shown_without_its_fields(shop: Shop) -> None:
     await renamed(shop)
     mediator = shop.service.mediator
@@ -294,6 +314,54 @@ async def test_what_is_read_by_a_newer_schema_is_not_shown_without_its_fields(sh
     with pytest.raises(Conflict):
         await stale.query(Query(shop.database, "goods"))
     assert await shop.shown("goods/a", 1) == {"id": "a", "price": 5, "stock": 1}
+
+
+def stale_writes(database: str) -> dict[str, WriteOperation]:
+    """Return writes of each kind by the names of version 1, of which one was renamed since."""
+    head = (database, "goods", "a", unique("op"))
+    patch = parse_json_patch([{"op": "replace", "path": "/stock", "value": 2}])
+    merge = partial(merge_patch, patch={"stock": 2, "more": {"x": 2}})
+    return {
+        "JSON Patch": ReadModifyWrite(*head, compute=patch),
+        "merge patch": ReadModifyWrite(*head, compute=merge),
+        "update": Update(*head, values={"price": 2}),
+        "operator": Update(*head, operators=(OperatorCall("price", Operator.INC, 1),)),
+        "put": Put(*head, values={"price": 2, "stock": 2}),
+    }
+
+
+@pytest.mark.parametrize("kind", stale_writes(""))
+@pytest.mark.parametrize("added", ["a field", "a name"])
+async def test_what_is_written_by_a_former_schema_removes_nothing_of_a_newer_one(
+    shop: Shop, kind: str, added: str
+) -> None:
+    """The schema is changed, and another client writes, while the request is under way."""
+    more = {"more": {"type": "document"}}
+    assert await shop.change(goods("price", "stock", **more)) == 1
+    await shop.send("PUT", "goods/a", json={"price": 5, "stock": 1, "more": {"x": 1}})
+    await shop.change(goods("cost", "stock", **more), "goods.price:cost")
+    mediator = shop.service.mediator
+    stale = PinnedPlane(mediator.data, await mediator.former_schemas.find(shop.database, 1))
+    if added == "a name":
+        await shop.change(goods("fee", "stock", **more), "goods.cost:fee")
+        present = {"id": "a", "fee": 5, "stock": 1, "more": {"x": 1}}
+    else:
+        await shop.change(goods("cost", "stock", "size", **more))
+        assert (await shop.send("PATCH", "goods/a", json={"size": 3})).status_code == 200
+        present = {"id": "a", "cost": 5, "stock": 1, "more": {"x": 1}, "size": 3}
+    write = stale_writes(shop.database)[kind]
+    if added == "a field" and isinstance(write, Update):
+        await stale.write(write)
+        assert (await shop.shown("goods/a"))["size"] == 3
+        return
+    with pytest.raises(Conflict):
+        await stale.write(write)
+    [answer] = await stale.batch([write])
+    assert isinstance(answer, Conflict)
+    transact = stale.transact(mediator.transactions.run)
+    with pytest.raises(Conflict):
+        await transact(CommitRequest(shop.database, unique("tx"), (), (write,)))
+    assert await shop.shown("goods/a") == present
 
 
 @pytest.mark.usefixtures("patient")
@@ -325,3 +393,28 @@ async def test_constraints_and_indexes_of_several_fields_hold_under_former_names
         assert upserted.status_code == status, upserted.text
     made = (await shop.shown("goods?cost=6"))["items"]
     assert [(each["cost"], each["stock"]) for each in made] == [(6, 2)]
+
+
+async def test_operators_change_no_values_that_are_unique_with_hidden_ones(shop: Shop) -> None:
+    await shop.change(goods("slot", "seats"))
+    await shop.send("PUT", "goods/a", json={"slot": 1, "seats": 1})
+    mediator = shop.service.mediator
+    stale = PinnedPlane(mediator.data, await mediator.former_schemas.find(shop.database, 1))
+    rules = {"unique": [["room", "slot"]]}
+    await shop.change({"goods": {**goods("slot", "seats", "room")["goods"], **rules}})
+    await shop.send("PATCH", "goods/a", json={"room": 7})
+    update = {"content-type": "application/vnd.portolan.update+json"}
+    refused = await shop.send("PATCH", "goods/a", 1, json={"slot": {"inc": 1}}, headers=update)
+    assert_problem(refused, 400, "invalid")
+    assert [each["pointer"] for each in refused.json()["errors"]] == ["/slot/inc"]
+    operators = (OperatorCall("slot", Operator.INC, 1),)
+    late = Update(shop.database, "goods", "a", unique("op"), operators=operators)
+    with pytest.raises(Conflict):
+        await stale.write(late)
+    allowed = {"slot": {"set": 2}, "seats": {"inc": 1}}
+    done = await shop.send("PATCH", "goods/a", 1, json=allowed, headers=update)
+    assert done.status_code == 200, done.text
+    assert await shop.shown("goods/a") == {"id": "a", "slot": 2, "seats": 2, "room": 7}
+    twin = await shop.send("POST", "goods", json={"slot": 2, "room": 7})
+    assert_problem(twin, 409, "not-unique")
+    assert (await shop.send("POST", "goods", json={"slot": 1, "room": 7})).status_code == 201

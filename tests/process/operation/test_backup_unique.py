@@ -1,0 +1,162 @@
+"""Restorations over objects that have got unique values of others since the backup."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mediator.archive import class_target
+from mediator.base.errors import Conflict, NotUnique
+from mediator.data_plane import port
+from mediator.model.operations import Condition, Create, Delete, Put
+from tests.process.operation.backups import Start, back_up, held, restore, values_of
+from tests.process.service import Service, error_of, field_on, unique
+from tests.process.transactions.crashable import Killed
+
+IDS = [f"u{number}" for number in range(5)]
+LAYOUTS = {
+    "redis": ("redis", "redis"),
+    "postgres": ("postgres", "postgres"),
+    "mongo": ("mongo", "mongo"),
+    "two systems": ("postgres", "redis"),
+    "conditional writes": ("postgres", "postgres"),
+}
+THERE = Condition(present=True)
+
+
+def users(layout: str) -> dict[str, Any]:
+    keys, names = LAYOUTS[layout]
+    fields = {
+        "email": field_on(keys, unique=True, group="keys"),
+        "tenant": field_on(names, group="names"),
+        "name": field_on(names, group="names"),
+    }
+    strict = layout == "conditional writes"
+    rules = {"unique": [["tenant", "name"]], "require_if_match": strict}
+    return {"users": {"fields": fields, **rules}}
+
+
+def values(email: str, name: str) -> dict[str, Any]:
+    return {"email": f"{email}@x", "tenant": "t", "name": name}
+
+
+async def put(of: Service, database: str, id_: str, **of_user: Any) -> None:
+    await of.mediator.data.write(Put(database, "users", id_, unique(), THERE, values=of_user))
+
+
+async def filled(of: Service, layout: str) -> str:
+    database = await of.put_schema(users(layout))
+    for id_ in IDS:
+        await of.create(database, "users", id_, **values(id_, id_))
+    return database
+
+
+async def rotate(of: Service, database: str) -> None:
+    """Give each user the address of the next one, and the name of the one before."""
+    for id_ in IDS:
+        await put(of, database, id_, **values(f"none-{id_}", f"none-{id_}"))
+    for n, id_ in enumerate(IDS):
+        await put(of, database, id_, **values(IDS[(n + 1) % len(IDS)], IDS[n - 1]))
+
+
+async def displace(of: Service, database: str) -> None:
+    """Give the address of one user, and the name of another one, to new users."""
+    for id_ in (IDS[0], IDS[3]):
+        await of.mediator.data.write(Delete(database, "users", id_, unique(), THERE))
+    await of.create(database, "users", "a", **values(IDS[3], IDS[0]))
+    await of.create(database, "users", "u0x", **values(IDS[0], "z"))
+    await of.create(database, "users", "z", **values("z", IDS[3]))
+
+
+CHANGES = {"values are exchanged": (rotate, 0), "new objects have them": (displace, 3)}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("chunk", [1, 2, 200])
+async def test_a_forced_restoration_takes_unique_values_back(
+    installation: Start,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    layout: str,
+    change: str,
+    chunk: int,
+) -> None:
+    monkeypatch.setattr(class_target, "CHUNK", chunk)
+    own, (make, new) = await installation(), CHANGES[change]
+    database = await filled(own, layout)
+    before = await held(own, database, "users")
+    await back_up(own, tmp_path / "b", database)
+    await make(own, database)
+    report = await restore(own, tmp_path / "b", force=True)
+    assert (report.put, report.deleted) == (len(IDS), new)
+    after = await held(own, database, "users")
+    assert values_of(after) == values_of(before)
+    for id_, saved in before.items():
+        assert all(after[id_]["versions"][g] > v for g, v in saved["versions"].items())
+    twin = Create(database, "users", "twin", unique(), values=values(IDS[0], "other"))
+    assert isinstance(await error_of(own, twin), NotUnique)
+
+
+@pytest.mark.parametrize("layout", ["postgres", "two systems"])
+async def test_killed_at_any_of_its_steps_it_may_be_repeated(
+    installation: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    monkeypatch.setattr(class_target, "CHUNK", 2)
+    own = await installation()
+    database = await filled(own, layout)
+    before = await held(own, database, "users")
+    await back_up(own, tmp_path / "b", database)
+    data, steps = own.mediator.installation.data, 0
+    batch, survived = data.batch, False
+    while not survived:
+        await rotate(own, database)
+        left = steps
+
+        async def counted(*args: Any, **more: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Killed
+            return await batch(*args, **more)
+
+        with monkeypatch.context() as patched, suppress(Killed):
+            patched.setattr(data, "batch", counted)
+            await asyncio.create_task(restored(own, tmp_path / "b"))
+            survived = True
+        await restore(own, tmp_path / "b", force=True)
+        assert values_of(await held(own, database, "users")) == values_of(before)
+        steps += 1
+    assert steps > len(IDS)
+
+
+async def restored(own: Service, directory: Path) -> None:
+    await restore(own, directory, force=True)
+
+
+async def test_a_value_that_changed_hands_during_the_backup_is_refused_by_name(
+    installation: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backup is no snapshot of one instant, so it may have the value twice."""
+    monkeypatch.setattr(port, "PAGE", 2)
+    own = await installation()
+    database = await filled(own, "redis")
+    data = own.mediator.installation.data
+    query, pages = data.query, []
+
+    async def overtaken(*args: Any, **more: Any) -> Any:
+        pages.append(args)
+        if len(pages) == len(IDS[:2]):
+            await put(own, database, IDS[0], **values("new", IDS[0]))
+            await put(own, database, IDS[4], **values(IDS[0], IDS[4]))
+        return await query(*args, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(data, "query", overtaken)
+        await back_up(own, tmp_path / "b", database)
+    with pytest.raises(Conflict, match="has the same unique values"):
+        await restore(own, tmp_path / "b", force=True)
