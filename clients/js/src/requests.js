@@ -62,7 +62,7 @@ export function writeHeaders({ ifMatch, ifNoneMatch, idempotencyKey = newKey() }
 
 /** Returns the key of a request, or null. */
 export function keyOf(headers) {
-  return headers["idempotency-key"]?.slice(1, -1) ?? null;
+  return headers["idempotency-key"]?.slice(1, -1).replace(/\\(.)/g, "$1") ?? null;
 }
 
 function newKey() {
