@@ -221,13 +221,20 @@ async def every_type_groups(scratch: Scratch) -> None:
         await _check(rows, None, Aggregate(((type_.value,),), {"n": Computation(Function.COUNT)}))
 
 
+_ODD: Final[Mapping[FieldType, Sequence[Any]]] = {
+    FieldType.FLOAT: (2.0**63, 1e300, 1e301, 1e300, -1e300),
+    FieldType.STRING: ("$where", "$g", "%", "$where", "$$ROOT", "\U0001f600"),
+}
+
+
 @THEME.proves("contract")
-async def large_floats_group(scratch: Scratch) -> None:
-    """Floats beyond all integers of 64 bits make groups of their own."""
+async def odd_values_group(scratch: Scratch) -> None:
+    """Floats beyond all integers of 64 bits, and texts like paths, make groups of their own."""
     _aggregating(scratch.store)
-    rows: list[Values] = [{"float": each} for each in (2.0**63, 1e300, 1e301, 1e300, -1e300)]
-    found = await searched(scratch, [plain(FieldType.FLOAT, "float")], rows)
-    await _check(found, None, Aggregate((("float",),), {"n": Computation(Function.COUNT)}))
+    for type_, values in _ODD.items():
+        rows: list[Values] = [{"g": value} for value in values]
+        found = await searched(scratch, [plain(type_, "g")], rows)
+        await _check(found, None, Aggregate((("g",),), {"n": Computation(Function.COUNT)}))
 
 
 @THEME.proves("contract")

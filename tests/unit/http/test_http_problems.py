@@ -24,6 +24,8 @@ def _make(kind: type[MediatorError]) -> MediatorError:
         return kind("gone", system="redis", retry_after_s=2.4)
     if kind in {errors.TooManyRequests, errors.Unauthenticated}:
         return kind("wrong")
+    if issubclass(kind, errors.NotUnique):
+        return kind("wrong", holder="a1", locations=[Location("/a", "is wrong")])
     return kind("wrong", locations=[Location("/a", "is wrong")], extra={"plan": [1]})
 
 

@@ -34,6 +34,8 @@ __all__ = ["aggregated", "computes"]
 _ORDERED: Final = SCALARS - {FieldType.BINARY}
 """Types whose stored forms the server orders as we do."""
 
+_PLAIN: Final = frozenset({FieldType.INTEGER, FieldType.BOOLEAN, FieldType.TIMESTAMP})
+
 _SUMMED: Final = (Function.SUM, Function.AVG)
 
 _MANY: Final = 100
@@ -154,13 +156,13 @@ class _Grouping:
 
     @property
     def is_plain(self) -> bool:
-        """Whether objects are counted, and nothing else, by keys that the stand-in tells apart.
+        """Whether objects are counted, and nothing else, by keys that the stand-in groups rightly.
 
-        It does not tell all floats apart; see `read.ordering.SATURATION`.
+        It takes large floats for the same, and texts such as ``$where`` for paths.
         """
         fields = self._layout.fragment.fields
-        by_float = any(fields[n].type is FieldType.FLOAT for n in self.group if n != ID[0])
-        return not by_float and all(each.path is None for each in self.compute.values())
+        plain = all(name != ID[0] and fields[name].type in _PLAIN for name in self.group)
+        return plain and all(each.path is None for each in self.compute.values())
 
     def may_be_beyond(self, row: Mapping[str, Any]) -> bool:
         """Whether a sum in a row of `stage` may have been beyond 64 bits on the way."""
