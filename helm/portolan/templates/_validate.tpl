@@ -58,6 +58,10 @@
 {{- if and $scaled (not (dig "requests" "cpu" "" $v.api.resources)) }}
 - api.resources.requests.cpu: autoscaling measures against it.
 {{- end }}
+{{- $monitor := $v.metrics.serviceMonitor }}
+{{- if and $monitor.enabled (not $v.access.metricsOpen) (not $monitor.existingSecret) }}
+- metrics.serviceMonitor.existingSecret: name the Secret that holds a key with the scope read, as access.metricsOpen is false.
+{{- end }}
 {{- $many := or $scaled (gt (int $v.api.replicas) 1) }}
 {{- if and $many (eq (get $v.settings "PORTOLAN_SKETCH") "memory") }}
 - settings.PORTOLAN_SKETCH: a sketch in memory is for one replica alone.
