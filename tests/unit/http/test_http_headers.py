@@ -8,9 +8,16 @@ from hypothesis import strategies as st
 
 from app.http.cors import CrossOrigin
 from app.http.idempotency import Identity, OperationIds, parse_key
-from app.http.negotiation import JSON, accepts_gzip, check_accept, media_type, prefers_gzip
+from app.http.negotiation import (
+    JSON,
+    accepts_by_name,
+    accepts_gzip,
+    check_accept,
+    media_type,
+    prefers_gzip,
+)
 from app.http.prefer import parse_prefer
-from app.http.problems import IDEMPOTENCY_KEY_IN_USE, HttpError
+from app.http.problems import IDEMPOTENCY_KEY_IN_USE, INVALID, HttpError
 
 header_text = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=60)
 
@@ -123,6 +130,17 @@ def test_accept(accept: str, fits: bool) -> None:
     else:
         with pytest.raises(HttpError, match="Accept excludes"):
             check_accept(accept, JSON)
+
+
+def test_accept_has_a_bound() -> None:
+    longest = JSON.ljust(1_024, ",")
+    check_accept(longest, JSON)
+    assert accepts_by_name(longest, JSON)
+    assert not accepts_by_name(longest + ",", JSON)
+    with pytest.raises(HttpError) as caught:
+        check_accept(longest + ",", JSON)
+    assert caught.value.type is INVALID
+    assert caught.value.locations[0].pointer == "Accept"
 
 
 @pytest.mark.parametrize(
