@@ -54,15 +54,22 @@ _CODING = re.compile(
     r"\s*([!#$%&'*+.^_`|~\w-]+)\s*(?:;\s*q\s*=\s*(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)\s*)?", re.ASCII
 )
 _LONGEST: Final = 1_024
-"""Characters of a field: each member of a list takes its time, and there are not so many."""
+"""Characters of a field: each member of a list takes its time, and each cache keeps 256 fields."""
 
 _ZERO = re.compile(r"\s*q\s*=\s*0(?:\.0{0,3})?\s*", re.ASCII | re.IGNORECASE)
 _CHARSET = re.compile(r'\s*charset\s*=\s*"?utf-?8"?\s*', re.ASCII | re.IGNORECASE)
 
 
-@lru_cache(maxsize=256)
 def media_type(content_type: str) -> str | None:
-    """Return the media type in lower case; None if it is malformed or not in UTF-8."""
+    """Return the media type in lower case.
+
+    None if it is malformed or not in UTF-8, or if the field has more than 1,024 characters.
+    """
+    return None if len(content_type) > _LONGEST else _media_type(content_type)
+
+
+@lru_cache(maxsize=256)
+def _media_type(content_type: str) -> str | None:
     match = _RANGE.fullmatch(content_type)
     if match is None:
         return None
@@ -107,14 +114,16 @@ def prefers_gzip(accept_encoding: str) -> bool:
     return gzip > 0 and gzip >= identity
 
 
-@lru_cache(maxsize=256)
 def _weights(accept_encoding: str) -> tuple[float, float]:
     """Return how welcome gzip is, and no coding: unless it is named, everything else is more so.
 
     A malformed member of the list counts for nothing, and neither does a list that is too long.
     """
-    if len(accept_encoding) > _LONGEST:
-        return 0.0, 0.0
+    return (0.0, 0.0) if len(accept_encoding) > _LONGEST else _weights_of(accept_encoding)
+
+
+@lru_cache(maxsize=256)
+def _weights_of(accept_encoding: str) -> tuple[float, float]:
     named = [match for part in accept_encoding.split(",") if (match := _CODING.fullmatch(part))]
     weights = {match[1].lower().removeprefix("x-"): float(match[2] or 1) for match in named}
     return weights.get("gzip", weights.get("*", 0.0)), weights.get("identity", 0.0)

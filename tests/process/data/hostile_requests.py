@@ -195,6 +195,9 @@ HOSTILE: dict[str, Hostile] = {
     "Accept too long": get(
         "articles/there", "Accept", headers={"accept": "application/json," * 7_000}
     ),
+    "type too long": put(
+        b'{"title":"x"}', media_type="application/json" + ";a=b" * 300, status=415
+    ),
     "type": put(b"<a/>", media_type="application/xml", status=415),
     "charset": put(b'{"title":"x"}', media_type="application/json; charset=utf-7", status=415),
     "body on GET": Hostile("GET", "articles/there", b'{"$where":1}'),

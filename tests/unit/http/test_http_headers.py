@@ -153,6 +153,8 @@ def test_accept_has_a_bound() -> None:
         ("application/json, text/plain", None),
         ("json", None),
         ("", None),
+        (JSON.ljust(1_024), JSON),
+        (JSON.ljust(1_025), None),
     ],
 )
 def test_content_type(value: str, expected: str | None) -> None:
