@@ -66,8 +66,15 @@ _NAME: Final = re.compile(NAME.pattern.encode())
 _PLAIN_ID: Final = re.compile(rb"[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,511}")
 """Ids that need no decoding, and with which nothing can be wrong."""
 
+_LONGEST_NAME: Final = 256
+"""Bytes of a name that is remembered; names have 63 characters, each of three bytes if escaped."""
+
 # Few names of databases and classes are requested again and again.
-_decode_name = lru_cache(maxsize=1024)(decode_segment)
+_cached_name = lru_cache(maxsize=1024)(decode_segment)
+
+
+def _decode_name(raw: bytes, pointer: str) -> str:
+    return (_cached_name if len(raw) <= _LONGEST_NAME else decode_segment)(raw, pointer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,10 @@ def from_same_site(method: str, headers: Mapping[bytes, bytes]) -> bool:
     origin = headers.get(b"origin")
     if origin is None:
         return True
-    return urlsplit(origin.decode("latin-1")).netloc.encode() == headers.get(b"host")
+    try:
+        return urlsplit(origin.decode("latin-1")).netloc.encode() == headers.get(b"host")
+    except ValueError:  # it is no address, so it is none of ours
+        return False
 
 
 def is_own(headers: Mapping[bytes, bytes]) -> bool:

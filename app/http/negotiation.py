@@ -6,7 +6,8 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from app.http.problems import NOT_ACCEPTABLE, HttpError
+from app.http.problems import INVALID, NOT_ACCEPTABLE, HttpError
+from mediator.base.errors import Location
 from spark_jobs.runner.results import ResultFormat
 
 __all__ = [
@@ -52,16 +53,23 @@ _RANGE = re.compile(r"\s*([!#$%&'*+.^_`|~\w-]+/[!#$%&'*+.^_`|~\w-]+)\s*(?:;(.*))
 _CODING = re.compile(
     r"\s*([!#$%&'*+.^_`|~\w-]+)\s*(?:;\s*q\s*=\s*(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)\s*)?", re.ASCII
 )
-_LONGEST_CODINGS: Final = 1_024
-"""Characters of Accept-Encoding: there are not so many codings, and each member takes its time."""
+_LONGEST: Final = 1_024
+"""Characters of a field: each member of a list takes its time, and each cache keeps 256 fields."""
 
 _ZERO = re.compile(r"\s*q\s*=\s*0(?:\.0{0,3})?\s*", re.ASCII | re.IGNORECASE)
 _CHARSET = re.compile(r'\s*charset\s*=\s*"?utf-?8"?\s*', re.ASCII | re.IGNORECASE)
 
 
-@lru_cache(maxsize=256)
 def media_type(content_type: str) -> str | None:
-    """Return the media type in lower case; None if it is malformed or not in UTF-8."""
+    """Return the media type in lower case.
+
+    None if it is malformed or not in UTF-8, or if the field has more than 1,024 characters.
+    """
+    return None if len(content_type) > _LONGEST else _media_type(content_type)
+
+
+@lru_cache(maxsize=256)
+def _media_type(content_type: str) -> str | None:
     match = _RANGE.fullmatch(content_type)
     if match is None:
         return None
@@ -71,15 +79,26 @@ def media_type(content_type: str) -> str | None:
 
 
 def check_accept(accept: str, *offered: str) -> None:
-    """Refuse a request whose Accept rules out all that is offered (RFC 9110, section 12.5.1)."""
+    """Refuse a request whose Accept rules out all that is offered (RFC 9110, section 12.5.1).
+
+    Raises:
+        HttpError: It does, or the field has more than 1,024 characters.
+    """
+    if len(accept) > _LONGEST:
+        locations = [Location("Accept", f"at most {_LONGEST} characters are expected")]
+        raise HttpError(INVALID, "There are too many media ranges.", locations=locations)
     if not any(_accepts(accept, one) for one in offered):
         detail = f"The answer would be {' or '.join(offered)}, which Accept excludes."
         raise HttpError(NOT_ACCEPTABLE, detail, extra={"offered": list(offered)})
 
 
-@lru_cache(maxsize=256)
 def accepts_by_name(accept: str, type_: str) -> bool:
-    """Whether Accept names a media type itself, and not by a wildcard."""
+    """Whether Accept names a media type itself, not by a wildcard, in 1,024 characters at most."""
+    return len(accept) <= _LONGEST and _accepts_by_name(accept, type_)
+
+
+@lru_cache(maxsize=256)
+def _accepts_by_name(accept: str, type_: str) -> bool:
     ranges = [match for part in accept.split(",") if (match := _RANGE.fullmatch(part))]
     return any(m[1].lower() == type_ for m in ranges) and _accepts(accept, type_)
 
@@ -95,14 +114,16 @@ def prefers_gzip(accept_encoding: str) -> bool:
     return gzip > 0 and gzip >= identity
 
 
-@lru_cache(maxsize=256)
 def _weights(accept_encoding: str) -> tuple[float, float]:
     """Return how welcome gzip is, and no coding: unless it is named, everything else is more so.
 
     A malformed member of the list counts for nothing, and neither does a list that is too long.
     """
-    if len(accept_encoding) > _LONGEST_CODINGS:
-        return 0.0, 0.0
+    return (0.0, 0.0) if len(accept_encoding) > _LONGEST else _weights_of(accept_encoding)
+
+
+@lru_cache(maxsize=256)
+def _weights_of(accept_encoding: str) -> tuple[float, float]:
     named = [match for part in accept_encoding.split(",") if (match := _CODING.fullmatch(part))]
     weights = {match[1].lower().removeprefix("x-"): float(match[2] or 1) for match in named}
     return weights.get("gzip", weights.get("*", 0.0)), weights.get("identity", 0.0)

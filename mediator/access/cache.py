@@ -62,9 +62,14 @@ class AccessCache:
         self._lock = asyncio.Lock()
 
     @property
+    def is_valid(self) -> bool:
+        """Whether the snapshot is recent enough to know which keys are valid."""
+        return self._clock.monotonic() - self._read_s <= VALID_S
+
+    @property
     def current(self) -> AccessSnapshot:
         """The snapshot; raises `Unavailable` if it is too old."""
-        if self._clock.monotonic() - self._read_s > VALID_S:
+        if not self.is_valid:
             detail = "The catalogue has not answered for too long to know which keys are valid."
             raise Unavailable(detail, system="catalogue", retry_after_s=5)
         return self._snapshot

@@ -3,7 +3,8 @@
 Three questions have three answers. *Startup*: has the process come up once? Until then the other
 two mean nothing; one that never was able to serve has not come up. *Live*: does it still answer? If
 not, kill it; stores that are away are no reason. *Ready*: should requests be sent to it now? Not
-while there is nothing that it could serve, and not any more once it drains.
+while there is nothing that it could serve, or nobody whom it could let in, and not any more once it
+drains.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Final, TypeAlias
 import orjson
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.datastructures import State
 
 from app.http.negotiation import JSON
 
@@ -33,7 +35,7 @@ async def startup(request: Request) -> Response:
     """Say whether the process has been ready once (503 until then)."""
     state = request.app.state
     if not state.lifecycle.came_up:
-        state.lifecycle.readiness(await state.control.readiness())
+        await _readiness(state)
     started = state.lifecycle.came_up
     body = orjson.dumps({"started": started})
     return Response(body, 200 if started else 503, media_type=JSON)
@@ -49,7 +51,7 @@ async def live() -> dict[str, bool]:
 async def ready(request: Request) -> Response:
     """Say whether to send requests here, and which systems are away (503: send none)."""
     state = request.app.state
-    readiness = state.lifecycle.readiness(await state.control.readiness())
+    readiness = await _readiness(state)
     if state.security is not None:  # others need keys: this must name no class
         readiness = _outline(readiness)
     degraded = ", ".join(readiness["degraded"])
@@ -64,6 +66,17 @@ async def exposition(request: Request) -> Response:
     if state.refresh is not None:
         await state.refresh()
     return Response(generate_latest(state.metrics), media_type=CONTENT_TYPE_LATEST)
+
+
+async def _readiness(state: State) -> dict[str, Any]:
+    """Return the readiness of the process, and record that it has come up."""
+    stores = await state.control.readiness()
+    if state.security is not None and not state.security.access_cache.is_valid:
+        # The catalogue may answer again already; until the snapshot is read all are refused.
+        degraded = list(dict.fromkeys([*stores["degraded"], "catalogue"]))
+        stores = {**stores, "ready": False, "degraded": degraded, "catalogue": {"ok": False}}
+    readiness: dict[str, Any] = state.lifecycle.readiness(stores)
+    return readiness
 
 
 def _outline(state: dict[str, Any]) -> dict[str, Any]:

@@ -26,8 +26,11 @@
 {{- if and $schemas.databases $schemas.existingConfigMap }}
 - schemas: name databases, or an existingConfigMap, not both.
 {{- end }}
-{{- if and (include "portolan.hasSchemas" .) (not $schemas.existingSecret) (ne (get $v.settings "PORTOLAN_AUTHENTICATION") "off") }}
+{{- if and (include "portolan.hasSchemas" .) (not $schemas.existingSecret) }}
 - schemas.existingSecret: name the Secret that holds a key with the scope schema; install without schemas, create the key, upgrade with both.
+{{- end }}
+{{- if eq (get $v.settings "PORTOLAN_AUTHENTICATION") "off" }}
+- settings.PORTOLAN_AUTHENTICATION: leave it out; without authentication the service listens on loopback only, and no pod starts.
 {{- end }}
 {{- if ge (int $schemas.waitSeconds) (int $schemas.deadlineSeconds) }}
 - schemas.deadlineSeconds: more than waitSeconds.
@@ -54,6 +57,10 @@
 {{- end }}
 {{- if and $scaled (not (dig "requests" "cpu" "" $v.api.resources)) }}
 - api.resources.requests.cpu: autoscaling measures against it.
+{{- end }}
+{{- $monitor := $v.metrics.serviceMonitor }}
+{{- if and $monitor.enabled (not $v.access.metricsOpen) (not $monitor.existingSecret) }}
+- metrics.serviceMonitor.existingSecret: name the Secret that holds a key with the scope read, as access.metricsOpen is false.
 {{- end }}
 {{- $many := or $scaled (gt (int $v.api.replicas) 1) }}
 {{- if and $many (eq (get $v.settings "PORTOLAN_SKETCH") "memory") }}

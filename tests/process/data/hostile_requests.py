@@ -192,6 +192,12 @@ HOSTILE: dict[str, Hostile] = {
     ),
     "key with tab": put(b'{"title":"x"}', "Idempotency-Key", headers={"idempotency-key": "a\tb"}),
     "Accept": get("articles/there", headers={"accept": "text/html;q=x"}, status=406),
+    "Accept too long": get(
+        "articles/there", "Accept", headers={"accept": "application/json," * 7_000}
+    ),
+    "type too long": put(
+        b'{"title":"x"}', media_type="application/json" + ";a=b" * 300, status=415
+    ),
     "type": put(b"<a/>", media_type="application/xml", status=415),
     "charset": put(b'{"title":"x"}', media_type="application/json; charset=utf-7", status=415),
     "body on GET": Hostile("GET", "articles/there", b'{"$where":1}'),

@@ -134,6 +134,8 @@ async def test_a_token_of_a_tenant_that_is_not_known_is_refused(issuer: Issuer) 
         ("PUT", {"origin": "http://evil.example", "host": "admin:8081"}, False),
         ("PUT", {"origin": "null", "host": "admin:8081"}, False),
         ("PUT", {"origin": "http://admin:8081"}, False),
+        ("PUT", {"origin": "http://[::1", "host": "admin:8081"}, False),
+        ("PUT", {"origin": "http://[x]", "host": "[x]"}, False),
     ],
 )
 def test_other_sites_change_nothing(method: str, headers: dict[str, str], let: bool) -> None:

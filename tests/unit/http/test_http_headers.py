@@ -8,9 +8,16 @@ from hypothesis import strategies as st
 
 from app.http.cors import CrossOrigin
 from app.http.idempotency import Identity, OperationIds, parse_key
-from app.http.negotiation import JSON, accepts_gzip, check_accept, media_type, prefers_gzip
+from app.http.negotiation import (
+    JSON,
+    accepts_by_name,
+    accepts_gzip,
+    check_accept,
+    media_type,
+    prefers_gzip,
+)
 from app.http.prefer import parse_prefer
-from app.http.problems import IDEMPOTENCY_KEY_IN_USE, HttpError
+from app.http.problems import IDEMPOTENCY_KEY_IN_USE, INVALID, HttpError
 
 header_text = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=60)
 
@@ -125,6 +132,17 @@ def test_accept(accept: str, fits: bool) -> None:
             check_accept(accept, JSON)
 
 
+def test_accept_has_a_bound() -> None:
+    longest = JSON.ljust(1_024, ",")
+    check_accept(longest, JSON)
+    assert accepts_by_name(longest, JSON)
+    assert not accepts_by_name(longest + ",", JSON)
+    with pytest.raises(HttpError) as caught:
+        check_accept(longest + ",", JSON)
+    assert caught.value.type is INVALID
+    assert caught.value.locations[0].pointer == "Accept"
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -135,6 +153,8 @@ def test_accept(accept: str, fits: bool) -> None:
         ("application/json, text/plain", None),
         ("json", None),
         ("", None),
+        (JSON.ljust(1_024), JSON),
+        (JSON.ljust(1_025), None),
     ],
 )
 def test_content_type(value: str, expected: str | None) -> None:
