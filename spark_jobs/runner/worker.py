@@ -229,10 +229,11 @@ class RunExecution:
         return monotonic() >= self._deadline
 
     def _released(self, ending: Ending) -> bool:
-        """Whether the run goes on later: it is held back, or this worker ends or lost its lease."""
-        ours = self._stopping.is_set() or self._control.lease_lost
-        later = self._reply == "release" or (self._reply == "continue" and ours)
-        return ending.state == "cancelled" and later
+        """Whether the run goes on later: it was interrupted, and nobody has cancelled it.
+
+        It was held back, and may have been let go since; or this worker ends, or lost its lease.
+        """
+        return ending.state == "cancelled" and self._reply in ("continue", "release")
 
     def _session_works(self) -> bool:
         if not self._worker.session.opened:

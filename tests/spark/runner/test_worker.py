@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 from typing import Any
+from threading import Event
+from time import time
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -14,8 +16,10 @@ from mediator.catalogue.held_runs import HeldRuns
 from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue
 from spark_jobs.runner.control import Control
 from spark_jobs.runner.port import Input
+from mediator.catalogue.runs import StoredRun
+from mediator.stores.port import REPEATABLE_S
 from spark_jobs.session import LazySession, SessionDied, SparkUnavailable
-from tests.faults.conditions import eventually
+from tests.faults.conditions import WITHIN_S, eventually
 from tests.spark.office import JOB, ClassStandIn, Office, people
 
 
@@ -153,6 +157,26 @@ async def test_a_run_that_is_held_back_is_released_and_goes_on_later(office: Off
 
 async def test_a_worker_that_lost_its_run_changes_nothing(office: Office) -> None:
     run = await office.submit()
+async def test_a_run_that_is_let_go_before_its_worker_stops_goes_on(office: Office) -> None:
+    """It stops slowly, and so learns that it is held back and then that it is not."""
+    run, held, may_end = await office.submit(), HeldRuns(office.catalogue), Event()
+    rules = await CatalogueAdmission(office.catalogue).put("", None, None, lets_go=False)
+
+    def slow(spark: SparkSession, input_: Input) -> DataFrame:
+        assert may_end.wait(WITHIN_S)
+        return people(spark, input_)
+
+    async with office.worker(slow):
+        await eventually(reading(office, run))
+        assert await held.hold(run, rules.version)
+        await eventually(reported_again(office, await office.find(run)))
+        assert await held.let_go(run)
+        await eventually(reported_again(office, await office.find(run)))
+        may_end.set()
+        done = await office.ended(run)
+    assert (done.state, done.attempt) == ("done", 2)
+
+
     async with office.worker(endless):
         await eventually(reading(office, run))
         await office.runs.cancel("club", run)
@@ -196,3 +220,12 @@ def reading(office: Office, run: str) -> Callable[[], Any]:
         return bool(stages) and stages[0]["state"] == "running"
 
     return is_started
+def reported_again(office: Office, before: StoredRun) -> Callable[[], Any]:
+    """Its worker has sent a heartbeat since, and has its reply: each comes after the one before."""
+
+    async def is_reported() -> bool:
+        return (await office.find(before.id)).version >= before.version + 2
+
+    return is_reported
+
+
