@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from math import inf
 from typing import Any
 from threading import Event
@@ -11,6 +12,7 @@ from time import time
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from mediator.base.errors import NotFound
 from mediator.catalogue.admission import CatalogueAdmission
 from mediator.catalogue.held_runs import HeldRuns
 from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue
@@ -205,6 +207,44 @@ async def test_a_worker_that_may_have_lost_its_run_writes_into_no_class(
         done = await office.ended(run)
     assert done.state == "done"
     assert written.rows == office.rows(done)
+
+
+async def test_a_result_is_not_written_on_when_what_was_written_may_be_forgotten(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stores know operations for a day, so a write that began before is not repeated."""
+    run = await office.submit({**JOB, "into": {"class": "cities", "id": ["value"]}})
+    async with office.worker(people, ClassStandIn(failure="it is down")):
+        assert (await office.ended(run)).state == "failed"
+    written = ClassStandIn()
+    with monkeypatch.context() as a_day_later:
+        later = time() + REPEATABLE_S + 60
+        a_day_later.setattr("spark_jobs.runner.attempt.time", lambda: later)
+        await office.runs.resume("club", run)
+        async with office.worker(people, written):
+            failed = await office.ended(run)
+    assert failed.state == "failed"
+    assert "Submit the job anew" in failed.outcome["reasons"][0]
+    assert written.rows == []
+    await office.runs.resume("club", run)
+    async with office.worker(people, written):
+        assert (await office.ended(run)).state == "done"
+    assert len(written.rows) == 2
+
+
+async def test_a_worker_removes_old_runs(office: Office) -> None:
+    run = await office.submit()
+    async with office.worker():
+        await office.ended(run)
+
+    async def is_forgotten() -> bool:
+        with suppress(NotFound):
+            return not await office.find(run)
+        return not any(office.directory.iterdir())
+
+    assert any(office.directory.iterdir())
+    async with office.worker(keep_s=-3600.0):
+        await eventually(is_forgotten)
 
 
 def given_back(office: Office, run: str) -> Callable[[], Any]:
