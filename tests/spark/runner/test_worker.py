@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from math import inf
-from typing import Any
 from threading import Event
 from time import time
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -16,10 +16,10 @@ from mediator.base.errors import NotFound
 from mediator.catalogue.admission import CatalogueAdmission
 from mediator.catalogue.held_runs import HeldRuns
 from mediator.catalogue.run_queue import CatalogueWorkers, RunQueue
-from spark_jobs.runner.control import Control
-from spark_jobs.runner.port import Input
 from mediator.catalogue.runs import StoredRun
 from mediator.stores.port import REPEATABLE_S
+from spark_jobs.runner.control import Control
+from spark_jobs.runner.port import Input
 from spark_jobs.session import LazySession, SessionDied, SparkUnavailable
 from tests.faults.conditions import WITHIN_S, eventually
 from tests.spark.office import JOB, ClassStandIn, Office, people
@@ -157,8 +157,6 @@ async def test_a_run_that_is_held_back_is_released_and_goes_on_later(office: Off
         assert (await office.ended(run)).state == "done"
 
 
-async def test_a_worker_that_lost_its_run_changes_nothing(office: Office) -> None:
-    run = await office.submit()
 async def test_a_run_that_is_let_go_before_its_worker_stops_goes_on(office: Office) -> None:
     """It stops slowly, and so learns that it is held back and then that it is not."""
     run, held, may_end = await office.submit(), HeldRuns(office.catalogue), Event()
@@ -179,6 +177,8 @@ async def test_a_run_that_is_let_go_before_its_worker_stops_goes_on(office: Offi
     assert (done.state, done.attempt) == ("done", 2)
 
 
+async def test_a_worker_that_lost_its_run_changes_nothing(office: Office) -> None:
+    run = await office.submit()
     async with office.worker(endless):
         await eventually(reading(office, run))
         await office.runs.cancel("club", run)
@@ -254,12 +254,6 @@ def given_back(office: Office, run: str) -> Callable[[], Any]:
     return again
 
 
-def reading(office: Office, run: str) -> Callable[[], Any]:
-    async def is_started() -> bool:
-        stages = (await office.find(run)).progress.get("stages", [])
-        return bool(stages) and stages[0]["state"] == "running"
-
-    return is_started
 def reported_again(office: Office, before: StoredRun) -> Callable[[], Any]:
     """Its worker has sent a heartbeat since, and has its reply: each comes after the one before."""
 
@@ -269,3 +263,9 @@ def reported_again(office: Office, before: StoredRun) -> Callable[[], Any]:
     return is_reported
 
 
+def reading(office: Office, run: str) -> Callable[[], Any]:
+    async def is_started() -> bool:
+        stages = (await office.find(run)).progress.get("stages", [])
+        return bool(stages) and stages[0]["state"] == "running"
+
+    return is_started
