@@ -94,7 +94,9 @@ class FlowService:
         key = FlowKey(database.id, uuid4().hex)
         if not await self._queue.put_flow(key, flow.document, flow.latency_s, MOST_FLOWS):
             raise Conflict(f"A database has {MOST_FLOWS} message flows at most.")
-        self._start(key, flow, database.schema.database)
+        # `follow` may have found it meanwhile.
+        if key not in self._workers:
+            self._start(key, flow, database.schema.database)
         return key.flow
 
     async def of_database(self, database: DatabaseRoute) -> dict[str, Flow]:
