@@ -115,8 +115,9 @@ class RedisMessageQueue:
         present = await self.flows()
         if sum(each.database == key.database for each in present) >= most:
             return False
-        numbers = {"bound": round(bound_s * 1000), "level": 0}
-        await reply_of(self._redis.mset({_base(key) + name: n for name, n in numbers.items()}))
+        # The last two are there as long as the flow: `set_level` and `publish` rely on it.
+        values = {"bound": round(bound_s * 1000), "level": 0, "report": ""}
+        await reply_of(self._redis.mset({_base(key) + name: v for name, v in values.items()}))
         await reply_of(self._redis.hset(_FLOWS, "/".join(key), orjson.dumps(document)))
         return True
 
@@ -256,7 +257,7 @@ class RedisMessageQueue:
         return EndedMessages(int(reply[0]), items)
 
     async def publish(self, key: FlowKey, report: Mapping[str, Any]) -> None:
-        await reply_of(self._redis.set(f"{_base(key)}report", orjson.dumps(report)))
+        await reply_of(self._redis.set(f"{_base(key)}report", orjson.dumps(report), xx=True))
 
     async def report(self, key: FlowKey) -> dict[str, Any]:
         base = _base(key)

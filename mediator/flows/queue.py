@@ -279,7 +279,7 @@ class MessageQueue(Protocol):
         """
 
     async def publish(self, key: FlowKey, report: Mapping[str, Any]) -> None:
-        """Replace the report of the flow's worker."""
+        """Replace the report of the flow's worker; a flow that is gone stays so."""
 
     async def report(self, key: FlowKey) -> dict[str, Any]:
         """Return counts, sizes, the level, the pause if there is one, and the last report."""
