@@ -238,10 +238,24 @@ class RedisMessageQueue:
         )
         if not found:
             return []
-        documents = await reply_of(self._redis.hmget(f"{base}waiting", [t for t, _ in found]))
+        tickets = [ticket for ticket, _ in found]
+        async with self._redis.pipeline(transaction=False) as pipeline:
+            pipeline.hmget(f"{base}waiting", tickets)
+            pipeline.hmget(f"{base}since", tickets)
+            pipeline.time()
+            documents, since, (seconds, us) = await reply_of(pipeline.execute())
+        now_s = seconds + us / 1e6
         return [
-            DeadLetter(int(position), ticket.decode(), orjson.loads(document))
-            for (ticket, position), document in zip(found, documents, strict=True)
+            # One of an older version has no time: it counts as very old.
+            DeadLetter(
+                int(position),
+                ticket.decode(),
+                orjson.loads(document),
+                max(0.0, now_s - int(arrived_ms or 0) / 1000),
+            )
+            for (ticket, position), document, arrived_ms in zip(
+                found, documents, since, strict=True
+            )
             if document  # else it is replayed at this moment
         ]
 

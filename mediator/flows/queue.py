@@ -30,6 +30,7 @@ __all__ = [
     "NoBatch",
     "QueuedMessage",
     "Recorded",
+    "Replayed",
     "Ticket",
 ]
 
@@ -138,11 +139,24 @@ class Ticket(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """`position`: where it stands in the list of dead letters."""
+    """A message that failed.
+
+    Attributes:
+        position: Where it stands in the list of dead letters.
+        age_s: Seconds since it arrived, whether it was replayed since or not.
+    """
 
     position: int
     ticket: str
     document: Any
+    age_s: float
+
+
+class Replayed(NamedTuple):
+    """How many dead letters were queued again, and how many `expired` ones were left."""
+
+    replayed: int
+    expired: int
 
 
 class EndedMessage(NamedTuple):
