@@ -91,12 +91,12 @@ class Worker:
             SparkUnavailable: It cannot be opened; the present run is released.
         """
         # Apart: to remove the files of many runs takes longer than a worker may be silent.
-        beside = [asyncio.create_task(each) for each in (self._send_heartbeats(), self._reap())]
+        background = [asyncio.create_task(each) for each in (self._send_heartbeats(), self._reap())]
         try:
             while not stopping.is_set():
                 await self._run_next(stopping)
         finally:
-            await end(beside)
+            await end(background)
             self.thread.shutdown(wait=False)
 
     async def _run_next(self, stopping: asyncio.Event) -> None:
