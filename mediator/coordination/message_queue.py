@@ -116,7 +116,7 @@ class RedisMessageQueue:
         if sum(each.database == key.database for each in present) >= most:
             return False
         # The last two are there as long as the flow: `set_level` and `publish` rely on it.
-        values = {"bound": round(bound_s * 1000), "level": 0, "report": ""}
+        values: dict[str, int | str] = {"bound": round(bound_s * 1000), "level": 0, "report": ""}
         await reply_of(self._redis.mset({_base(key) + name: v for name, v in values.items()}))
         await reply_of(self._redis.hset(_FLOWS, "/".join(key), orjson.dumps(document)))
         return True

@@ -87,8 +87,9 @@ async def test_a_flow_that_is_found_while_it_is_created_has_one_worker(
 
 def workers() -> set[asyncio.Task[Any]]:
     """The tasks of all workers of flows in this process."""
-    run = FlowWorker.run.__qualname__
-    return {task for task in asyncio.all_tasks() if task.get_coro().__qualname__ == run}
+    coroutines = {task: task.get_coro() for task in asyncio.all_tasks()}
+    run = FlowWorker.run.__code__
+    return {task for task, each in coroutines.items() if getattr(each, "cr_code", None) is run}
 
 
 async def test_a_message_without_an_attribute_is_refused_with_all_others(shop: Shop) -> None:
